@@ -1,0 +1,1 @@
+"""From raw files to artifacts: Dask stages that ingest, partition and shard."""

@@ -1,0 +1,1 @@
+"""Partitioners behind one interface: a hypergraph goes in, the part of every vertex comes out."""

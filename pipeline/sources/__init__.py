@@ -1,0 +1,1 @@
+"""Sources of edges and of vertex data, one file per format."""

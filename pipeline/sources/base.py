@@ -1,0 +1,101 @@
+"""What a source of edges or of vertex data is: the protocol that every format implements.
+
+A source is a small picklable description.  It names what it reads (:meth:`identity`, part of the
+artifact's key), splits it into ranges that tasks read independently, and yields bounded chunks.
+Which worker reads a range, and how a file is cut into ranges, never changes what comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Most edges in one chunk: 16 MiB of each of the two id arrays.
+CHUNK_EDGES = 1 << 21
+
+
+@dataclass(frozen=True)
+class EdgeChunk:
+    """Edges ``source[k] -> target[k]`` as the file lists them.
+
+    Attributes:
+        source: (num_edges,) int64, at least 0.
+        target: (num_edges,) int64, at least 0.
+        weight: (num_edges,) float32, or None.
+    """
+
+    source: NDArray[np.int64]
+    target: NDArray[np.int64]
+    weight: NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True)
+class SourceRange:
+    """What one task reads: rows, bytes or edges ``start`` to ``stop`` of file ``file`` (a number)."""
+
+    file: int
+    start: int
+    stop: int
+
+
+class EdgeSource(Protocol):
+    """A graph's edges, in some format."""
+
+    def identity(self) -> dict[str, Any]:
+        """JSON that names the format, its options and the fingerprints of the files."""
+        ...
+
+    def num_vertices(self) -> int | None:
+        """The number of vertices where the source states it; None where it is the highest id plus one.
+
+        An id that is not below the stated number is an error of the source's :meth:`read`.
+        """
+        ...
+
+    def ranges(self) -> Sequence[SourceRange]:
+        """Non-overlapping ranges that cover the source; each takes a task about a second."""
+        ...
+
+    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+        """Chunks of at most ``CHUNK_EDGES`` edges of one range.
+
+        Raises:
+            InputError: something in the file is not an edge; the message names the file and the line or edge.
+        """
+        ...
+
+
+class VertexSource(Protocol):
+    """Features, labels and split of the vertices 0..num_vertices-1, in the order of the source's ids."""
+
+    def identity(self) -> dict[str, Any]:
+        """JSON that names the format, its options and the fingerprints of the files."""
+        ...
+
+    def num_vertices(self) -> int:
+        """Rows of the features, labels and split."""
+        ...
+
+    def num_features(self) -> int:
+        """Columns of the features; 0 where there are none."""
+        ...
+
+    def read_features(self) -> Iterator[NDArray[np.float32]]:
+        """Consecutive blocks of rows (num_rows, num_features), in order, finite.
+
+        Raises:
+            InputError: rows of another width, no numbers, NaN or infinite values; the message names file and row.
+        """
+        ...
+
+    def read_labels(self) -> NDArray[np.int32] | None:
+        """(num_vertices,) classes from 0, -1 where there is none; None where the source has no labels."""
+        ...
+
+    def read_split(self) -> NDArray[np.uint8] | None:
+        """(num_vertices,) as in ``gnnloom.storage.vertices.SPLIT``; None where the source has no split."""
+        ...

@@ -1,0 +1,252 @@
+"""The catalog: a directory of datasets, each a Zarr group of artifacts and runs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import zarr
+from gnnloom.storage.arrays import ReadCounter
+from gnnloom.storage.artifact import MANIFEST, WORK, Artifact, write_group
+from gnnloom.storage.errors import ExistsError, FormatError, InputError, NotFoundError
+from gnnloom.storage.files import JsonObject, read_json, tree_bytes
+from gnnloom.storage.graph import Graph
+from gnnloom.storage.partition import Partition
+from gnnloom.storage.row_shards import RowShards
+from gnnloom.storage.schema import FORMAT_VERSION, SCHEMAS
+from gnnloom.storage.vertices import Vertices
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_ENCODING = "gnnloom-dataset"
+
+
+def check_name(name: str, what: str = "dataset") -> str:
+    """Return ``name`` if it may name a dataset or run.
+
+    Raises:
+        InputError: it has other characters than a-z, 0-9, ``.``, ``_``, ``-``, or starts with one of the last three.
+    """
+    if not _NAME.fullmatch(name) or len(name) > 200:
+        raise InputError(
+            f"{what} name {name!r}: use lower-case letters, digits, '.', '_' and '-', and start with a letter or digit"
+        )
+    return name
+
+
+@dataclass(frozen=True)
+class ArtifactInfo:
+    """One artifact as a listing shows it; ``state`` is ``complete`` or ``incomplete``."""
+
+    kind: str
+    key: str
+    state: str
+    parameters: dict[str, Any]
+    path: Path
+
+    def stored_bytes(self) -> int:
+        return tree_bytes(self.path)
+
+
+class Dataset:
+    """One dataset of a catalog: where its artifacts are and how to find them by what was asked for."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a dataset.
+
+        Raises:
+            NotFoundError: there is none at ``path``.
+            FormatError: what is there is not a dataset, or is of a newer format.
+        """
+        self.path = path
+        self.name = path.name
+        if not path.is_dir():
+            raise NotFoundError(f"{path}: there is no such dataset; `gnnloom catalog ls` lists those that are there")
+        _check_dataset_group(path)
+
+    def __repr__(self) -> str:
+        kinds = [f"{info.kind}/{info.key}" for info in self.artifacts()]
+        return f"Dataset({self.name!r}: {', '.join(kinds) or 'empty'})"
+
+    def artifacts(self, kind: str | None = None) -> list[ArtifactInfo]:
+        """All artifacts, or those of one kind, complete or not."""
+        found = []
+        for name in SCHEMAS if kind is None else (kind,):
+            for path in sorted((self.path / name).glob("*")):
+                if path.is_dir():
+                    found.append(_artifact_info(name, path))  # noqa: PERF401 - reads better than a nested comprehension
+        return found
+
+    def find(self, kind: str, key: str | None = None, **parameters: Any) -> Artifact:
+        """The one complete artifact of a kind with these parameters.
+
+        Args:
+            key: of the artifact, or the beginning of it; needed only to choose between several.
+            parameters: those that must be equal; None means any.
+
+        Raises:
+            NotFoundError: none fits; the message says what there is.
+            InputError: several fit; the message lists them.
+        """
+        wanted = {name: value for name, value in parameters.items() if value is not None}
+        infos = [info for info in self.artifacts(kind) if info.state == "complete"]
+        fitting = [
+            info
+            for info in infos
+            if info.key.startswith(key or "")
+            and all(info.parameters.get(name) == value for name, value in wanted.items())
+        ]
+        asked = ", ".join(f"{name}={value}" for name, value in wanted.items()) or "any"
+        if not fitting:
+            there = "; ".join(_describe(info) for info in infos) or "none"
+            incomplete = [info.key for info in self.artifacts(kind) if info.state != "complete"]
+            hint = f"; begun and not finished: {', '.join(incomplete)}" if incomplete else ""
+            raise NotFoundError(f"dataset {self.name} has no {kind} with {asked}; there are: {there}{hint}")
+        if len(fitting) > 1:
+            listing = "; ".join(_describe(info) for info in fitting)
+            raise InputError(f"dataset {self.name} has several {kind} artifacts with {asked}; give a key: {listing}")
+        return Artifact(fitting[0].path)
+
+    def graph(self, key: str | None = None) -> Graph:
+        """The adjacency; ``key`` chooses between several."""
+        return Graph(self.find("graph", key))
+
+    def vertices(self, key: str | None = None) -> Vertices:
+        """Features, labels and split."""
+        return Vertices(self.find("vertices", key))
+
+    def partition(self, parts: int | None = None, key: str | None = None, **parameters: Any) -> Partition:
+        """A partition, by its number of parts and other parameters (``method``, ``seed``, ...)."""
+        return Partition(self.find("partition", key, parts=parts, **parameters))
+
+    def row_shards(
+        self, parts: int | None = None, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any
+    ) -> RowShards:
+        """Row shards for ``parts`` ranks."""
+        artifact = self.find("shards", key, layout="row", parts=parts, **parameters)
+        return RowShards(Artifact(artifact.path, counter))
+
+    @property
+    def runs_path(self) -> Path:
+        return self.path / "runs"
+
+    def runs(self) -> list[str]:
+        """Names of the training runs."""
+        return sorted(path.name for path in self.runs_path.glob("*") if (path / "config.json").exists())
+
+    def run_path(self, run: str) -> Path:
+        """Folder of a run, existing or not.
+
+        Raises:
+            InputError: the name is not one of a run.
+        """
+        return self.runs_path / check_name(run, "run")
+
+    def remove_artifact(self, kind: str, key: str) -> None:
+        """Delete an artifact, or a run (``kind`` "runs").
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        path = self.path / check_name(kind, "artifact kind") / check_name(key, "artifact")
+        if not path.is_dir():
+            raise NotFoundError(f"dataset {self.name} has no {kind}/{key}")
+        _remove_tree(path)
+
+    def stored_bytes(self) -> int:
+        return tree_bytes(self.path)
+
+
+class Catalog:
+    """A directory of datasets.
+
+    >>> catalog = Catalog("catalog")              # doctest: +SKIP
+    >>> catalog["cora"].graph().to_scipy()        # doctest: +SKIP
+    """
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root).expanduser().resolve()
+
+    def __repr__(self) -> str:
+        return f"Catalog({str(self.root)!r}: {', '.join(self) or 'empty'})"
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of the datasets."""
+        if self.root.is_dir():
+            for path in sorted(self.root.iterdir()):
+                if _NAME.fullmatch(path.name) and (path / "zarr.json").exists():
+                    yield path.name
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in set(self)
+
+    def __getitem__(self, name: str) -> Dataset:
+        return self.dataset(name)
+
+    def dataset(self, name: str) -> Dataset:
+        """Open a dataset.
+
+        Raises:
+            InputError: the name is not one of a dataset, or leads out of the catalog.
+            NotFoundError: there is no such dataset.
+            FormatError: what is there is not a dataset, or is of a newer format.
+        """
+        return Dataset(self._path(name))
+
+    def create(self, name: str) -> Dataset:
+        """Open a dataset, made empty where it is not there."""
+        path = self._path(name)
+        if path.exists() and not (path / "zarr.json").exists() and any(path.iterdir()):
+            raise ExistsError(f"{path}: there is a folder of this name that is not a dataset")
+        if not (path / "zarr.json").exists():
+            path.mkdir(parents=True, exist_ok=True)
+            write_group(path, {"encoding-type": _ENCODING, "encoding-version": str(FORMAT_VERSION)})
+        return Dataset(path)
+
+    def remove(self, name: str) -> None:
+        """Delete a dataset with all its artifacts and runs."""
+        _remove_tree(self.dataset(name).path)
+
+    def _path(self, name: str) -> Path:
+        path = self.root / check_name(name)
+        if path.resolve().parent != self.root:
+            raise InputError(f"dataset name {name!r}: {path} leads out of the catalog {self.root}")
+        return path
+
+
+def _check_dataset_group(path: Path) -> None:
+    try:
+        attributes = dict(zarr.open_group(str(path), mode="r").attrs)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"{path}: not a gnnloom dataset ({error})") from error
+    version = attributes.get("encoding-version")
+    if attributes.get("encoding-type") != _ENCODING or not str(version).isdigit():
+        raise FormatError(f"{path}: a Zarr group, but not a gnnloom dataset")
+    if int(str(version)) > FORMAT_VERSION:
+        raise FormatError(f"{path}: format {version} is newer than {FORMAT_VERSION}, the newest this gnnloom reads")
+
+
+def _artifact_info(kind: str, path: Path) -> ArtifactInfo:
+    manifest = path / MANIFEST
+    plan = path / WORK / "plan.json"
+    source = manifest if manifest.exists() else plan
+    content: JsonObject = read_json(source) if source.exists() else {}
+    state = "complete" if source is manifest else "incomplete"
+    return ArtifactInfo(kind, path.name, state, dict(content.get("parameters", {})), path)
+
+
+def _describe(info: ArtifactInfo) -> str:
+    pairs = [f"{name}={value}" for name, value in info.parameters.items() if isinstance(value, str | int | float)]
+    return f"{info.key} ({', '.join(pairs)})"
+
+
+def _remove_tree(path: Path) -> None:
+    """Delete a folder: first its name, at once, so that nobody sees half of it."""
+    doomed = path.with_name(f".removed-{path.name}")
+    if doomed.exists():
+        shutil.rmtree(doomed)
+    path.rename(doomed)
+    shutil.rmtree(doomed)

@@ -1,0 +1,52 @@
+"""Compressed sparse rows in memory: a range of rows of a matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class CSR:
+    """Rows ``row_offset`` to ``row_offset + num_rows`` of a matrix.
+
+    Attributes:
+        row_offset: global number of the first row.
+        indptr: (num_rows + 1,) int64, starting at 0.
+        indices: (nnz,) int32 or int64 column ids, ascending within a row.
+        data: (nnz,) float32 or float64, or None for a pattern (all ones).
+        num_columns: width of the matrix.
+    """
+
+    row_offset: int
+    indptr: NDArray[np.int64]
+    indices: NDArray[Any]
+    data: NDArray[Any] | None
+    num_columns: int
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def nnz(self) -> int:
+        return int(self.indptr[-1])
+
+
+def index_dtype(width: int) -> np.dtype[Any]:
+    """int32 where ids below ``width`` fit, else int64."""
+    return np.dtype(np.int32 if width <= np.iinfo(np.int32).max else np.int64)
+
+
+def cast_ids(ids: NDArray[Any], width: int) -> NDArray[Any]:
+    """Ids below ``width`` in the narrowest index dtype.
+
+    Raises:
+        OverflowError: an id is negative or not below ``width``.
+    """
+    if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= width):
+        raise OverflowError(f"ids from {ids.min()} to {ids.max()} do not lie in 0..{width - 1}")
+    return ids.astype(index_dtype(width), copy=False)

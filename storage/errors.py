@@ -1,0 +1,74 @@
+"""The errors of gnnloom: one small tree, each with the exit code of the command line.
+
+Every message names the file, dataset or array, says what was expected and what was found, and,
+where there is one, the way out.  Each class also inherits the built-in error that fits it, so
+that callers who know nothing of gnnloom can catch what they know.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class GnnloomError(Exception):
+    """Base of every error that gnnloom raises on purpose."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __str__(self) -> str:
+        # KeyError would show the repr of its argument: quotes around a sentence.
+        return " ".join(str(argument) for argument in self.args)
+
+
+class InputError(GnnloomError, ValueError):
+    """What the user gave (a file's contents, an option's value) cannot be used."""
+
+    exit_code = 3
+
+
+class NotFoundError(GnnloomError, LookupError):
+    """A file, dataset, artifact or array that was asked for is not there."""
+
+    exit_code = 3
+
+
+class ExistsError(GnnloomError, FileExistsError):
+    """Something with this name is there already, made from other inputs or parameters."""
+
+    exit_code = 3
+
+
+class FormatError(GnnloomError, ValueError):
+    """A store that is not gnnloom's, of a newer format, or whose arrays break the schema."""
+
+    exit_code = 3
+
+
+class CorruptError(GnnloomError, ValueError):
+    """Stored bytes that are not those that were written: a checksum, digest or chunk is wrong."""
+
+    exit_code = 3
+
+
+class BudgetError(GnnloomError, MemoryError):
+    """A plan that cannot fit the memory or disk that it was given."""
+
+    exit_code = 3
+
+
+class IncompleteError(GnnloomError, RuntimeError):
+    """An artifact that was begun and never finished; running its stage again finishes it."""
+
+    exit_code = 4
+
+
+class PartitionerError(GnnloomError, RuntimeError):
+    """A native partitioner that failed, hung, or left no usable result."""
+
+    exit_code = 1
+
+
+class LaunchError(GnnloomError, RuntimeError):
+    """Ranks that could not be started, or that ended in failure."""
+
+    exit_code = 1

@@ -1,0 +1,128 @@
+"""A stored graph: its adjacency as CSR blocks of rows.
+
+A[i, j] is the edge j -> i: row i lists the vertices that vertex i gathers from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gnnloom.storage.arrays import ArrayRecord, ReadCounter, write_array
+from gnnloom.storage.artifact import Artifact, write_group
+from gnnloom.storage.csr import CSR, cast_ids
+from gnnloom.storage.errors import BudgetError
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+
+class Graph:
+    """The adjacency of a dataset (kind ``graph``), or of its transpose (kind ``transpose``)."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.artifact = artifact
+        facts = artifact.facts
+        self.num_vertices: int = artifact.sizes["vertex"]
+        self.nnz: int = facts["nnz"]
+        #: The pattern and values equal their transpose (the input was made undirected).
+        self.symmetric: bool = facts["symmetric"]
+        self.weighted: bool = facts["weighted"]
+        #: (num_blocks + 1) first rows of the blocks, ending with the number of vertices.
+        self.block_rows: list[int] = facts["block_rows"]
+        #: (num_blocks) nonzeros of the blocks.
+        self.block_nnz: list[int] = facts["block_nnz"]
+
+    def __repr__(self) -> str:
+        kind = "symmetric" if self.symmetric else "directed"
+        return f"Graph({self.num_vertices:,} vertices, {self.nnz:,} nonzeros, {kind}, {self.num_blocks} row blocks)"
+
+    @property
+    def num_blocks(self) -> int:
+        return len(self.block_nnz)
+
+    def block(self, number: int, counter: ReadCounter | None = None) -> CSR:
+        """One block of rows."""
+        prefix = block_path(number)
+        data_name = f"{prefix}/data"
+        return CSR(
+            row_offset=self.block_rows[number],
+            indptr=self.artifact.array(f"{prefix}/indptr", counter).read(),
+            indices=self.artifact.array(f"{prefix}/indices", counter).read(),
+            data=self.artifact.array(data_name, counter).read() if data_name in self.artifact else None,
+            num_columns=self.num_vertices,
+        )
+
+    def blocks(self) -> Iterator[CSR]:
+        """The blocks in order, one in memory at a time."""
+        for number in range(self.num_blocks):
+            yield self.block(number)
+
+    def to_scipy(self, max_nnz: int = 200_000_000) -> scipy.sparse.csr_array[Any]:
+        """The whole matrix in memory, for graphs that fit; ones where the graph has no weights.
+
+        Raises:
+            BudgetError: it has more than ``max_nnz`` nonzeros.
+        """
+        from scipy.sparse import csr_array  # noqa: PLC0415 - storage works without SciPy
+
+        if self.nnz > max_nnz:
+            raise BudgetError(
+                f"{self.artifact.path}: {self.nnz:,} nonzeros, more than max_nnz={max_nnz:,}; read it by block instead"
+            )
+        blocks = list(self.blocks())
+        offsets = np.concatenate([[0], np.cumsum(self.block_nnz)]).astype(np.int64)
+        indptr = np.concatenate(
+            [block.indptr[:-1] + offset for block, offset in zip(blocks, offsets[:-1], strict=True)] + [offsets[-1:]]
+        )
+        indices = np.concatenate([block.indices for block in blocks]) if blocks else np.empty(0, np.int32)
+        values = [block.data if block.data is not None else np.ones(block.nnz, np.float32) for block in blocks]
+        data = np.concatenate(values) if values else np.empty(0, np.float32)
+        return csr_array((data, indices, indptr), shape=(self.num_vertices, self.num_vertices))
+
+    def degree(self, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
+        """(stop - start,) nonzeros of each row, its self loop among them."""
+        return self.artifact.array("degree").read(start, stop)
+
+    def original_id(self, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
+        """(stop - start,) the ids that the vertices had in the source."""
+        if "original_id" in self.artifact:
+            return self.artifact.array("original_id").read(start, stop)
+        return np.arange(start, self.num_vertices if stop is None else stop, dtype=np.int64)
+
+
+def block_path(number: int) -> str:
+    """Path of a row block within a graph artifact."""
+    return f"block/{number:05d}"
+
+
+def write_block(root: Path, number: int, block: CSR) -> list[ArrayRecord]:
+    """Write one row block of a graph artifact, in the encoding that SciPy and anndata users know.
+
+    Args:
+        root: folder of the graph artifact.
+    """
+    prefix = block_path(number)
+    write_group(root / "block", {})
+    write_group(
+        root / prefix,
+        {
+            "encoding-type": "csr_matrix",
+            "encoding-version": "0.1.0",
+            "shape": [block.num_rows, block.num_columns],
+            "row_offset": block.row_offset,
+            "col_offset": 0,
+            "global_shape": [block.num_columns, block.num_columns],
+            "nnz": block.nnz,
+        },
+    )
+    records = [
+        write_array(root, f"{prefix}/indptr", block.indptr, ("row+1",)),
+        write_array(root, f"{prefix}/indices", cast_ids(block.indices, block.num_columns), ("nonzero",)),
+    ]
+    if block.data is not None:
+        records.append(write_array(root, f"{prefix}/data", block.data, ("nonzero",)))
+    return records

@@ -1,0 +1,1 @@
+"""MPI ranks that read their shards and train."""

@@ -1,0 +1,1 @@
+"""Local products and element-wise work, written into buffers that they are given."""

@@ -1,0 +1,1 @@
+"""Graph neural networks over any distributed operator."""

@@ -1,0 +1,1 @@
+"""Distributed operators: one file per algorithm."""
