@@ -1,0 +1,87 @@
+"""Writes graph and vertices artifacts straight from SciPy and NumPy, without the pipeline, for tests of what reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from gnnloom.storage import CSR, Dataset, Graph, Vertices
+from gnnloom.storage.arrays import write_array
+from gnnloom.storage.artifact import ArtifactWriter
+from gnnloom.storage.graph import write_block
+
+
+def random_adjacency(num_vertices: int, nnz: int, seed: int, *, symmetric: bool, loops: bool = True) -> Any:
+    """A pattern with ones, as csr_array; A[i, j] is the edge j -> i."""
+    rng = np.random.default_rng(seed)
+    rows, columns = rng.integers(0, max(1, num_vertices), (2, nnz if num_vertices else 0))
+    matrix = scipy.sparse.coo_array((np.ones(len(rows)), (rows, columns)), shape=(num_vertices, num_vertices)).tocsr()
+    if symmetric:
+        matrix = matrix + matrix.T
+    if loops:
+        matrix = matrix + scipy.sparse.eye_array(num_vertices)
+    matrix = matrix.tocsr()
+    matrix.data[:] = 1
+    matrix.sort_indices()
+    return matrix
+
+
+def store_graph(dataset: Dataset, adjacency: Any, *, symmetric: bool, num_blocks: int = 3) -> Graph:
+    """Write a graph artifact (and, if directed, its transpose) with the given number of row blocks."""
+    graph = _store(dataset, "graph", adjacency, symmetric, num_blocks, {}, {"source": _fingerprint(adjacency)})
+    if not symmetric:
+        _store(dataset, "transpose", adjacency.T.tocsr(), symmetric, num_blocks, {}, {"graph": graph.artifact.key})
+    return graph
+
+
+def _fingerprint(adjacency: Any) -> str:
+    return f"{adjacency.shape}-{hash(adjacency.indices.tobytes())}-{hash(adjacency.indptr.tobytes())}"
+
+
+def _store(
+    dataset: Dataset, kind: str, adjacency: Any, symmetric: bool, num_blocks: int, parameters: dict, inputs: dict
+) -> Graph:
+    n = adjacency.shape[0]
+    adjacency.sort_indices()
+    rows = [block * n // num_blocks for block in range(num_blocks + 1)]
+    nnz = []
+    with ArtifactWriter.begin(dataset.path, kind, parameters, inputs) as writer:
+        for number, (start, stop) in enumerate(zip(rows[:-1], rows[1:], strict=True)):
+            part = adjacency[start:stop]
+            nnz.append(int(part.nnz))
+            with writer.part(f"block/{number:05d}") as builder:
+                block = CSR(start, part.indptr.astype(np.int64), part.indices.astype(np.int64), None, n)
+                for record in write_block(writer.path, number, block):
+                    builder.add(record)
+        with writer.part("degree/0") as builder:
+            builder.add(write_array(writer.path, "degree", np.diff(adjacency.indptr).astype(np.int64), ("vertex",)))
+        facts = {
+            "nnz": int(adjacency.nnz),
+            "symmetric": symmetric,
+            "weighted": False,
+            "block_rows": rows,
+            "block_nnz": nnz,
+        }
+        parts = [f"block/{number:05d}" for number in range(num_blocks)]
+        return Graph(writer.commit([*parts, "degree/0"], {"vertex": n}, facts))
+
+
+def store_vertices(
+    dataset: Dataset, feature: np.ndarray | None, label: np.ndarray | None, split: np.ndarray | None
+) -> Vertices:
+    """Write a vertices artifact."""
+    given = {"feature": feature, "label": label, "split": split}
+    dims = {"feature": ("vertex", "feature"), "label": ("vertex",), "split": ("vertex",)}
+    dtypes = {"feature": np.float32, "label": np.int32, "split": np.uint8}
+    arrays = {name: array.astype(dtypes[name]) for name, array in given.items() if array is not None}
+    identity = {name: str(hash(array.tobytes())) for name, array in arrays.items()}
+    sizes = {"vertex": len(next(iter(arrays.values())))}
+    if feature is not None:
+        sizes["feature"] = feature.shape[1]
+    with ArtifactWriter.begin(dataset.path, "vertices", {}, identity) as writer:
+        with writer.part("all/0") as builder:
+            for name, array in arrays.items():
+                builder.add(write_array(writer.path, name, array, dims[name]))
+        num_classes = int(label.max()) + 1 if label is not None else 0
+        return Vertices(writer.commit(["all/0"], sizes, {"num_classes": num_classes}))
