@@ -123,13 +123,19 @@ def create_array(
     return ArrayRecord(path, tuple(int(size) for size in shape), kind.name, tuple(dims), ())
 
 
+def _open_for_writing(path: Path) -> zarr.Array[Any]:
+    # The configuration is not stored with the array, and `open_array` does not apply it to one that exists.
+    array = zarr.open_array(str(path), mode="r+")
+    return array.with_config({"write_empty_chunks": True})
+
+
 def write_rows(root: Path, path: str, start: int, data: Array) -> ArrayRecord:
     """Write rows ``start`` to ``start + len(data)`` of an array made by :func:`create_array`.
 
     Raises:
         InputError: the rows are not whole chunks of the array, or do not fit its shape or dtype.
     """
-    array = zarr.open_array(str(root / path), mode="r+", config={"write_empty_chunks": True})
+    array = _open_for_writing(root / path)
     stop = start + len(data)
     chunk = array.chunks[0]
     whole = start % chunk == 0 and (stop % chunk == 0 or stop == array.shape[0])
@@ -172,7 +178,7 @@ class ArrayAppender:
         chunk_rows: int | None = None,
     ) -> None:
         self._record = create_array(root, path, shape, dtype, dims, chunk_rows)
-        self._array = zarr.open_array(str(root / path), mode="r+", config={"write_empty_chunks": True})
+        self._array = _open_for_writing(root / path)
         self._where = root / path
         self._hash = xxhash.xxh3_128()
         self._pending = np.empty((self._array.chunks[0], *self._record.shape[1:]), dtype=self._record.dtype)

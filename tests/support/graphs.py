@@ -1,7 +1,8 @@
-"""Writes graph and vertices artifacts straight from SciPy and NumPy, without the pipeline, for tests of what reads them."""
+"""Writes graph and vertices artifacts straight from SciPy and NumPy, without the pipeline, for tests of their readers."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def _store(
     rows = [block * n // num_blocks for block in range(num_blocks + 1)]
     nnz = []
     with ArtifactWriter.begin(dataset.path, kind, parameters, inputs) as writer:
-        for number, (start, stop) in enumerate(zip(rows[:-1], rows[1:], strict=True)):
+        for number, (start, stop) in enumerate(itertools.pairwise(rows)):
             part = adjacency[start:stop]
             nnz.append(int(part.nnz))
             with writer.part(f"block/{number:05d}") as builder:

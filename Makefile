@@ -1,0 +1,41 @@
+# gnnloom: `make demo` shows it all, `make test` tests it; everything is installed into .venv.
+
+PYTHON ?= python3
+BIN := .venv/bin
+SCALE ?= full
+
+.PHONY: install demo test test-long lint typecheck clean
+
+install: .venv/installed
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar]'
+	touch $@
+
+.venv/installed-for-tests: .venv/installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,test,dev]'
+	touch $@
+
+demo: install
+	$(BIN)/gnnloom demo
+
+test: .venv/installed-for-tests
+	$(BIN)/python -m pytest
+
+test-long: .venv/installed-for-tests
+	$(BIN)/python -m pytest -m long
+
+lint: .venv/installed-for-tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+# Type checkers do not see setuptools' editable hook, so an installed copy is checked.
+typecheck: .venv/installed-for-tests
+	rm -rf build/typecheck
+	$(BIN)/python -m pip install --quiet --no-deps --target build/typecheck .
+	cd build/typecheck && MYPYPATH=. ../../$(BIN)/mypy --config-file ../../pyproject.toml -p gnnloom
+
+clean:
+	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,105 @@
+"""`gnnloom demo`: the whole way on a generated graph, in about a minute, with the commands that did it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from rich.console import Console
+
+from gnnloom.storage.errors import LaunchError
+from gnnloom.workflows.cli.options import current_catalog
+from gnnloom.workflows.cli.output import readable_bytes, readable_seconds, show_rows
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of the demonstration."""
+
+    title: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step printed (its JSON object), and its wall time."""
+
+    step: Step
+    result: dict[str, Any]
+    seconds: float
+
+
+def demo_steps(name: str, ranks: int, edges: int) -> list[Step]:
+    """The commands, from a generator to predictions."""
+    return [
+        Step(
+            "generate and ingest", f"generate {name} sbm --vertices {edges // 20} --edges {edges} --classes 16 --seed 1"
+        ),
+        Step("partition", f"partition {name} --parts {ranks}"),
+        Step("shard", f"shard {name} --parts {ranks}"),
+        Step("train", f"train {name} --ranks {ranks} --hidden 64,64 --epochs 40 --lr 0.01 --run demo"),
+        Step("predict", f"predict {name} --run demo"),
+    ]
+
+
+@click.command("demo")
+@click.option("--name", default="demo", show_default=True, help="Dataset to make.")
+@click.option("--ranks", type=click.IntRange(min=1), default=4, show_default=True, help="MPI ranks.")
+@click.option("--edges", type=click.IntRange(min=1000), default=1_000_000, show_default=True, help="Edges to generate.")
+def demo_command(name: str, ranks: int, edges: int) -> None:
+    """Show the whole way on a generated graph: ingest, partition, shard, train, predict.
+
+    \b
+    Example:
+      gnnloom demo --ranks 2 --edges 200000
+    """
+    root = str(current_catalog().root)
+    console = Console()
+    outcomes = []
+    for step in demo_steps(name, ranks, edges):
+        with console.status(f"{step.title} ..."):
+            outcome = _run(root, step)
+        console.print(f"[green]done[/green]  {step.title} ({readable_seconds(outcome.seconds)})")
+        outcomes.append(outcome)
+    _show_summary(outcomes)
+    console.print("\nThe commands, to run on your own data (`gnnloom ingest --help` lists the formats):")
+    for outcome in outcomes:
+        click.echo(f"  gnnloom --catalog {shlex.quote(root)} {outcome.step.arguments}")
+
+
+def _run(root: str, step: Step) -> Outcome:
+    command = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", root, *shlex.split(step.arguments)]
+    started = time.perf_counter()
+    done = subprocess.run([*command, "--json"], check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise LaunchError(f"`gnnloom {step.arguments}` ended with {done.returncode}:\n{done.stderr.strip()}")
+    return Outcome(step, json.loads(done.stdout), time.perf_counter() - started)
+
+
+def _show_summary(outcomes: list[Outcome]) -> None:
+    graph, partition, _, training, _ = (outcome.result for outcome in outcomes)
+    rows = [
+        ("vertices", f"{graph['vertices']:,}"),
+        ("edges generated", f"{graph['edges_in']:,}"),
+        ("nonzeros stored", f"{graph['nnz']:,}"),
+        *((f"seconds: {outcome.step.title}", f"{outcome.seconds:.1f}") for outcome in outcomes),
+        ("peak memory of an ingest process", readable_bytes(graph["peak_memory"])),
+        ("peak memory of a rank", _range(training["peak_memory"])),
+        ("bytes that a rank read", _range(training["bytes_read"])),
+        ("rows exchanged per layer and direction", f"{partition['km1']:,}"),
+        ("imbalance", f"{partition['imbalance']:.3f}"),
+        ("bytes sent per epoch, all ranks", readable_bytes(training["bytes_sent"])),
+        ("epoch", readable_seconds(training["epoch_seconds"])),
+        ("test accuracy", f"{training['test_accuracy']:.4f}"),
+    ]
+    show_rows(("", ""), rows, title=f"{training['ranks']} ranks, {training['algorithm']}")
+
+
+def _range(values: list[int]) -> str:
+    return f"{readable_bytes(min(values))} to {readable_bytes(max(values))}"

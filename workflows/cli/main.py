@@ -1,0 +1,93 @@
+"""The `gnnloom` command: global options, exit codes, and which subcommand is where.
+
+Exit codes: 0 done, 1 a failure while running, 2 wrong usage, 3 invalid input, 4 an incomplete artifact,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import logging
+import sys
+from pathlib import Path
+
+import click
+from gnnloom.storage import Catalog, GnnloomError
+
+#: Subcommands by name and the module that holds them, imported only when asked for: some need seconds.
+_COMMANDS = {
+    "ingest": "ingest",
+    "generate": "ingest",
+    "features": "ingest",
+    "partition": "partition",
+    "shard": "partition",
+    "train": "train",
+    "predict": "train",
+    "catalog": "catalog",
+    "demo": "demo",
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a subcommand's module when the subcommand is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"gnnloom.workflows.cli.{_COMMANDS[cmd_name]}")
+        command = getattr(module, f"{cmd_name}_command")
+        return command if isinstance(command, click.Command) else None
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option(
+    "--catalog",
+    envvar="GNNLOOM_CATALOG",
+    default="catalog",
+    show_default=True,
+    show_envvar=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder of the datasets.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Log what the stages do.")
+@click.version_option(package_name="gnnloom")
+@click.pass_context
+def cli(context: click.Context, catalog: Path, verbose: bool) -> None:
+    """Train graph neural networks on graphs too large for one machine's memory.
+
+    \b
+    From raw files to a trained model:
+      gnnloom ingest web edges.txt.gz --undirected
+      gnnloom features web --feature x.npy --label y.npy --split split.npy
+      gnnloom partition web --parts 4
+      gnnloom shard web --parts 4
+      gnnloom train web --ranks 4
+
+    Exit codes: 0 done, 1 failed while running, 2 wrong usage, 3 invalid input, 4 incomplete artifact.
+    """
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(message)s", stream=sys.stderr
+    )
+    context.obj = Catalog(catalog)
+
+
+def main() -> None:
+    """Entry point: errors that are the user's to mend become one line and an exit code."""
+    try:
+        cli()
+    except GnnloomError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EDQUOT}:
+            raise
+        click.echo(f"error: {error.filename}: {error.strerror}; what is finished is kept, run again to go on", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
