@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import xxhash
 import zarr
-from gnnloom.storage.errors import CorruptError, InputError
 from numpy.typing import NDArray
 from zarr.codecs import BloscCodec, Crc32cCodec
+
+from gnnloom.storage.errors import CorruptError, InputError
 
 Array = NDArray[Any]
 

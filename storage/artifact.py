@@ -26,6 +26,7 @@ from typing import Any
 
 import xxhash
 import zarr
+
 from gnnloom.storage.arrays import ArrayReader, ArrayRecord, Piece, ReadCounter
 from gnnloom.storage.errors import CorruptError, FormatError, IncompleteError, NotFoundError
 from gnnloom.storage.files import JsonObject, read_json, sync_tree, tree_bytes, write_json

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import zarr
+
 from gnnloom.storage.arrays import ReadCounter
 from gnnloom.storage.artifact import MANIFEST, WORK, Artifact, write_group
 from gnnloom.storage.errors import ExistsError, FormatError, InputError, NotFoundError

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
+
 from gnnloom.storage.arrays import ArrayRecord, ReadCounter, write_array
 from gnnloom.storage.artifact import Artifact, write_group
 from gnnloom.storage.csr import CSR, cast_ids
 from gnnloom.storage.errors import BudgetError
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import scipy.sparse

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
 from gnnloom.storage.arrays import ReadCounter
 from gnnloom.storage.artifact import Artifact
 from gnnloom.storage.csr import CSR
-from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from gnnloom.storage.artifact import Artifact
 from numpy.typing import NDArray
+
+from gnnloom.storage.artifact import Artifact
 
 #: Values of the ``split`` array, and of ``label`` where a vertex has none.
 SPLIT = {"none": 0, "train": 1, "valid": 2, "test": 3}

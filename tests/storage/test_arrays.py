@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from gnnloom.storage.arrays import ArrayAppender, ArrayReader, ReadCounter, create_array, write_array, write_rows
-from gnnloom.storage.errors import CorruptError, InputError
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from gnnloom.storage.arrays import ArrayAppender, ArrayReader, ReadCounter, create_array, write_array, write_rows
+from gnnloom.storage.errors import CorruptError, InputError
 
 ROWS = np.arange(1000, dtype=np.int64) * 3
 

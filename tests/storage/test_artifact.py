@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from gnnloom.storage.arrays import create_array, write_array, write_rows
 from gnnloom.storage.artifact import MANIFEST, Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.errors import CorruptError, FormatError, IncompleteError, NotFoundError

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import zarr
+
 from gnnloom.storage import Catalog
 from gnnloom.storage.artifact import ArtifactWriter
 from gnnloom.storage.errors import BudgetError, FormatError, GnnloomError, InputError, NotFoundError

@@ -1,4 +1,4 @@
-"""Writes graph and vertices artifacts straight from SciPy and NumPy, without the pipeline, for tests of their readers."""
+"""Writes graph and vertices artifacts straight from SciPy and NumPy, without the pipeline."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+
 from gnnloom.storage import CSR, Dataset, Graph, Vertices
 from gnnloom.storage.arrays import write_array
 from gnnloom.storage.artifact import ArtifactWriter

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+
 from gnnloom.storage import Dataset
 from gnnloom.storage.artifact import Artifact
 from gnnloom.storage.catalog import ArtifactInfo

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import click
+
 from gnnloom.storage import Catalog, GnnloomError
 
 #: Subcommands by name and the module that holds them, imported only when asked for: some need seconds.

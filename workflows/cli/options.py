@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+
 from gnnloom.storage import Catalog
 
 Command = TypeVar("Command", bound=Callable[..., Any])
