@@ -16,6 +16,7 @@ from gnnloom.storage.artifact import MANIFEST, WORK, Artifact, write_group
 from gnnloom.storage.errors import ExistsError, FormatError, InputError, NotFoundError
 from gnnloom.storage.files import JsonObject, read_json, tree_bytes
 from gnnloom.storage.graph import Graph
+from gnnloom.storage.grid_shards import GridShards
 from gnnloom.storage.partition import Partition
 from gnnloom.storage.row_shards import RowShards
 from gnnloom.storage.schema import FORMAT_VERSION, SCHEMAS
@@ -129,6 +130,11 @@ class Dataset:
         """Row shards for ``parts`` ranks."""
         artifact = self.find("shards", key, layout="row", parts=parts, **parameters)
         return RowShards(Artifact(artifact.path, counter))
+
+    def grid_shards(self, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any) -> GridShards:
+        """Grid shards, by their parameters (``permutation``, ``grid``, ``seed``)."""
+        artifact = self.find("shards", key, layout="grid", **parameters)
+        return GridShards(Artifact(artifact.path, counter))
 
     @property
     def runs_path(self) -> Path:

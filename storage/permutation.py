@@ -81,7 +81,7 @@ def _permute_checked(permutation: KeyedPermutation, ids: NDArray[Any], *, invers
     return out
 
 
-@njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, inline="always")
 def mix(value: np.uint64) -> np.uint64:
     """The finaliser of splitmix64 (Steele, Lea, Flood, OOPSLA 2014): every bit of the result depends on all bits."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -89,7 +89,7 @@ def mix(value: np.uint64) -> np.uint64:
     return value ^ (value >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _round_keys(key: np.uint64) -> NDArray[np.uint64]:
     keys = np.empty(ROUNDS, dtype=np.uint64)
     for number in range(ROUNDS):
@@ -97,7 +97,7 @@ def _round_keys(key: np.uint64) -> NDArray[np.uint64]:
     return keys
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _bits(size: int) -> int:
     bits = 0
     while (1 << bits) < size:
@@ -105,7 +105,7 @@ def _bits(size: int) -> int:
     return bits
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _walk(ids: NDArray[np.int64], size: int, key: np.uint64, out: NDArray[np.int64]) -> None:
     bits = _bits(size)
     low_bits = np.uint64(bits - bits // 2)
@@ -125,7 +125,7 @@ def _walk(ids: NDArray[np.int64], size: int, key: np.uint64, out: NDArray[np.int
         out[k] = np.int64(value)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _walk_back(ids: NDArray[np.int64], size: int, key: np.uint64, out: NDArray[np.int64]) -> None:
     bits = _bits(size)
     low_bits = np.uint64(bits - bits // 2)

@@ -79,12 +79,22 @@ _ROW_SHARDS = {
     "row/*/split": ArraySpec(("row",), ("uint8",), required=False),
 }
 
+_GRID_SHARDS = {
+    "grid/*/*/*/indptr": ArraySpec(("row+1",), ("int64",)),
+    "grid/*/*/*/indices": ArraySpec(("nonzero",), INDEX),
+    "grid/*/*/*/data": ArraySpec(("nonzero",), FLOAT, required=False),
+    "order/*/*/degree": ArraySpec(("row",), ("int64", "float64")),
+    "order/*/*/feature": ArraySpec(("row", "feature"), FLOAT, required=False),
+    "order/*/*/label": ArraySpec(("row",), ("int32",), required=False),
+    "order/*/*/split": ArraySpec(("row",), ("uint8",), required=False),
+}
+
 SCHEMAS: Mapping[str, Mapping[str, ArraySpec]] = {
     "graph": _GRAPH,
     "transpose": _GRAPH,
     "vertices": _VERTICES,
     "partition": _PARTITION,
-    "shards": _ROW_SHARDS,
+    "shards": {**_ROW_SHARDS, **_GRID_SHARDS},
 }
 
 
