@@ -85,8 +85,9 @@ class DaskCluster:
         try:
             for _, result in as_completed(futures, with_results=True):
                 yield result
-        finally:
-            self._client.cancel(futures, asynchronous=False)
+        except BaseException:
+            self._client.cancel(futures)
+            raise
 
 
 @contextmanager

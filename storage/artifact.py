@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import xxhash
-import zarr
 
 from gnnloom.storage.arrays import ArrayReader, ArrayRecord, Piece, ReadCounter
 from gnnloom.storage.errors import CorruptError, FormatError, IncompleteError, NotFoundError
@@ -44,8 +43,12 @@ def artifact_key(kind: str, parameters: JsonObject, inputs: JsonObject) -> str:
 
 
 def write_group(path: Path, attributes: JsonObject) -> None:
-    """Make ``path`` a Zarr group with these attributes, for other readers of Zarr."""
-    zarr.open_group(str(path), mode="a", attributes=dict(attributes))
+    """Make ``path`` a Zarr group with these attributes, for other readers of Zarr.
+
+    Tasks make groups that they share, and at the same time; Zarr's own way to open or make one is a race.
+    """
+    content = {"zarr_format": 3, "node_type": "group", "attributes": dict(attributes)}
+    write_json(path / "zarr.json", content, durable=False)
 
 
 def peak_memory() -> int:

@@ -14,17 +14,23 @@ from gnnloom.storage.errors import CorruptError
 JsonObject = Mapping[str, Any]
 
 
-def write_json(path: Path, content: JsonObject) -> None:
-    """Write ``content`` to ``path`` through a temporary name, fsync and rename."""
+def write_json(path: Path, content: JsonObject, *, durable: bool = True) -> None:
+    """Write ``content`` to ``path`` through a temporary name and rename.
+
+    Args:
+        durable: return only when it is on the disk; else a later :func:`sync_tree` sees to that.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     with temporary.open("w", encoding="utf-8") as file:
         json.dump(content, file, indent=1, sort_keys=True, allow_nan=False)
         file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
     temporary.replace(path)
-    sync_folder(path.parent)
+    if durable:
+        sync_folder(path.parent)
 
 
 def read_json(path: Path) -> dict[str, Any]:

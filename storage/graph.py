@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import zarr
 from numpy.typing import NDArray
 
 from gnnloom.storage.arrays import ArrayRecord, ReadCounter, write_array
 from gnnloom.storage.artifact import Artifact, write_group
-from gnnloom.storage.csr import CSR, cast_ids
+from gnnloom.storage.csr import CSR, cast_ids, index_dtype
 from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.growing import GrowingArray
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -101,29 +103,52 @@ def block_path(number: int) -> str:
 
 
 def write_block(root: Path, number: int, block: CSR) -> list[ArrayRecord]:
-    """Write one row block of a graph artifact, in the encoding that SciPy and anndata users know.
+    """Write one row block of a graph artifact that is in memory.
 
     Args:
         root: folder of the graph artifact.
     """
-    prefix = block_path(number)
-    write_group(root / "block", {})
-    write_group(
-        root / prefix,
-        {
+    writer = BlockWriter(root, number, block.num_columns, None if block.data is None else block.data.dtype)
+    writer.append(cast_ids(block.indices, block.num_columns), block.data)
+    return writer.close(block.row_offset, block.indptr)
+
+
+class BlockWriter:
+    """Writes one row block from consecutive ranges of its nonzeros, in the encoding that SciPy and anndata users know.
+
+    The bytes do not depend on how the nonzeros are cut into ranges.
+    """
+
+    def __init__(self, root: Path, number: int, num_columns: int, data_dtype: np.dtype[Any] | None) -> None:
+        """Begin a block below ``root``, the folder of the graph artifact."""
+        self._root, self._prefix, self._num_columns = root, block_path(number), num_columns
+        write_group(root / "block", {})
+        write_group(root / self._prefix, {})
+        self._indices = GrowingArray(root, f"{self._prefix}/indices", index_dtype(num_columns), ("nonzero",))
+        self._data: GrowingArray | None = None
+        if data_dtype is not None:
+            self._data = GrowingArray(root, f"{self._prefix}/data", data_dtype, ("nonzero",))
+
+    def append(self, indices: NDArray[Any], data: NDArray[Any] | None) -> None:
+        """Add nonzeros: column ids in :func:`gnnloom.storage.csr.index_dtype`, and their weights."""
+        self._indices.append(indices)
+        if self._data is not None and data is not None:
+            self._data.append(data)
+
+    def close(self, row_offset: int, indptr: NDArray[np.int64]) -> list[ArrayRecord]:
+        """Write the row pointers and return the records of the block's arrays."""
+        shape = [len(indptr) - 1, self._num_columns]
+        attributes = {
             "encoding-type": "csr_matrix",
             "encoding-version": "0.1.0",
-            "shape": [block.num_rows, block.num_columns],
-            "row_offset": block.row_offset,
+            "shape": shape,
+            "row_offset": row_offset,
             "col_offset": 0,
-            "global_shape": [block.num_columns, block.num_columns],
-            "nnz": block.nnz,
-        },
-    )
-    records = [
-        write_array(root, f"{prefix}/indptr", block.indptr, ("row+1",)),
-        write_array(root, f"{prefix}/indices", cast_ids(block.indices, block.num_columns), ("nonzero",)),
-    ]
-    if block.data is not None:
-        records.append(write_array(root, f"{prefix}/data", block.data, ("nonzero",)))
-    return records
+            "global_shape": [self._num_columns, self._num_columns],
+            "nnz": int(indptr[-1]),
+        }
+        zarr.open_group(str(self._root / self._prefix), mode="r+").attrs.put(attributes)
+        records = [write_array(self._root, f"{self._prefix}/indptr", indptr, ("row+1",)), self._indices.close()]
+        if self._data is not None:
+            records.append(self._data.close())
+        return records

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 
 from gnnloom.storage.arrays import create_array, write_array, write_rows
-from gnnloom.storage.artifact import MANIFEST, Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.artifact import MANIFEST, Artifact, ArtifactWriter, artifact_key, write_group
 from gnnloom.storage.errors import CorruptError, FormatError, IncompleteError, NotFoundError
 
 PART = np.arange(100, dtype=np.int32) % 4
@@ -176,3 +177,20 @@ def test_a_changed_manifest_entry_is_found_by_verify(tmp_path: Path) -> None:
     edit_manifest(artifact, arrays=arrays)
     with pytest.raises(CorruptError, match="digest"):
         Artifact(artifact.path).verify()
+
+
+def _make_group_often(path: Path) -> None:
+    for _ in range(200):
+        write_group(path, {"row_offset": 5})
+
+
+def test_a_group_that_many_tasks_make_at_once_is_whole_at_any_time(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    tasks = [context.Process(target=_make_group_often, args=(tmp_path / "order",)) for _ in range(3)]
+    for task in tasks:
+        task.start()
+    _make_group_often(tmp_path / "order")
+    for task in tasks:
+        task.join(60)
+        assert task.exitcode == 0
+    assert dict(zarr.open_group(str(tmp_path / "order"), mode="r").attrs) == {"row_offset": 5}

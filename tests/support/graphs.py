@@ -29,11 +29,23 @@ def random_adjacency(num_vertices: int, nnz: int, seed: int, *, symmetric: bool,
     return matrix
 
 
-def store_graph(dataset: Dataset, adjacency: Any, *, symmetric: bool, num_blocks: int = 3) -> Graph:
+def store_graph(
+    dataset: Dataset, adjacency: Any, *, symmetric: bool, num_blocks: int = 3, weighted: bool = False
+) -> Graph:
     """Write a graph artifact (and, if directed, its transpose) with the given number of row blocks."""
-    graph = _store(dataset, "graph", adjacency, symmetric, num_blocks, {}, {"source": _fingerprint(adjacency)})
+    inputs = {"source": _fingerprint(adjacency)}
+    graph = _store(dataset, "graph", adjacency, inputs, symmetric=symmetric, num_blocks=num_blocks, weighted=weighted)
     if not symmetric:
-        _store(dataset, "transpose", adjacency.T.tocsr(), symmetric, num_blocks, {}, {"graph": graph.artifact.key})
+        inputs = {"graph": graph.artifact.key}
+        _store(
+            dataset,
+            "transpose",
+            adjacency.T.tocsr(),
+            inputs,
+            symmetric=symmetric,
+            num_blocks=num_blocks,
+            weighted=weighted,
+        )
     return graph
 
 
@@ -42,18 +54,19 @@ def _fingerprint(adjacency: Any) -> str:
 
 
 def _store(
-    dataset: Dataset, kind: str, adjacency: Any, symmetric: bool, num_blocks: int, parameters: dict, inputs: dict
+    dataset: Dataset, kind: str, adjacency: Any, inputs: dict, *, symmetric: bool, num_blocks: int, weighted: bool
 ) -> Graph:
     n = adjacency.shape[0]
     adjacency.sort_indices()
     rows = [block * n // num_blocks for block in range(num_blocks + 1)]
     nnz = []
-    with ArtifactWriter.begin(dataset.path, kind, parameters, inputs) as writer:
+    with ArtifactWriter.begin(dataset.path, kind, {}, inputs) as writer:
         for number, (start, stop) in enumerate(itertools.pairwise(rows)):
             part = adjacency[start:stop]
             nnz.append(int(part.nnz))
             with writer.part(f"block/{number:05d}") as builder:
-                block = CSR(start, part.indptr.astype(np.int64), part.indices.astype(np.int64), None, n)
+                data = part.data.astype(np.float32) if weighted else None
+                block = CSR(start, part.indptr.astype(np.int64), part.indices.astype(np.int64), data, n)
                 for record in write_block(writer.path, number, block):
                     builder.add(record)
         with writer.part("degree/0") as builder:
@@ -61,7 +74,7 @@ def _store(
         facts = {
             "nnz": int(adjacency.nnz),
             "symmetric": symmetric,
-            "weighted": False,
+            "weighted": weighted,
             "block_rows": rows,
             "block_nnz": nnz,
         }

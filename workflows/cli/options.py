@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from gnnloom.pipeline.cluster import ClusterOptions
 from gnnloom.storage import Catalog
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -52,18 +53,23 @@ def json_option(command: Command) -> Command:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")(command)
 
 
-def cluster_options(command: Command) -> Command:
-    """Where the tasks of a pipeline stage run; see :func:`cluster_of`."""
+def key_option(kind: str) -> Callable[[Command], Command]:
+    """``--KIND KEY``: which artifact of a kind, where the dataset has several."""
+    return click.option(f"--{kind}", metavar="KEY", default=None, help=f"Which {kind}, where there are several.")
+
+
+def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Where the tasks of a stage run; the command gets them as one argument, ``cluster``."""
+
+    @functools.wraps(command)
+    def with_cluster(*, workers: int | None, memory: int, scheduler: str | None, **others: Any) -> None:
+        kind = "address" if scheduler else "local"
+        command(cluster=ClusterOptions(kind, workers, memory, scheduler), **others)
+
     for option in (
+        click.option("--scheduler", metavar="ADDRESS", help="Run on a Dask cluster, such as tcp://host:8786."),
         click.option(
-            "--scheduler", metavar="ADDRESS", help="Run on a Dask cluster that is there, e.g. tcp://host:8786."
-        ),
-        click.option(
-            "--memory",
-            type=MemorySize(),
-            default="1G",
-            show_default=True,
-            help="Memory that one worker process may use.",
+            "--memory", type=MemorySize(), default="1G", show_default=True, help="Memory of one worker process."
         ),
         click.option(
             "--workers",
@@ -72,13 +78,8 @@ def cluster_options(command: Command) -> Command:
             help="Worker processes; 0 runs everything in this process.  [default: one per core]",
         ),
     ):
-        command = option(command)
-    return command
-
-
-def file_argument(value: str) -> Path:
-    """A path as the user typed it, with ``~`` expanded."""
-    return Path(value).expanduser()
+        with_cluster = option(with_cluster)
+    return with_cluster
 
 
 def current_catalog() -> Catalog:

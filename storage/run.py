@@ -1,0 +1,176 @@
+"""Training runs of a dataset: runs/RUN/ with its configuration, metrics, checkpoints, predictions and result."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.arrays import ArrayReader, ArrayRecord
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.errors import CorruptError, FormatError, IncompleteError, NotFoundError
+from gnnloom.storage.files import JsonObject, read_json, write_json
+from gnnloom.storage.schema import FORMAT_VERSION
+
+_CONFIG = "config.json"
+_METRICS = "metrics.jsonl"
+_RESULT = "result.json"
+_PREDICTIONS = "predictions"
+_INDEX = "predictions.json"
+
+
+class Run:
+    """A run, opened for reading; also what the trainer writes one with (one process: rank 0)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = path.name
+
+    @classmethod
+    def open(cls, dataset: Dataset, name: str) -> Run:
+        """Open an existing run.
+
+        Raises:
+            NotFoundError: the dataset has no such run.
+            InputError: the name is not one of a run.
+        """
+        run = cls(dataset.run_path(name))
+        if not run.exists:
+            there = ", ".join(dataset.runs()) or "none"
+            raise NotFoundError(f"dataset {dataset.name} has no run {name}; there are: {there}")
+        return run
+
+    def __repr__(self) -> str:
+        return f"Run({self.name!r}, {len(self.metrics())} epochs)"
+
+    @property
+    def exists(self) -> bool:
+        return (self.path / _CONFIG).exists()
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the checkpoints."""
+        return self.path / "checkpoint"
+
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration."""
+        return read_json(self.path / _CONFIG)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """One object per finished epoch; a last line that was cut short is left out."""
+        path = self.path / _METRICS
+        if not path.exists():
+            return []
+        lines = path.read_text(encoding="utf-8").split("\n")
+        try:
+            # A killed writer leaves a last line without its end.
+            return [json.loads(line) for line in lines[:-1]]
+        except ValueError as error:
+            raise CorruptError(f"{path}: a line is not JSON ({error})") from error
+
+    def result(self) -> dict[str, Any]:
+        """The summary of the finished run.
+
+        Raises:
+            IncompleteError: the run has not finished.
+        """
+        try:
+            return read_json(self.path / _RESULT)
+        except FileNotFoundError:
+            raise IncompleteError(f"{self.path}: the run has not finished; train with --resume to finish it") from None
+
+    def predictions(self) -> Predictions:
+        """What the model predicts for every vertex, if it was asked to."""
+        return Predictions(self.path / _PREDICTIONS)
+
+    def start(self, config: JsonObject, first_epoch: int) -> None:
+        """Begin to write: keep the metrics of the epochs before ``first_epoch``, drop what later ones left."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        kept = [line for line in self.metrics() if line["epoch"] < first_epoch]
+        (self.path / _RESULT).unlink(missing_ok=True)
+        shutil.rmtree(self.path / _PREDICTIONS, ignore_errors=True)
+        if first_epoch == 0:
+            shutil.rmtree(self.checkpoints, ignore_errors=True)
+        text = "".join(json.dumps(line) + "\n" for line in kept)
+        aside = self.path / f".{_METRICS}"
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(self.path / _METRICS)
+        write_json(self.path / _CONFIG, config)
+
+    def append_metrics(self, line: JsonObject) -> None:
+        """Add the line of one epoch."""
+        with (self.path / _METRICS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, allow_nan=False) + "\n")
+
+    def finish(self, result: JsonObject) -> None:
+        """Write the summary; the run is complete."""
+        write_json(self.path / _RESULT, result)
+
+    def predictions_aside(self) -> Path:
+        """Folder in which predictions are made, before :meth:`publish_predictions`."""
+        return self.path / f".writing-{_PREDICTIONS}"
+
+    def publish_predictions(self, records: list[ArrayRecord], facts: JsonObject) -> Predictions:
+        """Make the predictions visible, all at once."""
+        aside, final = self.predictions_aside(), self.path / _PREDICTIONS
+        content = {
+            "format": FORMAT_VERSION,
+            "facts": dict(facts),
+            "arrays": {record.path: record.to_json() for record in records},
+        }
+        write_json(aside / _INDEX, content)
+        shutil.rmtree(final, ignore_errors=True)
+        aside.rename(final)
+        return Predictions(final)
+
+
+class Predictions:
+    """Arrays in the order of the dataset's vertices."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the predictions of a run.
+
+        Raises:
+            NotFoundError: none were made.
+            FormatError: they are of a newer format.
+        """
+        self.path = path
+        try:
+            content = read_json(path / _INDEX)
+        except FileNotFoundError:
+            raise NotFoundError(f"{path}: the run has no predictions; make them with `gnnloom predict`") from None
+        if content.get("format", 0) > FORMAT_VERSION:
+            raise FormatError(f"{path}: format {content['format']} is newer than {FORMAT_VERSION}")
+        self.facts: Mapping[str, Any] = content["facts"]
+        self._records = {name: ArrayRecord.from_json(name, array) for name, array in content["arrays"].items()}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._records
+
+    def array(self, name: str) -> ArrayReader:
+        """One of ``label``, ``score`` and ``embedding``, to read in ranges."""
+        if name not in self._records:
+            raise NotFoundError(f"{self.path}: no {name}; there are {', '.join(self._records)}")
+        return ArrayReader(self.path, self._records[name])
+
+    def label(self, start: int = 0, stop: int | None = None) -> NDArray[np.int32]:
+        """(stop - start,) int32 predicted classes."""
+        return self.array("label").read(start, stop)
+
+    def score(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+        """(stop - start, num_classes) scores before the softmax."""
+        return self.array("score").read(start, stop)
+
+    def embedding(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+        """(stop - start, width) output of the last hidden layer."""
+        return self.array("embedding").read(start, stop)
+
+    def verify(self) -> None:
+        """Read everything against the digests."""
+        for name in self._records:
+            self.array(name).verify()

@@ -1,0 +1,42 @@
+"""Partitions and their communication, computed the plain way: loops and sets, no numba, no streaming."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from gnnloom.pipeline.hypergraph import Hypergraph
+from gnnloom.storage import Dataset, Graph, Partition
+from gnnloom.storage.arrays import write_array
+from gnnloom.storage.artifact import ArtifactWriter
+
+
+def random_parts(num_vertices: int, parts: int, seed: int) -> np.ndarray:
+    """Any part for any vertex; parts may be empty."""
+    return np.random.default_rng(seed).integers(0, parts, num_vertices).astype(np.int32)
+
+
+def connectivity_minus_one(hypergraph: Hypergraph, part: np.ndarray) -> int:
+    """The sum over nets of the parts that they touch, less 1."""
+    nets = pairwise(hypergraph.net_offset)
+    return sum(len({int(part[pin]) for pin in hypergraph.pin[a:b]}) - 1 for a, b in nets)
+
+
+def rows_sent(adjacency: np.ndarray, part: np.ndarray, parts: int) -> np.ndarray:
+    """(parts, parts) rows that part p sends to part q for the product with a dense matrix."""
+    matrix = np.zeros((parts, parts), dtype=np.int64)
+    for column in range(adjacency.shape[1]):
+        receivers = {int(part[row]) for row in np.flatnonzero(adjacency[:, column])} - {int(part[column])}
+        for receiver in receivers:
+            matrix[part[column], receiver] += 1
+    return matrix
+
+
+def store_partition(dataset: Dataset, graph: Graph, part: np.ndarray, parts: int, label: str = "given") -> Partition:
+    """Write a partition artifact with these parts, whatever they are; its quality is left empty."""
+    parameters = {"parts": parts, "method": label}
+    with ArtifactWriter.begin(dataset.path, "partition", parameters, {"graph": graph.artifact.key}) as writer:
+        with writer.part("part/0") as builder:
+            builder.add(write_array(writer.path, "part", part.astype(np.int32), ("vertex",)))
+        return Partition(writer.commit(["part/0"], {"vertex": graph.num_vertices}, {"quality": {}}))

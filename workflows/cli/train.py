@@ -1,0 +1,95 @@
+"""`gnnloom train` and `gnnloom predict`: start the MPI ranks on this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gnnloom.trainer.config import CHOICES, TrainConfig
+from gnnloom.trainer.launch import launch, launch_prediction
+from gnnloom.workflows.cli.options import Widths, current_catalog, json_option
+from gnnloom.workflows.cli.output import show
+
+#: Fields that are not options: the catalog is global, the dataset an argument.
+_NOT_OPTIONS = frozenset({"catalog", "dataset"})
+
+#: What the table for people leaves out, beside lists.
+_HIDDEN = ("bytes_by_kind", "messages_by_kind")
+
+
+def config_options(command: Callable[..., None]) -> Callable[..., None]:
+    """One option for every field of the training configuration, with its default and its help."""
+    for field in reversed(dataclasses.fields(TrainConfig)):
+        if field.name not in _NOT_OPTIONS:
+            command = _option(field)(command)
+    return command
+
+
+def _option(field: dataclasses.Field[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    name = field.name.replace("_", "-")
+    text = str(field.metadata["help"])
+    default: Any = field.default
+    if isinstance(default, bool):
+        flags = f"--{name}" if not default else f"--{name}/--no-{name}"
+        return click.option(flags, is_flag=True, default=default, show_default=default, help=text)
+    shown = ",".join(map(str, default)) if isinstance(default, tuple) else default is not None
+    return click.option(f"--{name}", type=_type(field), default=default, show_default=shown, help=text)
+
+
+def _type(field: dataclasses.Field[Any]) -> Any:
+    if field.name in CHOICES:
+        return click.Choice(CHOICES[field.name])
+    if isinstance(field.default, tuple):
+        return Widths()
+    return str if field.default is None else type(field.default)
+
+
+@click.command("train")
+@click.argument("name")
+@config_options
+@json_option
+def train_command(name: str, as_json: bool, **options: Any) -> None:
+    """Train on the whole graph of dataset NAME, every rank with its own shard.
+
+    Ranks are started with the mpiexec beside this Python, or the one on the PATH. By hand, or in a batch job:
+    mpirun -n 4 python -m mpi4py -m gnnloom.trainer --catalog DIR --dataset NAME --ranks 4 (the same options)
+
+    \b
+    Example:
+      gnnloom train web --ranks 4 --hidden 128,128 --epochs 100 --lr 0.01 --dropout 0.5
+      gnnloom train cora --ranks 2 --hidden 16 --epochs 200 --dropout 0.5 --weight-decay 5e-4
+    """
+    catalog = current_catalog()
+    dataset = catalog[name]
+    result = launch(TrainConfig(catalog=str(catalog.root), dataset=dataset.name, **options))
+    show(result, as_json=as_json, title=f"run {result['run']} of {name}", hide=_HIDDEN)
+
+
+@click.command("predict")
+@click.argument("name")
+@click.option("--run", required=True, help="Run whose last checkpoint predicts.")
+@click.option("--ranks", type=click.IntRange(min=1), default=None, help="MPI ranks.  [default: as the run]")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
+    help="Also write the predictions here: .npy, or .csv with the original vertex ids.",
+)
+@click.option("--embeddings", is_flag=True, help="Keep the last hidden layer too.")
+@json_option
+def predict_command(name: str, run: str, ranks: int | None, out: Path | None, embeddings: bool, as_json: bool) -> None:
+    """Predict the class of every vertex of dataset NAME, in the order of the vertices.
+
+    \b
+    Example:
+      gnnloom predict web --run demo --out predictions.npy
+    """
+    dataset = current_catalog()[name]
+    result = launch_prediction(dataset, run, ranks=ranks, embeddings=embeddings)
+    if out is not None:
+        result["out"] = str(out)
+    show(result, as_json=as_json, title=f"predictions of run {run}")
