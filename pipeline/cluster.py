@@ -127,7 +127,7 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",  # None would take the fixed port 8787, and warn where it is taken
             memory_limit=0,
             silence_logs=logging.ERROR,
         ) as local,

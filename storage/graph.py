@@ -138,7 +138,7 @@ class BlockWriter:
     def close(self, row_offset: int, indptr: NDArray[np.int64]) -> list[ArrayRecord]:
         """Write the row pointers and return the records of the block's arrays."""
         shape = [len(indptr) - 1, self._num_columns]
-        attributes = {
+        attributes: dict[str, Any] = {
             "encoding-type": "csr_matrix",
             "encoding-version": "0.1.0",
             "shape": shape,

@@ -70,7 +70,22 @@ class EdgeSource(Protocol):
 
 
 class VertexSource(Protocol):
-    """Features, labels and split of the vertices 0..num_vertices-1, in the order of the source's ids."""
+    """Features, labels and split of vertices: a row of each per vertex."""
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """Which there are of ``feature``, ``label`` and ``split``."""
+        ...
+
+    @property
+    def random_access(self) -> bool:
+        """Rows can be read from anywhere at no cost, so that several tasks may share an array."""
+        ...
+
+    @property
+    def in_graph_order(self) -> bool:
+        """Row k belongs to vertex k of the stored graph; else to the vertex that the raw edges call k."""
+        ...
 
     def identity(self) -> dict[str, Any]:
         """JSON that names the format, its options and the fingerprints of the files."""
@@ -84,18 +99,14 @@ class VertexSource(Protocol):
         """Columns of the features; 0 where there are none."""
         ...
 
-    def read_features(self) -> Iterator[NDArray[np.float32]]:
-        """Consecutive blocks of rows (num_rows, num_features), in order, finite.
+    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        """Rows ``start`` to ``stop`` of one of :attr:`arrays`, in consecutive blocks of any (bounded) size.
+
+        ``feature``: (num_rows, num_features) float32, finite.  ``label``: (num_rows,) int32, classes
+        from 0, -1 where there is none.  ``split``: (num_rows,) uint8 as in ``gnnloom.storage.vertices.SPLIT``.
 
         Raises:
-            InputError: rows of another width, no numbers, NaN or infinite values; the message names file and row.
+            InputError: another number of rows or columns than announced, something that is no number, NaN or
+                infinite features, a label or split out of range; the message names file or array, and line or row.
         """
-        ...
-
-    def read_labels(self) -> NDArray[np.int32] | None:
-        """(num_vertices,) classes from 0, -1 where there is none; None where the source has no labels."""
-        ...
-
-    def read_split(self) -> NDArray[np.uint8] | None:
-        """(num_vertices,) as in ``gnnloom.storage.vertices.SPLIT``; None where the source has no split."""
         ...

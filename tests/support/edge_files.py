@@ -36,10 +36,17 @@ class EdgeFiles:
 
     def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
         names = ["source", "target", *(["weight"] if self.weighted else [])]
-        columns = [np.load(self.folder / f"{name}.npy", mmap_mode="r") for name in names]
         for start in range(part.start, part.stop, self.chunk_edges):
-            stop = min(start + self.chunk_edges, part.stop)
-            yield EdgeChunk(*(np.array(column[start:stop]) for column in columns))
+            count = min(self.chunk_edges, part.stop - start)
+            yield EdgeChunk(*(self._read(name, start, count) for name in names))
+
+    def _read(self, name: str, start: int, count: int) -> np.ndarray:
+        """Read rather than map: pages of a mapped file would count as memory of the process."""
+        with (self.folder / f"{name}.npy").open("rb") as file:
+            np.lib.format.read_magic(file)
+            dtype = np.lib.format.read_array_header_1_0(file)[2]
+            file.seek(start * dtype.itemsize, 1)
+            return np.fromfile(file, dtype, count)
 
 
 def write_edges(folder: Path, source: Any, target: Any, weight: Any = None, **options: Any) -> EdgeFiles:

@@ -1,4 +1,4 @@
-"""Row shards of a SciPy matrix and a part vector, in plain NumPy: a reference for the stage and food for the trainer."""
+"""Row shards of a SciPy matrix and a part vector in plain NumPy: a reference for the stage, food for the trainer."""
 
 from __future__ import annotations
 

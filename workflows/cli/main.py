@@ -70,10 +70,18 @@ def cli(context: click.Context, catalog: Path, verbose: bool) -> None:
 
     Exit codes: 0 done, 1 failed while running, 2 wrong usage, 3 invalid input, 4 incomplete artifact.
     """
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(message)s", stream=sys.stderr
-    )
+    _log_to_stderr(logging.INFO if verbose else logging.WARNING)
     context.obj = Catalog(catalog)
+
+
+def _log_to_stderr(level: int) -> None:
+    """Only gnnloom's own lines: what Dask says when it closes tells a user nothing."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", datefmt="%H:%M:%S"))
+    logger = logging.getLogger("gnnloom")
+    logger.handlers = [handler]
+    logger.setLevel(level)
+    logger.propagate = False
 
 
 def main() -> None:

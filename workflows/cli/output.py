@@ -12,7 +12,7 @@ from rich.table import Table
 
 
 def show(content: Mapping[str, Any], *, as_json: bool, title: str, hide: Iterable[str] = ()) -> None:
-    """Print a result: as JSON whole, for people as a table of its scalars.
+    """Print a result: as JSON whole, for people as a table; a list shows its bounds.
 
     Args:
         hide: names that the table leaves out.
@@ -25,9 +25,18 @@ def show(content: Mapping[str, Any], *, as_json: bool, title: str, hide: Iterabl
     table.add_column(justify="right")
     hidden = set(hide)
     for name, value in content.items():
-        if name not in hidden and not isinstance(value, dict | list):
-            table.add_row(name.replace("_", " "), readable(name, value))
+        if name not in hidden and not isinstance(value, dict):
+            table.add_row(name.replace("_", " "), _cell(name, value))
     Console().print(table)
+
+
+def _cell(name: str, value: Any) -> str:
+    if not isinstance(value, list):
+        return readable(name, value)
+    if not value or not all(isinstance(item, int | float) for item in value):
+        return f"{len(value)} values"
+    lowest, highest = readable(name, min(value)), readable(name, max(value))
+    return lowest if lowest == highest else f"{lowest} to {highest}"
 
 
 def show_rows(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:

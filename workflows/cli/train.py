@@ -9,16 +9,15 @@ from typing import Any
 
 import click
 
+from gnnloom.storage.run import Run
 from gnnloom.trainer.config import CHOICES, TrainConfig
 from gnnloom.trainer.launch import launch, launch_prediction
 from gnnloom.workflows.cli.options import Widths, current_catalog, json_option
 from gnnloom.workflows.cli.output import show
+from gnnloom.workflows.predictions import check_output, write_predictions
 
 #: Fields that are not options: the catalog is global, the dataset an argument.
 _NOT_OPTIONS = frozenset({"catalog", "dataset"})
-
-#: What the table for people leaves out, beside lists.
-_HIDDEN = ("bytes_by_kind", "messages_by_kind")
 
 
 def config_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -36,8 +35,9 @@ def _option(field: dataclasses.Field[Any]) -> Callable[[Callable[..., None]], Ca
     if isinstance(default, bool):
         flags = f"--{name}" if not default else f"--{name}/--no-{name}"
         return click.option(flags, is_flag=True, default=default, show_default=default, help=text)
-    shown = ",".join(map(str, default)) if isinstance(default, tuple) else default is not None
-    return click.option(f"--{name}", type=_type(field), default=default, show_default=shown, help=text)
+    if isinstance(default, tuple):
+        default = ",".join(map(str, default))
+    return click.option(f"--{name}", type=_type(field), default=default, show_default=default is not None, help=text)
 
 
 def _type(field: dataclasses.Field[Any]) -> Any:
@@ -64,9 +64,9 @@ def train_command(name: str, as_json: bool, **options: Any) -> None:
       gnnloom train cora --ranks 2 --hidden 16 --epochs 200 --dropout 0.5 --weight-decay 5e-4
     """
     catalog = current_catalog()
-    dataset = catalog[name]
-    result = launch(TrainConfig(catalog=str(catalog.root), dataset=dataset.name, **options))
-    show(result, as_json=as_json, title=f"run {result['run']} of {name}", hide=_HIDDEN)
+    config = TrainConfig(catalog=str(catalog.root), dataset=catalog[name].name, **options)
+    result = launch(config)
+    show(result, as_json=as_json, title=f"run {result['run']} of {name}")
 
 
 @click.command("predict")
@@ -77,7 +77,7 @@ def train_command(name: str, as_json: bool, **options: Any) -> None:
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     default=None,
-    help="Also write the predictions here: .npy, or .csv with the original vertex ids.",
+    help="Also write the classes here: .npy in the order of the vertices, or .csv with their original ids.",
 )
 @click.option("--embeddings", is_flag=True, help="Keep the last hidden layer too.")
 @json_option
@@ -89,7 +89,9 @@ def predict_command(name: str, run: str, ranks: int | None, out: Path | None, em
       gnnloom predict web --run demo --out predictions.npy
     """
     dataset = current_catalog()[name]
-    result = launch_prediction(dataset, run, ranks=ranks, embeddings=embeddings)
+    check_output(out)
+    result = launch_prediction(dataset, run, ranks, embeddings=embeddings)
     if out is not None:
+        write_predictions(Run.open(dataset, run).predictions(), dataset.graph(), out)
         result["out"] = str(out)
     show(result, as_json=as_json, title=f"predictions of run {run}")

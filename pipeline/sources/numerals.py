@@ -1,0 +1,260 @@
+"""Ids and decimal numbers from bytes: to int64 exactly, eight digits at a time, and to double.
+
+Every buffer consists of whole lines and ends with a line feed, which ends all loops here; nothing
+else is compared with the buffer's length but where eight bytes are taken at once.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+# What can be wrong with a line; 0 is nothing.
+NO_ID, NEGATIVE, TOO_LARGE, ONE_ID, EXTRA, NO_NUMBER, NOT_FINITE, BEYOND, TOO_FEW, TOO_MANY = range(1, 11)
+
+REASONS = {
+    NO_ID: "expected a vertex id (digits only)",
+    NEGATIVE: "expected a vertex id, found a negative number",
+    TOO_LARGE: "expected a vertex id below 2^63, found a larger one",
+    ONE_ID: "expected two vertex ids, found one",
+    EXTRA: "found more columns than expected",
+    NO_NUMBER: "expected a number",
+    NOT_FINITE: "expected a finite float32, found NaN, infinity or a number too large",
+    BEYOND: "the vertex id is not below the stated number of vertices",
+    TOO_FEW: "found too few columns",
+    TOO_MANY: "found too many columns",
+}
+
+TAB, FEED, RETURN, SPACE = 9, 10, 13, 32
+HASH, PERCENT, PLUS, COMMA, MINUS, POINT, ZERO = 35, 37, 43, 44, 45, 46, 48
+LOWER = 32  # turns an upper-case letter into a lower-case one
+
+#: Longest run of digits that cannot overflow int64.
+_SAFE_DIGITS = 18
+#: Exponents of ten beyond these make float32 zero or infinite, whatever up to 19 digits stand before.
+_MIN_EXPONENT, _MAX_EXPONENT = -70, 40
+FLOAT32_LIMIT = 3.4028235677973366e38
+
+
+def _power_pairs() -> tuple[Any, Any]:
+    """10^k as the nearest double and the remainder, for k from _MIN_EXPONENT to _MAX_EXPONENT."""
+    exact = [Fraction(10) ** k for k in range(_MIN_EXPONENT, _MAX_EXPONENT + 1)]
+    high = [float(power) for power in exact]
+    low = [float(power - Fraction(nearest)) for power, nearest in zip(exact, high, strict=True)]
+    return np.array(high), np.array(low)
+
+
+_POWER_HIGH, _POWER_LOW = _power_pairs()
+
+
+@njit(cache=True, nogil=True, inline="always")
+def is_blank(byte: int) -> bool:
+    """A space or a tab."""
+    return byte == SPACE or byte == TAB  # noqa: PLR1714 - faster than a tuple in numba
+
+
+@njit(cache=True, nogil=True)
+def skip_blanks(text: Any, at: int) -> int:
+    """Past blanks and tabs."""
+    while is_blank(text[at]):
+        at += 1
+    return at
+
+
+@njit(cache=True, nogil=True)
+def skip_separator(text: Any, at: int) -> int:
+    """Past blanks with at most one comma among them."""
+    while is_blank(text[at]):
+        at += 1
+    if text[at] == COMMA:
+        at += 1
+        while is_blank(text[at]):
+            at += 1
+    return at
+
+
+@njit(cache=True, nogil=True)
+def is_end(text: Any, at: int) -> Any:
+    """A line ends here, by LF or CR LF."""
+    return text[at] == FEED or (text[at] == RETURN and text[at + 1] == FEED)
+
+
+@njit(cache=True, nogil=True)
+def next_line(text: Any, at: int) -> int:
+    """Where the next line begins."""
+    while text[at] != FEED:
+        at += 1
+    return at + 1
+
+
+@intrinsic
+def _load_eight(typing_context: Any, text: Any, at: Any) -> Any:  # noqa: ARG001 - numba's signature
+    """Eight bytes as one little-endian word, aligned or not."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        pointer = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(64).as_pointer())
+        word = builder.load(pointer)
+        word.align = 1
+        return word
+
+    return types.uint64(text, types.intp), codegen
+
+
+@intrinsic
+def _trailing_zeros(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - numba's signature
+    """Zero bits below the lowest one of a word that is not 0."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), codegen
+
+
+@njit(cache=True, nogil=True, inline="always")
+def up_to_eight_digits(text: Any, at: int) -> tuple[int, int]:
+    """The number that the digits among the next eight bytes make, and how many they are.
+
+    All bytes at once: after the exclusive or a digit is 0 to 9, adding 0x76 lifts what is more to its byte's
+    high bit (a carry spoils only bytes after the first that is no digit), and three multiplications
+    add up pairs, fours and eights (Lemire, "Quickly parsing eight digits", 2018).
+    """
+    digits = _load_eight(text, at) ^ np.uint64(0x3030303030303030)
+    others = ((digits + np.uint64(0x7676767676767676)) | digits) & np.uint64(0x8080808080808080)
+    count = np.uint64(8)
+    if others:
+        count = _trailing_zeros(others) >> np.uint64(3)
+        if count == 0:
+            return 0, 0
+        digits <<= np.uint64(64) - (count << np.uint64(3))
+    digits = digits * np.uint64(10) + (digits >> np.uint64(8))
+    low = (digits & np.uint64(0x000000FF000000FF)) * np.uint64(0x000F424000000064)
+    high = ((digits >> np.uint64(16)) & np.uint64(0x000000FF000000FF)) * np.uint64(0x0000271000000001)
+    return np.int64((low + high) >> np.uint64(32)), np.int64(count)
+
+
+@njit(cache=True, nogil=True)
+def parse_id(text: Any, at: int) -> tuple[Any, int, int]:
+    """The id at ``at``, the position after it, and what is wrong."""
+    first = at
+    value: Any = 0
+    if at + 8 <= len(text):
+        value, count = up_to_eight_digits(text, at)
+        at += count
+    digit = np.int64(text[at]) - ZERO
+    while 0 <= digit <= 9:
+        value = value * 10 + digit
+        at += 1
+        digit = np.int64(text[at]) - ZERO
+    if at == first:
+        return 0, at, NEGATIVE if text[at] == MINUS else NO_ID
+    if at - first > _SAFE_DIGITS:
+        while text[first] == ZERO and first < at:
+            first += 1
+        # 19 digits are below 2^64, so a value beyond int64 has wrapped round to a negative one.
+        if at - first > _SAFE_DIGITS + 1 or value < 0:
+            return 0, at, TOO_LARGE
+    return value, at, 0
+
+
+@njit(cache=True, nogil=True)
+def _parse_named(text: Any, at: int, sign: float) -> tuple[float, int, int]:
+    """NaN or infinity, in any case."""
+    if text[at] != FEED and text[at + 1] != FEED:
+        first, second, third = (
+            np.int64(text[at]) | LOWER,
+            np.int64(text[at + 1]) | LOWER,
+            np.int64(text[at + 2]) | LOWER,
+        )
+        if first == ord("n") and second == ord("a") and third == ord("n"):
+            return np.nan, at + 3, 0
+        if first == ord("i") and second == ord("n") and third == ord("f"):
+            at += 3
+            while ord("a") <= (np.int64(text[at]) | LOWER) <= ord("z"):
+                at += 1
+            return sign * np.inf, at, 0
+    return 0.0, at, NO_NUMBER
+
+
+@njit(cache=True, nogil=True)
+def _parse_exponent(text: Any, at: int) -> tuple[int, int, int]:
+    """The exponent after an "e", kept within what matters; the position after it; what is wrong."""
+    negative = text[at] == MINUS
+    if negative or text[at] == PLUS:
+        at += 1
+    first = at
+    exponent: Any = 0
+    digit = np.int64(text[at]) - ZERO
+    while 0 <= digit <= 9:
+        exponent = min(exponent * 10 + digit, 100_000)
+        at += 1
+        digit = np.int64(text[at]) - ZERO
+    return -exponent if negative else exponent, at, 0 if at > first else NO_NUMBER
+
+
+@njit(cache=True, nogil=True)
+def _two_product(a: float, b: float) -> tuple[float, float]:
+    """A * b as a double and the rounding error (Dekker 1971, by Veltkamp's splitting)."""
+    product = a * b
+    split = 134217729.0 * a
+    a_high = split - (split - a)
+    split = 134217729.0 * b
+    b_high = split - (split - b)
+    a_low, b_low = a - a_high, b - b_high
+    return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+
+
+@njit(cache=True, nogil=True)
+def _scale(mantissa: int, exponent: int) -> Any:
+    """Mantissa * 10^exponent for up to 18 digits, by double-double arithmetic (error below 2^-100)."""
+    if mantissa == 0 or exponent < _MIN_EXPONENT:
+        return 0.0
+    if exponent > _MAX_EXPONENT:
+        return np.inf
+    high = np.float64(mantissa)
+    low = np.float64(mantissa - np.int64(high))
+    power, power_low = _POWER_HIGH[exponent - _MIN_EXPONENT], _POWER_LOW[exponent - _MIN_EXPONENT]
+    product, error = _two_product(high, power)
+    return product + (error + (high * power_low + low * power))
+
+
+@njit(cache=True, nogil=True)
+def parse_number(text: Any, at: int) -> tuple[float, int, int]:
+    """The decimal number at ``at`` as a double, the position after it, and what is wrong.
+
+    Right to the last bit of float64 up to 18 significant digits (further ones are cut off), save for
+    numbers within 2^-100 of the middle of two doubles, and beyond float32's range 0 or infinite.
+    """
+    sign = 1.0
+    if text[at] == MINUS or text[at] == PLUS:
+        sign = -1.0 if text[at] == MINUS else 1.0
+        at += 1
+    mantissa: Any = 0
+    exponent, kept, digits, point = 0, 0, 0, False
+    while True:
+        byte = np.int64(text[at])
+        if ZERO <= byte <= ZERO + 9:
+            digits += 1
+            if kept < _SAFE_DIGITS:
+                mantissa = mantissa * 10 + (byte - ZERO)
+                kept += mantissa != 0
+                exponent -= point
+            else:
+                exponent += not point
+        elif byte == POINT and not point:
+            point = True
+        else:
+            break
+        at += 1
+    if digits == 0:
+        return _parse_named(text, at, sign) if not point else (0.0, at, NO_NUMBER)
+    wrong = 0
+    if (np.int64(text[at]) | LOWER) == ord("e"):
+        more, at, wrong = _parse_exponent(text, at + 1)
+        exponent += more
+    return sign * _scale(mantissa, exponent), at, wrong

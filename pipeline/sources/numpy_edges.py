@@ -1,0 +1,183 @@
+"""Edges from NumPy files: ``.npy`` pairs, and ``.npz`` with ``edge_index``, ``row`` and ``col``, or a SciPy matrix.
+
+Pairs are (2, m), sources in the first row and targets in the second, or (m, 2), an edge per row; an
+array of shape (2, 2) is read as (2, m).  In a SciPy matrix, and in ``row`` and ``col``, the row is
+the source of an edge and the column its target, as in scipy.sparse.csgraph; every stored entry is
+an edge, an explicit zero too.  A SciPy matrix states the number of vertices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+
+from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange
+from gnnloom.pipeline.sources.edge_columns import FlatColumn, IdColumn, MajorColumn, read_weights
+from gnnloom.pipeline.sources.files import SourceFile, open_files
+from gnnloom.pipeline.sources.stored_arrays import StoredArray, member_names, open_array
+from gnnloom.storage.errors import InputError
+
+#: Edges that one task reads from a memory-mapped file.
+RANGE_EDGES = 1 << 23
+#: Members of an ``.npz`` that hold weights; the first that is there counts.
+WEIGHT_NAMES = ("data", "edge_weight", "weight")
+
+
+@dataclass(frozen=True)
+class EdgeArrays:
+    """The columns of one file; ``num_vertices`` is None where the file does not state it."""
+
+    file: SourceFile
+    num_edges: int
+    source: IdColumn
+    target: IdColumn
+    weight: StoredArray | None = None
+    num_vertices: int | None = None
+
+    @property
+    def is_mapped(self) -> bool:
+        return self.source.is_mapped and self.target.is_mapped
+
+    def read(self, start: int, stop: int) -> Iterator[EdgeChunk]:
+        """Edges ``start`` to ``stop``."""
+        weights = repeat(None) if self.weight is None else read_weights(self.weight, start, stop)
+        edge = start
+        for source, target, weight in zip(
+            self.source.read(start, stop), self.target.read(start, stop), weights, strict=self.weight is not None
+        ):
+            if self.num_vertices is not None:
+                self._check_below(source, target, edge)
+            yield EdgeChunk(source, target, weight)
+            edge += len(source)
+
+    def _check_below(self, source: Any, target: Any, first_edge: int) -> None:
+        highest = np.maximum(source, target)
+        edge = int(np.argmax(highest))
+        if highest[edge] >= self.num_vertices:
+            raise InputError(
+                f"{self.file.location}, edge {first_edge + edge:,}: vertex {highest[edge]} is not below the"
+                f" {self.num_vertices:,} vertices of the matrix"
+            )
+
+
+@dataclass(frozen=True)
+class NumpyEdges:
+    """Edges from NumPy files; implements :class:`~gnnloom.pipeline.sources.base.EdgeSource`."""
+
+    parts: tuple[EdgeArrays, ...]
+    weights: bool = False
+    range_edges: int = RANGE_EDGES
+
+    @classmethod
+    def open(cls, locations: Sequence[str], *, weights: bool = False) -> NumpyEdges:
+        """Find the files and read their headers.
+
+        Raises:
+            NotFoundError: a file, or an array in it, is not there.
+            InputError: a file holds no edges in a layout that is known, floats, or Python objects.
+        """
+        parts = tuple(_open_edges(file, weights) for file in open_files(locations))
+        for part in parts:
+            if not part.num_edges:
+                raise InputError(f"{part.file.location}: there are no edges in it")
+        return cls(parts, weights)
+
+    def identity(self) -> dict[str, Any]:
+        files = [part.file.identity() for part in self.parts]
+        return {"format": "numpy", "weights": self.weights, "files": files}
+
+    def num_vertices(self) -> int | None:
+        stated = [part.num_vertices for part in self.parts]
+        return max((number for number in stated if number is not None), default=None) if all(stated) else None
+
+    def ranges(self) -> Sequence[SourceRange]:
+        return [
+            SourceRange(number, start, min(start + step, part.num_edges))
+            for number, part in enumerate(self.parts)
+            for step in [self.range_edges if part.is_mapped else part.num_edges]
+            for start in range(0, part.num_edges, step)
+        ]
+
+    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+        return self.parts[part.file].read(part.start, part.stop)
+
+
+def _open_edges(file: SourceFile, weights: bool) -> EdgeArrays:
+    if not file.location.endswith(".npz"):
+        if weights:
+            raise InputError(f"{file.location}: an .npy file has no weights; save an .npz with edge_index, edge_weight")
+        return _open_pairs(file, None, None)
+    names = member_names(file)
+    weight = _open_weights(file, names) if weights else None
+    if "format" in names:
+        return _open_matrix(file, weight)
+    if "edge_index" in names:
+        return _open_pairs(file, "edge_index", weight)
+    if {"row", "col"} <= set(names):
+        row, col = _open_ids(file, "row"), _open_ids(file, "col")
+        return _checked(EdgeArrays(file, row.size, FlatColumn(row), FlatColumn(col), weight), col.size)
+    raise InputError(
+        f"{file.location}: expected an array edge_index, arrays row and col, or a matrix of scipy.sparse.save_npz;"
+        f" found {', '.join(names) or 'nothing'}"
+    )
+
+
+def _open_pairs(file: SourceFile, member: str | None, weight: StoredArray | None) -> EdgeArrays:
+    pairs = _open_ids(file, member)
+    if len(pairs.shape) != 2 or 2 not in pairs.shape:
+        raise InputError(f"{pairs}: expected shape (2, m) or (m, 2), found {pairs.shape}")
+    num_edges = pairs.size // 2
+    by_row = (pairs.shape[0] == 2) != pairs.fortran_order
+    if by_row:
+        return _checked(EdgeArrays(file, num_edges, FlatColumn(pairs), FlatColumn(pairs, num_edges), weight), num_edges)
+    return _checked(EdgeArrays(file, num_edges, FlatColumn(pairs, 0, 2), FlatColumn(pairs, 1, 2), weight), num_edges)
+
+
+def _open_matrix(file: SourceFile, weight: StoredArray | None) -> EdgeArrays:
+    """A matrix as scipy.sparse.save_npz writes it."""
+    kind = open_array(file, "format").read_all().astype(str).item()
+    shape = _open_ids(file, "shape").read_all().tolist()
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise InputError(f"{file.location}: an adjacency must be square, found shape {tuple(shape)}")
+    if kind == "coo":
+        row, col = _open_ids(file, "row"), _open_ids(file, "col")
+        return _checked(EdgeArrays(file, row.size, FlatColumn(row), FlatColumn(col), weight, shape[0]), col.size)
+    if kind not in {"csr", "csc"}:
+        raise InputError(f"{file.location}: a matrix of format {kind!r}; save it as csr, csc or coo")
+    indices, indptr = _open_ids(file, "indices"), _open_ids(file, "indptr")
+    if indptr.size != shape[0] + 1:
+        raise InputError(f"{indptr}: expected {shape[0] + 1:,} offsets, found {indptr.size:,}")
+    minor, major = FlatColumn(indices), MajorColumn(indptr, indices.size)
+    source, target = (major, minor) if kind == "csr" else (minor, major)
+    return _checked(EdgeArrays(file, indices.size, source, target, weight, shape[0]), indices.size)
+
+
+def _checked(edges: EdgeArrays, num_targets: int) -> EdgeArrays:
+    num_weights = edges.num_edges if edges.weight is None else edges.weight.size
+    if not edges.num_edges == num_targets == num_weights:
+        raise InputError(
+            f"{edges.file.location}: {edges.num_edges:,} sources, {num_targets:,} targets and {num_weights:,} weights;"
+            " expected one of each per edge"
+        )
+    return edges
+
+
+def _open_ids(file: SourceFile, member: str | None) -> StoredArray:
+    array = open_array(file, member)
+    if array.dtype.kind not in "iu":
+        raise InputError(f"{array}: expected integers, found {array.dtype}; ids are never read from floats")
+    return array
+
+
+def _open_weights(file: SourceFile, names: Sequence[str]) -> StoredArray:
+    for name in WEIGHT_NAMES:
+        if name in names:
+            array = open_array(file, name)
+            if array.dtype.kind in "iufb":
+                return array
+            raise InputError(f"{array}: expected numbers, found {array.dtype}")
+    raise InputError(f"{file.location}: no weights in it; expected an array {' or '.join(WEIGHT_NAMES)}")

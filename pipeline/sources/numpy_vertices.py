@@ -1,0 +1,210 @@
+"""Vertex data from NumPy files: ``.npy`` memory-mapped, or an array of an ``.npz`` streamed.
+
+Features are (n, F) numbers, labels (n,) integers or floats without fraction, with -1 or NaN where
+there is none, and the split is (n,) codes (0 none, 1 train, 2 valid, 3 test) or an ``.npz`` with
+arrays ``train``, ``valid`` and ``test`` of vertex ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.files import SourceFile, open_files
+from gnnloom.pipeline.sources.stored_arrays import StoredArray, member_names, open_array
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.vertices import NO_LABEL, SPLIT
+
+SPLIT_PARTS = ("train", "valid", "test")
+_MAX_LABEL = np.iinfo(np.int32).max - 1
+
+
+@dataclass(frozen=True)
+class NumpyVertices:
+    """Vertex data from NumPy files; implements :class:`~gnnloom.pipeline.sources.base.VertexSource`.
+
+    Attributes:
+        split: one array of codes, or three of vertex ids in the order train, valid, test.
+    """
+
+    feature: StoredArray | None
+    label: StoredArray | None
+    split: tuple[StoredArray, ...]
+    stated_vertices: int
+
+    in_graph_order = False
+
+    @classmethod
+    def open(cls, *, feature: str | None = None, label: str | None = None, split: str | None = None) -> NumpyVertices:
+        """Find the files and read their headers.
+
+        Raises:
+            NotFoundError: a file, or an array in it, is not there.
+            InputError: no file is named, a shape or dtype does not fit, or an array holds Python objects.
+        """
+        features = _open_feature(feature) if feature else None
+        labels = _open_column(label, "label", "iuf") if label else None
+        splits = _open_split(split) if split else ()
+        with_rows = [array for array in (features, labels, *(splits if len(splits) == 1 else ())) if array]
+        if not with_rows:
+            raise InputError("no vertex data given: name a file of features, of labels or of split codes")
+        for array in with_rows[1:]:
+            if array.shape[0] != with_rows[0].shape[0]:
+                raise InputError(f"{array}: {array.shape[0]:,} rows, {with_rows[0]} has {with_rows[0].shape[0]:,}")
+        return cls(features, labels, splits, with_rows[0].shape[0])
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        given = {"feature": self.feature, "label": self.label, "split": self.split}
+        return tuple(name for name, array in given.items() if array)
+
+    @property
+    def random_access(self) -> bool:
+        return all(array.is_mapped for array in self._stored()) and len(self.split) < 2
+
+    def _stored(self) -> list[StoredArray]:
+        return [array for array in (self.feature, self.label, *self.split) if array]
+
+    def identity(self) -> dict[str, Any]:
+        named = {"feature": self.feature, "label": self.label, "split": self.split[0] if self.split else None}
+        return {
+            "format": "numpy",
+            **{name: array.file.identity() for name, array in named.items() if array},
+            "arrays": [array.member for array in self._stored()],
+        }
+
+    def num_vertices(self) -> int:
+        return self.stated_vertices
+
+    def num_features(self) -> int:
+        return self.feature.shape[1] if self.feature else 0
+
+    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        if array == "split" and len(self.split) == 3:
+            yield _codes_of(self.split, self.stated_vertices)[start:stop]
+            return
+        stored = {"feature": self.feature, "label": self.label, "split": self.split[0] if self.split else None}[array]
+        if stored is None:
+            raise InputError(f"no {array} file was given")
+        convert = _CONVERTERS[array]
+        width = stored.shape[1] if array == "feature" else 1
+        rows = max(1, stored.block_elements // max(1, width))
+        for number, block in enumerate(stored.read_flat(start * width, stop * width, rows * width)):
+            yield convert(stored, block.reshape(-1, width), start + number * rows)
+
+
+def _features(stored: StoredArray, block: NDArray[Any], first: int) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        rows = block.astype(np.float32)
+    if not np.isfinite(rows).all():
+        row, column = np.argwhere(~np.isfinite(rows))[0]
+        raise InputError(
+            f"{stored}, row {first + row:,}: expected finite float32 features, found {block[row, column]} in column"
+            f" {column}"
+        )
+    return rows
+
+
+def _labels(stored: StoredArray, block: NDArray[Any], first: int) -> NDArray[np.int32]:
+    values = block[:, 0]
+    if values.dtype.kind == "f":
+        values = np.where(np.isnan(values), NO_LABEL, values)
+    low = values < NO_LABEL if values.dtype.kind != "u" else np.zeros(len(values), bool)
+    wrong = low | (values > _MAX_LABEL) | (np.floor(values) != values if values.dtype.kind == "f" else False)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise InputError(
+            f"{stored}, row {first + row:,}: expected a class from 0 to {_MAX_LABEL:,}, or -1 or NaN where there is"
+            f" none, found {block[row, 0]}"
+        )
+    return values.astype(np.int32)
+
+
+def _codes(stored: StoredArray, block: NDArray[Any], first: int) -> NDArray[np.uint8]:
+    values = block[:, 0]
+    wrong = (values < 0) | (values > max(SPLIT.values()))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        names = ", ".join(f"{code} {name}" for name, code in SPLIT.items())
+        raise InputError(f"{stored}, row {first + row:,}: expected a split code ({names}), found {values[row]}")
+    return values.astype(np.uint8)
+
+
+def _codes_of(arrays: Sequence[StoredArray], num_vertices: int) -> NDArray[np.uint8]:
+    codes = np.zeros(num_vertices, np.uint8)
+    for name, stored in zip(SPLIT_PARTS, arrays, strict=True):
+        first = 0
+        for ids in stored.read_flat(0, stored.size):
+            wrong = (ids < 0) | (ids >= num_vertices)
+            if wrong.any():
+                entry = int(np.argmax(wrong))
+                raise InputError(
+                    f"{stored}, entry {first + entry:,}: expected a vertex from 0 to {num_vertices - 1:,},"
+                    f" found {ids[entry]}"
+                )
+            clash = (codes[ids] != SPLIT["none"]) & (codes[ids] != SPLIT[name])
+            if clash.any():
+                entry = int(np.argmax(clash))
+                other = SPLIT_PARTS[codes[ids[entry]] - 1]
+                raise InputError(
+                    f"{stored}, entry {first + entry:,}: vertex {ids[entry]} is in the {other} split already"
+                )
+            codes[ids] = SPLIT[name]
+            first += len(ids)
+    return codes
+
+
+_CONVERTERS: Mapping[str, Callable[[StoredArray, NDArray[Any], int], NDArray[Any]]] = {
+    "feature": _features,
+    "label": _labels,
+    "split": _codes,
+}
+
+
+def _open_one(location: str, name: str) -> StoredArray:
+    """The array of an ``.npy``; of an ``.npz`` the one called ``name``, or its only one."""
+    file = _only_file(location)
+    if not location.endswith(".npz"):
+        return open_array(file)
+    names = member_names(file)
+    return open_array(file, names[0] if len(names) == 1 else name)
+
+
+def _only_file(location: str) -> SourceFile:
+    files = open_files([location])
+    if len(files) != 1:
+        raise InputError(f"{location}: expected one file, found {len(files)}")
+    return files[0]
+
+
+def _open_feature(location: str) -> StoredArray:
+    array = _open_one(location, "feature")
+    if len(array.shape) != 2 or array.dtype.kind not in "iufb":
+        raise InputError(f"{array}: expected numbers of shape (n, F), found {array.dtype} of shape {array.shape}")
+    if array.fortran_order and 1 not in array.shape:
+        raise InputError(f"{array}: stored in Fortran order, a column after the other; save np.ascontiguousarray of it")
+    return array
+
+
+def _open_column(location: str, name: str, kinds: str) -> StoredArray:
+    return _check_column(_open_one(location, name), kinds)
+
+
+def _check_column(array: StoredArray, kinds: str) -> StoredArray:
+    is_column = len(array.shape) == 1 or (len(array.shape) == 2 and array.shape[1] == 1)
+    if not is_column or array.dtype.kind not in kinds:
+        what = "integers" if kinds == "iu" else "numbers"
+        raise InputError(f"{array}: expected {what} of shape (n,), found {array.dtype} of shape {array.shape}")
+    return array
+
+
+def _open_split(location: str) -> tuple[StoredArray, ...]:
+    if location.endswith(".npz"):
+        file = _only_file(location)
+        if set(SPLIT_PARTS) <= set(member_names(file)):
+            return tuple(_check_column(open_array(file, part), "iu") for part in SPLIT_PARTS)
+    return (_open_column(location, "split", "iu"),)

@@ -1,0 +1,297 @@
+"""Native partitioners: hostile inputs and hostile programs end in the right answer or one clear error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gnnloom.pipeline.hypergraph import Hypergraph
+from gnnloom.pipeline.partitioners import guard, native
+from gnnloom.pipeline.partitioners.guard import check_hypergraph, fill_empty_parts, native_weights
+from gnnloom.pipeline.partitioners.hmetis import write_hmetis
+from gnnloom.pipeline.partitioners.native import native_partition, run_child
+from gnnloom.pipeline.partitioners.request import RESULT, PartitionRequest
+from gnnloom.pipeline.partitioners.streaming import block_partition, random_partition
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import BudgetError, InputError, PartitionerError
+from support.graphs import random_adjacency, store_graph
+from support.partitions import connectivity_minus_one
+
+NATIVE = pytest.mark.parametrize("method", ["mtkahypar", "kahypar"])
+
+
+def hypergraph_of(nets: Sequence[Sequence[int]], weight: Sequence[int]) -> Hypergraph:
+    offset = np.concatenate([[0], np.cumsum([len(net) for net in nets])]).astype(np.int64)
+    pin = np.concatenate([np.empty(0), *map(np.asarray, nets)]).astype(np.int32)
+    return Hypergraph(np.asarray(weight, dtype=np.int64), offset, pin)
+
+
+def ring(num_vertices: int, width: int = 3) -> Hypergraph:
+    nets = [[(start + step) % num_vertices for step in range(width)] for start in range(num_vertices)]
+    return hypergraph_of(nets, [1] * num_vertices)
+
+
+@NATIVE
+def test_a_ring_is_cut_into_arcs(method: str) -> None:
+    hypergraph = ring(200)
+    part = native_partition(hypergraph, method, PartitionRequest(4, 0.03, 1))
+    assert (part.dtype, part.shape) == (np.int32, (200,))
+    assert np.bincount(part).max() <= 51
+    assert connectivity_minus_one(hypergraph, part) <= 12
+
+
+@NATIVE
+def test_the_same_seed_gives_the_same_parts(method: str) -> None:
+    rng = np.random.default_rng(0)
+    hypergraph = hypergraph_of([rng.choice(400, 5, replace=False) for _ in range(800)], rng.integers(1, 9, 400))
+    parts = [native_partition(hypergraph, method, PartitionRequest(7, 0.05, 3, threads)) for threads in (1, 2, 4)]
+    np.testing.assert_array_equal(parts[0], parts[1])
+    np.testing.assert_array_equal(parts[0], parts[2])
+
+
+@NATIVE
+def test_two_components_are_not_cut(method: str) -> None:
+    half = [[a, b] for a in range(20) for b in range(a)]
+    hypergraph = hypergraph_of(half + [[a + 20, b + 20] for a, b in half], [1] * 40)
+    part = native_partition(hypergraph, method, PartitionRequest(2, 0.03, 0))
+    assert connectivity_minus_one(hypergraph, part) == 0
+
+
+@NATIVE
+@pytest.mark.parametrize("parts", [1, 2, 5, 29, 30])
+def test_no_nets_at_all_still_gives_balanced_parts(method: str, parts: int) -> None:
+    weight = np.arange(1, 31)
+    part = native_partition(hypergraph_of([], weight), method, PartitionRequest(parts, 0.03, 0))
+    load = np.bincount(part, weights=weight, minlength=parts)
+    assert load.min() > 0
+    assert load.max() <= weight.sum() / parts + weight.max()
+
+
+@NATIVE
+def test_one_vertex_as_heavy_as_all_others(method: str) -> None:
+    hypergraph = ring(40)
+    heavy = Hypergraph(np.where(np.arange(40) == 7, 1000, 1), hypergraph.net_offset, hypergraph.pin)
+    part = native_partition(heavy, method, PartitionRequest(8, 0.01, 0))
+    assert set(part.tolist()) == set(range(8))
+
+
+@NATIVE
+def test_almost_as_many_parts_as_vertices(method: str) -> None:
+    part = native_partition(ring(24), method, PartitionRequest(23, 0.01, 0))
+    assert set(part.tolist()) == set(range(23))
+
+
+@NATIVE
+def test_isolated_vertices_get_parts_too(method: str) -> None:
+    part = native_partition(hypergraph_of([[0, 1], [1, 2]], [1] * 50), method, PartitionRequest(5, 0.1, 0))
+    assert np.bincount(part).tolist() == [10] * 5
+
+
+@NATIVE
+def test_weights_beyond_31_bits_are_scaled(method: str) -> None:
+    hypergraph = ring(60)
+    heavy = Hypergraph(np.full(60, 1 << 40), hypergraph.net_offset, hypergraph.pin)
+    part = native_partition(heavy, method, PartitionRequest(3, 0.05, 0))
+    assert np.bincount(part).max() <= 21
+
+
+@NATIVE
+def test_a_vertex_for_each_part_and_more_parts_than_vertices(method: str) -> None:
+    assert sorted(native_partition(ring(9), method, PartitionRequest(9, 0.01, 0)).tolist()) == list(range(9))
+    with pytest.raises(InputError, match="parts=10: the graph has 9 vertices"):
+        native_partition(ring(9), method, PartitionRequest(10, 0.01, 0))
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (lambda g: Hypergraph(g.vertex_weight, g.net_offset[:-1], g.pin), "net_offset does not run"),
+        (lambda g: Hypergraph(g.vertex_weight, g.net_offset, g.pin[:-1]), "net_offset does not run"),
+        (lambda g: Hypergraph(g.vertex_weight[:-1], g.net_offset, g.pin), "pins from 0 to 9, expected 0..8"),
+        (lambda g: Hypergraph(g.vertex_weight, g.net_offset, g.pin - 1), "pins from -1"),
+        (lambda g: Hypergraph(g.vertex_weight * 0, g.net_offset, g.pin), "a vertex weighs 0"),
+        (lambda g: Hypergraph(g.vertex_weight, np.array([0, 1, 30]), g.pin), "fewer than two pins"),
+    ],
+)
+def test_broken_hypergraphs_never_reach_native_code(broken, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "run_child", lambda *_: pytest.fail("the child was started"))
+    with pytest.raises(InputError, match=message):
+        native_partition(broken(ring(10)), "mtkahypar", PartitionRequest(2, 0.01, 0))
+
+
+def test_more_pins_than_native_code_counts_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "NATIVE_LIMIT", 29)
+    with pytest.raises(BudgetError, match="30 pins"):
+        check_hypergraph(ring(10))
+
+
+def test_a_hypergraph_beyond_the_memory_is_refused_with_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "_BYTES_PER_PIN", 1 << 50)
+    with pytest.raises(BudgetError, match=r"30 pins into 2 parts take about .* GiB"):
+        native_partition(ring(10), "mtkahypar", PartitionRequest(2, 0.01, 0))
+
+
+def test_a_partitioner_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "find_spec", lambda _: None)
+    with pytest.raises(PartitionerError, match="pip install kahypar"):
+        native_partition(ring(10), "kahypar", PartitionRequest(2, 0.01, 0))
+
+
+@settings(deadline=None)
+@given(weight=st.lists(st.integers(1, 1 << 50), min_size=1, max_size=50), spare=st.integers(1, 1000))
+def test_scaled_weights_stay_positive_and_in_proportion(weight: list[int], spare: int) -> None:
+    weights = np.array(weight, dtype=np.int64)
+    limit = len(weights) + spare
+    scaled = native_weights(weights, limit)
+    assert scaled.min() >= 1
+    assert scaled.sum() <= limit
+    assert (np.diff(scaled[np.argsort(weights)]) >= 0).all()
+
+
+def test_more_vertices_than_weights_can_sum_to() -> None:
+    with pytest.raises(BudgetError, match="5 vertices"):
+        native_weights(np.full(5, 9), 5)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=10, max_size=40))
+def test_empty_parts_are_filled_and_no_other_emptied(given_parts: list[int]) -> None:
+    part = np.array(given_parts, dtype=np.int32)
+    weight = np.arange(len(part))[::-1].copy()
+    before = part.copy()
+    moved = fill_empty_parts(part, weight, 10)
+    assert set(part.tolist()) == set(range(10))
+    assert moved == (before != part).sum() == 10 - len(set(given_parts))
+
+
+def run_python(tmp_path: Path, code: str, time_limit: float | None = 20) -> np.ndarray:
+    return run_child([sys.executable, "-c", code, str(tmp_path / RESULT)], tmp_path, "fake", time_limit)
+
+
+@pytest.mark.parametrize("status", [0, 1, 137])
+def test_no_result_is_a_failure_whatever_the_status(tmp_path: Path, status: int) -> None:
+    code = f"import os, sys; print('last words', file=sys.stderr, flush=True); os._exit({status})"
+    with pytest.raises(PartitionerError, match=f"(?s)fake: ended with status {status} and left no.*last words"):
+        run_python(tmp_path, code)
+
+
+def test_a_partitioner_that_is_killed(tmp_path: Path) -> None:
+    with pytest.raises(PartitionerError, match="ended with status -9"):
+        run_python(tmp_path, "import os; os.kill(os.getpid(), 9)")
+
+
+def test_a_partitioner_that_crashes(tmp_path: Path) -> None:
+    with pytest.raises(PartitionerError, match="ended with status -11"):
+        run_python(tmp_path, "import os; os.kill(os.getpid(), 11)")
+
+
+def test_a_partitioner_that_hangs_dies_with_all_that_it_started(tmp_path: Path) -> None:
+    code = (
+        "import subprocess, sys, time, pathlib;"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']);"
+        "pathlib.Path(sys.argv[1]).with_name('pid').write_text(str(child.pid));"
+        "time.sleep(600)"
+    )
+    started = time.perf_counter()
+    with pytest.raises(PartitionerError, match="no result after 3 seconds"):
+        run_python(tmp_path, code, 3)
+    assert time.perf_counter() - started < 15
+    grandchild = int((tmp_path / "pid").read_text())
+    for _ in range(50):
+        if not is_running(grandchild):
+            break
+        time.sleep(0.1)
+    assert not is_running(grandchild)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process exists and is more than a zombie that nobody has waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_half_a_result_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(PartitionerError, match="its result cannot be read"):
+        run_python(tmp_path, "import sys; open(sys.argv[1], 'wb').write(b'\\x93NUMPY')")
+
+
+def test_a_result_is_never_unpickled(tmp_path: Path) -> None:
+    code = "import sys, numpy; numpy.save(sys.argv[1], numpy.array([{}], dtype=object), allow_pickle=True)"
+    with pytest.raises(PartitionerError, match="its result cannot be read"):
+        run_python(tmp_path, code)
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (np.zeros(9, np.int32), r"expected 10 parts as integers, found int32 of shape \(9,\)"),
+        (np.zeros(10), "found float64"),
+        (np.full(10, 2), "parts from 2 to 2, expected 0..1"),
+        (np.full(10, -1), "parts from -1"),
+    ],
+)
+def test_a_wrong_result_is_an_error(result: np.ndarray, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "run_child", lambda *_: result)
+    with pytest.raises(PartitionerError, match=message):
+        native_partition(ring(10), "mtkahypar", PartitionRequest(2, 0.01, 0))
+
+
+def test_no_files_are_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    native_partition(ring(20), "mtkahypar", PartitionRequest(2, 0.1, 0))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_hmetis_file_says_what_the_hypergraph_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnnloom.pipeline.partitioners.hmetis._CHUNK_PINS", 4)
+    nets = [[0, 1], [4, 2, 0, 3, 1], [3, 0], [99, 9, 10]]
+    weight = [1, 12, 123, (1 << 31) - 1, *[7] * 96]
+    write_hmetis(tmp_path / "file", hypergraph_of(nets, weight), np.array(weight))
+    lines = (tmp_path / "file").read_text().splitlines()
+    assert lines[0] == "4 100 10"
+    assert [[int(pin) - 1 for pin in line.split(" ")] for line in lines[1:5]] == nets
+    assert [int(line) for line in lines[5:]] == weight
+
+
+def test_random_parts_are_even_and_change_with_the_seed() -> None:
+    first, second = np.empty(100_000, np.int32), np.empty(100_000, np.int32)
+    random_partition(first, 64, 0)
+    random_partition(second, 64, 1)
+    expected = 100_000 / 64
+    for part in (first, second):
+        size = np.bincount(part, minlength=64)
+        chi_squared = ((size - expected) ** 2 / expected).sum()
+        assert 20 < chi_squared < 130  # 63 degrees of freedom; outside once in a million
+    assert (first == second).mean() == pytest.approx(1 / 64, abs=0.003)
+    again = np.empty(50_000, np.int32)
+    random_partition(again, 64, 0)
+    np.testing.assert_array_equal(again, first[:50_000])
+
+
+@settings(max_examples=30, deadline=None)
+@given(num_vertices=st.integers(1, 60), nnz=st.integers(0, 300), seed=st.integers(0, 10**6), data=st.data())
+def test_blocks_are_contiguous_nonempty_and_even(
+    tmp_path_factory: pytest.TempPathFactory, num_vertices: int, nnz: int, seed: int, data: st.DataObject
+) -> None:
+    parts = data.draw(st.integers(1, num_vertices))
+    adjacency = random_adjacency(num_vertices, nnz, seed, symmetric=False, loops=seed % 2 == 0)
+    catalog = Catalog(tmp_path_factory.mktemp("catalog"))
+    graph = store_graph(catalog.create("g"), adjacency, symmetric=True, num_blocks=4)
+    part = np.full(num_vertices, -1, dtype=np.int32)
+    block_partition(part, graph, parts)
+    assert (np.diff(part) >= 0).all()
+    assert set(part.tolist()) == set(range(parts))
+    nonzeros = np.diff(adjacency.indptr)
+    load = np.bincount(part, weights=nonzeros, minlength=parts)
+    if nonzeros.min() > 0:
+        # A boundary lies within half a row of the ideal, unless it was pushed to keep a part from being empty.
+        assert load.max() <= max(nonzeros.sum() / parts, 1) + 2 * nonzeros.max()

@@ -1,0 +1,88 @@
+"""A GCN in dense float64 NumPy, forward and backward by hand: the reference of the distributed one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+Matrix = np.ndarray
+
+
+def normalised(adjacency: Matrix, normalisation: str) -> Matrix:
+    degree = adjacency.sum(1)
+    with np.errstate(divide="ignore"):
+        if normalisation == "symmetric":
+            factor = np.where(degree > 0, degree**-0.5, 0.0)
+            return factor[:, None] * adjacency * factor
+        if normalisation == "mean":
+            return np.where(degree > 0, 1 / degree, 0.0)[:, None] * adjacency
+    return adjacency
+
+
+@dataclass
+class DenseGCN:
+    """Weights and biases of every layer; ``operator`` is the normalised adjacency."""
+
+    operator: Matrix
+    weights: list[Matrix]
+    biases: list[Matrix]
+
+    def layers(self, feature: Matrix) -> list[Matrix]:
+        """The input of every layer, then the scores."""
+        outputs = [feature]
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            output = self.operator @ outputs[-1] @ weight + bias
+            outputs.append(output if layer == len(self.weights) - 1 else np.maximum(output, 0))
+        return outputs
+
+    def loss_and_gradients(self, feature: Matrix, label: Matrix, mask: Matrix) -> tuple[float, list[Matrix]]:
+        """Mean cross-entropy over ``mask`` and the gradients (weights, then biases)."""
+        outputs = self.layers(feature)
+        scores = outputs[-1] - outputs[-1].max(1, keepdims=True)
+        log_probability = scores - np.log(np.exp(scores).sum(1, keepdims=True))
+        rows = np.flatnonzero(mask)
+        loss = -log_probability[rows, label[rows]].mean()
+        gradient = np.zeros_like(scores)
+        gradient[rows] = np.exp(log_probability[rows])
+        gradient[rows, label[rows]] -= 1
+        gradient /= len(rows)
+        by_weight, by_bias = [], []
+        for layer in reversed(range(len(self.weights))):
+            back = self.operator.T @ gradient
+            by_weight.append(outputs[layer].T @ back)
+            by_bias.append(gradient.sum(0))
+            gradient = (back @ self.weights[layer].T) * (outputs[layer] > 0)
+        return float(loss), by_weight[::-1] + by_bias[::-1]
+
+    @property
+    def parameters(self) -> list[Matrix]:
+        return self.weights + self.biases
+
+
+def train_dense(
+    model: DenseGCN, feature: Matrix, label: Matrix, mask: Matrix, epochs: int, lr: float, optimizer: str
+) -> list[float]:
+    """Losses of training with SGD or Adam (Kingma, Ba, 2015); changes the model."""
+    losses = []
+    first = [np.zeros_like(p) for p in model.parameters]
+    second = [np.zeros_like(p) for p in model.parameters]
+    for step in range(1, epochs + 1):
+        loss, gradients = model.loss_and_gradients(feature, label, mask)
+        losses.append(loss)
+        for index, gradient in enumerate(gradients):
+            change = gradient
+            if optimizer == "adam":
+                first[index] += 0.1 * (gradient - first[index])
+                second[index] += 0.001 * (gradient**2 - second[index])
+                change = first[index] / (1 - 0.9**step) / (np.sqrt(second[index] / (1 - 0.999**step)) + 1e-8)
+            model.parameters[index][:] -= lr * change
+    return losses
+
+
+def from_arrays(operator: Matrix, arrays: dict[str, Matrix], num_layers: int) -> DenseGCN:
+    """The model with the parameters of a checkpoint."""
+    weights, biases = (
+        [arrays[f"parameter/{name}.{layer}"].copy() for layer in range(num_layers)] for name in ("weights", "biases")
+    )
+    return DenseGCN(operator, weights, biases)

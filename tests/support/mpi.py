@@ -1,0 +1,45 @@
+"""Runs test programs on real MPI ranks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from gnnloom.trainer.config import TrainConfig
+from gnnloom.trainer.launch import find_mpiexec, rank_environment
+
+TESTS = Path(__file__).resolve().parents[1]
+MPI_PYTHON = (sys.executable, "-m", "mpi4py")
+
+
+def run_ranks(ranks: int, *arguments: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+    """Run ``python -m mpi4py ARGUMENTS`` on new ranks, with this folder's modules in reach."""
+    environment = {**rank_environment(ranks), "PYTHONPATH": str(TESTS)}
+    return subprocess.run(
+        [find_mpiexec(), "-n", str(ranks), *MPI_PYTHON, *arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def run_program(ranks: int, name: str, folder: Path, content: Any) -> Any:
+    """Run tests/trainer/programs/NAME.py on ranks with JSON in; returns the JSON that rank 0 left."""
+    given, result = folder / f"{name}.given.json", folder / f"{name}.result.json"
+    given.write_text(json.dumps(content))
+    program = TESTS / "trainer" / "programs" / f"{name}.py"
+    done = run_ranks(ranks, str(program), str(given), str(result))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(result.read_text())
+
+
+def train_all(folder: Path, configs: list[TrainConfig]) -> list[dict[str, Any]]:
+    """Train every configuration on its own number of ranks, all in one MPI job."""
+    ranks = max(config.ranks for config in configs)
+    return run_program(ranks, "train_all", folder, [config.to_json() for config in configs])

@@ -1,0 +1,71 @@
+"""Small training problems: a graph, features, labels, a split, and how it lies on any number of ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gnnloom.storage import Catalog, Dataset
+from support.graphs import random_adjacency
+from support.shards import store_row_shards
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A graph with all that training needs.
+
+    ``crowded``: all vertices lie on the first two ranks, so that others have none.
+    ``gathered``: all training vertices lie on the first rank.
+    """
+
+    name: str
+    adjacency: Any
+    symmetric: bool
+    feature: np.ndarray
+    label: np.ndarray
+    split: np.ndarray
+    weighted: bool = False
+    crowded: bool = False
+    gathered: bool = False
+
+    @property
+    def training(self) -> np.ndarray:
+        return (self.split == 1) & (self.label >= 0)
+
+    def part(self, num_parts: int) -> np.ndarray:
+        part = np.random.default_rng(7).integers(0, min(2, num_parts) if self.crowded else num_parts, len(self.label))
+        return np.where(self.training, 0, part) if self.gathered else part
+
+    def store(self, catalog: Catalog, *parts: int) -> Dataset:
+        dataset = catalog.create(self.name)
+        for num_parts in parts:
+            store_row_shards(
+                dataset,
+                self.adjacency,
+                self.part(num_parts),
+                num_parts,
+                symmetric=self.symmetric,
+                feature=self.feature,
+                label=self.label,
+                split=self.split,
+                num_classes=3,
+                weighted=self.weighted,
+            )
+        return dataset
+
+
+def problem(
+    name: str, num_vertices: int, nnz: int, *, symmetric: bool, loops: bool = True, seed: int = 0, **options: bool
+) -> Problem:
+    """Random, with three classes, some vertices unlabelled and some training vertices among them."""
+    rng = np.random.default_rng(seed)
+    adjacency = random_adjacency(num_vertices, nnz, seed, symmetric=symmetric, loops=loops)
+    if options.get("weighted"):
+        adjacency.data = rng.uniform(0.1, 2.0, adjacency.nnz)
+    feature = rng.standard_normal((num_vertices, 5)).astype(np.float32)
+    label = rng.integers(-1, 3, num_vertices)
+    split = rng.integers(0, 4, num_vertices)
+    label[0], split[0] = 2, 1
+    return Problem(name, adjacency, symmetric, feature, label, split, **options)

@@ -1,0 +1,215 @@
+"""The command line: every command has help with an example, says one JSON object, and ends with the documented code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from gnnloom.storage import Catalog
+from gnnloom.workflows.cli.main import cli
+
+COMMANDS = ["ingest", "generate", "features", "partition", "shard", "train", "predict", "demo"]
+CATALOG_COMMANDS = ["ls", "show", "verify", "rm"]
+EDGES = "# a comment\n0\t1\n1\t2\n2\t0\n2\t3\n3\t3\n0\t1\n"
+
+
+def gnnloom(catalog: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a user does."""
+    program = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", str(catalog), *arguments]
+    return subprocess.run(program, check=False, capture_output=True, text=True, timeout=300)
+
+
+def succeed(catalog: Path, *arguments: str) -> dict[str, Any]:
+    done = gnnloom(catalog, *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    content = json.loads(done.stdout)
+    assert isinstance(content, dict)
+    return content
+
+
+def fail(catalog: Path, *arguments: str) -> tuple[int, str]:
+    done = gnnloom(catalog, *arguments)
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("command", [[name] for name in COMMANDS] + [["catalog", name] for name in CATALOG_COMMANDS])
+def test_every_command_has_help_with_an_example(command: list[str]) -> None:
+    done = CliRunner().invoke(cli, [*command, "--help"])
+    assert done.exit_code == 0
+    assert "Example:" in done.output
+    assert f"gnnloom {' '.join(command)}" in done.output
+    assert "--json" in done.output or command == ["demo"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, Any]]]:
+    """A small generated dataset, from the generator to predictions, each step by its command."""
+    root = tmp_path_factory.mktemp("cli") / "catalog"
+    out = root.parent / "predictions.npy"
+    results = {
+        "generate": succeed(
+            root, "generate", "tiny", "sbm", "--vertices", "400", "--edges", "6000", "--classes", "4", "--workers", "0"
+        ),
+        "partition": succeed(root, "partition", "tiny", "--parts", "2", "--workers", "0"),
+        "shard": succeed(root, "shard", "tiny", "--parts", "2", "--workers", "0"),
+        "train": succeed(root, "train", "tiny", "--ranks", "2", "--hidden", "8", "--epochs", "30", "--run", "first"),
+        "predict": succeed(root, "predict", "tiny", "--run", "first", "--out", str(out)),
+    }
+    return root, results
+
+
+def test_ingest_reports_what_it_found(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
+    result = trained[1]["generate"]
+    fields = ("vertices", "edges_in", "nnz", "self_loops", "duplicates", "seconds", "peak_memory", "bytes_written")
+    assert all(field in result for field in fields)
+    assert (result["vertices"], result["edges_in"], result["classes"]) == (400, 6000, 4)
+    graph = Catalog(trained[0])["tiny"].graph()
+    assert result["nnz"] == graph.to_scipy().nnz
+
+
+def test_partition_reports_its_quality(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
+    result = trained[1]["partition"]
+    fields = ("km1", "imbalance", "volume_avg", "volume_max", "messages_avg", "messages_max", "seconds")
+    assert all(isinstance(result[field], int | float) for field in fields)
+    assert (result["parts"], result["method"]) == (2, "mtkahypar")
+
+
+def test_training_reports_its_curve_and_costs(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
+    root, results = trained
+    result = results["train"]
+    assert (result["run"], result["algorithm"], result["ranks"]) == ("first", "p2p", 2)
+    assert len(result["loss"]) == 30
+    assert result["loss"][-1] < result["loss"][0]
+    for field in ("train_accuracy", "val_accuracy", "test_accuracy"):
+        assert 0 <= result[field] <= 1
+    assert len(result["bytes_read"]) == len(result["peak_memory"]) == 2
+    assert {"grid", "epoch_seconds", "bytes_sent", "messages_sent"} <= result.keys()
+    lines = (root / "tiny" / "runs" / "first" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["loss"] for line in lines] == result["loss"]
+
+
+def test_predictions_are_in_the_order_of_the_vertices(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
+    root, results = trained
+    vertices = Catalog(root)["tiny"].vertices()
+    predicted = np.load(results["predict"]["out"], allow_pickle=False)
+    test = vertices.split() == 3
+    accuracy = float((predicted == vertices.label())[test].mean())
+    assert accuracy == pytest.approx(results["train"]["test_accuracy"])
+    assert accuracy > 0.6  # four classes
+
+
+def test_every_command_given_again_finds_what_is_there(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
+    root, results = trained
+    again = succeed(
+        root, "generate", "tiny", "sbm", "--vertices", "400", "--edges", "6000", "--classes", "4", "--workers", "0"
+    )
+    assert again == results["generate"]
+    assert succeed(root, "partition", "tiny", "--parts", "2", "--workers", "0") == results["partition"]
+    assert succeed(root, "shard", "tiny", "--parts", "2", "--workers", "0")["digest"] == results["shard"]["digest"]
+
+
+def test_the_catalog_lists_shows_and_verifies(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
+    root = trained[0]
+    (row,) = succeed(root, "catalog", "ls")["datasets"]
+    assert (row["name"], row["vertices"]) == ("tiny", 400)
+    shown = succeed(root, "catalog", "show", "tiny")
+    assert {(item["kind"], item["state"]) for item in shown["artifacts"]} == {
+        (kind, "complete") for kind in ("graph", "vertices", "partition", "shards")
+    }
+    assert all(item["key"] and "parameters" in item for item in shown["artifacts"])
+    assert shown["runs"] == ["first"]
+    assert all(item["problem"] is None for item in succeed(root, "catalog", "verify", "tiny")["artifacts"])
+    for arguments in (("ls",), ("show", "tiny"), ("verify", "tiny")):
+        assert gnnloom(root, "catalog", *arguments).stdout
+
+
+def test_text_with_gaps_is_compacted_and_exported_with_its_ids(tmp_path: Path) -> None:
+    source = tmp_path / "edges.txt"
+    source.write_text("10 20\n20 4000000000\n10 4000000000\n")
+    root = tmp_path / "catalog"
+    result = succeed(root, "ingest", "web", str(source), "--ids", "compact", "--undirected", "--workers", "0")
+    assert (result["vertices"], result["nnz"], result["edges_in"]) == (3, 9, 3)
+    np.testing.assert_array_equal(Catalog(root)["web"].graph().original_id(), [10, 20, 4_000_000_000])
+
+
+def test_wrong_usage_ends_with_2(tmp_path: Path) -> None:
+    for arguments in (["nonsense"], ["ingest"], ["partition", "web", "--parts", "0"], ["train", "web", "--lr", "fast"]):
+        assert fail(tmp_path / "catalog", *arguments)[0] == 2
+
+
+def test_invalid_input_ends_with_3_and_one_line(tmp_path: Path) -> None:
+    root = tmp_path / "catalog"
+    source = tmp_path / "edges.txt"
+    source.write_text(EDGES)
+    succeed(root, "ingest", "web", str(source), "--workers", "0")
+    (tmp_path / "bad.txt").write_text("0 1\n1 x\n")
+    cases = {
+        ("ingest", "bad", str(tmp_path / "bad.txt"), "--workers", "0"): "bad.txt",
+        ("ingest", "bad", str(tmp_path / "absent.txt"), "--workers", "0"): "no such file",
+        ("ingest", "../bad", str(source), "--workers", "0"): "name",
+        ("ingest", "web", str(source), "--undirected", "--workers", "0"): "has a graph already",
+        ("partition", "web", "--parts", "5", "--workers", "0"): "4 vertices",
+        ("partition", "absent", "--parts", "2", "--workers", "0"): "no such dataset",
+        ("shard", "web", "--parts", "2", "--workers", "0"): "gnnloom partition web --parts 2",
+        ("train", "web", "--ranks", "2"): "shards",
+        ("predict", "web", "--run", "absent"): "no run absent",
+        ("catalog", "show", "absent"): "no such dataset",
+        ("catalog", "rm", "web", "--artifact", "graph"): "KIND/KEY",
+    }
+    for arguments, message in cases.items():
+        code, said = fail(root, *arguments)
+        assert code == 3, said
+        assert said.startswith("error: ")
+        assert message in said
+    assert "bad" not in Catalog(root) or Catalog(root)["bad"].artifacts("graph")[0].state != "complete"
+
+
+def test_shards_for_another_number_of_ranks_are_named(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
+    code, said = fail(trained[0], "train", "tiny", "--ranks", "3")
+    assert code == 3
+    assert "parts=2" in said
+
+
+def test_an_incomplete_artifact_ends_with_4(tmp_path: Path) -> None:
+    root = tmp_path / "catalog"
+    source = tmp_path / "edges.txt"
+    source.write_text(EDGES)
+    succeed(root, "ingest", "web", str(source), "--workers", "0")
+    graph = Catalog(root)["web"].graph()
+    (graph.artifact.path / "manifest.json").unlink()
+    assert fail(root, "catalog", "verify", "web")[0] == 4
+    succeed(root, "ingest", "web", str(source), "--workers", "0")
+    assert succeed(root, "catalog", "verify", "web")["artifacts"][0]["problem"] is None
+
+
+def test_damage_is_found_by_verify_and_ends_with_3(tmp_path: Path) -> None:
+    root = tmp_path / "catalog"
+    source = tmp_path / "edges.txt"
+    source.write_text(EDGES)
+    succeed(root, "ingest", "web", str(source), "--workers", "0")
+    chunk = next((Catalog(root)["web"].graph().artifact.path / "block" / "00000" / "indices" / "c").iterdir())
+    chunk.write_bytes(chunk.read_bytes()[:-1] + b"\x00")
+    code, said = fail(root, "catalog", "verify", "web")
+    assert code == 3
+    assert "damaged" in said
+
+
+def test_removing_takes_an_artifact_or_all(tmp_path: Path) -> None:
+    root = tmp_path / "catalog"
+    source = tmp_path / "edges.txt"
+    source.write_text(EDGES)
+    succeed(root, "ingest", "web", str(source), "--workers", "0")
+    key = Catalog(root)["web"].graph().artifact.key
+    succeed(root, "catalog", "rm", "web", "--artifact", f"graph/{key}")
+    assert Catalog(root)["web"].artifacts() == []
+    succeed(root, "catalog", "rm", "web")
+    assert list(Catalog(root)) == []

@@ -1,0 +1,70 @@
+"""Entry point of every rank: ``python -m mpi4py -m gnnloom.trainer [predict] CONFIG.json``, or options by hand.
+
+    mpirun -n 4 python -m mpi4py -m gnnloom.trainer --catalog catalog --dataset cora --ranks 4 --hidden 16
+    mpirun -n 4 python -m mpi4py -m gnnloom.trainer predict --catalog catalog --dataset cora --ranks 4 --run NAME
+
+An error that all ranks know of is reported once, by the lowest rank that has it, and every rank
+leaves with its exit code.  Any other exception ends the whole job at once (``-m mpi4py`` sees to
+that), with its traceback.  SIGTERM (or SIGUSR1, which MPICH's launcher passes on) makes the run write
+a checkpoint after the current epoch and leave with code 75; ``--resume`` goes on from there.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+from mpi4py import MPI
+
+from gnnloom.storage.files import write_json
+from gnnloom.trainer.arguments import parse_arguments
+from gnnloom.trainer.comm import CollectiveError, Communicator
+from gnnloom.trainer.config import TrainConfig
+from gnnloom.trainer.exit_codes import EXIT_STOPPED
+from gnnloom.trainer.loop import train
+from gnnloom.trainer.predict import predict
+
+
+class StopRequest:
+    """Remembers that a signal asked this rank to stop."""
+
+    def __init__(self, *signals: signal.Signals) -> None:
+        self.received = False
+        for number in signals:
+            signal.signal(number, self._receive)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - what signal calls
+        self.received = True
+
+    def __call__(self) -> bool:
+        return self.received
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one rank; returns its exit code."""
+    stop = StopRequest(signal.SIGTERM, signal.SIGUSR1)
+    comm = Communicator(MPI.COMM_WORLD)
+    _log_from_first_rank(comm)
+    try:
+        job = comm.together(lambda: parse_arguments(arguments))
+        config = job.config
+        result = train(comm, config, stop) if isinstance(config, TrainConfig) else predict(comm, config)
+    except CollectiveError as error:
+        if error.reports:
+            sys.stderr.write(f"error: {error}\n")
+        return error.code
+    if comm.rank == 0 and job.result is not None:
+        write_json(job.result, result)
+    return EXIT_STOPPED if result["state"] == "stopped" else 0
+
+
+def _log_from_first_rank(comm: Communicator) -> None:
+    level = logging.INFO if comm.rank == 0 else logging.ERROR
+    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,183 @@
+"""Messages between ranks, counted by kind; the only module that calls MPI.
+
+What is counted, by the rank that sends:
+
+* point to point: the payload's bytes, and one message for each piece sent to another rank;
+* collectives on g ranks, as their bandwidth-optimal (ring) algorithms send them, whatever MPI does
+  inside: an all-reduce of b bytes is 2 (g - 1) messages per rank and 2 (g - 1) b bytes over all ranks.
+
+What ranks tell each other about the run itself (times, counts, failures) is not counted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from gnnloom.storage.errors import GnnloomError
+
+#: Elements in one MPI call; counts beyond it do not fit the C int of most MPI libraries.
+MAX_COUNT = 2**31 - 1
+
+#: MPI waits by spinning, which starves the rank that is waited for where ranks outnumber cores.
+_AWAKE_SECONDS = 2e-4
+_SLEEP_SECONDS = 5e-5
+
+Request = MPI.Request
+Result = TypeVar("Result")
+
+
+class Kind(StrEnum):
+    """What a message is for."""
+
+    HALO_FORWARD = "halo forward"
+    HALO_BACKWARD = "halo backward"
+    GRADIENT = "gradient"
+    LOSS = "loss"
+    METRICS = "metrics"
+    SETUP = "setup"
+    PREDICTION = "prediction"
+
+
+@dataclass
+class TrafficCounts:
+    """Bytes and messages that one rank sent, by kind."""
+
+    bytes: Counter[Kind] = field(default_factory=Counter)
+    messages: Counter[Kind] = field(default_factory=Counter)
+
+    def add(self, kind: Kind, num_bytes: int, num_messages: int) -> None:
+        self.bytes[kind] += num_bytes
+        self.messages[kind] += num_messages
+
+
+class Traffic:
+    """Where a rank's messages are counted; shared by all communicators made from one."""
+
+    def __init__(self) -> None:
+        self.counts = TrafficCounts()
+
+    @contextmanager
+    def recording(self) -> Iterator[TrafficCounts]:
+        """Count what is sent inside the block apart from everything else."""
+        outer, self.counts = self.counts, TrafficCounts()
+        try:
+            yield self.counts
+        finally:
+            self.counts = outer
+
+
+class CollectiveError(GnnloomError):
+    """An error that every rank of a group knows of; the lowest rank that has it reports it."""
+
+    def __init__(self, message: str, *, reports: bool, code: int) -> None:
+        super().__init__(message)
+        self.reports = reports
+        self.code = code
+
+
+class Communicator:
+    """A group of ranks. Methods marked collective must be called by every rank of the group, in the same order."""
+
+    def __init__(self, comm: MPI.Comm, traffic: Traffic | None = None, max_count: int = MAX_COUNT) -> None:
+        """Wrap an MPI communicator.
+
+        Args:
+            max_count: messages of more elements are sent in pieces.
+        """
+        self._comm = comm
+        self._max_count = max_count
+        self.traffic = traffic if traffic is not None else Traffic()
+        self.rank: int = comm.Get_rank()
+        self.size: int = comm.Get_size()
+
+    def group(self, color: int, key: int) -> Communicator:
+        """The ranks that gave the same ``color``, ordered by ``key``. Collective."""
+        return Communicator(self._comm.Split(color, key), self.traffic, self._max_count)
+
+    def ranks_on_this_machine(self) -> int:
+        """Number of ranks that share this machine's memory. Collective."""
+        local = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
+        size: int = local.Get_size()
+        local.Free()
+        return size
+
+    def send(self, tensor: torch.Tensor, destination: int, kind: Kind) -> list[Request]:
+        """Begin to send a contiguous CPU tensor; leave it unchanged until the requests are waited for."""
+        pieces = self._pieces(tensor)
+        if destination != self.rank:
+            self.traffic.counts.add(kind, tensor.nbytes, len(pieces))
+        return [self._comm.Isend(piece, destination) for piece in pieces]
+
+    def receive(self, tensor: torch.Tensor, source: int) -> list[Request]:
+        """Begin to receive into a contiguous CPU tensor of the sender's size and dtype."""
+        return [self._comm.Irecv(piece, source) for piece in self._pieces(tensor)]
+
+    @staticmethod
+    def wait(requests: Sequence[Request]) -> None:
+        """Wait for sends, receives and collectives; at first awake, then leaving the processor to other ranks."""
+        pending = list(requests)
+        awake_until = time.perf_counter() + _AWAKE_SECONDS
+        while not MPI.Request.Testall(pending):
+            if time.perf_counter() > awake_until:
+                time.sleep(_SLEEP_SECONDS)
+
+    def all_reduce(self, tensor: torch.Tensor, kind: Kind, operation: MPI.Op = MPI.SUM) -> None:
+        """Reduce a contiguous CPU tensor over the group, in place. Collective."""
+        if self.size == 1:
+            return
+        for piece in self._pieces(tensor):
+            self.wait([self._comm.Iallreduce(MPI.IN_PLACE, piece, op=operation)])
+        self._count_all_reduce(tensor, kind)
+
+    def _count_all_reduce(self, tensor: torch.Tensor, kind: Kind) -> None:
+        """A ring: every share but one goes round twice, to be summed and to be spread."""
+        bounds = [share * tensor.numel() // self.size for share in range(self.size + 1)]
+        following = (self.rank + 1) % self.size
+        kept = bounds[self.rank + 1] - bounds[self.rank] + bounds[following + 1] - bounds[following]
+        sent = (2 * tensor.numel() - kept) * tensor.element_size()
+        self.traffic.counts.add(kind, sent, 2 * (self.size - 1))
+
+    def _pieces(self, tensor: torch.Tensor) -> list[NDArray[Any]]:
+        """Views of the tensor's memory, each small enough for one MPI call; none of an empty tensor."""
+        flat = tensor.detach().view(-1).numpy()
+        return [flat[start : start + self._max_count] for start in range(0, len(flat), self._max_count)]
+
+    def gather_numbers(self, numbers: Sequence[float]) -> NDArray[np.float64]:
+        """(size, len(numbers)) float64: the numbers of every rank. Collective; not counted."""
+        mine = np.array(numbers, np.float64)
+        everyones = np.empty((self.size, len(mine)), np.float64)
+        self.wait([self._comm.Iallgather(mine, everyones)])
+        return everyones
+
+    def barrier(self) -> None:
+        """Wait until every rank is here. Collective."""
+        self.wait([self._comm.Ibarrier()])
+
+    def together(self, action: Callable[[], Result]) -> Result:
+        """Run ``action``, which must not communicate, on every rank; fail on all ranks if it fails on one. Collective.
+
+        Raises:
+            CollectiveError: ``action`` raised a GnnloomError somewhere.
+        """
+        failure: GnnloomError | None = None
+        try:
+            result = action()
+        except GnnloomError as error:
+            failure = error
+        codes = self.gather_numbers([failure.exit_code if failure else 0])[:, 0]
+        if not codes.any():
+            return result
+        first = int(np.flatnonzero(codes)[0])
+        message = str(failure) if failure else f"rank {first} failed"
+        raise CollectiveError(message, reports=first == self.rank, code=int(codes[first])) from failure

@@ -1,0 +1,172 @@
+"""The configuration of a training run: one frozen dataclass, its JSON and its check."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gnnloom.storage.catalog import check_name
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.data import FEATURE_NORMS
+from gnnloom.trainer.models.gcn import PRODUCT_ORDERS
+from gnnloom.trainer.normalisation import NORMALISATIONS
+
+CHOICES = {
+    "algorithm": ("p2p",),
+    "model": ("gcn",),
+    "normalisation": NORMALISATIONS,
+    "feature_norm": FEATURE_NORMS,
+    "optimizer": ("adam", "sgd"),
+    "weight_decay_layers": ("all", "first"),
+    "dtype": ("float32", "float64"),
+    "product_order": PRODUCT_ORDERS,
+}
+
+#: Fields that may change when a run is resumed: they decide how far and where it runs, not what it computes.
+FREE_TO_CHANGE = frozenset(
+    {
+        "catalog",
+        "ranks",
+        "shards",
+        "method",
+        "epochs",
+        "eval_every",
+        "checkpoint_every",
+        "run",
+        "resume",
+        "save_embeddings",
+        "threads",
+    }
+)
+
+
+def _option(default: Any, text: str) -> Any:
+    """A field with its line of help."""
+    return dataclasses.field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """All that decides a training run; checked where it is built (InputError)."""
+
+    catalog: str = dataclasses.field(metadata={"help": "directory of the catalog"})
+    dataset: str = dataclasses.field(metadata={"help": "name of the dataset"})
+    ranks: int = _option(1, "number of MPI ranks, and of row shards")
+    shards: str | None = _option(None, "key of the shards, to choose between several")
+    method: str | None = _option(None, "partitioner whose shards to use, to choose between several")
+    algorithm: str = _option("p2p", "distributed algorithm")
+    model: str = _option("gcn", "model")
+    hidden: tuple[int, ...] = _option((128, 128), "widths of the hidden layers, such as 128,128")
+    bias: bool = _option(True, "add a bias in every layer")
+    normalisation: str = _option("symmetric", "normalisation of the adjacency")
+    feature_norm: str = _option(
+        "auto", "scale each vertex's features to sum 1; auto: where none is negative, as with word counts"
+    )
+    epochs: int = _option(100, "number of epochs")
+    lr: float = _option(0.01, "learning rate")
+    optimizer: str = _option("adam", "optimiser")
+    weight_decay: float = _option(0.0, "weight of the squared parameters in the loss")
+    weight_decay_layers: str = _option("all", "layers whose parameters decay; Kipf and Welling: the first only")
+    dropout: float = _option(0.0, "probability of dropping a feature between layers")
+    input_dropout: bool = _option(True, "apply the dropout to the input features as well")
+    dtype: str = _option("float32", "type of features and parameters")
+    seed: int = _option(0, "seed of the initial weights and of the dropout")
+    eval_every: int = _option(10, "epochs between evaluations; 0: only at the end")
+    checkpoint_every: int = _option(0, "epochs between checkpoints; 0: only at the end")
+    run: str | None = _option(None, "name of the run; made from the parameters by default")
+    resume: bool = _option(False, "go on from the run's last checkpoint, if there is one")
+    save_embeddings: bool = _option(False, "predict after training, and keep the last hidden layer too")
+    threads: int = _option(0, "threads per rank; 0: the machine's cores shared by its ranks")
+    product_order: str = _option("auto", "multiply (A H) W, A (H W), or the cheaper one in each layer")
+    cache_input_product: bool = _option(True, "form A X of fixed input features once and keep it")
+    skip_input_gradient: bool = _option(True, "form no gradient of fixed input features")
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            _check_type(field, getattr(self, field.name))
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise InputError(f"{name} {getattr(self, name)!r}: expected one of {', '.join(choices)}")
+        check_name(self.dataset)
+        if self.run is not None:
+            check_name(self.run, "run")
+        _check_range("ranks", self.ranks, 1)
+        _check_range("epochs", self.epochs, 1)
+        for name in ("seed", "eval_every", "checkpoint_every", "threads"):
+            _check_range(name, getattr(self, name), 0)
+        for width in self.hidden:
+            _check_range("hidden", width, 1)
+        _check_number("lr", self.lr, math.inf)
+        _check_number("weight_decay", self.weight_decay, math.inf)
+        _check_number("dropout", self.dropout, 1.0)
+
+    @property
+    def run_name(self) -> str:
+        """The run's name: as given, or model, algorithm, ranks and a hash of what decides the result."""
+        if self.run is not None:
+            return self.run
+        digest = hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:8]
+        return f"{self.model}-{self.algorithm}-{self.ranks}-{digest}"
+
+    @property
+    def input_is_cached(self) -> bool:
+        """A X can be formed once: X never changes, nothing is dropped from it, and no gradient goes back to it."""
+        changes = not self.skip_input_gradient or (self.dropout > 0 and self.input_dropout)
+        return self.cache_input_product and self.product_order != "transform-first" and not changes
+
+    def identity(self) -> dict[str, Any]:
+        """The fields that a resumed run must share, as JSON."""
+        return {name: value for name, value in self.to_json().items() if name not in FREE_TO_CHANGE}
+
+    def to_json(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "hidden": list(self.hidden)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> TrainConfig:
+        """Build from JSON; missing fields take their defaults.
+
+        Raises:
+            InputError: a field is unknown, missing, or not of its type.
+        """
+        known = {field.name for field in dataclasses.fields(cls)}
+        unknown, missing = sorted(content.keys() - known), sorted({"catalog", "dataset"} - content.keys())
+        if unknown or missing:
+            raise InputError(f"configuration: unknown fields {unknown}, missing fields {missing}")
+        values = dict(content)
+        if isinstance(values.get("hidden"), list):
+            values["hidden"] = tuple(values["hidden"])
+        return cls(**values)
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "str | None": (str, type(None)),
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "tuple[int, ...]": (tuple,),
+}
+
+
+def _check_type(field: dataclasses.Field[Any], value: Any) -> None:
+    expected = _TYPES[str(field.type)]
+    is_number = int in expected and isinstance(value, bool)
+    if not isinstance(value, expected) or is_number:
+        raise InputError(f"{field.name} {value!r}: expected {field.type}")
+    if isinstance(value, tuple) and any(type(item) is not int for item in value):
+        raise InputError(f"{field.name} {value!r}: expected whole numbers")
+
+
+def _check_range(name: str, value: int, lowest: int) -> None:
+    if value < lowest:
+        raise InputError(f"{name} {value}: expected at least {lowest}")
+
+
+def _check_number(name: str, value: float, below: float) -> None:
+    if not (math.isfinite(value) and 0 <= value < below):
+        raise InputError(f"{name} {value}: expected a number from 0 to below {below}")

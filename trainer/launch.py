@@ -1,0 +1,181 @@
+"""Starts the ranks of a run on this machine and waits for them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any
+
+from gnnloom.storage.arrays import ReadCounter
+from gnnloom.storage.catalog import Catalog, Dataset
+from gnnloom.storage.errors import LaunchError
+from gnnloom.storage.files import read_json, write_json
+from gnnloom.storage.run import Run
+from gnnloom.trainer.arguments import PREDICT
+from gnnloom.trainer.config import TrainConfig
+from gnnloom.trainer.exit_codes import EXIT_STOPPED
+from gnnloom.trainer.predict import PredictConfig
+from gnnloom.trainer.session import open_shard
+
+logger = logging.getLogger(__name__)
+
+#: Lines of the ranks' output that an error shows.
+_LAST_LINES = 30
+
+
+class StoppedError(LaunchError):
+    """The run was asked to stop; it wrote a checkpoint and can be resumed."""
+
+    exit_code = EXIT_STOPPED
+
+
+def launch(config: TrainConfig, ranks: int | None = None) -> dict[str, Any]:
+    """Train on new MPI processes of this machine; what rank 0 logs goes to this module's logger.
+
+    SIGTERM to this process makes the ranks write a checkpoint and leave.
+
+    Args:
+        ranks: number of processes; ``config.ranks`` by default.
+
+    Returns:
+        The result that rank 0 wrote.
+
+    Raises:
+        LaunchError: there is no mpiexec, or the ranks failed; the message ends with what they said last.
+        StoppedError: the run was stopped before its end.
+        InputError, NotFoundError: there is no such dataset or shards; seen before a rank is started.
+    """
+    config = replace(config, ranks=config.ranks if ranks is None else ranks)
+    open_shard(Catalog(config.catalog).dataset(config.dataset), config, 0, config.ranks, ReadCounter())
+    return _launch([], config.to_json(), config.ranks, config.threads)
+
+
+def launch_prediction(
+    dataset: Dataset, run: str, ranks: int | None = None, *, embeddings: bool = False
+) -> dict[str, Any]:
+    """Predict with the last checkpoint of a run on new MPI processes of this machine.
+
+    Args:
+        ranks: number of processes, for which there must be shards; that of the training by default.
+        embeddings: write the last hidden layer's output too.
+
+    Returns:
+        The summary, with the ``path`` of the predictions.
+
+    Raises:
+        LaunchError: as :func:`launch`.
+        NotFoundError: there is no such run.
+    """
+    trained = TrainConfig.from_json(Run.open(dataset, run).config())
+    same = ranks is None or ranks == trained.ranks
+    config = PredictConfig(
+        catalog=str(dataset.path.parent),
+        dataset=dataset.name,
+        run=run,
+        ranks=trained.ranks if ranks is None else ranks,
+        shards=trained.shards if same else None,
+        method=trained.method,
+        embeddings=embeddings,
+    )
+    return _launch([PREDICT], asdict(config), config.ranks, config.threads)
+
+
+def _launch(action: list[str], content: dict[str, Any], ranks: int, threads: int) -> dict[str, Any]:
+    """Run the ranks with a configuration in a file and return the result that they leave in another."""
+    with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
+        config, result = Path(folder, "config.json"), Path(folder, "result.json")
+        write_json(config, content)
+        program = [sys.executable, "-m", "mpi4py", "-m", "gnnloom.trainer", *action, str(config)]
+        command = [find_mpiexec(), "-n", str(ranks), *program, "--result", str(result)]
+        code, last_lines = _run(command, rank_environment(ranks, threads))
+        if code == 0 and result.exists():
+            return read_json(result)
+    said = "\n".join(last_lines)
+    if code == EXIT_STOPPED:
+        raise StoppedError(f"the run was stopped after a checkpoint; the same command with --resume goes on\n{said}")
+    raise LaunchError(f"the ranks ended with exit code {code}\n{said}")
+
+
+def find_mpiexec() -> str:
+    """Path of the MPI launcher: beside this Python, where the mpich wheel puts it, else on the PATH.
+
+    Raises:
+        LaunchError: there is none.
+    """
+    beside = Path(sys.executable).parent / "mpiexec"
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if found is None:
+        raise LaunchError(f"no mpiexec beside {sys.executable} nor on the PATH; `pip install mpich` brings one")
+    return found
+
+
+def rank_environment(ranks: int, threads: int = 0) -> dict[str, str]:
+    """This process's environment with what must be set before a rank starts.
+
+    Args:
+        threads: per rank; 0 shares the cores.
+    """
+    count = str(threads or max(1, len(os.sched_getaffinity(0)) // ranks))
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+    # Freed activations go back to the system, so that a rank's memory is what it uses.
+    return {**os.environ, **dict.fromkeys(names, count), "MALLOC_TRIM_THRESHOLD_": "65536", "PYTHONUNBUFFERED": "1"}
+
+
+def _run(command: list[str], environment: dict[str, str]) -> tuple[int, list[str]]:
+    """Run the launcher; returns its exit code and the last lines of what it and the ranks said."""
+    last_lines: deque[str] = deque(maxlen=_LAST_LINES)
+    # In a session of its own, so that a signal to our group reaches the ranks through us only.
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as process:
+        try:
+            with _stop_signal_passed_to(process):
+                for line in _lines(process.stdout):
+                    last_lines.append(line)
+                    logger.info("%s", line)
+                code = process.wait()
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return code, list(last_lines)
+
+
+def _lines(stream: IO[str] | None) -> Iterator[str]:
+    for line in stream or ():
+        yield line.rstrip("\n")
+
+
+@contextmanager
+def _stop_signal_passed_to(process: subprocess.Popen[str]) -> Iterator[None]:
+    """While inside, pass SIGTERM on to the ranks, as SIGUSR1: mpiexec passes only that one on."""
+
+    def pass_on(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - what signal calls
+        process.send_signal(signal.SIGUSR1)
+
+    try:
+        before = signal.signal(signal.SIGTERM, pass_on)
+    except ValueError:  # not in the main thread, which alone gets signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,234 @@
+"""Full-graph training: the loop over epochs on every rank, its metrics, checkpoints and result."""
+
+from __future__ import annotations
+
+import logging
+import math
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gnnloom.storage.artifact import peak_memory
+from gnnloom.storage.checkpoint import Checkpoint, checkpoint_epochs, read_checkpoint, write_checkpoint
+from gnnloom.storage.errors import ExistsError, InputError
+from gnnloom.storage.run import Run
+from gnnloom.trainer.checkpoint import capture, restore
+from gnnloom.trainer.comm import CollectiveError, Communicator, Kind, TrafficCounts
+from gnnloom.trainer.config import TrainConfig
+from gnnloom.trainer.data import read_labels
+from gnnloom.trainer.loss import MaskedCrossEntropy
+from gnnloom.trainer.metrics import ACCURACIES, Accuracy
+from gnnloom.trainer.optimizer import build_optimizer, sum_gradients
+from gnnloom.trainer.predict import write_predictions
+from gnnloom.trainer.session import Session, open_session, threads_per_rank
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """What one epoch of training did, the same on every rank.
+
+    Attributes:
+        seconds: of the slowest rank.
+        bytes, messages: by kind, sent by all ranks.
+        stopped: some rank was asked to stop.
+    """
+
+    loss: float
+    seconds: float
+    bytes: dict[str, int]
+    messages: dict[str, int]
+    stopped: bool
+
+
+def train(comm: Communicator, config: TrainConfig, stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:
+    """Train what ``config`` says. Collective.
+
+    Args:
+        stop: asked once per epoch on every rank; when one says yes, all write a checkpoint and return.
+
+    Returns:
+        The run's result, the same on every rank; ``state`` is ``finished`` or ``stopped``.
+
+    Raises:
+        CollectiveError: the configuration, dataset or run does not allow it; or the loss is not finite.
+    """
+    num_threads = threads_per_rank(comm, config.threads)
+    start = comm.together(lambda: _Start.read(comm, config, num_threads))
+    training = Training(start, comm)
+    if comm.rank == 0:
+        training.run.start(config.to_json(), training.first_epoch)
+    comm.barrier()
+    stopped = training.run_epochs(stop)
+    return training.finish(stopped)
+
+
+@dataclass(frozen=True)
+class _Start:
+    """All that is read before the ranks first speak."""
+
+    session: Session
+    labels: Any
+    run: Run
+    checkpoint: Checkpoint | None
+
+    @classmethod
+    def read(cls, comm: Communicator, config: TrainConfig, num_threads: int) -> _Start:
+        session = open_session(comm, config, num_threads)
+        run = Run(session.dataset.run_path(config.run_name))
+        checkpoint = _find_checkpoint(run, config)
+        return cls(session, read_labels(session.shard), run, checkpoint)
+
+
+def _find_checkpoint(run: Run, config: TrainConfig) -> Checkpoint | None:
+    """Where to go on; None at the beginning."""
+    if run.exists:
+        before, now = TrainConfig.from_json(run.config()).identity(), config.identity()
+        different = [f"{name} {before[name]!r} (now {now[name]!r})" for name in now if before[name] != now[name]]
+        if different:
+            error = InputError if config.resume else ExistsError
+            raise error(f"{run.path}: this run was made with {', '.join(different)}; choose another name for the run")
+    if not config.resume or not checkpoint_epochs(run.checkpoints):
+        return None
+    checkpoint = read_checkpoint(run.checkpoints)
+    if checkpoint.epoch > config.epochs:
+        raise InputError(f"{run.path}: trained for {checkpoint.epoch} epochs already, more than epochs {config.epochs}")
+    return checkpoint
+
+
+class Training:
+    """The state of a training on one rank."""
+
+    def __init__(self, start: _Start, comm: Communicator) -> None:
+        """Build what the loop needs. Collective.
+
+        Raises:
+            CollectiveError: there is no training vertex.
+        """
+        self.comm = comm
+        self.session, self.run = start.session, start.run
+        self.config = self.session.config
+        self.model = self.session.model
+        self.optimizer = build_optimizer(self.model.parameters_by_layer(), self.config)
+        layout = self.session.operator.layout(self.model.num_layers)
+        labels = start.labels
+        self.loss = MaskedCrossEntropy(layout, labels.label, labels.training, labels.num_classes)
+        self.accuracy = Accuracy(layout, labels.label, labels.split, labels.num_classes)
+        if self.loss.num_vertices == 0:
+            message = f"{self.session.shard.shards.artifact.path}: no vertex has a label and is in the training split"
+            raise CollectiveError(message, reports=comm.rank == 0, code=InputError.exit_code)
+        self.first_epoch = 0
+        if start.checkpoint is not None:
+            restore(start.checkpoint, self.model, self.optimizer)
+            self.first_epoch = start.checkpoint.epoch
+        self.inputs = self.session.take_inputs()
+        self.lines = [line for line in self.run.metrics() if line["epoch"] < self.first_epoch]
+
+    def run_epochs(self, stop: Callable[[], bool]) -> bool:
+        """Train to the last epoch, or until a rank is asked to stop; True in this case. Collective."""
+        for epoch in range(self.first_epoch, self.config.epochs):
+            report = self._train_epoch(epoch, stop)
+            self._check_finite(epoch, report.loss)
+            done = epoch + 1
+            last = done == self.config.epochs
+            line: dict[str, Any] = {"epoch": epoch, "loss": report.loss, "seconds": report.seconds}
+            if last or _is_due(done, self.config.eval_every):
+                line |= self._evaluate()
+            self._write_line({**line, "bytes": report.bytes, "messages": report.messages})
+            if last or report.stopped or _is_due(done, self.config.checkpoint_every):
+                self._save(done)
+            if report.stopped and not last:
+                return True
+        return False
+
+    def _train_epoch(self, epoch: int, stop: Callable[[], bool]) -> EpochReport:
+        started = time.perf_counter()
+        with self.comm.traffic.recording() as counts:
+            self.model.train()
+            self.model.epoch = epoch
+            self.optimizer.zero_grad()
+            contribution = self.loss(self.model(self.inputs))
+            contribution.backward()  # type: ignore[no-untyped-call]
+            sum_gradients(list(self.model.parameters()), self.session.operator.weight_group)
+            self.optimizer.step()
+            # The request to stop rides along, so that all ranks stop after the same epoch.
+            totals = torch.tensor([float(contribution.detach()), float(stop())], dtype=torch.float64)
+            self.comm.all_reduce(totals, Kind.LOSS)
+        return self._report(totals, time.perf_counter() - started, counts)
+
+    def _report(self, totals: torch.Tensor, seconds: float, counts: TrafficCounts) -> EpochReport:
+        sent = [float(count[kind]) for count in (counts.bytes, counts.messages) for kind in Kind]
+        everyones = self.comm.gather_numbers([seconds, *sent])
+        sums = everyones[:, 1:].sum(0).reshape(2, len(Kind)).astype(int)
+        num_bytes, messages = ({kind.value: int(n) for kind, n in zip(Kind, row, strict=True) if n} for row in sums)
+        slowest = float(everyones[:, 0].max())
+        return EpochReport(float(totals[0]), slowest, num_bytes, messages, stopped=bool(totals[1] > 0))
+
+    def _check_finite(self, epoch: int, loss: float) -> None:
+        if not math.isfinite(loss):
+            message = f"{self.run.path}: the loss of epoch {epoch} is {loss}; lower the learning rate"
+            raise CollectiveError(message, reports=self.comm.rank == 0, code=1)
+
+    def _evaluate(self) -> dict[str, float | None]:
+        self.model.eval()
+        # Its own record, so that an epoch's figures are those of training only.
+        with torch.no_grad(), self.comm.traffic.recording():
+            return self.accuracy(self.model(self.inputs))
+
+    def _write_line(self, line: dict[str, Any]) -> None:
+        self.lines.append(line)
+        if self.comm.rank == 0:
+            self.run.append_metrics(line)
+            if "test_accuracy" in line:
+                figures = "  ".join(f"{name} {_percent(line[name])}" for name in ACCURACIES)
+                logger.info("epoch %d  loss %.5f  %s  %.3f s", line["epoch"], line["loss"], figures, line["seconds"])
+
+    def _save(self, epoch: int) -> None:
+        if self.comm.rank == 0:
+            write_checkpoint(self.run.checkpoints, capture(epoch, self.model, self.optimizer))
+
+    def finish(self, stopped: bool) -> dict[str, Any]:
+        """Predict if wanted, gather the result and write it. Collective."""
+        if self.config.save_embeddings and not stopped:
+            write_predictions(self.session, self.inputs, self.run, self.config.epochs, embeddings=True)
+        per_rank = self.comm.gather_numbers([self.session.counter.bytes, peak_memory()])
+        result = self._result(stopped) | {
+            "bytes_read": per_rank[:, 0].astype(int).tolist(),
+            "peak_memory": per_rank[:, 1].astype(int).tolist(),
+        }
+        if self.comm.rank == 0 and not stopped:
+            self.run.finish(result)
+        self.comm.barrier()
+        return result
+
+    def _result(self, stopped: bool) -> dict[str, Any]:
+        last = self.lines[-1]
+        evaluated: dict[str, Any] = next((line for line in reversed(self.lines) if "test_accuracy" in line), {})
+        return {
+            "run": self.run.name,
+            "state": "stopped" if stopped else "finished",
+            "algorithm": self.config.algorithm,
+            "ranks": self.comm.size,
+            "grid": list(self.session.operator.grid.shape),
+            "epochs": len(self.lines),
+            "loss": [line["loss"] for line in self.lines],
+            **{name: evaluated.get(name) for name in ACCURACIES},
+            "epoch_seconds": statistics.median(line["seconds"] for line in self.lines),
+            "bytes_sent": sum(last["bytes"].values()),
+            "messages_sent": sum(last["messages"].values()),
+            "bytes_by_kind": last["bytes"],
+            "messages_by_kind": last["messages"],
+        }
+
+
+def _is_due(done: int, every: int) -> bool:
+    return every > 0 and done % every == 0
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.2%}"
