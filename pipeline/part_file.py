@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.files import sync_folder
+
 
 @dataclass(frozen=True)
 class PartColumn:
@@ -48,6 +50,7 @@ def write_part_file(path: Path, columns: Sequence[PartColumn]) -> None:
             np.ascontiguousarray(column.entry).tofile(file)
         file.flush()
         os.fsync(file.fileno())
+    sync_folder(path.parent)
 
 
 def read_part(path: Path, part: int, dtypes: Sequence[np.dtype[Any]]) -> list[NDArray[Any]]:

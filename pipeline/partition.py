@@ -16,7 +16,7 @@ from gnnloom.pipeline.hypergraph import column_net_hypergraph, row_nonzeros
 from gnnloom.pipeline.part_vector import copy_part_vector, create_part_vector, map_part_vector
 from gnnloom.pipeline.partitioners.child import METHODS as NATIVE_METHODS
 from gnnloom.pipeline.partitioners.guard import check_parts, fill_empty_parts
-from gnnloom.pipeline.partitioners.native import native_partition
+from gnnloom.pipeline.partitioners.native import check_native_memory, native_partition
 from gnnloom.pipeline.partitioners.request import PartitionRequest
 from gnnloom.pipeline.partitioners.streaming import block_partition, random_partition
 from gnnloom.pipeline.quality import describe_quality, measure_load
@@ -117,7 +117,7 @@ def _make_part(
 ) -> None:
     with writer.part("part/0") as builder:
         part = create_part_vector(part_path, graph.num_vertices)
-        _fill_part(part, graph, transpose, options)
+        _fill_part(part, graph, transpose, options, writer.work)
         array = ArrayAppender(writer.path, "part", part.shape, part.dtype, ("vertex",))
         for start in range(0, len(part), _CHUNK_VERTICES):
             array.append(part[start : start + _CHUNK_VERTICES])
@@ -125,15 +125,18 @@ def _make_part(
         part.flush()
 
 
-def _fill_part(part: NDArray[np.int32], graph: Graph, transpose: Graph, options: PartitionOptions) -> None:
+def _fill_part(
+    part: NDArray[np.int32], graph: Graph, transpose: Graph, options: PartitionOptions, scratch: Path
+) -> None:
     if options.method == "block":
         block_partition(part, graph, options.parts)
     elif options.method == "random":
         random_partition(part, options.parts, options.seed)
         _fill_empty(part, graph, options.parts)
     else:
+        check_native_memory(graph.nnz + graph.num_vertices, graph.num_vertices, options.parts)
         hypergraph = column_net_hypergraph(graph, transpose)
-        part[:] = native_partition(hypergraph, options.method, options.request(), options.time_limit)
+        part[:] = native_partition(hypergraph, options.method, options.request(), scratch, options.time_limit)
 
 
 def _fill_empty(part: NDArray[np.int32], graph: Graph, parts: int) -> None:

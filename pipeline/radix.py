@@ -200,10 +200,10 @@ def merge_equal_keys(keys: Keys, weights: Weights, mode: int) -> int:
     k = 0
     while k < keys.size:
         key = keys[k]
-        merged = float(weights[k])
+        merged: float = np.float64(weights[k])
         k += 1
         while k < keys.size and keys[k] == key:
-            merged = merge_weight(merged, float(weights[k]), mode)
+            merged = merge_weight(merged, np.float64(weights[k]), mode)
             k += 1
         keys[kept] = key
         weights[kept] = np.float32(merged)

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.cluster import Cluster
 from gnnloom.pipeline.part_file import PartColumn, part_offsets, read_part, write_part_file
 from gnnloom.pipeline.part_vector import map_part_vector
+from gnnloom.pipeline.progress import logged
 from gnnloom.storage.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.csr import CSR
 from gnnloom.storage.graph import Graph
@@ -115,7 +117,7 @@ def route_blocks(
         for block in range(matrix.num_blocks)
         if spill_name(kind, block) not in recorded
     ]
-    for _ in cluster.map(_route_block, tasks):
+    for _ in logged(f"route {kind}", cluster.map(_route_block, tasks), len(tasks)):
         pass
 
 
@@ -130,35 +132,47 @@ def route_vertices(
         for name, start, stop in zip(names, rows[:-1], rows[1:], strict=True)
         if name not in recorded
     ]
-    for _ in cluster.map(_route_vertices, tasks):
+    for _ in logged("route vertices", cluster.map(_route_vertices, tasks), len(tasks), "vertices"):
         pass
 
 
-def _route_block(task: _RouteBlockTask) -> None:
+def _route_block(task: _RouteBlockTask) -> int:
     with task.writer.part(task.name):
         block = Graph(Artifact(task.matrix_path)).block(task.block)
         part = map_part_vector(task.part_path)[block.row_offset : block.row_offset + block.num_rows]
         write_part_file(task.writer.work / task.name, _block_columns(block, part, task.num_parts))
+    return block.nnz
 
 
 def _block_columns(block: CSR, part: NDArray[np.int32], num_parts: int) -> list[PartColumn]:
     """Rows, their nonzeros, column ids and, where there are any, values, all sorted by the row's part."""
     order = np.argsort(part, kind="stable")
     nonzeros = np.diff(block.indptr)[order]
-    end = np.cumsum(nonzeros)
-    # Entry k of the output comes from its row's first entry, plus how far it is into the row.
-    source = np.repeat(block.indptr[:-1][order] - (end - nonzeros), nonzeros) + np.arange(block.nnz, dtype=np.int64)
     by_row = part_offsets(part, num_parts)
-    by_nonzero = np.concatenate([[0], end])[by_row]
+    by_nonzero = np.concatenate([[0], np.cumsum(nonzeros)])[by_row]
     columns = [
         PartColumn(block.row_offset + order, by_row),
         PartColumn(nonzeros, by_row),
-        PartColumn(block.indices[source], by_nonzero),
+        PartColumn(_gather_rows(block.indptr, block.indices, order), by_nonzero),
     ]
-    return columns if block.data is None else [*columns, PartColumn(block.data[source], by_nonzero)]
+    if block.data is not None:
+        columns.append(PartColumn(_gather_rows(block.indptr, block.data, order), by_nonzero))
+    return columns
 
 
-def _route_vertices(task: _RouteVerticesTask) -> None:
+@njit(cache=True, nogil=True)
+def _gather_rows(indptr: NDArray[np.int64], entries: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
+    """The entries of the rows in ``order``, one row after the other."""
+    gathered = np.empty_like(entries)
+    end = 0
+    for row in order:
+        for position in range(indptr[row], indptr[row + 1]):
+            gathered[end] = entries[position]
+            end += 1
+    return gathered
+
+
+def _route_vertices(task: _RouteVerticesTask) -> int:
     with task.writer.part(task.name):
         artifact = Artifact(task.vertices_path)
         part = map_part_vector(task.part_path)[task.start : task.stop]
@@ -168,6 +182,7 @@ def _route_vertices(task: _RouteVerticesTask) -> None:
             if name in artifact:
                 rows = artifact.array(name).read(task.start, task.stop)[order]
                 write_part_file(_vertex_file(task.writer.work, task.name, name), [PartColumn(rows, offset)])
+    return task.stop - task.start
 
 
 def _vertex_file(work: Path, task_name: str, array_name: str) -> Path:
@@ -186,7 +201,8 @@ def routed_segments(work: Path, matrix: RoutedMatrix, rank: int) -> Iterator[Row
     """A rank's rows in ascending order, in segments of at most ``SLICE_NONZEROS`` nonzeros (or one row)."""
     for block in range(matrix.num_blocks):
         columns = read_part(work / spill_name(matrix.kind, block), rank, matrix.dtypes)
-        yield from _slices(RowSegment(*columns) if len(columns) == 4 else RowSegment(*columns, data=None))
+        data = columns[3] if len(columns) > 3 else None
+        yield from _slices(RowSegment(columns[0], columns[1], columns[2], data))
 
 
 def _slices(segment: RowSegment) -> Iterator[RowSegment]:

@@ -68,7 +68,7 @@ class _Block:
     def _capacity(self) -> int:
         """Entries to sort at once: what the budget allows, or the block needs."""
         free = working_memory(self.task.memory) * 3 // 4 - 48 * self.num_rows
-        entry_bytes = 16 + index_dtype(self.plan.num_vertices).itemsize + (12 if self.plan.merge else 0)
+        entry_bytes = 16 + (12 if self.plan.merge else 0)
         if free < 8 * MIB:
             raise BudgetError(
                 f"{self.task.writer.path}: block {self.task.number} has {self.num_rows:,} rows, too many for"
@@ -89,9 +89,10 @@ class _Block:
         plan = self.plan
         data_dtype = np.dtype(np.float32) if plan.merge else None
         output = BlockWriter(root, self.task.number, plan.num_vertices, data_dtype)
-        sorter = KeySorter(self.task.writer.work / "spill", self.capacity, plan.merge)
         room = self.capacity + (self.num_rows if plan.add_loops else 0)
-        columns = np.empty(room, dtype=index_dtype(plan.num_vertices))
+        dtype = index_dtype(plan.num_vertices)
+        sorter = KeySorter(self.task.writer.work / "spill", self.capacity, plan.merge, room * dtype.itemsize)
+        columns = sorter.scratch[: room * dtype.itemsize].view(dtype)
         data = np.empty(room if plan.merge else 0, dtype=np.float32)
         row_counts = np.zeros(self.num_rows, dtype=np.int64)
         for part in self._ranges():

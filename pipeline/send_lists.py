@@ -50,13 +50,14 @@ def _needed_file(work: Path, kind: str) -> Path:
     return work / f"send-needed-{kind}.npy"
 
 
-def write_send_lists(task: RankTask) -> None:
-    """Write the local rows that one rank sends to each receiver, in the order of the receiver's halo."""
+def write_send_lists(task: RankTask) -> int:
+    """Write which local rows one rank sends, in the order of each receiver's halo; returns its number of vertices."""
     with task.writer.part(send_part(task.rank)) as builder:
         vertex = task.own_vertices()
         for matrix in task.matrices:
             for record in _write_matrix_send(task, matrix, vertex):
                 builder.add(record)
+    return len(vertex)
 
 
 def _write_matrix_send(task: RankTask, matrix: RoutedMatrix, vertex: NDArray[np.int64]) -> list[ArrayRecord]:

@@ -83,12 +83,11 @@ def halo_file(work: Path, kind: str, rank: int) -> Path:
     return work / f"halo-{kind}" / f"{rank:05d}"
 
 
-def shard_rank(task: RankTask) -> None:
-    """Write all of one rank's shard but its send lists."""
+def shard_rank(task: RankTask) -> int:
+    """Write all of one rank's shard but its send lists; returns its number of vertices."""
     with task.writer.part(task.folder) as builder:
         root = task.writer.path
         vertex = task.own_vertices()
-        write_group(root / "row", {})
         write_group(root / task.folder, {"rank": task.rank, "num_parts": task.num_parts, "num_own": len(vertex)})
         builder.add(write_array(root, f"{task.folder}/vertex", vertex, ("row",)))
         part = map_part_vector(task.part_path)
@@ -97,6 +96,7 @@ def shard_rank(task: RankTask) -> None:
                 builder.add(record)
         for array in task.vertex_arrays:
             builder.add(_write_vertex_array(task, array, len(vertex)))
+    return len(vertex)
 
 
 def _write_vertex_array(task: RankTask, array: RoutedVertexArray, num_own: int) -> ArrayRecord:

@@ -7,13 +7,14 @@ in the halos of the others.  The work grows with the nonzeros, not with nonzeros
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.cluster import Cluster
 from gnnloom.pipeline.part_vector import copy_part_vector
+from gnnloom.pipeline.progress import logged
 from gnnloom.pipeline.route_rows import (
     VERTEX_ARRAYS,
     RoutedMatrix,
@@ -25,7 +26,7 @@ from gnnloom.pipeline.send_lists import send_part, turn_halos, write_send_lists
 from gnnloom.pipeline.shard_rank import RankTask, shard_rank
 from gnnloom.pipeline.transpose import transpose_graph
 from gnnloom.storage.arrays import ArrayReader
-from gnnloom.storage.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.artifact import Artifact, ArtifactWriter, write_group
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.graph import Graph, block_path
@@ -57,8 +58,9 @@ class _Plan:
     @property
     def sizes(self) -> dict[str, int]:
         sizes = {"vertex": self.graph.num_vertices, "part": self.partition.num_parts}
-        has_feature = self.vertices is not None and self.vertices.has_feature
-        return sizes | ({"feature": self.vertices.num_features} if self.vertices and has_feature else {})
+        if self.vertices and self.vertices.has_feature:
+            sizes["feature"] = self.vertices.num_features
+        return sizes
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -112,17 +114,18 @@ def _make_plan(dataset: Dataset, partition: Partition, vertices: Vertices | None
 
 
 def _shard(writer: ArtifactWriter, plan: _Plan, tasks: list[RankTask], cluster: Cluster) -> RowShards:
+    write_group(writer.path / "row", {})
     recorded = writer.recorded()
-    _run(cluster, shard_rank, (task for task in tasks if task.folder not in recorded))
+    _run("shard", shard_rank, [task for task in tasks if task.folder not in recorded], cluster)
     for matrix in tasks[0].matrices:
         turn_halos(writer.work, matrix.kind, len(tasks))
-    _run(cluster, write_send_lists, (task for task in tasks if send_part(task.rank) not in recorded))
+    _run("send lists", write_send_lists, [task for task in tasks if send_part(task.rank) not in recorded], cluster)
     parts = [task.folder for task in tasks] + [send_part(task.rank) for task in tasks]
     return RowShards(writer.commit(parts, plan.sizes, plan.facts))
 
 
-def _run(cluster: Cluster, function: Callable[[RankTask], None], tasks: Iterable[RankTask]) -> None:
-    for _ in cluster.map(function, list(tasks)):
+def _run(phase: str, function: Callable[[RankTask], int], tasks: Sequence[RankTask], cluster: Cluster) -> None:
+    for _ in logged(phase, cluster.map(function, tasks), len(tasks), "vertices"):
         pass
 
 

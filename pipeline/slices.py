@@ -96,21 +96,27 @@ class Slice:
 class KeySorter:
     """Sorts and merges ranges of keys in buffers of ``capacity`` entries."""
 
-    def __init__(self, folder: Path, capacity: int, merge: str | None) -> None:
+    def __init__(self, folder: Path, capacity: int, merge: str | None, scratch_bytes: int = 0) -> None:
         """Allocate the buffers.
 
         Args:
             folder: for spill files.
             merge: how weights are merged (see ``MERGE_MODES``); None for entries without weights.
+            scratch_bytes: least length of :attr:`scratch`.
         """
         self._folder = folder
         self._capacity = capacity
         self._mode = MERGE_MODES[merge or "sum"]
         self._keys = np.empty(capacity, dtype=np.uint64)
-        self._spare_keys = np.empty(capacity, dtype=np.uint64)
+        self._spare_keys = np.empty(max(capacity, -(-scratch_bytes // 8)), dtype=np.uint64)
         weights = capacity if merge else 0
         self._weights = np.empty(weights, dtype=np.float32)
         self._spare_weights = np.empty(weights, dtype=np.float32)
+
+    @property
+    def scratch(self) -> NDArray[np.uint8]:
+        """Memory that a slice's consumer may use until the next slice is made: fresh pages are dear."""
+        return self._spare_keys.view(np.uint8)
 
     def slices(self, whole: KeyRange) -> Iterator[Slice]:
         """Slices that cover a range, in ascending order."""
@@ -135,12 +141,12 @@ class KeySorter:
 
     def _merged_copies(self, part: KeyRange) -> Slice:
         """A single key with more entries than the buffer holds."""
-        self._spare_keys[0] = part.first_key
         merged, earlier = 0.0, False
         for _, weights in self._pieces(part):
             merged, earlier = _merge_all(weights, merged, earlier, self._mode), True
-        self._spare_weights[:1] = merged
-        return Slice(part.first_key, part.last_key, self._spare_keys[:1], self._spare_weights[:1], part.entries)
+        self._keys[0] = part.first_key
+        self._weights[:1] = merged
+        return Slice(part.first_key, part.last_key, self._keys[:1], self._weights[:1], part.entries)
 
     def _pieces(self, part: KeyRange) -> Iterator[tuple[Keys, Weights]]:
         """The entries of a range in order, as many at a time as the buffer holds."""
@@ -240,7 +246,7 @@ def _merge_all(weights: Weights, merged: float, earlier: bool, mode: int) -> flo
     """Merge weights of one key, in order, into those of an earlier piece."""
     for k in range(weights.size):
         if not earlier:
-            merged, earlier = float(weights[k]), True
+            merged, earlier = np.float64(weights[k]), True
         else:
-            merged = merge_weight(merged, float(weights[k]), mode)
+            merged = merge_weight(merged, np.float64(weights[k]), mode)
     return merged

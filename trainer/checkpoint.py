@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from gnnloom.storage.checkpoint import Checkpoint
 from gnnloom.storage.errors import FormatError
+from gnnloom.trainer.optimizer import Optimizer
 
-_SCALARS = "scalars"
+_PARAMETER, _OPTIMIZER = "parameter/", "optimizer/"
 
 
-def capture(epoch: int, model: nn.Module, optimizer: torch.optim.Optimizer) -> Checkpoint:
+def capture(epoch: int, model: nn.Module, optimizer: Optimizer) -> Checkpoint:
     """The state after ``epoch`` epochs; the same on every rank."""
-    tensors = {f"parameter/{name}": parameter.detach() for name, parameter in model.named_parameters()}
-    names = _parameter_names(model)
-    for parameter, memory in optimizer.state.items():
-        for key, value in memory.items():
-            if isinstance(value, torch.Tensor):
-                tensors[f"optimizer/{names[parameter]}/{key}"] = value
-    # Stored arrays have at least one dimension.
-    scalars = sorted(name for name, tensor in tensors.items() if tensor.ndim == 0)
-    arrays = {name: np.atleast_1d(tensor.numpy()).copy() for name, tensor in tensors.items()}
-    return Checkpoint(epoch, arrays, {_SCALARS: scalars})
+    tensors = {_PARAMETER + name: parameter.detach() for name, parameter in model.named_parameters()}
+    tensors |= {_OPTIMIZER + name: tensor for name, tensor in optimizer.state.items()}
+    return Checkpoint(epoch, {name: tensor.numpy() for name, tensor in tensors.items()}, {})
 
 
 def restore_parameters(checkpoint: Checkpoint, model: nn.Module) -> None:
@@ -34,33 +25,24 @@ def restore_parameters(checkpoint: Checkpoint, model: nn.Module) -> None:
     Raises:
         FormatError: the checkpoint is of a model of other shapes.
     """
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            stored = checkpoint.arrays.get(f"parameter/{name}")
-            if stored is None or stored.shape != tuple(parameter.shape):
-                found = "none" if stored is None else f"shape {stored.shape}"
-                raise FormatError(
-                    f"checkpoint: parameter {name}: expected shape {tuple(parameter.shape)}, found {found}"
-                )
-            parameter.copy_(torch.from_numpy(stored))
+    for name, parameter in model.named_parameters():
+        _copy(checkpoint, _PARAMETER + name, parameter.detach())
 
 
-def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: Optimizer) -> None:
     """Put the whole state of a checkpoint into a model and its optimiser.
 
     Raises:
         FormatError: the checkpoint is of a model of other shapes.
     """
     restore_parameters(checkpoint, model)
-    scalars = set(checkpoint.facts[_SCALARS])
-    by_name = {name: parameter for parameter, name in _parameter_names(model).items()}
-    for name, array in checkpoint.arrays.items():
-        section, _, rest = name.partition("/")
-        if section == "optimizer":
-            parameter, key = by_name[rest.rpartition("/")[0]], rest.rpartition("/")[2]
-            tensor = torch.from_numpy(array)
-            optimizer.state[parameter][key] = tensor[0] if name in scalars else tensor
+    for name, tensor in optimizer.state.items():
+        _copy(checkpoint, _OPTIMIZER + name, tensor)
 
 
-def _parameter_names(model: nn.Module) -> dict[Any, str]:
-    return {parameter: name for name, parameter in model.named_parameters()}
+def _copy(checkpoint: Checkpoint, name: str, target: Tensor) -> None:
+    stored = checkpoint.arrays.get(name)
+    if stored is None or stored.shape != tuple(target.shape):
+        found = "none" if stored is None else f"shape {stored.shape}"
+        raise FormatError(f"checkpoint: {name}: expected shape {tuple(target.shape)}, found {found}")
+    target.copy_(torch.from_numpy(stored))

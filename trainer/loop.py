@@ -114,7 +114,7 @@ class Training:
         self.session, self.run = start.session, start.run
         self.config = self.session.config
         self.model = self.session.model
-        self.optimizer = build_optimizer(self.model.parameters_by_layer(), self.config)
+        self.optimizer = build_optimizer(self.model, self.config)
         layout = self.session.operator.layout(self.model.num_layers)
         labels = start.labels
         self.loss = MaskedCrossEntropy(layout, labels.label, labels.training, labels.num_classes)
@@ -151,7 +151,7 @@ class Training:
         with self.comm.traffic.recording() as counts:
             self.model.train()
             self.model.epoch = epoch
-            self.optimizer.zero_grad()
+            self.model.zero_grad()
             contribution = self.loss(self.model(self.inputs))
             contribution.backward()  # type: ignore[no-untyped-call]
             sum_gradients(list(self.model.parameters()), self.session.operator.weight_group)

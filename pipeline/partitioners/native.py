@@ -6,6 +6,7 @@ process with a time limit, on inputs that were checked, and their result is chec
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -31,6 +32,8 @@ from gnnloom.pipeline.partitioners.hmetis import write_hmetis
 from gnnloom.pipeline.partitioners.request import HYPERGRAPH, RESULT, PartitionRequest
 from gnnloom.storage.errors import BudgetError, PartitionerError
 
+LOGGER = logging.getLogger("gnnloom.pipeline")
+
 _CHILD = "gnnloom.pipeline.partitioners.child"
 _OUTPUT = "output.txt"
 _TAIL_BYTES = 2000
@@ -40,12 +43,13 @@ _BYTES_PER_GAIN = 4
 
 
 def native_partition(
-    hypergraph: Hypergraph, method: str, request: PartitionRequest, time_limit: float | None = None
+    hypergraph: Hypergraph, method: str, request: PartitionRequest, scratch: Path, time_limit: float | None = None
 ) -> NDArray[np.int32]:
     """Partition a hypergraph with a native partitioner.
 
     Args:
         method: ``mtkahypar`` or ``kahypar``.
+        scratch: folder for files that only live until the partitioner is done.
         time_limit: seconds after which the partitioner is killed; None waits for ever.
 
     Returns:
@@ -53,7 +57,7 @@ def native_partition(
 
     Raises:
         InputError: more parts than vertices, or the hypergraph's arrays do not fit together.
-        BudgetError: the partitioner would need more memory than this machine has free.
+        BudgetError: the hypergraph has more pins or vertices than native code counts.
         PartitionerError: it failed, hung, or left no usable result.
     """
     check_parts(request.parts, hypergraph.num_vertices)
@@ -64,7 +68,7 @@ def native_partition(
         return np.arange(hypergraph.num_vertices, dtype=np.int32)
     if not hypergraph.num_nets:
         return _spread(hypergraph.vertex_weight, request.parts)
-    part = _in_child(hypergraph, method, request, time_limit)
+    part = _in_child(hypergraph, method, request, scratch, time_limit)
     fill_empty_parts(part, hypergraph.vertex_weight, request.parts)
     return part
 
@@ -78,12 +82,12 @@ def _spread(weight: NDArray[np.int64], parts: int) -> NDArray[np.int32]:
 
 
 def _in_child(
-    hypergraph: Hypergraph, method: str, request: PartitionRequest, time_limit: float | None
+    hypergraph: Hypergraph, method: str, request: PartitionRequest, scratch: Path, time_limit: float | None
 ) -> NDArray[np.int32]:
     if find_spec(method) is None:
         raise PartitionerError(f"method {method}: the Python package {method} is not installed; pip install {method}")
-    _check_memory(hypergraph, request.parts)
-    with tempfile.TemporaryDirectory(prefix="gnnloom-partition-") as name:
+    LOGGER.info("%s: %s pins into %s parts", method, f"{hypergraph.num_pins:,}", f"{request.parts:,}")
+    with tempfile.TemporaryDirectory(dir=scratch) as name:
         folder = Path(name)
         request.write(folder)
         write_hmetis(folder / HYPERGRAPH, hypergraph, native_weights(hypergraph.vertex_weight))
@@ -135,12 +139,13 @@ def _tail(folder: Path) -> str:
     return output.decode(errors="replace").strip() or "(none)"
 
 
-def _check_memory(hypergraph: Hypergraph, parts: int) -> None:
-    """Refuse what would drive the machine out of memory."""
-    needed = _BYTES_PER_PIN * hypergraph.num_pins + _BYTES_PER_GAIN * hypergraph.num_vertices * parts
-    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > max(available, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2):
+def check_native_memory(num_pins: int, num_vertices: int, parts: int) -> None:
+    """Raise BudgetError for what would drive this machine out of memory; call it before building a hypergraph."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    available = max(os.sysconf("SC_AVPHYS_PAGES"), os.sysconf("SC_PHYS_PAGES") // 2) * page
+    needed = _BYTES_PER_PIN * num_pins + _BYTES_PER_GAIN * num_vertices * parts
+    if needed > available:
         raise BudgetError(
-            f"hypergraph: {hypergraph.num_pins:,} pins into {parts:,} parts take about {needed / 2**30:.1f} GiB,"
-            f" {available / 2**30:.1f} GiB are free; use method random or block, or a machine with more memory"
+            f"hypergraph: {num_pins:,} pins into {parts:,} parts take about {needed / 2**30:,.1f} GiB, this machine has"
+            f" {available / 2**30:,.1f} GiB for it; use method random or block, or a machine with more memory"
         )

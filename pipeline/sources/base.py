@@ -100,7 +100,10 @@ class VertexSource(Protocol):
         ...
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        """Rows ``start`` to ``stop`` of one of :attr:`arrays`, in consecutive blocks of any (bounded) size.
+        """Rows ``start`` to ``stop`` of one of :attr:`arrays`, in consecutive blocks.
+
+        A block has any bounded size, save for a split that the source gives as lists of ids: that
+        needs one byte per vertex, and comes as one block.
 
         ``feature``: (num_rows, num_features) float32, finite.  ``label``: (num_rows,) int32, classes
         from 0, -1 where there is none.  ``split``: (num_rows,) uint8 as in ``gnnloom.storage.vertices.SPLIT``.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import gzip
+import io
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from gnnloom.storage.errors import InputError, NotFoundError
 
 #: Bytes of each of the blocks that a local file's fingerprint looks at.
 SAMPLE_BYTES = 1 << 16
+#: Bytes asked for at a time of a web server's stream.
+_REMOTE_BUFFER = 1 << 20
 #: Blocks sampled between the first and the last.
 SAMPLES = 16
 
@@ -68,7 +71,7 @@ class SourceFile:
             NotFoundError: the file has gone.
             InputError: the compressed data is truncated or damaged; raised where it is read.
         """
-        with self.open_stored() as stored:
+        with self.open_stored(streaming=True) as stored:
             if not self.is_compressed:
                 yield stored
                 return
@@ -81,14 +84,17 @@ class SourceFile:
                 ) from error
 
     @contextmanager
-    def open_stored(self) -> Iterator[BinaryIO]:
+    def open_stored(self, *, streaming: bool = False) -> Iterator[BinaryIO]:
         """The bytes as they are stored.
+
+        Args:
+            streaming: a remote file is read once from its start; any web server can do that.
 
         Raises:
             NotFoundError: the file has gone.
         """
         try:
-            stream = self.path.open("rb") if self.is_local else _open_remote(self.location)
+            stream = self.path.open("rb") if self.is_local else _open_remote(self.location, streaming)
         except OSError as error:
             raise _unreadable(self.location, error) from error
         with stream:
@@ -181,8 +187,10 @@ def _file_system(location: str) -> tuple[Any, str]:
     return file_system, str(path)
 
 
-def _open_remote(location: str) -> BinaryIO:
+def _open_remote(location: str, streaming: bool) -> BinaryIO:
     file_system, path = _file_system(location)
+    if streaming and location.startswith(("http://", "https://")):
+        return io.BufferedReader(file_system.open(path, "rb", block_size=0), _REMOTE_BUFFER)
     return cast("BinaryIO", file_system.open(path, "rb"))
 
 

@@ -10,9 +10,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import extending, njit, types
 
 # What can be wrong with a line; 0 is nothing.
 NO_ID, NEGATIVE, TOO_LARGE, ONE_ID, EXTRA, NO_NUMBER, NOT_FINITE, BEYOND, TOO_FEW, TOO_MANY = range(1, 11)
@@ -33,6 +32,9 @@ REASONS = {
 TAB, FEED, RETURN, SPACE = 9, 10, 13, 32
 HASH, PERCENT, PLUS, COMMA, MINUS, POINT, ZERO = 35, 37, 43, 44, 45, 46, 48
 LOWER = 32  # turns an upper-case letter into a lower-case one
+
+#: Numba's types take a function made by it for one that takes its typing context.
+_intrinsic: Any = extending.intrinsic
 
 #: Longest run of digits that cannot overflow int64.
 _SAFE_DIGITS = 18
@@ -92,7 +94,7 @@ def next_line(text: Any, at: int) -> int:
     return at + 1
 
 
-@intrinsic
+@_intrinsic  # type: ignore[untyped-decorator]
 def _load_eight(typing_context: Any, text: Any, at: Any) -> Any:  # noqa: ARG001 - numba's signature
     """Eight bytes as one little-endian word, aligned or not."""
 
@@ -106,7 +108,7 @@ def _load_eight(typing_context: Any, text: Any, at: Any) -> Any:  # noqa: ARG001
     return types.uint64(text, types.intp), codegen
 
 
-@intrinsic
+@_intrinsic  # type: ignore[untyped-decorator]
 def _trailing_zeros(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - numba's signature
     """Zero bits below the lowest one of a word that is not 0."""
 
@@ -117,7 +119,7 @@ def _trailing_zeros(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - nu
 
 
 @njit(cache=True, nogil=True, inline="always")
-def up_to_eight_digits(text: Any, at: int) -> tuple[int, int]:
+def up_to_eight_digits(text: Any, at: int) -> tuple[Any, Any]:
     """The number that the digits among the next eight bytes make, and how many they are.
 
     All bytes at once: after the exclusive or a digit is 0 to 9, adding 0x76 lifts what is more to its byte's

@@ -19,7 +19,7 @@ from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.files import SourceFile
-from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
 
 #: Bytes that are read at a time.
 BLOCK_BYTES = 16 << 20
@@ -115,10 +115,9 @@ def open_array(file: SourceFile, member: str | None = None) -> StoredArray:
     where = file.location if member is None else f"{file.location}, array {member}"
     with open_member(file, member) as stream:
         try:
-            shape, fortran_order, dtype = _read_header(stream)
+            shape, fortran_order, dtype, offset = _read_header(stream)
         except (ValueError, EOFError) as error:
             raise InputError(f"{where}: not a NumPy array ({str(error).splitlines()[0]})") from error
-        offset = stream.tell()
     if dtype.hasobject:
         raise InputError(f"{where}: an array of Python objects, which would have to be unpickled; save numbers instead")
     return StoredArray(file, member, shape, dtype, fortran_order, offset)
@@ -157,23 +156,25 @@ def _open_archive(file: SourceFile) -> Iterator[zipfile.ZipFile]:
         try:
             with zipfile.ZipFile(stored) as archive:
                 yield archive
-        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        except GnnloomError:
+            raise
+        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
             raise InputError(
-                f"{file.location}: truncated or damaged .npz file ({error}); fetch or save it again"
+                f"{file.location}: truncated or damaged .npz file, or from a server that cannot send parts ({error});"
+                " fetch or save it again"
             ) from error
 
 
-def _read_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _read_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Shape, Fortran order, dtype, and the bytes up to the data."""
     version = npy_format.read_magic(stream)
     read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
     shape, fortran_order, dtype = read(stream)
-    return tuple(int(size) for size in shape), bool(fortran_order), dtype
+    return tuple(int(size) for size in shape), bool(fortran_order), dtype, stream.tell()
 
 
 def _skip(stream: BinaryIO, count: int) -> None:
-    if stream.seekable():
-        stream.seek(count)
-        return
+    """Read on: no stream here is sought faster than it is read, and some cannot be."""
     while count > 0:
         skipped = len(stream.read(min(BLOCK_BYTES, count)))
         count = count - skipped if skipped else 0

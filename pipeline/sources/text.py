@@ -102,10 +102,11 @@ class TextEdges:
         """
         file = self.files[part.file]
         stop = None if part.stop < 0 else part.stop
-        first_line = _first_line(file, self.header) if self.header or part.start == 0 else 0
+        first_line = _after_header(file) if self.header else 0
         num_edges = 0
         for offset, block in whole_lines(file, part.start, stop, self.block_bytes):
-            skipped = min(max(0, first_line - offset), len(block))
+            mark = 0 if offset else _mark_bytes(block)
+            skipped = min(max(mark, first_line - offset), len(block))
             chunk = self._parse(file, offset + skipped, block[skipped:])
             num_edges += len(chunk.source)
             yield chunk
@@ -127,19 +128,23 @@ class TextEdges:
         return replace(self, stated_vertices=num_vertices)
 
 
-def _first_line(file: SourceFile, header: bool) -> int:
-    """Where the lines of edges begin: after a byte order mark, and after the header if there is one."""
-    with file.open() as stream:
-        begin = len(_BYTE_ORDER_MARK) if stream.read(len(_BYTE_ORDER_MARK)) == _BYTE_ORDER_MARK else 0
-    for offset, block in whole_lines(file) if header else ():
-        text, at = block.tobytes(), max(0, begin - offset)
+def _mark_bytes(block: NDArray[np.uint8]) -> int:
+    """Bytes of a byte order mark at a file's start."""
+    return len(_BYTE_ORDER_MARK) if block[: len(_BYTE_ORDER_MARK)].tobytes() == _BYTE_ORDER_MARK else 0
+
+
+def _after_header(file: SourceFile) -> int:
+    """Where the line after the first that is neither blank nor a comment begins."""
+    end = 0
+    for offset, block in whole_lines(file):
+        text, at, end = block.tobytes(), 0 if offset else _mark_bytes(block), offset + len(block)
         while at < len(text):
             stop = text.index(b"\n", at) + 1
             line = text[at:stop].strip()
             if line and not line.startswith((b"#", b"%")):
                 return offset + stop
             at = stop
-    return begin
+    return end
 
 
 def _no_edges(file: SourceFile) -> InputError:

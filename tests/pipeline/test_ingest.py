@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from hypothesis import strategies as st
 from gnnloom.pipeline import sort_plan
 from gnnloom.pipeline.cluster import ClusterOptions, InProcessCluster, open_cluster
 from gnnloom.pipeline.ingest import IngestOptions, ingest_graph
+from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.artifact import ArtifactWriter
 from gnnloom.storage.errors import BudgetError, ExistsError, InputError
-from support.edge_files import write_edges
+from support.edge_files import EdgeFiles, write_edges
 
 MIB = 1 << 20
 
@@ -261,3 +263,18 @@ def test_memory_stays_within_the_budget_whatever_the_skew(tmp_path: Path) -> Non
         found[memory] = json.loads(result.stdout)
         assert found[memory]["peak"] <= memory
     assert found[512 * MIB]["digest"] == found[1024 * MIB]["digest"]
+
+
+class HalfWeighted(EdgeFiles):
+    """Gives a weight to the edges of every other chunk."""
+
+    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+        for number, chunk in enumerate(super().read(part)):
+            yield chunk if number % 2 else EdgeChunk(chunk.source, chunk.target)
+
+
+def test_weights_for_some_edges_only_are_an_error(catalog: Catalog, tmp_path: Path) -> None:
+    write_edges(tmp_path / "edges", [0, 1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4])
+    source = HalfWeighted(tmp_path / "edges", weighted=True, chunk_edges=1)
+    with pytest.raises(InputError, match="some edges of the source have a weight and some have none"):
+        ingest_graph(catalog.create("g"), source, IngestOptions(), InProcessCluster())

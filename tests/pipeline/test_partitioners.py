@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +19,7 @@ from gnnloom.pipeline.hypergraph import Hypergraph
 from gnnloom.pipeline.partitioners import guard, native
 from gnnloom.pipeline.partitioners.guard import check_hypergraph, fill_empty_parts, native_weights
 from gnnloom.pipeline.partitioners.hmetis import write_hmetis
-from gnnloom.pipeline.partitioners.native import native_partition, run_child
+from gnnloom.pipeline.partitioners.native import check_native_memory, run_child
 from gnnloom.pipeline.partitioners.request import RESULT, PartitionRequest
 from gnnloom.pipeline.partitioners.streaming import block_partition, random_partition
 from gnnloom.storage import Catalog
@@ -33,6 +36,13 @@ def hypergraph_of(nets: Sequence[Sequence[int]], weight: Sequence[int]) -> Hyper
     return Hypergraph(np.asarray(weight, dtype=np.int64), offset, pin)
 
 
+def partition(hypergraph: Hypergraph, method: str, request: PartitionRequest) -> np.ndarray:
+    with tempfile.TemporaryDirectory() as scratch:
+        part = native.native_partition(hypergraph, method, request, Path(scratch))
+        assert list(Path(scratch).iterdir()) == []
+        return part
+
+
 def ring(num_vertices: int, width: int = 3) -> Hypergraph:
     nets = [[(start + step) % num_vertices for step in range(width)] for start in range(num_vertices)]
     return hypergraph_of(nets, [1] * num_vertices)
@@ -41,7 +51,7 @@ def ring(num_vertices: int, width: int = 3) -> Hypergraph:
 @NATIVE
 def test_a_ring_is_cut_into_arcs(method: str) -> None:
     hypergraph = ring(200)
-    part = native_partition(hypergraph, method, PartitionRequest(4, 0.03, 1))
+    part = partition(hypergraph, method, PartitionRequest(4, 0.03, 1))
     assert (part.dtype, part.shape) == (np.int32, (200,))
     assert np.bincount(part).max() <= 51
     assert connectivity_minus_one(hypergraph, part) <= 12
@@ -51,7 +61,7 @@ def test_a_ring_is_cut_into_arcs(method: str) -> None:
 def test_the_same_seed_gives_the_same_parts(method: str) -> None:
     rng = np.random.default_rng(0)
     hypergraph = hypergraph_of([rng.choice(400, 5, replace=False) for _ in range(800)], rng.integers(1, 9, 400))
-    parts = [native_partition(hypergraph, method, PartitionRequest(7, 0.05, 3, threads)) for threads in (1, 2, 4)]
+    parts = [partition(hypergraph, method, PartitionRequest(7, 0.05, 3, threads)) for threads in (1, 2, 4)]
     np.testing.assert_array_equal(parts[0], parts[1])
     np.testing.assert_array_equal(parts[0], parts[2])
 
@@ -60,7 +70,7 @@ def test_the_same_seed_gives_the_same_parts(method: str) -> None:
 def test_two_components_are_not_cut(method: str) -> None:
     half = [[a, b] for a in range(20) for b in range(a)]
     hypergraph = hypergraph_of(half + [[a + 20, b + 20] for a, b in half], [1] * 40)
-    part = native_partition(hypergraph, method, PartitionRequest(2, 0.03, 0))
+    part = partition(hypergraph, method, PartitionRequest(2, 0.03, 0))
     assert connectivity_minus_one(hypergraph, part) == 0
 
 
@@ -68,7 +78,7 @@ def test_two_components_are_not_cut(method: str) -> None:
 @pytest.mark.parametrize("parts", [1, 2, 5, 29, 30])
 def test_no_nets_at_all_still_gives_balanced_parts(method: str, parts: int) -> None:
     weight = np.arange(1, 31)
-    part = native_partition(hypergraph_of([], weight), method, PartitionRequest(parts, 0.03, 0))
+    part = partition(hypergraph_of([], weight), method, PartitionRequest(parts, 0.03, 0))
     load = np.bincount(part, weights=weight, minlength=parts)
     assert load.min() > 0
     assert load.max() <= weight.sum() / parts + weight.max()
@@ -78,19 +88,19 @@ def test_no_nets_at_all_still_gives_balanced_parts(method: str, parts: int) -> N
 def test_one_vertex_as_heavy_as_all_others(method: str) -> None:
     hypergraph = ring(40)
     heavy = Hypergraph(np.where(np.arange(40) == 7, 1000, 1), hypergraph.net_offset, hypergraph.pin)
-    part = native_partition(heavy, method, PartitionRequest(8, 0.01, 0))
+    part = partition(heavy, method, PartitionRequest(8, 0.01, 0))
     assert set(part.tolist()) == set(range(8))
 
 
 @NATIVE
 def test_almost_as_many_parts_as_vertices(method: str) -> None:
-    part = native_partition(ring(24), method, PartitionRequest(23, 0.01, 0))
+    part = partition(ring(24), method, PartitionRequest(23, 0.01, 0))
     assert set(part.tolist()) == set(range(23))
 
 
 @NATIVE
 def test_isolated_vertices_get_parts_too(method: str) -> None:
-    part = native_partition(hypergraph_of([[0, 1], [1, 2]], [1] * 50), method, PartitionRequest(5, 0.1, 0))
+    part = partition(hypergraph_of([[0, 1], [1, 2]], [1] * 50), method, PartitionRequest(5, 0.1, 0))
     assert np.bincount(part).tolist() == [10] * 5
 
 
@@ -98,15 +108,15 @@ def test_isolated_vertices_get_parts_too(method: str) -> None:
 def test_weights_beyond_31_bits_are_scaled(method: str) -> None:
     hypergraph = ring(60)
     heavy = Hypergraph(np.full(60, 1 << 40), hypergraph.net_offset, hypergraph.pin)
-    part = native_partition(heavy, method, PartitionRequest(3, 0.05, 0))
+    part = partition(heavy, method, PartitionRequest(3, 0.05, 0))
     assert np.bincount(part).max() <= 21
 
 
 @NATIVE
 def test_a_vertex_for_each_part_and_more_parts_than_vertices(method: str) -> None:
-    assert sorted(native_partition(ring(9), method, PartitionRequest(9, 0.01, 0)).tolist()) == list(range(9))
+    assert sorted(partition(ring(9), method, PartitionRequest(9, 0.01, 0)).tolist()) == list(range(9))
     with pytest.raises(InputError, match="parts=10: the graph has 9 vertices"):
-        native_partition(ring(9), method, PartitionRequest(10, 0.01, 0))
+        partition(ring(9), method, PartitionRequest(10, 0.01, 0))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +133,7 @@ def test_a_vertex_for_each_part_and_more_parts_than_vertices(method: str) -> Non
 def test_broken_hypergraphs_never_reach_native_code(broken, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "run_child", lambda *_: pytest.fail("the child was started"))
     with pytest.raises(InputError, match=message):
-        native_partition(broken(ring(10)), "mtkahypar", PartitionRequest(2, 0.01, 0))
+        partition(broken(ring(10)), "mtkahypar", PartitionRequest(2, 0.01, 0))
 
 
 def test_more_pins_than_native_code_counts_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,16 +142,16 @@ def test_more_pins_than_native_code_counts_are_refused(monkeypatch: pytest.Monke
         check_hypergraph(ring(10))
 
 
-def test_a_hypergraph_beyond_the_memory_is_refused_with_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "_BYTES_PER_PIN", 1 << 50)
-    with pytest.raises(BudgetError, match=r"30 pins into 2 parts take about .* GiB"):
-        native_partition(ring(10), "mtkahypar", PartitionRequest(2, 0.01, 0))
+def test_a_hypergraph_beyond_the_memory_is_refused_with_figures() -> None:
+    check_native_memory(10**5, 10**4, 8)
+    with pytest.raises(BudgetError, match=r"1,000,000,000,000 pins into 8 parts take about 131,\d\d\d.\d GiB"):
+        check_native_memory(10**12, 10**9, 8)
 
 
 def test_a_partitioner_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "find_spec", lambda _: None)
     with pytest.raises(PartitionerError, match="pip install kahypar"):
-        native_partition(ring(10), "kahypar", PartitionRequest(2, 0.01, 0))
+        partition(ring(10), "kahypar", PartitionRequest(2, 0.01, 0))
 
 
 @settings(deadline=None)
@@ -204,11 +214,7 @@ def test_a_partitioner_that_hangs_dies_with_all_that_it_started(tmp_path: Path) 
         run_python(tmp_path, code, 3)
     assert time.perf_counter() - started < 15
     grandchild = int((tmp_path / "pid").read_text())
-    for _ in range(50):
-        if not is_running(grandchild):
-            break
-        time.sleep(0.1)
-    assert not is_running(grandchild)
+    wait_until(lambda: not is_running(grandchild))
 
 
 def is_running(pid: int) -> bool:
@@ -242,13 +248,36 @@ def test_a_result_is_never_unpickled(tmp_path: Path) -> None:
 def test_a_wrong_result_is_an_error(result: np.ndarray, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "run_child", lambda *_: result)
     with pytest.raises(PartitionerError, match=message):
-        native_partition(ring(10), "mtkahypar", PartitionRequest(2, 0.01, 0))
+        partition(ring(10), "mtkahypar", PartitionRequest(2, 0.01, 0))
 
 
-def test_no_files_are_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    native_partition(ring(20), "mtkahypar", PartitionRequest(2, 0.1, 0))
-    assert list(tmp_path.iterdir()) == []
+def test_the_partitioner_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib, numpy as np;"
+        "from gnnloom.pipeline.hypergraph import Hypergraph;"
+        "from gnnloom.pipeline.partitioners import native, request;"
+        "pin = np.random.default_rng(0).permuted(np.tile(np.arange(20000), (10, 1)), axis=1).reshape(-1);"
+        "graph = Hypergraph(np.ones(20000, np.int64), np.arange(0, 200001, 10), pin.astype(np.int32));"
+        "native.native_partition(graph, 'kahypar', request.PartitionRequest(64, 0.01, 0), pathlib.Path(sys.argv[1]))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
+    try:
+        children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+        wait_until(lambda: bool(list(tmp_path.glob("*/preset.ini"))))
+        child = int(children.read_text().split()[0])
+        assert is_running(child)
+    finally:
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+    wait_until(lambda: not is_running(child))
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.1)
+    pytest.fail("waited a minute in vain")
 
 
 def test_the_hmetis_file_says_what_the_hypergraph_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

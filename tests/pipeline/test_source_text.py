@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import re
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import fsspec
@@ -276,3 +279,26 @@ def test_real_graphs_have_the_edges_that_are_known(shared_data: Path) -> None:
         chunks = [chunk for part in source.ranges() for chunk in source.read(part)]
         assert sum(len(chunk.source) for chunk in chunks) == num_edges
         assert sum(int((chunk.source == chunk.target).sum()) for chunk in chunks) == num_loops
+
+
+class PlainHandler(SimpleHTTPRequestHandler):
+    """A web server that knows no ranges, and keeps silent."""
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_web_servers_that_know_no_ranges_are_read(tmp_path: Path) -> None:
+    note = "# " + "".join(map(str, np.random.default_rng(5).integers(0, 10**9, 100_000))) + "\n"
+    text = "1 2\n" + note * 8 + "3 4\n"
+    for name in ("edges.txt", "edges.txt.gz"):
+        write(tmp_path, text, name)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(PlainHandler, directory=str(tmp_path))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        host = f"http://127.0.0.1:{server.server_port}"
+        source = TextEdges.open([f"{host}/edges.txt", f"{host}/edges.txt.gz"])
+        found = read(source)[0]
+        with pytest.raises(NotFoundError, match="there is no such file"):
+            TextEdges.open([f"{host}/none.txt"])
+        server.shutdown()
+    assert found == [(1, 2), (3, 4)] * 2

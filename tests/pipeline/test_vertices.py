@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -230,29 +230,32 @@ def test_resume_redoes_only_what_is_missing_and_gives_the_same_bytes(catalog: Ca
     assert not begun & set(source.log.read_text().split("\n")[:-1])
 
 
-def _ingest_slowly(catalog: Catalog, pause: float) -> None:
-    stored_arrays.CHUNK_BYTES, stage.TASK_PIECES = 4096, 2  # type: ignore[misc]
-    plain = stage.write_rows
+SLOW_INGEST = """
+import sys, time
+from gnnloom.pipeline import vertices as stage
+from gnnloom.pipeline.cluster import InProcessCluster
+from gnnloom.pipeline.sources.sbm import StochasticBlockModel
+from gnnloom.storage import Catalog, arrays
 
-    def slow_write(*arguments: Any) -> Any:
-        time.sleep(pause)
-        return plain(*arguments)
-
-    stage.write_rows = slow_write
-    ingest_vertices(catalog["killed"], StochasticBlockModel(4001, 10, num_features=9).vertices(), HERE)
+arrays.CHUNK_BYTES, stage.TASK_PIECES = 4096, 2
+plain = stage.write_rows
+stage.write_rows = lambda *arguments: (time.sleep(0.02), plain(*arguments))[1]
+model = StochasticBlockModel(4001, 10, num_features=9)
+stage.ingest_vertices(Catalog(sys.argv[1])["killed"], model.vertices(), InProcessCluster())
+"""
 
 
 def test_killed_at_any_point_the_next_run_gives_the_same_bytes(catalog: Catalog) -> None:
     model = StochasticBlockModel(4001, 10, num_features=9)
     whole = ingest_vertices(make_graph(catalog, 4001, "whole"), model.vertices(), HERE).artifact.digest
     dataset = make_graph(catalog, 4001, "killed")
-    context = multiprocessing.get_context("fork")
-    for delay in (0.02, 0.05, 0.1):
-        child = context.Process(target=_ingest_slowly, args=(catalog, 0.005))
-        child.start()
-        time.sleep(delay)
-        os.kill(child.pid, signal.SIGKILL)  # type: ignore[arg-type]
-        child.join()
+    for num_parts in (1, 4):
+        with subprocess.Popen([sys.executable, "-c", SLOW_INGEST, str(catalog.root)]) as child:
+            while child.poll() is None and len(list(dataset.path.glob("vertices/*/.work/parts/[!.]*"))) < num_parts:
+                time.sleep(0.005)
+            child.kill()
+        assert child.returncode == -signal.SIGKILL
+        assert [info.state for info in dataset.artifacts("vertices")] == ["incomplete"]
     assert ingest_vertices(dataset, model.vertices(), HERE).artifact.digest == whole
 
 

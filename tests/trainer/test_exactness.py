@@ -45,7 +45,15 @@ SAVINGS = {
 
 
 def _config(catalog: Catalog, name: str, ranks: int, run: str, **options: object) -> TrainConfig:
-    fixed = {"hidden": HIDDEN, "epochs": EPOCHS, "lr": 0.02, "dtype": "float64", "seed": 3, "eval_every": 0}
+    fixed = {
+        "hidden": HIDDEN,
+        "epochs": EPOCHS,
+        "lr": 0.02,
+        "dtype": "float64",
+        "seed": 3,
+        "eval_every": 0,
+        "threads": 1,
+    }
     return TrainConfig(catalog=str(catalog.root), dataset=name, ranks=ranks, run=run, **{**fixed, **options})
 
 
@@ -80,10 +88,8 @@ def results(tmp_path_factory) -> Results:
         given.store(catalog, *RANKS)
         # Nothing is learnt at rate 0: this run's checkpoint holds the weights at the start.
         configs.append(_config(catalog, name, 1, "start", lr=0.0, epochs=1))
-        for ranks in RANKS:
-            configs.append(_config(catalog, name, ranks, f"adam-{ranks}", save_embeddings=True))
-        for ranks in FEWER_RANKS:
-            configs.append(_config(catalog, name, ranks, f"sgd-{ranks}", optimizer="sgd", lr=0.3))
+        configs += [_config(catalog, name, ranks, f"adam-{ranks}", save_embeddings=True) for ranks in RANKS]
+        configs += [_config(catalog, name, ranks, f"sgd-{ranks}", optimizer="sgd", lr=0.3) for ranks in FEWER_RANKS]
         if name in WITH_DROPOUT:
             configs += [_config(catalog, name, ranks, f"dropout-{ranks}", dropout=0.5) for ranks in RANKS]
     for normalisation in ("mean", "none"):

@@ -1,0 +1,42 @@
+"""A training in which something happens to one rank in the middle: it raises, or is asked to stop."""
+
+import os
+import signal
+import sys
+
+from mpi4py import MPI
+
+from gnnloom.trainer.comm import Communicator
+from gnnloom.trainer.config import TrainConfig
+from gnnloom.trainer.loop import train
+
+asked = []
+
+
+def raise_on_one_rank() -> bool:
+    asked.append(1)
+    if len(asked) == 3 and MPI.COMM_WORLD.rank == 1:
+        raise ZeroDivisionError("rank 1 fails in epoch 2")
+    return False
+
+
+def trace_files() -> None:
+    """Print every file that this rank opens below the shards."""
+
+    def hook(event: str, arguments: tuple) -> None:
+        if event == "open" and "/shards/" in str(arguments[0]):
+            sys.stderr.write(f"OPENED {MPI.COMM_WORLD.rank} {os.fspath(arguments[0])}\n")
+
+    sys.addaudithook(hook)
+
+
+def main(what: str, catalog: str, dataset: str, ranks: int) -> None:
+    config = TrainConfig(catalog=catalog, dataset=dataset, ranks=ranks, epochs=5, run=what, hidden=(4,), threads=1)
+    if what == "trace":
+        trace_files()
+    stop = {"raise": raise_on_one_rank, "trace": lambda: False}[what]
+    train(Communicator(MPI.COMM_WORLD), config, stop)
+
+
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
