@@ -302,7 +302,7 @@ class ArtifactWriter:
             "digest": _digest_of(records),
             "measured": {**_measured(recorded.values()), **(measured or {})},
         }
-        sync_tree(self.path)
+        sync_tree(self.path, without=WORK)
         write_json(self.path / MANIFEST, manifest)
         shutil.rmtree(self.work, ignore_errors=True)
         return Artifact(self.path)

@@ -58,9 +58,11 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def sync_tree(path: Path) -> None:
-    """Make every file below ``path`` durable."""
-    for folder, _, names in os.walk(path):
+def sync_tree(path: Path, without: str = "") -> None:
+    """Make every file below ``path`` durable, except those in the folder ``path / without``."""
+    for folder, folders, names in os.walk(path):
+        if without in folders and Path(folder) == path:
+            folders.remove(without)
         for name in names:
             with Path(folder, name).open("rb") as file:
                 os.fsync(file.fileno())
