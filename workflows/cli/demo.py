@@ -39,7 +39,8 @@ def demo_steps(name: str, ranks: int, edges: int) -> list[Step]:
     """The commands, from a generator to predictions."""
     return [
         Step(
-            "generate and ingest", f"generate {name} sbm --vertices {edges // 20} --edges {edges} --classes 16 --seed 1"
+            "generate and ingest",
+            f"generate {name} sbm --vertices {edges // 20} --edges {edges} --classes 100 --seed 1",
         ),
         Step("partition", f"partition {name} --parts {ranks}"),
         Step("shard", f"shard {name} --parts {ranks}"),

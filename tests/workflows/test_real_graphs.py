@@ -1,0 +1,186 @@
+"""The whole way on real graphs, by the stages that the commands call: accuracy, exactness, counted bytes."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gnnloom.pipeline.cluster import InProcessCluster
+from gnnloom.pipeline.ingest import IngestOptions, ingest_graph
+from gnnloom.pipeline.partition import PartitionOptions, partition_graph
+from gnnloom.pipeline.shard_rows import shard_rows
+from gnnloom.pipeline.sources.registry import open_edges, open_vertices
+from gnnloom.pipeline.vertices import ingest_vertices
+from gnnloom.storage import Catalog, Dataset, Partition
+from gnnloom.storage.checkpoint import read_checkpoint
+from gnnloom.trainer.config import TrainConfig
+from gnnloom.trainer.launch import launch
+from support.dense import from_arrays, normalised, train_dense
+from support.mpi import train_all
+
+CLUSTER = InProcessCluster()
+RANKS = (1, 2, 3, 4, 7)
+
+
+def store_cora(catalog: Catalog, shared_data: Path) -> Dataset:
+    dataset = catalog.create("cora")
+    folder = [str(shared_data / "cora")]
+    ingest_graph(dataset, open_edges("ogb", folder), IngestOptions(undirected=True), CLUSTER)
+    ingest_vertices(dataset, open_vertices("ogb", folder), CLUSTER)
+    return dataset
+
+
+def shard(dataset: Dataset, parts: int, method: str) -> Partition:
+    partition = partition_graph(dataset, dataset.graph(), PartitionOptions(parts, method), CLUSTER)
+    shard_rows(dataset, partition, CLUSTER)
+    return partition
+
+
+@pytest.fixture(scope="module")
+def cora(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Dataset:
+    return store_cora(Catalog(tmp_path_factory.mktemp("cora")), shared_data)
+
+
+def usual(dataset: Dataset, ranks: int, seed: int) -> TrainConfig:
+    """The settings of Kipf and Welling (ICLR 2017) for citation graphs."""
+    return TrainConfig(
+        catalog=str(dataset.path.parent),
+        dataset=dataset.name,
+        ranks=ranks,
+        hidden=(16,),
+        dropout=0.5,
+        weight_decay=5e-4,
+        lr=0.01,
+        epochs=200,
+        eval_every=0,
+        seed=seed,
+    )
+
+
+def test_cora_has_the_published_sizes(cora: Dataset) -> None:
+    graph, vertices = cora.graph(), cora.vertices()
+    assert (graph.num_vertices, graph.nnz) == (2708, 2 * 5278 + 2708)
+    assert (vertices.num_features, vertices.num_classes) == (1433, 7)
+    assert np.bincount(vertices.split(), minlength=4).tolist() == [1068, 140, 500, 1000]
+
+
+def test_cora_trains_to_the_usual_accuracy(cora: Dataset) -> None:
+    shard(cora, 2, "mtkahypar")
+    assert statistics.mean(launch(usual(cora, 2, seed))["test_accuracy"] for seed in (0, 1)) >= 0.80
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_cora_trains_to_the_usual_accuracy_over_five_seeds(cora: Dataset, ranks: int) -> None:
+    shard(cora, ranks, "mtkahypar")
+    accuracies = [launch(usual(cora, ranks, seed))["test_accuracy"] for seed in range(5)]
+    assert statistics.mean(accuracies) >= 0.80
+
+
+def exact(dataset: Dataset, ranks: int, run: str, **options: Any) -> TrainConfig:
+    """Float64, no dropout, on a random partition."""
+    given: dict[str, Any] = {"hidden": (16,), "epochs": 15, "lr": 0.01, "feature_norm": "none", **options}
+    return TrainConfig(
+        catalog=str(dataset.path.parent),
+        dataset=dataset.name,
+        ranks=ranks,
+        method="random",
+        dtype="float64",
+        run=run,
+        eval_every=0,
+        **given,
+    )
+
+
+@pytest.fixture(scope="module")
+def exact_results(cora: Dataset, tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]:
+    for ranks in RANKS:
+        shard(cora, ranks, "random")
+    # Nothing is learnt at rate 0: this run's checkpoint holds the weights at the start.
+    configs = [exact(cora, 1, "start", lr=0.0, epochs=1)]
+    configs += [exact(cora, ranks, f"exact-{ranks}") for ranks in RANKS]
+    results = train_all(tmp_path_factory.mktemp("exact"), configs)
+    return dict(zip(RANKS, results[1:], strict=True))
+
+
+def test_cora_has_the_loss_curve_of_a_dense_reference_on_any_number_of_ranks(
+    cora: Dataset, exact_results: dict[int, dict[str, Any]]
+) -> None:
+    vertices = cora.vertices()
+    adjacency = normalised(cora.graph().to_scipy().toarray().astype(np.float64), "symmetric")
+    start = read_checkpoint(cora.run_path("start") / "checkpoint").arrays
+    model = from_arrays(adjacency, dict(start), num_layers=2)
+    feature, training = vertices.feature().astype(np.float64), vertices.split() == 1
+    expected = train_dense(model, feature, vertices.label(), training, epochs=15, lr=0.01, optimizer="adam")
+    assert expected[-1] < 0.9 * expected[0]
+    for ranks in RANKS:
+        np.testing.assert_allclose(exact_results[ranks]["loss"], expected, rtol=1e-10)
+
+
+def test_bytes_of_an_epoch_are_what_the_partition_predicts(
+    cora: Dataset, exact_results: dict[int, dict[str, Any]]
+) -> None:
+    for ranks in RANKS:
+        rows = cora.partition(ranks, method="random").quality["km1"]
+        # Forward: the first layer's A X is kept, the second multiplies its 7 scores; backward likewise.
+        for kind in ("halo forward", "halo backward"):
+            assert exact_results[ranks]["bytes_by_kind"].get(kind, 0) == rows * 7 * 8
+
+
+def store_snap(catalog: Catalog, file: Path) -> Dataset:
+    dataset = catalog.create(file.name.partition(".")[0].lower())
+    graph = ingest_graph(dataset, open_edges("snap", [str(file)]), IngestOptions(ids="compact"), CLUSTER)
+    ingest_vertices(dataset, open_vertices("random", (), {"dim": 16, "classes": 8}, graph), CLUSTER)
+    return dataset
+
+
+def train_briefly(dataset: Dataset, ranks: int, method: str) -> dict[str, Any]:
+    return launch(
+        TrainConfig(
+            catalog=str(dataset.path.parent),
+            dataset=dataset.name,
+            ranks=ranks,
+            method=method,
+            hidden=(16, 16),
+            epochs=5,
+            dropout=0.1,
+        )
+    )
+
+
+def test_epinions_with_gaps_and_crlf_trains_on_eight_ranks(catalog: Catalog, shared_data: Path) -> None:
+    dataset = store_snap(catalog, shared_data / "soc-Epinions1.txt.gz")
+    facts = dataset.graph().artifact.facts
+    assert (dataset.graph().num_vertices, facts["edges_in"]) == (75_879, 508_837)
+    partition = shard(dataset, 8, "random")
+    result = train_briefly(dataset, 8, "random")
+    assert result["loss"][-1] < result["loss"][0]
+    # Directed: forward by the columns of the adjacency, backward by its rows; widths 16, 16 and 8.
+    # Dropout from the inputs leaves nothing to be kept, and fixed inputs need no gradient.
+    quality = partition.quality
+    assert result["bytes_by_kind"]["halo forward"] == quality["km1"] * (16 + 16 + 8) * 4
+    assert result["bytes_by_kind"]["halo backward"] % (quality["volume_backward_total"] * 4) == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "vertices", "edges", "loops"),
+    [("soc-Slashdot0902.txt.gz", 82_168, 948_464, 78_303), ("soc-Epinions1.txt.gz", 75_879, 508_837, 0)],
+)
+def test_real_directed_graphs_partition_at_eight_parts_and_train(
+    catalog: Catalog, shared_data: Path, name: str, vertices: int, edges: int, loops: int
+) -> None:
+    dataset = store_snap(catalog, shared_data / name)
+    graph, facts = dataset.graph(), dataset.graph().artifact.facts
+    assert (graph.num_vertices, facts["edges_in"], facts["self_loops"]) == (vertices, edges, loops)
+    quality = shard(dataset, 8, "mtkahypar").quality
+    shard(dataset, 8, "random")
+    assert quality["km1"] < 0.6 * dataset.partition(8, method="random").quality["km1"]
+    assert quality["imbalance"] <= quality["imbalance_bound"] + 1e-9
+    result = train_briefly(dataset, 8, "mtkahypar")
+    assert result["loss"][-1] < result["loss"][0]
+    assert result["bytes_by_kind"]["halo forward"] == quality["km1"] * (16 + 16 + 8) * 4
