@@ -14,7 +14,7 @@ import torch
 
 from gnnloom.storage.artifact import peak_memory
 from gnnloom.storage.checkpoint import Checkpoint, checkpoint_epochs, read_checkpoint, write_checkpoint
-from gnnloom.storage.errors import ExistsError, InputError
+from gnnloom.storage.errors import CorruptError, ExistsError, InputError
 from gnnloom.storage.run import Run
 from gnnloom.trainer.checkpoint import capture, restore
 from gnnloom.trainer.comm import CollectiveError, Communicator, Kind, TrafficCounts
@@ -108,7 +108,7 @@ class Training:
         """Build what the loop needs. Collective.
 
         Raises:
-            CollectiveError: there is no training vertex.
+            CollectiveError: there is no training vertex, or not every rank finds the same checkpoint.
         """
         self.comm = comm
         self.session, self.run = start.session, start.run
@@ -122,12 +122,21 @@ class Training:
         if self.loss.num_vertices == 0:
             message = f"{self.session.shard.shards.artifact.path}: no vertex has a label and is in the training split"
             raise CollectiveError(message, reports=comm.rank == 0, code=InputError.exit_code)
-        self.first_epoch = 0
+        self.first_epoch = 0 if start.checkpoint is None else start.checkpoint.epoch
+        self._check_same_checkpoint()
         if start.checkpoint is not None:
             restore(start.checkpoint, self.model, self.optimizer)
-            self.first_epoch = start.checkpoint.epoch
         self.inputs = self.session.take_inputs()
         self.lines = [line for line in self.run.metrics() if line["epoch"] < self.first_epoch]
+
+    def _check_same_checkpoint(self) -> None:
+        epochs = self.comm.gather_numbers([self.first_epoch])[:, 0].astype(int)
+        if len(set(epochs)) > 1:
+            message = (
+                f"{self.run.checkpoints}: ranks see checkpoints of different epochs {sorted(set(epochs.tolist()))}"
+            )
+            message += "; the catalog must lie on a file system that all machines share"
+            raise CollectiveError(message, reports=self.comm.rank == 0, code=CorruptError.exit_code)
 
     def run_epochs(self, stop: Callable[[], bool]) -> bool:
         """Train to the last epoch, or until a rank is asked to stop; True in this case. Collective."""

@@ -72,7 +72,7 @@ class Adam:
             parameter.addcdiv_(first, size, value=-self._lr / corrections[0])
 
 
-OPTIMIZERS = {"adam": Adam, "sgd": SGD}
+OPTIMIZERS: dict[str, type[Adam | SGD]] = {"adam": Adam, "sgd": SGD}
 
 
 def build_optimizer(model: GCN, config: TrainConfig) -> Optimizer:

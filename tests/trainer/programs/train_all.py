@@ -34,8 +34,10 @@ def main(given: str, result: str) -> None:
     configs = [TrainConfig.from_json(content) for content in json.loads(Path(given).read_text())]
     sizes = sorted({config.ranks for config in configs})
     groups = {size: world.group(int(world.rank < size), world.rank) for size in sizes}
-    results = [run(world, groups, config) for config in configs]
-    wait_asleep()
+    results = []
+    for config in configs:
+        results.append(run(world, groups, config))
+        wait_asleep()
     if world.rank == 0:
         Path(result).write_text(json.dumps(results))
 

@@ -1,0 +1,60 @@
+"""Exchanges in pieces, and a loss whose rows are split over ranks, on 3 ranks."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from mpi4py import MPI
+
+from gnnloom.trainer.comm import Communicator, Kind
+from gnnloom.trainer.layout import Layout
+from gnnloom.trainer.loss import MaskedCrossEntropy
+from gnnloom.trainer.metrics import predicted_class
+from gnnloom.trainer.process_grid import ProcessGrid
+
+
+def exchange_in_pieces() -> dict:
+    comm = Communicator(MPI.COMM_WORLD, max_count=4)
+    sent, received = torch.arange(10.0) + comm.rank, torch.empty(10)
+    before, after = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
+    with comm.traffic.recording() as counts:
+        comm.wait(comm.receive(received, before) + comm.send(sent, after, Kind.HALO_FORWARD))
+        total = torch.arange(10, dtype=torch.float64)
+        comm.all_reduce(total, Kind.GRADIENT)
+    figures = [counts.bytes[Kind.HALO_FORWARD], counts.messages[Kind.HALO_FORWARD], counts.bytes[Kind.GRADIENT]]
+    return {
+        "received": bool(torch.equal(received, torch.arange(10.0) + before)),
+        "total": total.tolist(),
+        "counts": comm.gather_numbers(figures).sum(0).tolist(),
+    }
+
+
+def split_loss() -> dict:
+    """7 classes split over 3 ranks, every rank with all rows."""
+    comm = Communicator(MPI.COMM_WORLD)
+    layout = Layout(ProcessGrid(comm, {"row": 1, "column": comm.size}), np.arange(5), ("row",), ("column",))
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(5, 7, generator=generator, dtype=torch.float64) * 50
+    label, mask = torch.tensor([0, 6, -1, 3, 2]), torch.tensor([True, True, False, True, False])
+    mine = scores[:, layout.columns(7)].clone().requires_grad_()
+    loss = MaskedCrossEntropy(layout, label, mask, 7)
+    contribution = loss(mine)
+    contribution.backward()
+    whole = scores.clone().requires_grad_()
+    expected = torch.nn.functional.cross_entropy(whole[mask], label[mask])
+    expected.backward()
+    total = comm.gather_numbers([float(contribution)]).sum()
+    difference = (mine.grad - whole.grad[:, layout.columns(7)]).abs().max()
+    return {
+        "loss": [float(total), float(expected)],
+        "gradient": comm.gather_numbers([float(difference)]).max(),
+        "predicted": bool(torch.equal(predicted_class(layout, scores[:, layout.columns(7)], 7), scores.argmax(1))),
+        "label": label.tolist(),
+    }
+
+
+results = {"pieces": exchange_in_pieces(), "loss": split_loss()}
+if MPI.COMM_WORLD.rank == 0:
+    Path(sys.argv[2]).write_text(json.dumps(results))
