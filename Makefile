@@ -31,9 +31,10 @@ lint: .venv/installed-for-tests
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-# Type checkers do not see setuptools' editable hook, so an installed copy is checked.
+# Type checkers do not see setuptools' editable hook, so an installed copy is checked; an older build would leave
+# files in it that are gone.
 typecheck: .venv/installed-for-tests
-	rm -rf build/typecheck
+	rm -rf build
 	$(BIN)/python -m pip install --quiet --no-deps --target build/typecheck .
 	cd build/typecheck && MYPYPATH=. ../../$(BIN)/mypy --config-file ../../pyproject.toml -p gnnloom
 
