@@ -113,7 +113,7 @@ def test_any_number_of_workers_and_little_memory_give_the_same_bytes(catalog: Ca
     digests = set()
     adjacency = random_adjacency(3000, 40_000, 5, symmetric=False)
     for number, cluster_options in enumerate(
-        (ClusterOptions(workers=0), ClusterOptions(workers=2), ClusterOptions(workers=0, memory=330 << 20))
+        (ClusterOptions(workers=0), ClusterOptions(workers=2), ClusterOptions(workers=0, memory=450 << 20))
     ):
         dataset = catalog.create(f"web{number}")
         store_graph(dataset, adjacency, symmetric=False, num_blocks=5)
