@@ -150,7 +150,7 @@ def test_a_real_graph_is_cut_far_below_random(catalog: Catalog, shared_data: Pat
     adjacency = read_snap(shared_data / "ca-AstroPh.txt.gz", undirected=True)
     graph = store_graph(dataset, adjacency, symmetric=True)
     found = {
-        method: partition_graph(dataset, graph, PartitionOptions(4, method=method), HERE).quality
+        method: partition_graph(dataset, graph, PartitionOptions(8, method=method), HERE).quality
         for method in ("mtkahypar", "random")
     }
     assert found["mtkahypar"]["km1"] < 0.35 * found["random"]["km1"]
