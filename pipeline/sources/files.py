@@ -1,11 +1,9 @@
-"""Source files: local paths or fsspec URLs, plain or gzip, read as streams, and what names their contents."""
+"""Source files: local paths or fsspec URLs, plain, gzip or zstd, read as streams, and what names their contents."""
 
 from __future__ import annotations
 
 import glob
-import gzip
 import io
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from typing import Any, BinaryIO, cast
 
 import xxhash
 
+from gnnloom.pipeline.sources.compressed import SUFFIXES, decompressed
 from gnnloom.storage.errors import InputError, NotFoundError
 
 #: Bytes of each of the blocks that a local file's fingerprint looks at.
@@ -46,7 +45,7 @@ class SourceFile:
 
     @property
     def is_compressed(self) -> bool:
-        return self.location.endswith(".gz")
+        return self.location.endswith(SUFFIXES)
 
     @property
     def is_seekable(self) -> bool:
@@ -65,7 +64,7 @@ class SourceFile:
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """The file's contents as a stream, decompressed if the name ends in ``.gz``.
+        """The file's contents as a stream, decompressed if the name ends in ``.gz`` or ``.zst``.
 
         Raises:
             NotFoundError: the file has gone.
@@ -75,13 +74,8 @@ class SourceFile:
             if not self.is_compressed:
                 yield stored
                 return
-            try:
-                with gzip.GzipFile(fileobj=stored, mode="rb") as stream:
-                    yield cast("BinaryIO", stream)
-            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-                raise InputError(
-                    f"{self.location}: truncated or damaged gzip file ({error}); fetch or compress it again"
-                ) from error
+            with decompressed(stored, self.location) as stream:
+                yield stream
 
     @contextmanager
     def open_stored(self, *, streaming: bool = False) -> Iterator[BinaryIO]:

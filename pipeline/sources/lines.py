@@ -82,6 +82,19 @@ def _check_length(file: SourceFile, offset: int, length: int) -> None:
         raise bad_line(file, offset, f"expected text, found a line of more than {LONGEST_LINE:,} bytes")
 
 
+def first_line(stream: BinaryIO, at: int = 0) -> tuple[int, bytes]:
+    """Offset of the next line that is neither blank nor a ``%`` comment, and the line; empty at the end.
+
+    Args:
+        at: where the stream stands; not every stream can tell.
+    """
+    while True:
+        line = stream.readline(LONGEST_LINE)
+        if not line or (line.strip() and not line.startswith(b"%")):
+            return at, line
+        at += len(line)
+
+
 def bad_line(file: SourceFile, offset: int, reason: str) -> InputError:
     """The error for the line that begins at a byte of the (decompressed) contents.
 

@@ -60,7 +60,7 @@ class EdgeArrays:
         if highest[edge] >= self.num_vertices:
             raise InputError(
                 f"{self.file.location}, edge {first_edge + edge:,}: vertex {highest[edge]} is not below the"
-                f" {self.num_vertices:,} vertices of the matrix"
+                f" {self.num_vertices:,} vertices that are stated"
             )
 
 
@@ -89,6 +89,10 @@ class NumpyEdges:
     def identity(self) -> dict[str, Any]:
         files = [part.file.identity() for part in self.parts]
         return {"format": "numpy", "weights": self.weights, "files": files}
+
+    @property
+    def num_edges(self) -> int:
+        return sum(part.num_edges for part in self.parts)
 
     def num_vertices(self) -> int | None:
         stated = [part.num_vertices for part in self.parts]
@@ -127,14 +131,23 @@ def _open_edges(file: SourceFile, weights: bool) -> EdgeArrays:
 
 
 def _open_pairs(file: SourceFile, member: str | None, weight: StoredArray | None) -> EdgeArrays:
-    pairs = _open_ids(file, member)
+    return pair_columns(open_array(file, member), weight)
+
+
+def pair_columns(pairs: StoredArray, weight: StoredArray | None, num_vertices: int | None = None) -> EdgeArrays:
+    """The columns of an array of shape (2, m) or (m, 2) in any order.
+
+    Raises:
+        InputError: it has another shape, holds no integers, or there is another number of weights.
+    """
+    pairs, file = _checked_ids(pairs), pairs.file
     if len(pairs.shape) != 2 or 2 not in pairs.shape:
         raise InputError(f"{pairs}: expected shape (2, m) or (m, 2), found {pairs.shape}")
     num_edges = pairs.size // 2
     by_row = (pairs.shape[0] == 2) != pairs.fortran_order
-    if by_row:
-        return _checked(EdgeArrays(file, num_edges, FlatColumn(pairs), FlatColumn(pairs, num_edges), weight), num_edges)
-    return _checked(EdgeArrays(file, num_edges, FlatColumn(pairs, 0, 2), FlatColumn(pairs, 1, 2), weight), num_edges)
+    source = FlatColumn(pairs) if by_row else FlatColumn(pairs, 0, 2)
+    target = FlatColumn(pairs, num_edges) if by_row else FlatColumn(pairs, 1, 2)
+    return _checked(EdgeArrays(file, num_edges, source, target, weight, num_vertices), num_edges)
 
 
 def _open_matrix(file: SourceFile, weight: StoredArray | None) -> EdgeArrays:
@@ -167,7 +180,10 @@ def _checked(edges: EdgeArrays, num_targets: int) -> EdgeArrays:
 
 
 def _open_ids(file: SourceFile, member: str | None) -> StoredArray:
-    array = open_array(file, member)
+    return _checked_ids(open_array(file, member))
+
+
+def _checked_ids(array: StoredArray) -> StoredArray:
     if array.dtype.kind not in "iu":
         raise InputError(f"{array}: expected integers, found {array.dtype}; ids are never read from floats")
     return array

@@ -39,8 +39,18 @@ class NumpyVertices:
     in_graph_order = False
 
     @classmethod
-    def open(cls, *, feature: str | None = None, label: str | None = None, split: str | None = None) -> NumpyVertices:
+    def open(
+        cls,
+        *,
+        feature: str | None = None,
+        label: str | None = None,
+        split: str | None = None,
+        num_vertices: int | None = None,
+    ) -> NumpyVertices:
         """Find the files and read their headers.
+
+        Args:
+            num_vertices: their number, where only a split of vertex ids is given.
 
         Raises:
             NotFoundError: a file, or an array in it, is not there.
@@ -50,12 +60,12 @@ class NumpyVertices:
         labels = _open_column(label, "label", "iuf") if label else None
         splits = _open_split(split) if split else ()
         with_rows = [array for array in (features, labels, *(splits if len(splits) == 1 else ())) if array]
-        if not with_rows:
+        if not with_rows and not (splits and num_vertices):
             raise InputError("no vertex data given: name a file of features, of labels or of split codes")
         for array in with_rows[1:]:
             if array.shape[0] != with_rows[0].shape[0]:
                 raise InputError(f"{array}: {array.shape[0]:,} rows, {with_rows[0]} has {with_rows[0].shape[0]:,}")
-        return cls(features, labels, splits, with_rows[0].shape[0])
+        return cls(features, labels, splits, with_rows[0].shape[0] if with_rows else num_vertices or 0)
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -182,7 +192,15 @@ def _only_file(location: str) -> SourceFile:
 
 
 def _open_feature(location: str) -> StoredArray:
-    array = _open_one(location, "feature")
+    return checked_feature(_open_one(location, "feature"))
+
+
+def checked_feature(array: StoredArray) -> StoredArray:
+    """The array, if it is a matrix of numbers, a row after the other.
+
+    Raises:
+        InputError: it has another shape, dtype or order.
+    """
     if len(array.shape) != 2 or array.dtype.kind not in "iufb":
         raise InputError(f"{array}: expected numbers of shape (n, F), found {array.dtype} of shape {array.shape}")
     if array.fortran_order and 1 not in array.shape:
@@ -191,10 +209,18 @@ def _open_feature(location: str) -> StoredArray:
 
 
 def _open_column(location: str, name: str, kinds: str) -> StoredArray:
-    return _check_column(_open_one(location, name), kinds)
+    return checked_column(_open_one(location, name), kinds)
 
 
-def _check_column(array: StoredArray, kinds: str) -> StoredArray:
+def checked_column(array: StoredArray, kinds: str) -> StoredArray:
+    """The array, if it is one column.
+
+    Args:
+        kinds: kinds of dtypes that are admitted, as NumPy abbreviates them.
+
+    Raises:
+        InputError: it has another shape or dtype.
+    """
     is_column = len(array.shape) == 1 or (len(array.shape) == 2 and array.shape[1] == 1)
     if not is_column or array.dtype.kind not in kinds:
         what = "integers" if kinds == "iu" else "numbers"
@@ -206,5 +232,5 @@ def _open_split(location: str) -> tuple[StoredArray, ...]:
     if location.endswith(".npz"):
         file = _only_file(location)
         if set(SPLIT_PARTS) <= set(member_names(file)):
-            return tuple(_check_column(open_array(file, part), "iu") for part in SPLIT_PARTS)
+            return tuple(checked_column(open_array(file, part), "iu") for part in SPLIT_PARTS)
     return (_open_column(location, "split", "iu"),)

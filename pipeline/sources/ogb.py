@@ -98,7 +98,7 @@ class OgbVertices:
         root = _root(folder)
         num_vertices = read_count(_require(root, "raw/num-node-list"))
         feature, label = _find(root, "raw/node-feat"), _find(root, "raw/node-label")
-        parts = _find_split(root, split)
+        parts = find_split(root, split)
         if not (feature or label or parts):
             raise NotFoundError(f"{folder}: no raw/node-feat.csv.gz, raw/node-label.csv.gz or split/ in it")
         if label and count_columns(label) > 1:
@@ -156,6 +156,16 @@ class OgbVertices:
             )
 
 
+def has_vertices(folder: str) -> bool:
+    """The folder holds features, labels or a split.
+
+    Raises:
+        InputError: there are several splits.
+    """
+    root = _root(folder)
+    return bool(_find(root, "raw/node-feat") or _find(root, "raw/node-label") or find_split(root, None))
+
+
 def read_split(files: Sequence[SourceFile], num_vertices: int) -> NDArray[np.uint8]:
     """Codes from three files of vertex ids, in the order train, valid, test.
 
@@ -202,7 +212,16 @@ def _require(root: str, name: str) -> SourceFile:
     return file
 
 
-def _find_split(root: str, name: str | None) -> tuple[SourceFile, ...]:
+def find_split(root: str, name: str | None) -> tuple[SourceFile, ...]:
+    """The files of a split's train, valid and test ids; none where there is no split.
+
+    Args:
+        name: folder below ``split/``; needed where there are several.
+
+    Raises:
+        NotFoundError: the split, or one of its files, is not there.
+        InputError: there are several splits and none is chosen.
+    """
     if name is None and not is_local(root):
         raise InputError(f"{root}/split: folders of a server cannot be listed; name the split")
     if name is None:

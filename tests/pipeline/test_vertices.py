@@ -318,7 +318,7 @@ def test_formats_are_found_by_name(tmp_path: Path) -> None:
 def test_unknown_formats_and_options_list_what_there_is(tmp_path: Path) -> None:
     (tmp_path / "edges.txt").write_text("0 1 5\n")
     path = str(tmp_path / "edges.txt")
-    with pytest.raises(InputError, match="format 'nope': expected one of snap, ogb, npy, npz"):
+    with pytest.raises(InputError, match="format 'nope': expected one of snap, parquet, npy, npz"):
         open_edges("nope", [path])
     with pytest.raises(InputError, match="has no option header; it has weights"):
         open_edges("npz", [path], {"header": True})
@@ -329,7 +329,7 @@ def test_unknown_formats_and_options_list_what_there_is(tmp_path: Path) -> None:
     source = open_edges(None, [path], {"weights": True, "header": False})
     assert isinstance(source, TextEdges)
     assert source.weights
-    with pytest.raises(InputError, match="vertex data 'nope': expected one of ogb, numpy"):
+    with pytest.raises(InputError, match="vertex data 'nope': expected one of ogb, ogb-binary"):
         open_vertices("nope")
     with pytest.raises(InputError, match="ingest a graph first"):
         open_vertices("random")

@@ -1,4 +1,4 @@
-"""`gnnloom ingest`, `generate` and `features`: from files or a generator to a stored graph with vertex data."""
+"""`gnnloom ingest` and `features`: from files to a stored graph with vertex data."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ import click
 from gnnloom.pipeline.cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.ingest import IngestOptions, ingest_graph
 from gnnloom.pipeline.sources.base import EdgeSource, VertexSource
-from gnnloom.pipeline.sources.registry import guess_format, open_edges, open_vertices
-from gnnloom.pipeline.sources.sbm import StochasticBlockModel
+from gnnloom.pipeline.sources.registry import EDGE_FORMATS, open_edges, open_vertices, vertices_beside
 from gnnloom.pipeline.vertices import ingest_vertices
 from gnnloom.storage import Dataset, Graph, Vertices
 from gnnloom.workflows.cli.options import cluster_options, current_catalog, json_option
 from gnnloom.workflows.cli.output import show
-
-_FORMATS = ("snap", "ogb", "npy", "npz")
+from gnnloom.workflows.cli.plan import plan_options, show_outcome, show_plan
+from gnnloom.workflows.cli.progress import shown_progress
 
 
 @click.command("ingest")
 @click.argument("name")
 @click.argument("source", nargs=-1, required=True)
-@click.option("--format", "format_name", type=click.Choice(_FORMATS), default=None, help="[default: by the file name]")
+@click.option(
+    "--format", "format_name", type=click.Choice(tuple(EDGE_FORMATS)), default=None, help="[default: by the file name]"
+)
 @click.option("--undirected", is_flag=True, help="Store every edge in both directions.")
 @click.option(
     "--self-loops",
@@ -38,7 +39,7 @@ _FORMATS = ("snap", "ogb", "npy", "npz")
     show_default=True,
     help="Keep the ids, or renumber those that occur 0, 1, ... in ascending order.",
 )
-@click.option("--weights", is_flag=True, help="Read edge weights (text: the third column).")
+@click.option("--weights", is_flag=True, help="Read edge weights (text and Parquet: the third column).")
 @click.option(
     "--merge",
     type=click.Choice(("sum", "min", "max", "first")),
@@ -48,6 +49,9 @@ _FORMATS = ("snap", "ogb", "npy", "npz")
 )
 @click.option("--header", is_flag=True, help="Text: the first line names the columns.")
 @click.option("--extra-columns", is_flag=True, help="Text: ignore columns after those that are needed.")
+@click.option("--columns", metavar="SRC,DST[,WEIGHT]", help="Parquet: names of the columns.  [default: the first]")
+@click.option("--packed", is_flag=True, help="Graph500: 48 bits per id instead of 64.")
+@plan_options
 @cluster_options
 @json_option
 def ingest_command(
@@ -61,27 +65,56 @@ def ingest_command(
     merge: str,
     header: bool,
     extra_columns: bool,
+    columns: str | None,
+    packed: bool,
+    codec: str,
+    plan: bool,
     cluster: ClusterOptions,
     as_json: bool,
 ) -> None:
     """Store the edges of SOURCE as the graph of dataset NAME.
 
-    SOURCE is one or more files, URLs or globs: SNAP-style text (.txt, .csv, .tsv, plain or .gz), NumPy (.npy, .npz),
-    SciPy (.npz); or one folder in OGB's raw layout, whose features, labels and split are stored too.
-    An edge "u v" goes from u to v.
+    SOURCE is one or more files, URLs or globs, whose names tell the format unless --format does:
+
+    \b
+      snap        text of two or three columns: SNAP, CSV, TSV; plain, .gz or .zst
+      parquet     .parquet, .pq: two or three columns
+      npy, npz    NumPy pairs; edge_index, row and col, or a SciPy matrix
+      mtx         MatrixMarket coordinate files: entry "i j" is the edge j -> i
+      metis       .graph, .metis: a line of neighbours per vertex
+      graph500    binary pairs (give --format)
+      pyg         .pt: a torch_geometric Data
+    or one folder:
+    \b
+      ogb         OGB's raw CSV layout
+      ogb-binary  OGB's binary layout of papers100M
+      planetoid   ind.NAME.x, .graph and so on
+    An edge "u v" goes from u to v. Features, labels and split that lie beside the edges are stored too.
 
     \b
     Example:
       gnnloom ingest web edges.txt.gz --undirected --ids compact
       gnnloom ingest arxiv dataset/ogbn_arxiv --format ogb --undirected
+      gnnloom ingest calls calls-*.parquet --columns caller,callee,minutes
+      gnnloom ingest web edges-*.txt --undirected --plan
     """
-    edges = open_edges(format_name, source, {"weights": weights, "header": header, "extra_columns": extra_columns})
-    vertices = open_vertices("ogb", source) if (format_name or guess_format(source)) == "ogb" else None
-    options = IngestOptions(undirected, self_loops, ids, merge)
-    _ingest(name, edges, vertices, options, cluster, as_json)
+    given = {
+        "weights": weights,
+        "header": header,
+        "extra_columns": extra_columns,
+        "columns": columns,
+        "packed": packed,
+    }
+    edges = open_edges(format_name, source, given, undirected=undirected)
+    options = IngestOptions(undirected, self_loops, ids, merge, codec)
+    if plan:
+        show_plan(current_catalog(), edges, options, cluster, as_json=as_json)
+        return
+    vertices = vertices_beside(format_name, source)
+    store_graph(name, edges, vertices, options, cluster, as_json)
 
 
-def _ingest(
+def store_graph(
     name: str,
     edges: EdgeSource,
     vertices: VertexSource | None,
@@ -89,12 +122,15 @@ def _ingest(
     cluster: ClusterOptions,
     as_json: bool,
 ) -> None:
+    """Store a source's graph and vertex data as a dataset, and show what came of it."""
     dataset = current_catalog().create(name)
-    with open_cluster(cluster) as opened:
+    with open_cluster(cluster) as opened, shown_progress():
         graph = ingest_graph(dataset, edges, options, opened)
         stored = ingest_vertices(dataset, vertices, opened) if vertices is not None else None
     result = graph_result(dataset, graph) | (vertices_result(stored) if stored is not None else {})
     show(result, as_json=as_json, title=f"graph of {name}")
+    if not as_json and result["plan"]:
+        show_outcome(result["plan"])
 
 
 def graph_result(dataset: Dataset, graph: Graph) -> dict[str, Any]:
@@ -111,6 +147,7 @@ def graph_result(dataset: Dataset, graph: Graph) -> dict[str, Any]:
         "weighted": graph.weighted,
         **{name: artifact.facts[name] for name in counted},
         **{name: artifact.measured[name] for name in measured},
+        "plan": artifact.measured.get("plan", {}),
     }
 
 
@@ -126,62 +163,11 @@ def vertices_result(vertices: Vertices) -> dict[str, Any]:
     }
 
 
-@click.command("generate")
-@click.argument("name")
-@click.argument("model", type=click.Choice(("sbm",)))
-@click.option("--vertices", type=click.IntRange(min=1), default=10_000, show_default=True, help="Vertices.")
-@click.option("--edges", type=click.IntRange(min=1), default=200_000, show_default=True, help="Edges to draw.")
-@click.option("--classes", type=click.IntRange(min=1), default=16, show_default=True, help="Communities.")
-@click.option(
-    "--homophily", type=click.FloatRange(0, 1), default=0.8, show_default=True, help="Edges that stay in a community."
-)
-@click.option("--skew", type=click.FloatRange(0, 1, max_open=True), default=0.3, show_default=True, help="Of degrees.")
-@click.option("--dim", type=click.IntRange(min=1), default=64, show_default=True, help="Features.")
-@click.option("--noise", type=click.FloatRange(min=0), default=6.0, show_default=True, help="Of the features.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed, the same graph.")
-@cluster_options
-@json_option
-def generate_command(
-    name: str,
-    model: str,
-    vertices: int,
-    edges: int,
-    classes: int,
-    homophily: float,
-    skew: float,
-    dim: int,
-    noise: float,
-    seed: int,
-    cluster: ClusterOptions,
-    as_json: bool,
-) -> None:
-    """Generate an undirected graph with features, labels and a split as dataset NAME, without a file between.
-
-    sbm: a stochastic block model; the classes are the communities, the features the community plus noise.
-
-    \b
-    Example:
-      gnnloom generate demo sbm --vertices 50000 --edges 1000000 --classes 16
-    """
-    del model  # the only one so far; click has checked it
-    block_model = StochasticBlockModel(
-        num_vertices=vertices,
-        num_edges=edges,
-        num_blocks=classes,
-        homophily=homophily,
-        skew=skew,
-        num_features=dim,
-        noise=noise,
-        seed=seed,
-    )
-    _ingest(name, block_model.edges(), block_model.vertices(), IngestOptions(undirected=True), cluster, as_json)
-
-
 @click.command("features")
 @click.argument("name")
 @click.argument("synthetic", type=click.Choice(("random", "degree-labels")), required=False)
-@click.option("--feature", metavar="FILE", help="(n, F) numbers: .npy, or .npz with one array.")
-@click.option("--label", metavar="FILE", help="(n,) classes from 0, -1 for none.")
+@click.option("--feature", metavar="FILE", help="(n, F) numbers: .npy, .npz, .parquet, or text.")
+@click.option("--label", metavar="FILE", help="(n,) classes from 0, -1 for none; as --feature.")
 @click.option("--split", metavar="FILE", help="(n,) codes 0 none, 1 train, 2 valid, 3 test; or .npz of index arrays.")
 @click.option("--dim", type=click.IntRange(min=1), default=None, help="Synthetic features.  [default: 128]")
 @click.option("--classes", type=click.IntRange(min=1), default=None, help="Synthetic classes.  [default: 32]")
@@ -207,6 +193,7 @@ def features_command(
     \b
     Example:
       gnnloom features web --feature x.npy --label y.npy --split split.npz
+      gnnloom features web --feature x.parquet --label y.csv
       gnnloom features web degree-labels --dim 128 --classes 32 --seed 1
     """
     dataset = current_catalog()[name]
@@ -219,7 +206,7 @@ def features_command(
         )
     if not synthetic and not any(files.values()):
         raise click.UsageError("give --feature, --label or --split files, or one of random and degree-labels")
-    source = open_vertices(synthetic or "numpy", (), numbers if synthetic else files, dataset.graph())
+    source = open_vertices(synthetic or "files", (), numbers if synthetic else files, dataset.graph())
     with open_cluster(cluster) as opened:
         vertices = ingest_vertices(dataset, source, opened)
     result = {"dataset": name, "vertices": vertices.num_vertices} | vertices_result(vertices)

@@ -48,6 +48,30 @@ class Widths(click.ParamType[tuple[int, ...], object]):
         return widths
 
 
+class Sizes(click.ParamType[tuple[int, ...], object]):
+    """Sizes of some axes, such as ``1000x1000`` or ``50x50x50``."""
+
+    name = "sizes"
+
+    def __init__(self, fewest: int = 2, most: int = 3) -> None:
+        self._fewest, self._most = fewest, most
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        sizes = str(value).split("x")
+        if not (
+            self._fewest <= len(sizes) <= self._most and all(re.fullmatch(r"[1-9]\d{0,8}", size) for size in sizes)
+        ):
+            number = self._fewest if self._fewest == self._most else f"{self._fewest} to {self._most}"
+            self.fail(
+                f"{value!r} is not {number} sizes with x between them, such as {'x'.join(['4'] * self._most)}",
+                param,
+                ctx,
+            )
+        return tuple(map(int, sizes))
+
+
 def json_option(command: Command) -> Command:
     """``--json``: one JSON object on standard output and nothing else there."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")(command)

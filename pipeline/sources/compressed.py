@@ -1,0 +1,63 @@
+"""Compressed files as streams: gzip and Zstandard, with one clear error for what is cut short or damaged."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO, cast
+
+from gnnloom.storage.errors import InputError
+
+#: Endings of the names of compressed files.
+SUFFIXES = (".gz", ".zst")
+#: Decompressed bytes that are buffered.
+_BUFFER = 1 << 20
+
+
+@contextmanager
+def decompressed(stored: BinaryIO, location: str) -> Iterator[BinaryIO]:
+    """The contents of a compressed stream.
+
+    Args:
+        location: of the file; its ending tells the format.
+
+    Raises:
+        InputError: the compressed data is truncated or damaged; raised where it is read.
+    """
+    if location.endswith(".zst"):
+        with io.BufferedReader(_ZstdStream(stored, location), _BUFFER) as stream:
+            yield cast("BinaryIO", stream)
+        return
+    try:
+        with gzip.GzipFile(fileobj=stored, mode="rb") as gzip_stream:
+            yield cast("BinaryIO", gzip_stream)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise damaged(location, "gzip", error) from error
+
+
+def damaged(location: str, what: str, error: Exception) -> InputError:
+    """The error for compressed data that cannot be read to its end."""
+    return InputError(f"{location}: truncated or damaged {what} file ({error}); fetch or compress it again")
+
+
+class _ZstdStream(io.RawIOBase):
+    """Arrow's reader of Zstandard frames, which unlike others does not take a cut file for a short one."""
+
+    def __init__(self, stored: BinaryIO, location: str) -> None:
+        import pyarrow as pa  # noqa: PLC0415 - only such files need it
+
+        super().__init__()
+        self._stream: Any = pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd")
+        self._location = location
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            return int(self._stream.readinto(buffer))
+        except OSError as error:
+            raise damaged(self._location, "zstd", error) from error

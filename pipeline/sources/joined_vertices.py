@@ -1,0 +1,59 @@
+"""Vertex data whose features, labels and split come from sources of different formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.base import VertexSource
+from gnnloom.storage.errors import InputError
+
+_ARRAYS = ("feature", "label", "split")
+
+
+@dataclass(frozen=True)
+class JoinedVertices:
+    """Several sources of the same vertices; implements :class:`~gnnloom.pipeline.sources.base.VertexSource`."""
+
+    sources: tuple[VertexSource, ...]
+
+    in_graph_order = False
+
+    def __post_init__(self) -> None:
+        """Check that the sources belong together.
+
+        Raises:
+            InputError: there is none, or their numbers of rows differ.
+        """
+        if not self.sources:
+            raise InputError("no vertex data given: name a file of features, of labels or of split codes")
+        rows = {name: source.num_vertices() for source in self.sources for name in source.arrays}
+        if len(set(rows.values())) > 1:
+            found = ", ".join(f"{name} has {number:,}" for name, number in rows.items())
+            raise InputError(f"the vertex data differ in their rows: {found}")
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        return tuple(name for name in _ARRAYS if any(name in source.arrays for source in self.sources))
+
+    @property
+    def random_access(self) -> bool:
+        return all(source.random_access for source in self.sources)
+
+    def identity(self) -> dict[str, Any]:
+        return {"format": "joined", "sources": [source.identity() for source in self.sources]}
+
+    def num_vertices(self) -> int:
+        return self.sources[0].num_vertices()
+
+    def num_features(self) -> int:
+        return max(source.num_features() for source in self.sources)
+
+    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        for source in self.sources:
+            if array in source.arrays:
+                return source.read_rows(array, start, stop)
+        raise InputError(f"no {array} was given")

@@ -1,0 +1,162 @@
+"""MatrixMarket coordinate files (.mtx): the header, and the entries as edges.
+
+The entry "i j" is A[i, j] of the stored graph: the edge j -> i, with ids from 1 in the file and from 0
+in the graph.  A symmetric file lists an edge once and stands for both directions; a skew-symmetric one
+for the second direction with the opposite sign.  Explicit zeros are edges.  A file is one range: only who
+reads all of it can compare its entries with the number that the header states.
+Boisvert, Pozo, Remington, The Matrix Market Exchange Formats (NISTIR 5935, 1996).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange
+from gnnloom.pipeline.sources.files import SourceFile, open_files
+from gnnloom.pipeline.sources.lines import BLOCK_BYTES, LONGEST_LINE, bad_line, first_line, whole_lines
+from gnnloom.pipeline.sources.numerals import REASONS
+from gnnloom.pipeline.sources.parse import parse_edges
+from gnnloom.storage.errors import InputError
+
+#: The shortest line of an entry: two digits, a separator and a line feed.
+_SHORTEST_LINE = 4
+_FIELDS = ("pattern", "real", "integer")
+_SYMMETRIES = ("general", "symmetric", "skew-symmetric")
+
+
+@dataclass(frozen=True)
+class MatrixHeader:
+    """What precedes the entries of a file.
+
+    Attributes:
+        data_at: offset of the first entry's line in the decompressed contents.
+    """
+
+    file: SourceFile
+    field: str
+    symmetry: str
+    num_vertices: int
+    num_entries: int
+    data_at: int
+
+
+@dataclass(frozen=True)
+class MatrixMarketEdges:
+    """Edges from MatrixMarket files; implements :class:`~gnnloom.pipeline.sources.base.EdgeSource`.
+
+    Attributes:
+        once: symmetric files give each edge once, for a graph that stores both directions of all edges.
+    """
+
+    matrices: tuple[MatrixHeader, ...]
+    weights: bool = False
+    once: bool = False
+    block_bytes: int = BLOCK_BYTES
+
+    @classmethod
+    def open(cls, locations: Sequence[str], *, weights: bool = False, undirected: bool = False) -> MatrixMarketEdges:
+        """Find the files and read their headers.
+
+        Args:
+            undirected: the graph will store both directions of every edge.
+
+        Raises:
+            NotFoundError: a file is not there.
+            InputError: a header is none, or the matrix is dense, complex, not square, empty, or has no weights.
+        """
+        matrices = tuple(read_header(file) for file in open_files(locations))
+        for matrix in matrices:
+            if weights and matrix.field == "pattern":
+                raise InputError(f"{matrix.file.location}: a pattern has no weights; leave out `--weights`")
+        return cls(matrices, weights, undirected)
+
+    def identity(self) -> dict[str, Any]:
+        files = [matrix.file.identity() for matrix in self.matrices]
+        return {"format": "mtx", "weights": self.weights, "once": self.once, "files": files}
+
+    @property
+    def num_edges(self) -> int:
+        """Edges that are given, loops of symmetric files counted twice."""
+        return sum(matrix.num_entries * (2 if self._mirrors(matrix) else 1) for matrix in self.matrices)
+
+    def _mirrors(self, matrix: MatrixHeader) -> bool:
+        return matrix.symmetry != "general" and not (self.once and matrix.symmetry == "symmetric")
+
+    def num_vertices(self) -> int | None:
+        return max(matrix.num_vertices for matrix in self.matrices)
+
+    def ranges(self) -> Sequence[SourceRange]:
+        return [SourceRange(number, 0, matrix.num_entries) for number, matrix in enumerate(self.matrices)]
+
+    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+        matrix, found = self.matrices[part.file], 0
+        start = matrix.data_at if matrix.file.is_seekable else 0
+        for offset, block in whole_lines(matrix.file, start, block_bytes=self.block_bytes):
+            skipped = min(max(0, matrix.data_at - offset), len(block))
+            row, column, weight = self._parse(matrix, offset + skipped, block[skipped:], found)
+            found += len(row)
+            yield EdgeChunk(column, row, weight)
+            if self._mirrors(matrix):
+                yield _mirrored(matrix, row, column, weight)
+        if found != matrix.num_entries:
+            raise InputError(
+                f"{matrix.file.location}: {found:,} entries, the header states {matrix.num_entries:,}; the file is cut"
+                " short or damaged"
+            )
+
+    def _parse(
+        self, matrix: MatrixHeader, offset: int, block: NDArray[np.uint8], found: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32] | None]:
+        most = len(block) // _SHORTEST_LINE + 1
+        row, column = np.empty(most, np.int64), np.empty(most, np.int64)
+        weight = np.empty(most if self.weights else 0, np.float32)
+        ignored = matrix.field != "pattern" and not self.weights
+        count, at, wrong = parse_edges(block, self.weights, ignored, matrix.num_vertices, row, column, weight)
+        if wrong:
+            raise bad_line(matrix.file, offset + at, REASONS[wrong])
+        row, column = row[:count], column[:count]
+        if min(row.min(initial=1), column.min(initial=1)) < 1:
+            entry = found + int(np.argmax((row < 1) | (column < 1)))
+            raise InputError(f"{matrix.file.location}, entry {entry + 1:,}: the id 0; ids of this format start from 1")
+        return row - 1, column - 1, weight[:count] if self.weights else None
+
+
+def _mirrored(
+    matrix: MatrixHeader, row: NDArray[np.int64], column: NDArray[np.int64], weight: NDArray[np.float32] | None
+) -> EdgeChunk:
+    """The other direction of all entries beside the diagonal."""
+    beside = row != column
+    sign = np.float32(-1 if matrix.symmetry == "skew-symmetric" else 1)
+    return EdgeChunk(row[beside], column[beside], None if weight is None else weight[beside] * sign)
+
+
+def read_header(file: SourceFile) -> MatrixHeader:
+    """Read the banner and the size line.
+
+    Raises:
+        InputError: they are none, or describe something else than a sparse square matrix of numbers.
+    """
+    with file.open() as stream:
+        banner = stream.readline(LONGEST_LINE)
+        words = banner.decode("latin-1").lower().split()
+        if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
+            raise bad_line(file, 0, "expected '%%MatrixMarket matrix coordinate FIELD SYMMETRY'")
+        layout, field, symmetry = words[2:]
+        for what, known in ((layout, ("coordinate",)), (field, _FIELDS), (symmetry, _SYMMETRIES)):
+            if what not in known:
+                raise InputError(f"{file.location}: a matrix of kind {what!r}; expected {' or '.join(known)}")
+        at, line = first_line(stream, len(banner))
+    sizes = line.decode("latin-1").split()
+    if len(sizes) != 3 or not all(size.isdigit() and len(size) < 19 for size in sizes):
+        raise bad_line(file, at, "expected the numbers of rows, columns and entries")
+    rows, columns, entries = (int(size) for size in sizes)
+    if rows != columns:
+        raise InputError(f"{file.location}: an adjacency must be square, found {rows:,} x {columns:,}")
+    if not entries:
+        raise InputError(f"{file.location}: there are no edges in it")
+    return MatrixHeader(file, field, symmetry, rows, entries, at + len(line))

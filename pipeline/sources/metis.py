@@ -1,0 +1,273 @@
+"""METIS graph files: a line per vertex, with its neighbours, each edge in the lines of both its ends.
+
+The header is "n m [fmt [ncon]]"; fmt is up to three digits for vertex sizes, vertex weights and edge
+weights, of which only the last are read.  Ids start from 1, lines that begin with ``%`` are comments.
+A line may be longer than any buffer, so the parser goes by bytes and keeps its state between blocks; as the
+number of a line is its vertex, a file is one range.  (METIS 5.1.0 manual, section 4.1.1.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange
+from gnnloom.pipeline.sources.files import SourceFile, open_files
+from gnnloom.pipeline.sources.lines import bad_line, first_line
+from gnnloom.pipeline.sources.numerals import (
+    BEYOND,
+    FEED,
+    MINUS,
+    NEGATIVE,
+    NO_ID,
+    PERCENT,
+    REASONS,
+    RETURN,
+    TOO_FEW,
+    TOO_LARGE,
+    TOO_MANY,
+    ZERO,
+    is_blank,
+)
+from gnnloom.storage.errors import InputError
+
+#: Bytes that are parsed at a time.
+BLOCK_BYTES = 2 << 20
+
+# The parser's state between blocks.
+VERTEX, TOKEN, NUMBER, DIGITS, COMMENT, LINE_AT, TARGET, UPWARD, DOWNWARD, LOOPS = range(10)
+_MOST_DIGITS = 18
+
+
+@dataclass(frozen=True)
+class MetisHeader:
+    """The first line of a file.
+
+    Attributes:
+        skipped: numbers before the neighbours of a line: the vertex's size and weights.
+        weighted: each neighbour is followed by the weight of its edge.
+        data_at: offset of the line after it.
+    """
+
+    file: SourceFile
+    num_vertices: int
+    num_edges: int
+    skipped: int
+    weighted: bool
+    data_at: int
+
+
+@dataclass(frozen=True)
+class MetisEdges:
+    """Edges from METIS files; implements :class:`~gnnloom.pipeline.sources.base.EdgeSource`.
+
+    Attributes:
+        once: give each edge once, for a graph that stores both directions of all edges.
+    """
+
+    graphs: tuple[MetisHeader, ...]
+    weights: bool = False
+    once: bool = False
+    block_bytes: int = BLOCK_BYTES
+
+    @classmethod
+    def open(cls, locations: Sequence[str], *, weights: bool = False, undirected: bool = False) -> MetisEdges:
+        """Find the files and read their headers.
+
+        Args:
+            undirected: the graph will store both directions of every edge.
+
+        Raises:
+            NotFoundError: a file is not there.
+            InputError: a header is none, or there are no edges, or no weights.
+        """
+        graphs = tuple(read_header(file) for file in open_files(locations))
+        for graph in graphs:
+            if weights and not graph.weighted:
+                raise InputError(f"{graph.file.location}: no edge weights in it; leave out `--weights`")
+        return cls(graphs, weights, undirected)
+
+    def identity(self) -> dict[str, Any]:
+        files = [graph.file.identity() for graph in self.graphs]
+        return {"format": "metis", "weights": self.weights, "once": self.once, "files": files}
+
+    @property
+    def num_edges(self) -> int:
+        """Edges that are given, loops aside."""
+        return sum(graph.num_edges for graph in self.graphs) * (1 if self.once else 2)
+
+    def num_vertices(self) -> int | None:
+        return max(graph.num_vertices for graph in self.graphs)
+
+    def ranges(self) -> Sequence[SourceRange]:
+        return [SourceRange(number, 0, -1) for number in range(len(self.graphs))]
+
+    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+        graph = self.graphs[part.file]
+        state = np.zeros(10, np.int64)
+        state[LINE_AT] = graph.data_at
+        for offset, block in _blocks(graph, self.block_bytes):
+            yield self._parse(graph, offset, block, state)
+        _check_totals(graph, state)
+
+    def _parse(self, graph: MetisHeader, offset: int, block: NDArray[np.uint8], state: NDArray[np.int64]) -> EdgeChunk:
+        most = len(block) // 2 + 1
+        source, target = np.empty(most, np.int64), np.empty(most, np.int64)
+        weight = np.empty(most, np.float32)
+        count, wrong = parse_neighbours(
+            block, offset, graph.num_vertices, graph.skipped, graph.weighted, self.once, state, source, target, weight
+        )
+        if wrong:
+            what = f" (the line of vertex {state[VERTEX] + 1:,} of {graph.num_vertices:,})"
+            raise bad_line(graph.file, int(state[LINE_AT]), REASONS[wrong] + what)
+        return EdgeChunk(source[:count], target[:count], weight[:count] if self.weights else None)
+
+
+def _blocks(graph: MetisHeader, block_bytes: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """The contents after the header, with a line feed at their end."""
+    with graph.file.open() as stream:
+        offset, last = 0, b"\n"
+        while data := stream.read(block_bytes):
+            skipped = min(max(0, graph.data_at - offset), len(data))
+            yield offset + skipped, np.frombuffer(data, np.uint8)[skipped:]
+            offset, last = offset + len(data), data[-1:]
+        if last != b"\n":
+            yield offset, np.frombuffer(b"\n", np.uint8)
+
+
+def _check_totals(graph: MetisHeader, state: NDArray[np.int64]) -> None:
+    where, upward, loops = graph.file.location, int(state[UPWARD]), int(state[LOOPS])
+    if state[VERTEX] < graph.num_vertices:
+        raise InputError(f"{where}: {state[VERTEX]:,} lines, expected one for each of {graph.num_vertices:,} vertices")
+    if upward != state[DOWNWARD]:
+        raise InputError(f"{where}: not every edge is in the lines of both its ends")
+    if not upward <= graph.num_edges <= upward + loops:
+        raise InputError(
+            f"{where}: {upward:,} edges, the header states {graph.num_edges:,}; the file is cut or damaged"
+        )
+
+
+def read_header(file: SourceFile) -> MetisHeader:
+    """Read the line of sizes.
+
+    Raises:
+        InputError: it is none, or states no edges.
+    """
+    with file.open() as stream:
+        at, line = first_line(stream)
+    words = line.decode("latin-1").split()
+    if not 2 <= len(words) <= 4 or not all(word.isdigit() and len(word) <= _MOST_DIGITS for word in words):
+        raise bad_line(file, at, "expected the numbers of vertices and edges, perhaps a format and a number of weights")
+    num_vertices, num_edges = int(words[0]), int(words[1])
+    flags = words[2].zfill(3) if len(words) > 2 else "000"
+    if len(flags) > 3 or set(flags) - {"0", "1"}:
+        raise bad_line(file, at, f"expected a format of up to three digits 0 or 1, found {words[2]}")
+    num_weights = int(words[3]) if len(words) > 3 else 1
+    skipped = (flags[0] == "1") + (num_weights if flags[1] == "1" else 0)
+    if not num_edges:
+        raise InputError(f"{file.location}: there are no edges in it")
+    return MetisHeader(file, num_vertices, num_edges, skipped, flags[2] == "1", at + len(line))
+
+
+@njit(cache=True, nogil=True)
+def parse_neighbours(
+    text: Any,
+    offset: int,
+    num_vertices: int,
+    skipped: int,
+    weighted: bool,
+    once: bool,
+    state: Any,
+    source: Any,
+    target: Any,
+    weight: Any,
+) -> tuple[int, int]:
+    """Parse a block that may begin and end anywhere, even within a number.
+
+    Args:
+        offset: of the block in the file's contents.
+        once: give only the edges to vertices not below the line's own.
+        state: (10,) int64, kept from block to block; VERTEX and LINE_AT tell where an error is.
+
+    Returns:
+        Number of edges, and what is wrong (0: nothing).
+    """
+    count, wrong = 0, 0
+    for at in range(len(text)):
+        byte: Any = np.int64(text[at])
+        if state[COMMENT]:
+            if byte == FEED:
+                state[COMMENT] = 0
+                state[LINE_AT] = offset + at + 1
+        elif ZERO <= byte <= ZERO + 9:
+            state[NUMBER] = state[NUMBER] * 10 + (byte - ZERO)
+            state[DIGITS] += 1
+            if state[DIGITS] > _MOST_DIGITS:
+                return count, TOO_LARGE
+        elif byte == FEED or byte == RETURN or is_blank(byte):  # noqa: PLR1714, SIM109 - faster than a tuple in numba
+            if state[DIGITS]:
+                emitted, wrong = _end_token(num_vertices, skipped, weighted, once, state, count, source, target, weight)
+                count += emitted
+            if byte == FEED and not wrong:
+                wrong = _end_line(num_vertices, skipped, weighted, state, offset + at + 1)
+            if wrong:
+                return count, wrong
+        elif byte == PERCENT and state[TOKEN] == 0 and state[DIGITS] == 0:
+            state[COMMENT] = 1
+        else:
+            return count, NEGATIVE if byte == MINUS else NO_ID
+    return count, 0
+
+
+@njit(cache=True, nogil=True)
+def _end_token(
+    num_vertices: int,
+    skipped: int,
+    weighted: bool,
+    once: bool,
+    state: Any,
+    count: int,
+    source: Any,
+    target: Any,
+    weight: Any,
+) -> tuple[int, int]:
+    """Take the number that has ended; returns how many edges it completes, and what is wrong."""
+    number, place = state[NUMBER], state[TOKEN] - skipped
+    state[NUMBER], state[DIGITS] = 0, 0
+    state[TOKEN] += 1
+    if state[VERTEX] >= num_vertices:
+        return 0, TOO_MANY
+    if place < 0:
+        return 0, 0
+    if not weighted or place % 2 == 0:
+        if number < 1 or number > num_vertices:
+            return 0, BEYOND
+        state[TARGET] = number - 1
+        if weighted:
+            return 0, 0
+    vertex, neighbour = state[VERTEX], state[TARGET]
+    state[LOOPS] += neighbour == vertex
+    state[UPWARD] += neighbour > vertex
+    state[DOWNWARD] += neighbour < vertex
+    if once and neighbour < vertex:
+        return 0, 0
+    source[count], target[count], weight[count] = vertex, neighbour, number
+    return 1, 0
+
+
+@njit(cache=True, nogil=True)
+def _end_line(num_vertices: int, skipped: int, weighted: bool, state: Any, next_at: int) -> int:
+    """Go to the next vertex; returns what is wrong with the line."""
+    if state[VERTEX] < num_vertices:
+        place = state[TOKEN] - skipped
+        if place < 0 or (weighted and place % 2 == 1):
+            return TOO_FEW
+        state[VERTEX] += 1
+    state[TOKEN] = 0
+    state[LINE_AT] = next_at
+    return 0

@@ -1,0 +1,158 @@
+"""OGB's binary layout, in which papers100M is published: NumPy archives instead of CSV files.
+
+    raw/data.npz                    edge_index (2, m), node_feat (n, F), num_nodes_list, num_edges_list
+    raw/node-label.npz              node_label (n, 1), NaN where there is none
+    split/NAME/{train,valid,test}.csv.gz
+
+Everything is streamed member by member, stored or deflated; the two rows of edge_index are two streams, read in
+step.  A folder may also be named by its ``data.npz``.  Hu et al., Open Graph Benchmark (NeurIPS 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange, VertexSource
+from gnnloom.pipeline.sources.files import SourceFile, open_files
+from gnnloom.pipeline.sources.joined_vertices import JoinedVertices
+from gnnloom.pipeline.sources.numpy_edges import NumpyEdges
+from gnnloom.pipeline.sources.numpy_vertices import NumpyVertices, checked_column, checked_feature
+from gnnloom.pipeline.sources.ogb import find_split, read_split
+from gnnloom.pipeline.sources.stored_arrays import StoredArray, member_names, open_array
+from gnnloom.storage.errors import InputError, NotFoundError
+
+_DATA = "raw/data.npz"
+
+
+@dataclass(frozen=True)
+class OgbBinaryEdges:
+    """Edges of a binary OGB folder; implements :class:`~gnnloom.pipeline.sources.base.EdgeSource`."""
+
+    edges: NumpyEdges
+
+    @classmethod
+    def open(cls, folder: str) -> OgbBinaryEdges:
+        """Find the file and read the headers of its arrays.
+
+        Raises:
+            NotFoundError: the folder, or an array of the file, is not there.
+            InputError: the file is no archive, or its stated numbers are not those of one graph.
+        """
+        file = _file(folder, _DATA)
+        num_vertices, num_edges = _count(file, "num_nodes_list"), _count(file, "num_edges_list")
+        part = NumpyEdges.open([file.location]).parts[0]
+        if part.num_edges != num_edges:
+            raise InputError(f"{file.location}: {part.num_edges:,} edges, num_edges_list states {num_edges:,}")
+        return cls(NumpyEdges((replace(part, num_vertices=num_vertices),)))
+
+    def identity(self) -> dict[str, Any]:
+        return {**self.edges.identity(), "format": "ogb-binary"}
+
+    @property
+    def num_edges(self) -> int:
+        return self.edges.num_edges
+
+    def num_vertices(self) -> int | None:
+        return self.edges.num_vertices()
+
+    def ranges(self) -> Sequence[SourceRange]:
+        return self.edges.ranges()
+
+    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+        return self.edges.read(part)
+
+
+@dataclass(frozen=True)
+class SplitFiles:
+    """A split from three files of ids; implements :class:`~gnnloom.pipeline.sources.base.VertexSource`."""
+
+    files: tuple[SourceFile, ...]
+    stated_vertices: int
+
+    arrays = ("split",)
+    random_access = False
+    in_graph_order = False
+
+    def identity(self) -> dict[str, Any]:
+        return {"format": "split", "files": [file.identity() for file in self.files]}
+
+    def num_vertices(self) -> int:
+        return self.stated_vertices
+
+    def num_features(self) -> int:
+        return 0
+
+    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        if array != "split":
+            raise InputError(f"files of ids have no {array}")
+        yield read_split(self.files, self.stated_vertices)[start:stop]
+
+
+def open_binary_vertices(folder: str, *, split: str | None = None) -> VertexSource:
+    """The features, labels and split of a binary OGB folder.
+
+    Args:
+        split: folder below ``split/``; needed where there are several.
+
+    Raises:
+        NotFoundError: the folder or the split is not there, or the folder holds nothing of vertices.
+        InputError: an array has another shape or dtype, or there are several splits and none chosen.
+    """
+    sources = _vertex_sources(folder, split)
+    if not sources:
+        raise NotFoundError(f"{folder}: no node_feat, raw/node-label.npz or split/ in it")
+    return JoinedVertices(sources)
+
+
+def has_vertices(folder: str) -> bool:
+    """The folder holds features, labels or a split."""
+    return bool(_vertex_sources(folder, None))
+
+
+def _vertex_sources(folder: str, split: str | None) -> tuple[VertexSource, ...]:
+    data = _file(folder, _DATA)
+    num_vertices = _count(data, "num_nodes_list")
+    feature = checked_feature(open_array(data, "node_feat")) if "node_feat" in member_names(data) else None
+    label = _label(folder)
+    for array in (feature, label):
+        if array and array.shape[0] != num_vertices:
+            raise InputError(f"{array}: {array.shape[0]:,} rows, num_nodes_list states {num_vertices:,} vertices")
+    files = find_split(_root(folder), split)
+    given = (
+        NumpyVertices(feature, label, (), num_vertices) if feature or label else None,
+        SplitFiles(files, num_vertices) if files else None,
+    )
+    return tuple(source for source in given if source is not None)
+
+
+def is_binary(folder: str) -> bool:
+    """A local folder has the binary layout."""
+    return Path(folder.removeprefix("file://"), _DATA).expanduser().is_file()
+
+
+def _root(folder: str) -> str:
+    return folder.rstrip("/").removesuffix(f"/{_DATA}")
+
+
+def _file(folder: str, name: str) -> SourceFile:
+    return open_files([f"{_root(folder)}/{name}"])[0]
+
+
+def _label(folder: str) -> StoredArray | None:
+    try:
+        file = _file(folder, "raw/node-label.npz")
+    except NotFoundError:
+        return None
+    return checked_column(open_array(file, "node_label"), "iuf")
+
+
+def _count(file: SourceFile, member: str) -> int:
+    array = open_array(file, member)
+    if array.size != 1 or array.dtype.kind not in "iu":
+        raise InputError(f"{array}: expected one number for one graph, found {array.dtype} of shape {array.shape}")
+    return int(array.read_all().reshape(-1)[0])

@@ -1,0 +1,121 @@
+"""Edges from Parquet files: two columns of ids and perhaps one of weights, by groups of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange
+from gnnloom.pipeline.sources.files import open_files
+from gnnloom.pipeline.sources.parquet_table import ParquetTable
+from gnnloom.storage.errors import InputError
+
+#: Edges that one task reads; a row group is never divided.
+RANGE_EDGES = 1 << 23
+#: Edges read at a time.
+BLOCK_EDGES = 1 << 20
+_MAX_ID = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class ParquetEdges:
+    """Edges from Parquet files; implements :class:`~gnnloom.pipeline.sources.base.EdgeSource`.
+
+    A range counts row groups.
+
+    Attributes:
+        columns: per table the names of source, target and, if weighted, weight.
+    """
+
+    tables: tuple[ParquetTable, ...]
+    columns: tuple[tuple[str, ...], ...]
+    weights: bool = False
+    range_edges: int = RANGE_EDGES
+    block_edges: int = BLOCK_EDGES
+
+    @classmethod
+    def open(cls, locations: Sequence[str], *, weights: bool = False, columns: str | None = None) -> ParquetEdges:
+        """Find the files and read their footers.
+
+        Args:
+            columns: names of source, target and perhaps weight, separated by commas; None for the first ones.
+
+        Raises:
+            NotFoundError: a file is not there.
+            InputError: a file is no Parquet file, or has not these columns, of these types.
+        """
+        tables = tuple(ParquetTable.open(file) for file in open_files(locations))
+        wanted = tuple(name.strip() for name in columns.split(",")) if columns else ()
+        if columns and len(wanted) not in ({3} if weights else {2, 3}):
+            raise InputError(f"columns {columns!r}: expected {'src,dst,weight' if weights else 'src,dst[,weight]'}")
+        weighted = weights or len(wanted) == 3
+        chosen = tuple(wanted or table.names[: 3 if weighted else 2] for table in tables)
+        for table, names in zip(tables, chosen, strict=True):
+            _check(table, names, weighted)
+        return cls(tables, chosen, weighted)
+
+    def identity(self) -> dict[str, Any]:
+        return {
+            "format": "parquet",
+            "weights": self.weights,
+            "columns": [list(names) for names in self.columns],
+            "files": [table.file.identity() for table in self.tables],
+        }
+
+    @property
+    def num_edges(self) -> int:
+        return sum(table.num_rows for table in self.tables)
+
+    def num_vertices(self) -> int | None:
+        return None
+
+    def ranges(self) -> Sequence[SourceRange]:
+        return [part for number, table in enumerate(self.tables) for part in self._ranges_of(number, table)]
+
+    def _ranges_of(self, number: int, table: ParquetTable) -> Iterator[SourceRange]:
+        start, rows = 0, 0
+        for group, more in enumerate(table.group_rows):
+            if rows and rows + more > self.range_edges:
+                yield SourceRange(number, start, group)
+                start, rows = group, 0
+            rows += more
+        yield SourceRange(number, start, len(table.group_rows))
+
+    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+        table, names = self.tables[part.file], self.columns[part.file]
+        for first, values in table.read(names, range(part.start, part.stop), self.block_edges):
+            source, target = (_ids(table, name, ids, first) for name, ids in zip(names[:2], values[:2], strict=True))
+            yield EdgeChunk(source, target, _weights(table, names[2], values[2], first) if self.weights else None)
+
+
+def _check(table: ParquetTable, names: Sequence[str], weighted: bool) -> None:
+    if len(names) < (3 if weighted else 2):
+        found = ", ".join(table.names) or "none"
+        raise InputError(f"{table.file.location}: expected columns of sources and targets, found {found}")
+    table.check_columns(names[:2], "iu")
+    table.check_columns(names[2:], "iuf")
+    if not table.num_rows:
+        raise InputError(f"{table.file.location}: there are no edges in it")
+
+
+def _ids(table: ParquetTable, name: str, ids: NDArray[Any], first: int) -> NDArray[np.int64]:
+    low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
+    if low < 0:
+        raise table.error(name, first + int(np.argmin(ids)), f"expected a vertex id, found {low}")
+    if high > _MAX_ID:
+        raise table.error(name, first + int(np.argmax(ids)), f"expected a vertex id below 2^63, found {high}")
+    return np.ascontiguousarray(ids, np.int64)
+
+
+def _weights(table: ParquetTable, name: str, given: NDArray[Any], first: int) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        weights = given.astype(np.float32)
+    finite = np.isfinite(weights)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        raise table.error(name, first + row, f"expected a finite float32 weight, found {given[row]}")
+    return weights

@@ -1,0 +1,266 @@
+"""Planetoid's pickles of Cora, CiteSeer and PubMed: ``ind.NAME.{x,y,tx,ty,allx,ally,graph,test.index}``.
+
+The rows of ``allx`` and ``ally`` are the first vertices; row k of ``tx`` and ``ty`` is the k-th vertex of
+``test.index``.  Vertices that are in neither (15 of CiteSeer) have zero features and no label.  The
+split is the published one: the first ``len(y)`` vertices train, the next 500 validate, those of ``test.index`` test.
+Yang, Cohen, Salakhutdinov, Revisiting Semi-Supervised Learning with Graph Embeddings (ICML 2016).
+
+The files are a few megabytes and read whole, through :mod:`gnnloom.pipeline.sources.restricted_pickle`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange
+from gnnloom.pipeline.sources.columns import read_ids
+from gnnloom.pipeline.sources.files import SourceFile, open_files
+from gnnloom.pipeline.sources.restricted_pickle import Record, read_pickle
+from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.vertices import NO_LABEL, SPLIT
+
+#: Vertices after those that train that validate.
+NUM_VALID = 500
+#: Rows of features made dense at a time.
+_BLOCK_ROWS = 4096
+_RECONSTRUCT = ("numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct")
+_CSR = ("scipy.sparse.csr.csr_matrix", "scipy.sparse._csr.csr_matrix")
+_ADMITTED = frozenset(
+    {
+        *_RECONSTRUCT,
+        *_CSR,
+        "numpy.ndarray",
+        "numpy.dtype",
+        "collections.defaultdict",
+        "builtins.list",
+        "builtins.object",
+        "copyreg._reconstructor",
+        "_codecs.encode",
+    }
+)
+
+
+@dataclass(frozen=True)
+class PlanetoidFiles:
+    """The files of one dataset.
+
+    Attributes:
+        prefix: location up to the parts' names, ``FOLDER/ind.NAME``.
+    """
+
+    prefix: str
+
+    @classmethod
+    def find(cls, location: str) -> PlanetoidFiles:
+        """From a folder that holds one dataset, a prefix such as ``data/ind.cora``, or any of the files.
+
+        Raises:
+            NotFoundError: there is no such file.
+            InputError: the folder holds several datasets.
+        """
+        path = Path(location.removeprefix("file://")).expanduser()
+        if path.is_dir():
+            names = dataset_names(path)
+            if len(names) > 1:
+                raise InputError(
+                    f"{location}: several datasets ({', '.join(names)}); name one, as {path}/ind.{names[0]}"
+                )
+            if not names:
+                raise NotFoundError(f"{location}: no files ind.NAME.graph in it")
+            path = path / f"ind.{names[0]}"
+        match = re.fullmatch(r"(ind\.[^.]+)(\..+)?", path.name)
+        if match is None:
+            raise InputError(f"{location}: expected a folder, or a name such as ind.cora")
+        return cls(str(path.with_name(match[1])))
+
+    def file(self, part: str) -> SourceFile:
+        return open_files([f"{self.prefix}.{part}"])[0]
+
+    def load(self, part: str) -> Any:
+        """One pickle: an array, a CSR matrix, or the graph's record."""
+        file = self.file(part)
+        with file.open() as stream:
+            content = read_pickle(stream, file.location, _ADMITTED)
+        try:
+            return _build(content)
+        except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+            raise InputError(f"{file.location}: no array or matrix ({type(error).__name__}: {error})") from error
+
+    def matrix(self, part: str) -> Any:
+        """A matrix of numbers, dense or CSR."""
+        content = self.load(part)
+        if getattr(content, "ndim", 0) != 2:
+            raise InputError(f"{self.prefix}.{part}: expected a matrix")
+        return content
+
+    def test_ids(self) -> NDArray[np.int64]:
+        blocks = [block.values for block in read_ids(self.file("test.index"))]
+        if not blocks or not len(blocks[0]):
+            raise InputError(f"{self.prefix}.test.index: expected the ids of the test vertices, found none")
+        return np.concatenate(blocks)
+
+    def identity(self, parts: Sequence[str]) -> dict[str, Any]:
+        return {"format": "planetoid", "files": [self.file(part).identity() for part in parts]}
+
+
+def dataset_names(folder: Path) -> list[str]:
+    """Names of the datasets of a folder."""
+    found = (re.fullmatch(r"ind\.([^.]+)\.graph", path.name) for path in folder.iterdir())
+    return sorted(match[1] for match in found if match)
+
+
+@dataclass(frozen=True)
+class PlanetoidEdges:
+    """Edges of a Planetoid dataset; implements :class:`~gnnloom.pipeline.sources.base.EdgeSource`."""
+
+    files: PlanetoidFiles
+    stated_vertices: int
+
+    @classmethod
+    def open(cls, location: str) -> PlanetoidEdges:
+        """Find the files and count the vertices.
+
+        Raises:
+            NotFoundError: a file is not there.
+            InputError: a file is damaged, or its pickle asks for something else than arrays.
+        """
+        files = PlanetoidFiles.find(location)
+        return cls(files, _count_vertices(files))
+
+    def identity(self) -> dict[str, Any]:
+        return self.files.identity(["graph", "allx", "test.index"])
+
+    def num_vertices(self) -> int | None:
+        return self.stated_vertices
+
+    def ranges(self) -> Sequence[SourceRange]:
+        return [SourceRange(0, 0, -1)]
+
+    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:  # noqa: ARG002 - there is one
+        where = self.files.file("graph").location
+        graph = self.files.load("graph")
+        if not isinstance(graph, dict):
+            raise InputError(f"{where}: expected a dict from vertices to lists of neighbours")
+        for vertex, neighbours in graph.items():
+            ids = (vertex, *neighbours) if isinstance(neighbours, list) else (None,)
+            if not all(isinstance(number, int) and 0 <= number < self.stated_vertices for number in ids):
+                raise InputError(
+                    f"{where}: vertex {vertex!r}: expected a list of vertices below {self.stated_vertices:,}"
+                )
+        degree = [len(neighbours) for neighbours in graph.values()]
+        source = np.repeat(np.array(list(graph), np.int64), degree)
+        target = np.array([number for neighbours in graph.values() for number in neighbours], np.int64)
+        yield EdgeChunk(source, target)
+
+
+@dataclass(frozen=True)
+class PlanetoidVertices:
+    """Vertex data of a Planetoid dataset; implements :class:`~gnnloom.pipeline.sources.base.VertexSource`."""
+
+    files: PlanetoidFiles
+    stated_vertices: int
+    width: int
+
+    arrays = ("feature", "label", "split")
+    random_access = False
+    in_graph_order = False
+
+    @classmethod
+    def open(cls, location: str) -> PlanetoidVertices:
+        """Find the files and read their shapes; raises as :meth:`PlanetoidEdges.open`."""
+        files = PlanetoidFiles.find(location)
+        return cls(files, _count_vertices(files), int(files.matrix("allx").shape[1]))
+
+    def identity(self) -> dict[str, Any]:
+        return self.files.identity(["y", "allx", "ally", "tx", "ty", "test.index"])
+
+    def num_vertices(self) -> int:
+        return self.stated_vertices
+
+    def num_features(self) -> int:
+        return self.width
+
+    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        if array == "feature":
+            matrix = self._placed(scipy.sparse.csr_array(self.files.matrix("allx")), "tx")
+            for first in range(start, stop, _BLOCK_ROWS):
+                rows = matrix[first : min(first + _BLOCK_ROWS, stop)].toarray().astype(np.float32)
+                if not np.isfinite(rows).all():
+                    raise InputError(
+                        f"{self.files.prefix}.allx or .tx: expected finite features, found NaN or infinity"
+                    )
+                yield rows
+            return
+        yield (self._labels() if array == "label" else self._split())[start:stop]
+
+    def _placed(self, known: Any, part: str) -> Any:
+        """(n, columns) CSR: the known rows first, those of ``part`` where test.index puts them, others zero."""
+        test, ids = scipy.sparse.csr_array(self.files.matrix(part)), self.files.test_ids()
+        if test.shape != (len(ids), known.shape[1]):
+            expected = (len(ids), known.shape[1])
+            raise InputError(f"{self.files.prefix}.{part}: expected shape {expected}, found {test.shape}")
+        place = scipy.sparse.csr_array(
+            (np.ones(len(ids), test.dtype), (ids, np.arange(len(ids)))), shape=(self.stated_vertices, len(ids))
+        )
+        known.resize((self.stated_vertices, known.shape[1]))
+        return known + place @ test
+
+    def _labels(self) -> NDArray[np.int32]:
+        one_hot = self._placed(scipy.sparse.csr_array(self.files.matrix("ally")), "ty")
+        dense = one_hot.toarray()
+        return np.where(dense.any(axis=1), dense.argmax(axis=1), NO_LABEL).astype(np.int32)
+
+    def _split(self) -> NDArray[np.uint8]:
+        codes = np.full(self.stated_vertices, SPLIT["none"], np.uint8)
+        train = self.files.matrix("y").shape[0]
+        codes[train : train + NUM_VALID] = SPLIT["valid"]
+        codes[:train] = SPLIT["train"]
+        codes[self.files.test_ids()] = SPLIT["test"]
+        return codes
+
+
+def _count_vertices(files: PlanetoidFiles) -> int:
+    known, ids = int(files.matrix("allx").shape[0]), files.test_ids()
+    if ids.min() < known or len(np.unique(ids)) != len(ids) or ids.max() > known + 100 * len(ids):
+        raise InputError(f"{files.prefix}.test.index: expected distinct vertices after the {known:,} rows of allx")
+    return int(ids.max()) + 1
+
+
+def _build(content: Any) -> Any:
+    """Arrays and matrices from their records, by our own hand and with every size checked."""
+    if not isinstance(content, Record):
+        return content
+    if content.name in _RECONSTRUCT:
+        return _build_array(content.state)
+    if content.name in _CSR or (content.name == "copyreg._reconstructor" and content.args[0].name in _CSR):
+        return _build_csr(content.state)
+    if content.name == "collections.defaultdict":
+        return dict(content)
+    raise ValueError(f"a pickle of {content.name}")
+
+
+def _build_array(state: Any) -> NDArray[Any]:
+    _, shape, dtype, fortran_order, data = state
+    code = f"{dtype.state[1]}{dtype.args[0]}"
+    if not re.fullmatch(r"[<>|=][iufb][1248]", code):
+        raise ValueError(f"an array of dtype {code}, expected numbers")
+    if isinstance(data, Record):
+        data = data.args[0]  # _codecs.encode(text, "latin1"): bytes as the older protocols spell them
+    flat = np.frombuffer(data.encode("latin-1") if isinstance(data, str) else data, code)
+    return flat.reshape(tuple(int(size) for size in shape), order="F" if fortran_order else "C")
+
+
+def _build_csr(state: Any) -> Any:
+    rows, columns = state["_shape" if "_shape" in state else "shape"]
+    data, indices, indptr = (_build_array(state[name].state) for name in ("data", "indices", "indptr"))
+    matrix = scipy.sparse.csr_array((data, indices, indptr), shape=(int(rows), int(columns)))
+    matrix.check_format(full_check=True)
+    return matrix

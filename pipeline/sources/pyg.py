@@ -1,0 +1,204 @@
+"""PyTorch Geometric's ``Data`` (or a dict of tensors, or what InMemoryDataset saves) from a file of torch.save.
+
+Read are ``edge_index`` (2, m), ``edge_weight`` or ``edge_attr`` of one column, ``x`` (n, F), ``y`` (n,) and
+``train_mask``, ``val_mask`` and ``test_mask`` (n,).  Neither torch nor PyG is needed or run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange, VertexSource
+from gnnloom.pipeline.sources.files import SourceFile, open_files
+from gnnloom.pipeline.sources.joined_vertices import JoinedVertices
+from gnnloom.pipeline.sources.numpy_edges import NumpyEdges, pair_columns
+from gnnloom.pipeline.sources.numpy_vertices import NumpyVertices, checked_column, checked_feature
+from gnnloom.pipeline.sources.restricted_pickle import Record
+from gnnloom.pipeline.sources.stored_arrays import StoredArray
+from gnnloom.pipeline.sources.torch_file import TENSOR, TorchFile
+from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.vertices import SPLIT
+
+_ADMITTED = frozenset(
+    {
+        "torch_geometric.data.data.Data",
+        "torch_geometric.data.data.DataEdgeAttr",
+        "torch_geometric.data.data.DataTensorAttr",
+        "torch_geometric.data.storage.GlobalStorage",
+    }
+)
+_MASKS = {"train_mask": "train", "val_mask": "valid", "test_mask": "test"}
+_WEIGHTS = ("edge_weight", "edge_attr")
+
+
+@dataclass(frozen=True)
+class PygEdges:
+    """Edges of a ``Data``; implements :class:`~gnnloom.pipeline.sources.base.EdgeSource`."""
+
+    edges: NumpyEdges
+
+    @classmethod
+    def open(cls, locations: Sequence[str], *, weights: bool = False) -> PygEdges:
+        """Find the file and read its description of the tensors.
+
+        Raises:
+            NotFoundError: the file is not there.
+            InputError: it is no such file, holds no edges or no weights, or asks for code to be run.
+        """
+        file = _one_file(locations)
+        tensors, stated = _open(file)
+        if "edge_index" not in tensors:
+            raise InputError(f"{file.location}: no edge_index in it; found {', '.join(sorted(tensors)) or 'nothing'}")
+        weight = _weight(file, tensors) if weights else None
+        part = pair_columns(tensors["edge_index"], weight, stated)
+        if not part.num_edges:
+            raise InputError(f"{file.location}: there are no edges in it")
+        return cls(NumpyEdges((part,), weights))
+
+    def identity(self) -> dict[str, Any]:
+        return {**self.edges.identity(), "format": "pyg"}
+
+    @property
+    def num_edges(self) -> int:
+        return self.edges.num_edges
+
+    def num_vertices(self) -> int | None:
+        return self.edges.num_vertices()
+
+    def ranges(self) -> Sequence[SourceRange]:
+        return self.edges.ranges()
+
+    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+        return self.edges.read(part)
+
+
+@dataclass(frozen=True)
+class MaskSplit:
+    """A split from three masks; implements :class:`~gnnloom.pipeline.sources.base.VertexSource`.
+
+    Attributes:
+        masks: (n,) bool, by the name of the part.
+    """
+
+    masks: tuple[tuple[str, StoredArray], ...]
+
+    arrays = ("split",)
+    in_graph_order = False
+
+    @property
+    def random_access(self) -> bool:
+        return all(mask.is_mapped for _, mask in self.masks)
+
+    def identity(self) -> dict[str, Any]:
+        return {"format": "masks", "file": self.masks[0][1].file.identity(), "masks": [name for name, _ in self.masks]}
+
+    def num_vertices(self) -> int:
+        return self.masks[0][1].shape[0]
+
+    def num_features(self) -> int:
+        return 0
+
+    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        if array != "split":
+            raise InputError(f"masks have no {array}")
+        first = start
+        rows = self.masks[0][1].block_elements
+        for blocks in zip(*(mask.read_flat(start, stop, rows) for _, mask in self.masks), strict=True):
+            yield self._codes(blocks, first)
+            first += len(blocks[0])
+
+    def _codes(self, blocks: Sequence[NDArray[Any]], first: int) -> NDArray[np.uint8]:
+        codes = np.full(len(blocks[0]), SPLIT["none"], np.uint8)
+        for (name, mask), block in zip(self.masks, blocks, strict=True):
+            chosen = block.astype(bool)
+            clash = chosen & (codes != SPLIT["none"])
+            if clash.any():
+                raise InputError(
+                    f"{mask}, row {first + int(np.argmax(clash)):,}: the vertex is in another split already"
+                )
+            codes[chosen] = SPLIT[name]
+        return codes
+
+
+def open_pyg_vertices(locations: Sequence[str]) -> VertexSource:
+    """The features, labels and masks of a ``Data``.
+
+    Raises:
+        NotFoundError: the file is not there, or holds nothing of vertices.
+        InputError: it is no such file, or a tensor has a shape or dtype that does not fit.
+    """
+    file = _one_file(locations)
+    tensors, _ = _open(file)
+    feature = checked_feature(tensors["x"]) if "x" in tensors else None
+    label = checked_column(tensors["y"], "iuf") if "y" in tensors else None
+    sources: list[VertexSource] = []
+    first = feature or label
+    if first is not None:
+        sources.append(NumpyVertices(feature, label, (), first.shape[0]))
+    if masks := [(part, _mask(tensors[name])) for name, part in _MASKS.items() if name in tensors]:
+        sources.append(MaskSplit(tuple(masks)))
+    if not sources:
+        raise NotFoundError(f"{file.location}: no x, y or masks in it")
+    rows = {str(array): array.shape[0] for array in (feature, label, *(mask for _, mask in masks)) if array}
+    if len(set(rows.values())) > 1:
+        raise InputError(f"the tensors differ in their rows: {', '.join(f'{at}: {n:,}' for at, n in rows.items())}")
+    return JoinedVertices(tuple(sources))
+
+
+def has_vertices(locations: Sequence[str]) -> bool:
+    """The file holds features, labels or masks."""
+    return not {"x", "y", *_MASKS}.isdisjoint(_open(_one_file(locations))[0])
+
+
+def _one_file(locations: Sequence[str]) -> SourceFile:
+    files = open_files(locations)
+    if len(files) != 1:
+        raise InputError(f"format 'pyg': expected one file, found {len(files)}")
+    return files[0]
+
+
+def _open(file: SourceFile) -> tuple[dict[str, StoredArray], int | None]:
+    """The tensors by name, and the number of vertices where it is stated."""
+    opened = TorchFile(file, _ADMITTED)
+    attributes = _attributes(opened.content)
+    if attributes is None:
+        raise InputError(f"{file.location}: expected a torch_geometric Data or a dict of tensors")
+    tensors: dict[str, StoredArray] = {
+        name: opened.tensor(value, name)
+        for name, value in attributes.items()
+        if isinstance(name, str) and isinstance(value, Record) and value.name == TENSOR
+    }
+    stated = attributes.get("num_nodes")
+    if not isinstance(stated, int):
+        rows = [tensors[name].shape[0] for name in ("x", "y", *_MASKS) if name in tensors and tensors[name].shape]
+        stated = rows[0] if rows else None
+    return tensors, stated
+
+
+def _attributes(content: Any) -> Mapping[Any, Any] | None:
+    """What a ``Data`` holds, from its state in any version of PyG."""
+    if isinstance(content, tuple) and content:
+        content = content[0]  # (data, slices, class) of InMemoryDataset
+    if isinstance(content, Record) and isinstance(content.state, dict):
+        store = content.state.get("_store")
+        mapping = store.state.get("_mapping") if isinstance(store, Record) and isinstance(store.state, dict) else None
+        return mapping if isinstance(mapping, dict) else content.state
+    return content if isinstance(content, dict) else None
+
+
+def _weight(file: SourceFile, tensors: Mapping[str, StoredArray]) -> StoredArray:
+    for name in _WEIGHTS:
+        if name in tensors:
+            return checked_column(tensors[name], "iuf")
+    raise InputError(f"{file.location}: no weights in it; expected {' or '.join(_WEIGHTS)}")
+
+
+def _mask(tensor: StoredArray) -> StoredArray:
+    if tensor.dtype != np.dtype(bool) or len(tensor.shape) != 1:
+        raise InputError(f"{tensor}: expected bool of shape (n,), found {tensor.dtype} of shape {tensor.shape}")
+    return tensor

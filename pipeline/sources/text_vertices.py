@@ -1,0 +1,100 @@
+"""Features, labels or split codes of vertices from text: a line per vertex, numbers separated by commas or blanks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.columns import RowBlock, count_columns, read_ids, read_labels, read_table
+from gnnloom.pipeline.sources.files import SourceFile, open_files
+from gnnloom.pipeline.sources.lines import whole_lines
+from gnnloom.pipeline.sources.numerals import is_end, next_line, skip_blanks
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.vertices import SPLIT
+
+
+@dataclass(frozen=True)
+class TextVertices:
+    """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.base.VertexSource`.
+
+    Attributes:
+        array: ``feature``, ``label`` or ``split``.
+    """
+
+    file: SourceFile
+    array: str
+    num_columns: int
+    stated_vertices: int
+
+    random_access = False
+    in_graph_order = False
+
+    @classmethod
+    def open(cls, location: str, array: str) -> TextVertices:
+        """Find the file and count its columns and rows.
+
+        Raises:
+            NotFoundError: the file is not there.
+            InputError: it is empty, or has several columns of labels or codes.
+        """
+        files = open_files([location])
+        if len(files) != 1:
+            raise InputError(f"{location}: expected one file, found {len(files)}")
+        columns, rows = count_columns(files[0]), _count_rows(files[0])
+        if not rows:
+            raise InputError(f"{location}: the file is empty; expected a line per vertex")
+        if array != "feature" and columns != 1:
+            raise InputError(f"{location}: expected one column of {array}s, found {columns}")
+        return cls(files[0], array, columns, rows)
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        return (self.array,)
+
+    def identity(self) -> dict[str, Any]:
+        return {"format": "text", "array": self.array, "file": self.file.identity()}
+
+    def num_vertices(self) -> int:
+        return self.stated_vertices
+
+    def num_features(self) -> int:
+        return self.num_columns if self.array == "feature" else 0
+
+    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        for block in self._blocks(array):
+            rows = block.values[max(0, start - block.first) : max(0, stop - block.first)]
+            if len(rows):
+                yield rows
+
+    def _blocks(self, array: str) -> Iterator[RowBlock]:
+        if array == "feature":
+            return read_table(self.file, self.num_columns, np.float32)
+        return read_labels(self.file) if array == "label" else _read_codes(self.file)
+
+
+def _read_codes(file: SourceFile) -> Iterator[RowBlock]:
+    for block in read_ids(file):
+        wrong = block.values > max(SPLIT.values())
+        if wrong.any():
+            names = ", ".join(f"{code} {name}" for name, code in SPLIT.items())
+            raise block.error(int(np.argmax(wrong)), f"expected a split code ({names})")
+        yield RowBlock(file, block.first, block.values.astype(np.uint8), block.line_at)
+
+
+def _count_rows(file: SourceFile) -> int:
+    return sum(int(_count_lines(block)) for _, block in whole_lines(file))
+
+
+@njit(cache=True, nogil=True)
+def _count_lines(text: Any) -> int:
+    """Lines that are not blank."""
+    count, at = 0, 0
+    while at < len(text):
+        count += not is_end(text, skip_blanks(text, at))
+        at = next_line(text, at)
+    return count
