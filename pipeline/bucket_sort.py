@@ -18,6 +18,7 @@ from typing import Any
 
 from gnnloom.pipeline.cluster import Cluster
 from gnnloom.pipeline.compact_ids import find_distinct_ids, id_folder
+from gnnloom.pipeline.ingest_plan import IngestPlan
 from gnnloom.pipeline.memory import working_memory
 from gnnloom.pipeline.progress import logged
 from gnnloom.pipeline.row_blocks import BlockTask, make_block
@@ -27,6 +28,7 @@ from gnnloom.pipeline.sources.base import EdgeSource, SourceRange
 from gnnloom.pipeline.spill import MAX_VERTICES, Run
 from gnnloom.pipeline.vertex_arrays import VertexTask, create_vertex_arrays, vertex_names, write_vertices
 from gnnloom.storage.artifact import Artifact, ArtifactWriter, PartRecord
+from gnnloom.storage.chunks import DEFAULT_CODEC
 from gnnloom.storage.errors import IncompleteError, InputError
 from gnnloom.storage.files import tree_bytes
 from gnnloom.storage.graph import block_path
@@ -41,19 +43,29 @@ class SortOptions:
         self_loops: ``add`` one to every row, ``keep`` those of the source, ``remove`` them.
         merge: what becomes of the weights of equal edges: ``sum``, ``min``, ``max`` or ``first``.
         compact: renumber the ids that occur as 0, 1, ... in ascending order.
+        codec: of the arrays; see :data:`gnnloom.storage.chunks.CODECS`.
     """
 
     undirected: bool = False
     self_loops: str = "add"
     merge: str = "sum"
     compact: bool = False
+    codec: str = DEFAULT_CODEC
 
 
 class BucketSort:
     """Sorts the edges of a source into the row blocks of an artifact that is being written."""
 
-    def __init__(self, writer: ArtifactWriter, source: EdgeSource, options: SortOptions, cluster: Cluster) -> None:
+    def __init__(
+        self,
+        writer: ArtifactWriter,
+        source: EdgeSource,
+        options: SortOptions,
+        cluster: Cluster,
+        projected: IngestPlan | None = None,
+    ) -> None:
         working_memory(cluster.memory)
+        self._projected = projected
         self._writer, self._source, self._options, self._cluster = writer, source, options, cluster
         self._plan_path = writer.work / "sort.json"
         self._started = time.perf_counter()
@@ -158,6 +170,7 @@ class BucketSort:
             add_loops=add_loops,
             edges_in=edges_in,
             self_loops=sum(fact["self_loops"] for fact in facts),
+            codec=self._options.codec,
         )
 
     def _count_vertices(self, max_id: int, edges: int) -> int:
@@ -214,12 +227,28 @@ class BucketSort:
             "self_loops": plan.self_loops,
             "duplicates": sum(recorded[block].facts["duplicates"] for block in blocks),
         }
-        measured = {
+        measured: dict[str, Any] = {
             "spill_bytes": plan.spill_bytes,
             "bytes_written": tree_bytes(self._writer.path) - tree_bytes(self._writer.work),
             "seconds": round(time.perf_counter() - self._started, 4),
         }
+        if self._projected is not None:
+            measured["plan"] = self._projected.against(self._outcome(plan, measured))
         return self._writer.commit([*blocks, *vertex_names(plan)], {"vertex": plan.num_vertices}, facts, measured)
+
+    def _outcome(self, plan: SortPlan, measured: Mapping[str, Any]) -> dict[str, float]:
+        """What became of the figures that were projected."""
+        return {
+            "edges": plan.edges_in,
+            "vertices": plan.num_vertices,
+            "entries": sum(plan.block_entries),
+            "ranges": len(self._writer.recorded("scatter/")),
+            "blocks": plan.num_blocks,
+            "peak_memory": max(record.peak_memory for record in self._writer.recorded().values()),
+            "spill_bytes": plan.spill_bytes,
+            "output_bytes": measured["bytes_written"],
+            "seconds": measured["seconds"],
+        }
 
 
 def check_density(max_id: int, edges: int) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.errors import InputError, LaunchError
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -23,6 +23,9 @@ Result = TypeVar("Result")
 
 #: Memory of one worker unless told otherwise, in bytes.
 DEFAULT_MEMORY = 1 << 30
+
+#: Seconds that it takes to start local workers, about.
+START_SECONDS = 2.0
 
 
 class Cluster(Protocol):
@@ -45,10 +48,13 @@ class ClusterOptions:
     """What to open.
 
     Attributes:
-        kind: ``local`` (processes on this machine) or ``address`` (a running scheduler).
-        workers: processes to start; 0 runs tasks in this process, one after the other. None: one per core.
+        kind: ``local`` (processes on this machine), ``address`` (a running scheduler), ``scheduler-file`` (one that
+            left its address in a file), or ``mpi`` (the ranks of this job, which serve by now; their cluster is
+            closed at the end).
+        workers: processes to start; 0 runs tasks in this process, one after the other. None: one per core,
+            started when they are needed.
         memory: bytes that one worker may use.
-        address: of the scheduler, such as ``tcp://host:8786``.
+        address: of the scheduler, such as ``tcp://host:8786``; or the file.
     """
 
     kind: str = "local"
@@ -79,15 +85,49 @@ class DaskCluster:
         self.memory = memory
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        from distributed import as_completed  # noqa: PLC0415 - takes a second to import
+        from distributed import KilledWorker, as_completed  # noqa: PLC0415 - takes a second to import
 
         futures = self._client.map(function, items, pure=False, batch_size=1000)
         try:
             for _, result in as_completed(futures, with_results=True):
                 yield result
+        except KilledWorker as error:
+            raise LaunchError(
+                "several worker processes in a row ended at the same task, most often for want of memory: give each"
+                " less to do (--memory), or start fewer (--workers); what is finished is kept, run again to go on"
+            ) from error
         except BaseException:
             self._client.cancel(futures)
             raise
+
+
+class LazyCluster:
+    """Local worker processes that are started when the first tasks come: that takes a second or two."""
+
+    def __init__(self, options: ClusterOptions, stack: ExitStack) -> None:
+        self.workers = options.workers or available_cores()
+        self.memory = options.memory
+        self._options, self._stack = options, stack
+        self._started: Cluster | None = None
+
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        if self._started is None:
+            self._started = self._stack.enter_context(_start_local(self._options))
+        return self._started.map(function, items)
+
+    def for_work(self, seconds: float) -> Cluster:
+        """This cluster, or this process where starting workers costs more than they save.
+
+        Args:
+            seconds: that one process would need.
+        """
+        saved = seconds * (1 - 1 / self.workers)
+        return self if self._started is not None or saved > START_SECONDS else InProcessCluster(self.memory)
+
+
+def for_work(cluster: Cluster, seconds: float) -> Cluster:
+    """Where to do work of so many seconds: on ``cluster``, or here if its workers are yet to be started for less."""
+    return cluster.for_work(seconds) if isinstance(cluster, LazyCluster) else cluster
 
 
 @contextmanager
@@ -97,13 +137,19 @@ def open_cluster(options: ClusterOptions) -> Iterator[Cluster]:
     Raises:
         InputError: the options make no sense together, or no scheduler answers at the address.
     """
-    if options.kind == "address":
+    if options.kind in {"address", "scheduler-file"}:
         with _connect(options) as cluster:
             yield cluster
+    elif options.kind == "mpi":
+        with _on_ranks(options) as cluster:
+            yield cluster
     elif options.kind != "local":
-        raise InputError(f"cluster {options.kind!r}: expected 'local' or 'address'")
+        raise InputError(f"cluster {options.kind!r}: expected 'local', 'address', 'scheduler-file' or 'mpi'")
     elif options.workers == 0:
         yield InProcessCluster(options.memory)
+    elif options.workers is None:
+        with ExitStack() as stack:
+            yield LazyCluster(options, stack)
     else:
         with _start_local(options) as cluster:
             yield cluster
@@ -121,7 +167,7 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
 
     workers = options.workers or available_cores()
     with (
-        dask.config.set(_worker_settings()),
+        dask.config.set(worker_settings()),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
@@ -136,10 +182,14 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
         yield DaskCluster(client, workers, options.memory)
 
 
-def _worker_settings() -> dict[str, Any]:
-    """Every worker is one thread; freed memory goes back to the system; stages keep their own memory budget."""
+def worker_settings() -> dict[str, Any]:
+    """Every worker is one thread; stages keep their own memory budget."""
     environment = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    environment |= {"MALLOC_TRIM_THRESHOLD_": "65536", "NUMBA_NUM_THREADS": "1"}
+    # A worker keeps what a task freed for the next one, whose buffers are alike: fresh pages are dear. One arena
+    # only, since glibc's arenas of threads hand out no block of more than 64 MiB.
+    keep = str(1 << 30)
+    environment |= {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": keep, "MALLOC_TRIM_THRESHOLD_": keep}
+    environment |= {"NUMBA_NUM_THREADS": "1"}
     return {
         "distributed.nanny.pre-spawn-environ": environment,
         "distributed.worker.multiprocessing-method": "spawn",
@@ -153,13 +203,27 @@ def _connect(options: ClusterOptions) -> Iterator[Cluster]:
     from distributed import Client  # noqa: PLC0415 - takes a second to import
 
     if not options.address:
-        raise InputError("cluster 'address': give the address of the scheduler, such as tcp://host:8786")
+        raise InputError(f"cluster {options.kind!r}: give the scheduler's, such as tcp://host:8786, or its file")
+    where = {"scheduler_file": options.address} if options.kind == "scheduler-file" else {"address": options.address}
     try:
-        client = Client(options.address, timeout="30s")
+        client = Client(**where, timeout="30s")
     except (OSError, TimeoutError, ValueError) as error:
         raise InputError(f"{options.address}: no Dask scheduler answers there ({error})") from error
     with client:
-        workers = len(client.scheduler_info()["workers"])
+        workers = len(client.nthreads())
         if not workers:
             raise InputError(f"{options.address}: the scheduler has no workers")
         yield DaskCluster(client, workers, options.memory)
+
+
+@contextmanager
+def _on_ranks(options: ClusterOptions) -> Iterator[Cluster]:
+    from distributed import Client  # noqa: PLC0415 - takes a second to import
+
+    workers = options.workers or 1
+    with Client(timeout="60s") as client:
+        try:
+            client.wait_for_workers(workers, timeout=120)
+            yield DaskCluster(client, workers, options.memory)
+        finally:
+            client.shutdown()  # else the other ranks would serve for ever

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.cluster import Cluster
 from gnnloom.pipeline.id_table import TableShape, allocate_table, is_published, place_ids, publish_table
 from gnnloom.pipeline.memory import working_memory
-from gnnloom.pipeline.progress import logged
+from gnnloom.pipeline.progress import Done, logged
 from gnnloom.pipeline.radix import sort_keys, unique_keys
 from gnnloom.pipeline.slices import KeyRange, KeySorter, Segment
 from gnnloom.pipeline.sources.base import EdgeSource, SourceRange
@@ -116,7 +116,7 @@ def _collect(writer: ArtifactWriter, source: EdgeSource, cluster: Cluster) -> li
     return [recorded[name] for name in names]
 
 
-def collect_ids(task: CollectTask) -> int:
+def collect_ids(task: CollectTask) -> Done:
     """Write the distinct ids of a range, sorted, as many at a time as fit the memory; returns its number of edges."""
     edges = 0
     with task.writer.part(f"collect/{task.number:05d}") as builder:
@@ -129,7 +129,7 @@ def collect_ids(task: CollectTask) -> int:
             samples.append([*ids[:: max(1, len(ids) // SAMPLES)].tolist(), int(ids[-1])])
         part = task.part
         builder.facts = {"range": [part.file, part.start, part.stop], "runs": runs, "samples": samples}
-    return edges
+    return Done(edges)
 
 
 def _distinct_of_chunks(task: CollectTask) -> Iterator[tuple[NDArray[np.uint64], int]]:
@@ -179,7 +179,7 @@ def _merge(writer: ArtifactWriter, cluster: Cluster) -> list[PartRecord]:
     return [recorded[name] for name in names]
 
 
-def merge_ids(task: MergeTask) -> int:
+def merge_ids(task: MergeTask) -> Done:
     """Write the distinct ids of one range of ids, sorted; returns how many were collected there."""
     plan = _MergePlan.load(id_folder(task.writer))
     first, last = plan.bounds[task.number], plan.bounds[task.number + 1] - 1
@@ -197,7 +197,7 @@ def merge_ids(task: MergeTask) -> int:
                 highest = int(piece.keys[-1]) if len(piece.keys) else highest
         temporary.replace(task.writer.work / path)
         builder.facts = {"path": path, "ids": count, "highest": highest}
-    return whole.entries
+    return Done(whole.entries)
 
 
 def _segment(path: Path, count: int, first: int, last: int) -> Segment:
@@ -221,9 +221,9 @@ def _place(writer: ArtifactWriter, records: Sequence[PartRecord], cluster: Clust
     publish_table(folder, shape)
 
 
-def place_piece(task: PlaceTask) -> int:
+def place_piece(task: PlaceTask) -> Done:
     """Copy merged ids to their place in the table."""
     ids = np.empty(task.count, dtype=np.int64)
     read_bytes(task.file, 0, ids)
     place_ids(task.folder, task.shape, ids, task.position, task.previous)
-    return task.count
+    return Done(task.count)

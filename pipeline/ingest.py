@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from gnnloom.pipeline.bucket_sort import BucketSort, SortOptions
-from gnnloom.pipeline.cluster import Cluster
+from gnnloom.pipeline.calibration import calibrate
+from gnnloom.pipeline.cluster import Cluster, for_work
+from gnnloom.pipeline.ingest_plan import IngestPlan, Resources, project_ingest
 from gnnloom.pipeline.radix import MERGE_MODES
 from gnnloom.pipeline.sources.base import EdgeSource
 from gnnloom.storage.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.chunks import CODECS, DEFAULT_CODEC
 from gnnloom.storage.errors import ExistsError, InputError
 from gnnloom.storage.graph import Graph
 
-_CHOICES: Final = {"self_loops": ("add", "keep", "remove"), "ids": ("keep", "compact"), "merge": tuple(MERGE_MODES)}
+_CHOICES: Final = {
+    "self_loops": ("add", "keep", "remove"),
+    "ids": ("keep", "compact"),
+    "merge": tuple(MERGE_MODES),
+    "codec": CODECS,
+}
 
 
 @dataclass(frozen=True)
@@ -26,12 +35,14 @@ class IngestOptions:
         self_loops: ``add`` one to every vertex, ``keep`` those of the source, ``remove`` them.
         ids: ``keep`` the source's ids; or ``compact`` those that occur into 0, 1, ... in ascending order.
         merge: what becomes of the weights of equal edges: ``sum``, ``min``, ``max`` or ``first``.
+        codec: ``none``, ``fast`` or ``small``: how the arrays are compressed; their digests do not depend on it.
     """
 
     undirected: bool = False
     self_loops: str = "add"
     ids: str = "keep"
     merge: str = "sum"
+    codec: str = DEFAULT_CODEC
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -43,7 +54,24 @@ class IngestOptions:
         chosen: dict[str, Any] = {"undirected": self.undirected, "self_loops": self.self_loops, "ids": self.ids}
         if self.merge != "sum":
             chosen["merge"] = self.merge
+        if self.codec != DEFAULT_CODEC:
+            chosen["codec"] = self.codec
         return {**chosen, "source": source.identity()}
+
+
+def plan_ingest(source: EdgeSource, options: IngestOptions, folder: Path, workers: int, memory: int) -> IngestPlan:
+    """Project an ingest from a short calibration, without running it; files go below ``folder`` for a moment.
+
+    Raises:
+        InputError: the source's, for what the sample holds.
+        BudgetError: the memory per worker is too small, or what is needed exceeds memory or disk.
+    """
+    resources = Resources.at(folder, workers, memory)
+    compact = options.ids == "compact"
+    found = calibrate(source, options.undirected, compact, options.codec, folder)
+    plan = project_ingest(found, options.undirected, compact, resources)
+    plan.check()
+    return plan
 
 
 def ingest_graph(dataset: Dataset, source: EdgeSource, options: IngestOptions, cluster: Cluster) -> Graph:
@@ -54,7 +82,7 @@ def ingest_graph(dataset: Dataset, source: EdgeSource, options: IngestOptions, c
     Raises:
         ExistsError: the dataset has a graph of another source or with other options.
         InputError: the source holds something that is no edge, or no edges, or ids that need ``ids="compact"``.
-        BudgetError: the cluster's memory per worker is too small.
+        BudgetError: the memory per worker, or the disk, is too small; found before the work begins.
     """
     parameters = options.parameters(source)
     key = artifact_key("graph", parameters, {})
@@ -62,8 +90,11 @@ def ingest_graph(dataset: Dataset, source: EdgeSource, options: IngestOptions, c
     with ArtifactWriter.begin(dataset.path, "graph", parameters, {}) as writer:
         if writer.is_complete:
             return Graph(Artifact(writer.path))
-        sort_options = SortOptions(options.undirected, options.self_loops, options.merge, options.ids == "compact")
-        sort = BucketSort(writer, source, sort_options, cluster)
+        compact = options.ids == "compact"
+        sort_options = SortOptions(options.undirected, options.self_loops, options.merge, compact, options.codec)
+        plan = plan_ingest(source, options, writer.work, cluster.workers, cluster.memory)
+        place = for_work(cluster, plan.seconds * plan.workers)
+        sort = BucketSort(writer, source, sort_options, place, plan)
         return Graph(sort.run(symmetric=options.undirected))
 
 

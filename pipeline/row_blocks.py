@@ -14,6 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.memory import MIB, working_memory
+from gnnloom.pipeline.progress import Done
 from gnnloom.pipeline.slices import Encoding, KeyRange, KeySorter, Segment, Slice, grouped
 from gnnloom.pipeline.sort_plan import SortPlan
 from gnnloom.pipeline.spill import read_offsets
@@ -22,6 +23,14 @@ from gnnloom.storage.artifact import ArtifactWriter
 from gnnloom.storage.csr import index_dtype
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.graph import BlockWriter, block_path
+
+#: Bytes of memory for each row of a block: its pointer, its count, and what both are made with.
+ROW_MEMORY = 48
+
+
+def block_rows_limit(memory: int) -> int:
+    """Most rows of a block that leave room to sort in a worker with ``memory`` bytes."""
+    return (working_memory(memory) * 3 // 4 - 8 * MIB) // ROW_MEMORY
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,7 @@ class BlockTask:
     memory: int
 
 
-def make_block(task: BlockTask) -> int:
+def make_block(task: BlockTask) -> Done:
     """Sort, merge and store one row block; returns its number of entries.
 
     Raises:
@@ -51,7 +60,7 @@ def make_block(task: BlockTask) -> int:
             "duplicates": block.duplicates,
             "seconds": round(time.perf_counter() - started, 4),
         }
-    return plan.block_entries[task.number]
+    return Done(plan.block_entries[task.number])
 
 
 class _Block:
@@ -67,9 +76,9 @@ class _Block:
 
     def _capacity(self) -> int:
         """Entries to sort at once: what the budget allows, or the block needs."""
-        free = working_memory(self.task.memory) * 3 // 4 - 48 * self.num_rows
+        free = working_memory(self.task.memory) * 3 // 4 - ROW_MEMORY * self.num_rows
         entry_bytes = 16 + (12 if self.plan.merge else 0)
-        if free < 8 * MIB:
+        if self.num_rows > block_rows_limit(self.task.memory):
             raise BudgetError(
                 f"{self.task.writer.path}: block {self.task.number} has {self.num_rows:,} rows, too many for"
                 f" {self.task.memory // MIB} MiB per worker; give more memory"
@@ -88,7 +97,7 @@ class _Block:
     def _write_matrix(self, root: Path) -> list[ArrayRecord]:
         plan = self.plan
         data_dtype = np.dtype(np.float32) if plan.merge else None
-        output = BlockWriter(root, self.task.number, plan.num_vertices, data_dtype)
+        output = BlockWriter(root, self.task.number, plan.num_vertices, data_dtype, plan.codec)
         room = self.capacity + (self.num_rows if plan.add_loops else 0)
         dtype = index_dtype(plan.num_vertices)
         sorter = KeySorter(self.task.writer.work / "spill", self.capacity, plan.merge, room * dtype.itemsize)
@@ -157,10 +166,16 @@ class _RunRows:
         run = self.run
         bucket = min(start * self._per_unit, len(self._offsets) - 1)
         encoding = Encoding(
-            self._offsets[bucket:], bucket << run.shift, run.shift, run.column_bits, self._plan.column_bits
+            run.high_at,
+            run.high_dtype,
+            self._offsets[bucket:],
+            bucket << run.shift,
+            run.shift,
+            run.column_bits,
+            self._plan.column_bits,
         )
         first, last = int(self._unit_offsets[start]), int(self._unit_offsets[stop])
-        return Segment(self._path, first, last, run.entries_at, run.weights_at, encoding)
+        return Segment(self._path, first, last, run.low_at, run.weights_at, encoding)
 
 
 def _put_in_place(made: Path, final: Path) -> None:

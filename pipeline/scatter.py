@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.id_table import IdTable
 from gnnloom.pipeline.memory import working_memory
+from gnnloom.pipeline.progress import Done
 from gnnloom.pipeline.sources.base import EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.spill import MAX_VERTICES, Run, unit_shift, write_file
 from gnnloom.storage.artifact import ArtifactWriter
@@ -50,7 +52,7 @@ def scatter_name(number: int) -> str:
     return f"scatter/{number:05d}"
 
 
-def scatter_range(task: ScatterTask) -> int:
+def scatter_range(task: ScatterTask) -> Done:
     """Scatter one range; returns its number of edges.
 
     Raises:
@@ -74,7 +76,7 @@ def scatter_range(task: ScatterTask) -> int:
             "bytes_written": sum(run.size for run in runs),
             "seconds": round(time.perf_counter() - started, 4),
         }
-    return totals.edges
+    return Done(totals.edges)
 
 
 @dataclass
@@ -141,9 +143,8 @@ def _write_run(task: ScatterTask, chunks: list[EdgeChunk], totals: _Totals) -> R
     weighted = chunks[0].weight is not None
     path = f"spill/{task.number:05d}-{uuid.uuid4().hex}.run"
     run = Run(path, int(offsets[-1]), shift, max_id.bit_length(), len(counts), weighted)
-    entries, weights = _scattered(task, chunks, run, offsets)
     if run.entries:
-        write_file(task.writer.work / path, [offsets, entries, weights])
+        write_file(task.writer.work / path, [offsets, *_scattered(task, chunks, run, offsets)])
     return run
 
 
@@ -161,9 +162,11 @@ def _checked_max_id(chunks: list[EdgeChunk]) -> int:
 
 def _scattered(
     task: ScatterTask, chunks: list[EdgeChunk], run: Run, offsets: NDArray[np.int64]
-) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
+) -> tuple[NDArray[np.uint32], NDArray[Any], NDArray[np.float32]]:
+    """Low and high bits of the entries, and their weights, in the order of the buckets."""
     position = offsets[:-1].copy()
-    entries = np.empty(run.entries, dtype=np.uint64)
+    low = np.empty(run.entries, dtype=np.uint32)
+    high = np.empty(run.entries if run.high_dtype else 0, dtype=run.high_dtype or np.uint8)
     weights = np.empty(run.entries if run.weighted else 0, dtype=np.float32)
     none = np.empty(0, dtype=np.float32)
     for chunk in chunks:
@@ -176,10 +179,11 @@ def _scattered(
             task.undirected,
             task.drop_loops,
             position,
-            entries,
+            low,
+            high,
             weights,
         )
-    return entries, weights
+    return low, high, weights
 
 
 @njit(cache=True, nogil=True)
@@ -222,7 +226,8 @@ def _scatter_edges(
     undirected: bool,
     drop_loops: bool,
     position: NDArray[np.int64],
-    entries: NDArray[np.uint64],
+    low: NDArray[np.uint32],
+    high: NDArray[Any],
     weights: NDArray[np.float32],
 ) -> None:
     """Place the entries of a chunk; an edge's two directions one after the other, so that order is the source's."""
@@ -233,12 +238,18 @@ def _scatter_edges(
             continue
         place = position[row >> shift]
         position[row >> shift] = place + 1
-        entries[place] = np.uint64(((row & row_mask) << column_bits) | column)
+        entry = ((row & row_mask) << column_bits) | column
+        low[place] = entry & 0xFFFFFFFF
+        if high.size:
+            high[place] = entry >> 32
         if weight.size:
             weights[place] = weight[k]
         if undirected and row != column:
             place = position[column >> shift]
             position[column >> shift] = place + 1
-            entries[place] = np.uint64(((column & row_mask) << column_bits) | row)
+            entry = ((column & row_mask) << column_bits) | row
+            low[place] = entry & 0xFFFFFFFF
+            if high.size:
+                high[place] = entry >> 32
             if weight.size:
                 weights[place] = weight[k]

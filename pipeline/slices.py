@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -23,8 +24,15 @@ from gnnloom.pipeline.spill import BUCKET_BITS, decode_entries, read_bytes, writ
 
 @dataclass(frozen=True)
 class Encoding:
-    """How the entries of a run become keys; see :func:`gnnloom.pipeline.spill.decode_entries`."""
+    """How the entries of a run become keys; see :func:`gnnloom.pipeline.spill.decode_entries`.
 
+    Attributes:
+        high_at: byte at which the high bits of the file's entries begin.
+        high_dtype: of these; None where there are none.
+    """
+
+    high_at: int
+    high_dtype: np.dtype[Any] | None
     offsets: NDArray[np.int64]
     first_row: int
     shift: int
@@ -37,7 +45,7 @@ class Segment:
     """Entries ``start`` to ``stop`` of a file; keys already, unless there is an encoding.
 
     Attributes:
-        entries_at: byte at which the file's entries begin.
+        entries_at: byte at which the file's keys begin, or the low bits of its entries.
         weights_at: byte at which its weights begin.
     """
 
@@ -51,16 +59,33 @@ class Segment:
     def __len__(self) -> int:
         return self.stop - self.start
 
-    def read(self, keys: Keys, weights: Weights) -> None:
-        """Fill ``keys`` and, unless its length is 0, ``weights``."""
-        read_bytes(self.path, self.entries_at + 8 * self.start, keys)
+    def read(self, keys: Keys, weights: Weights, scratch: Keys) -> None:
+        """Fill ``keys`` and, unless its length is 0, ``weights``; ``scratch`` is at least as long as ``keys``."""
+        if self.encoding is None:
+            read_bytes(self.path, self.entries_at + 8 * self.start, keys)
+        else:
+            self._decode(self.encoding, keys, scratch.view(np.uint32))
         if len(weights):
             read_bytes(self.path, self.weights_at + 4 * self.start, weights)
-        if self.encoding is not None:
-            form = self.encoding
-            decode_entries(
-                keys, self.start, form.offsets, form.first_row, form.shift, form.run_column_bits, form.column_bits
-            )
+
+    def _decode(self, form: Encoding, keys: Keys, scratch: NDArray[np.uint32]) -> None:
+        low = scratch[: len(keys)]
+        read_bytes(self.path, self.entries_at + 4 * self.start, low)
+        high: NDArray[Any] = np.empty(0, dtype=np.uint8)
+        if form.high_dtype is not None:
+            high = scratch[len(keys) : 2 * len(keys)].view(form.high_dtype)[: len(keys)]
+            read_bytes(self.path, form.high_at + form.high_dtype.itemsize * self.start, high)
+        decode_entries(
+            low,
+            high,
+            self.start,
+            form.offsets,
+            form.first_row,
+            form.shift,
+            form.run_column_bits,
+            form.column_bits,
+            keys,
+        )
 
 
 @dataclass(frozen=True)
@@ -131,8 +156,9 @@ class KeySorter:
         count = part.entries
         place = 0
         for segment in part.segments:
-            segment.read(self._keys[place : place + len(segment)], self._weights[place : place + len(segment)])
-            place += len(segment)
+            stop = place + len(segment)
+            segment.read(self._keys[place:stop], self._weights[place:stop], self._spare_keys)
+            place = stop
         keys, weights = self._keys[:count], self._weights[:count]
         bits = (part.first_key ^ part.last_key).bit_length()
         sort_keys(keys, weights, self._spare_keys[:count], self._spare_weights[:count], bits)
@@ -156,7 +182,8 @@ class KeySorter:
             while start < segment.stop:
                 stop = min(segment.stop, start + self._capacity - filled)
                 end = filled + stop - start
-                replace(segment, start=start, stop=stop).read(self._keys[filled:end], self._weights[filled:end])
+                piece = replace(segment, start=start, stop=stop)
+                piece.read(self._keys[filled:end], self._weights[filled:end], self._spare_keys)
                 start, filled = stop, end
                 if filled == self._capacity:
                     yield self._keys, self._weights

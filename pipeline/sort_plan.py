@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.slices import grouped
 from gnnloom.pipeline.spill import Run, read_offsets, unit_shift
+from gnnloom.storage.chunks import DEFAULT_CODEC
 from gnnloom.storage.files import read_json, write_json
 
 #: Entries (with added self loops) of a row block, unless a single unit has more. Part of the format.
@@ -38,6 +39,7 @@ class SortPlan:
         add_loops: whether every row gets a self loop.
         edges_in: edges of the source.
         self_loops: edges of the source from a vertex to itself.
+        codec: of the arrays.
     """
 
     num_vertices: int
@@ -48,6 +50,7 @@ class SortPlan:
     add_loops: bool
     edges_in: int
     self_loops: int
+    codec: str = DEFAULT_CODEC
 
     @property
     def shift(self) -> int:

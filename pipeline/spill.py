@@ -3,11 +3,13 @@
 A *run* is one file that one task wrote at once:
 
     offsets   (num_buckets + 1,) int64    first entry of each bucket of 2^shift rows
-    entries   (num_entries,) uint64       row within the bucket << column_bits | column
+    low       (num_entries,) uint32       low 32 bits of the entries
+    high      (num_entries,) uint8 to 32  their other bits, if they have more
     weights   (num_entries,) float32      if weighted
 
-Entries keep the order of the source within each bucket.  A row needs few bits beside its bucket's
-number, so 64 bits are enough for matrices of up to ``MAX_VERTICES`` rows.
+An entry is the row within its bucket ``<< column_bits |`` the column.  Entries keep the order of the
+source within each bucket.  A row needs few bits beside its bucket's number, so 64 bits are enough for
+matrices of up to ``MAX_VERTICES`` rows, and 4 to 6 bytes for most: writing them is what pass 1 costs.
 """
 
 from __future__ import annotations
@@ -40,6 +42,16 @@ def unit_shift(max_id: int) -> int:
     return max(MIN_SHIFT, max_id.bit_length() - BUCKET_BITS)
 
 
+def _high_dtype(bits: int) -> np.dtype[Any] | None:
+    return None if bits <= 32 else np.dtype(np.uint8 if bits <= 40 else np.uint16 if bits <= 48 else np.uint32)
+
+
+def entry_bytes(max_id: int) -> int:
+    """Bytes of a spilled entry, for ids up to ``max_id``."""
+    high = _high_dtype(unit_shift(max_id) + max_id.bit_length())
+    return 4 + (high.itemsize if high else 0)
+
+
 @dataclass(frozen=True)
 class Run:
     """One spill file of pass 1.
@@ -61,12 +73,21 @@ class Run:
     weighted: bool
 
     @property
-    def entries_at(self) -> int:
+    def high_dtype(self) -> np.dtype[Any] | None:
+        """Of the entries' bits above the 32nd; None where there are none."""
+        return _high_dtype(self.shift + self.column_bits)
+
+    @property
+    def low_at(self) -> int:
         return 8 * (self.num_buckets + 1)
 
     @property
+    def high_at(self) -> int:
+        return self.low_at + 4 * self.entries
+
+    @property
     def weights_at(self) -> int:
-        return self.entries_at + 8 * self.entries
+        return self.high_at + (self.high_dtype.itemsize * self.entries if self.high_dtype else 0)
 
     @property
     def size(self) -> int:
@@ -140,29 +161,39 @@ def read_offsets(work: Path, run: Run, first: int, last: int) -> NDArray[np.int6
 
 @njit(cache=True, nogil=True)
 def decode_entries(
-    keys: NDArray[np.uint64],
+    low: NDArray[np.uint32],
+    high: NDArray[Any],
     position: int,
     offsets: NDArray[np.int64],
     first_row: int,
     shift: int,
     run_column_bits: int,
     column_bits: int,
+    keys: NDArray[np.uint64],
 ) -> None:
-    """Turn entries of consecutive buckets of a run into keys, in place.
+    """Turn entries of consecutive buckets of a run into keys.
 
     A key is the row, counted from the row block's first one, ``<< column_bits |`` the column.
 
     Args:
-        keys: entries ``position`` and following of the run.
+        low: (num_entries,) low bits of the entries ``position`` and following of the run.
+        high: (num_entries,) their high bits; of length 0 where there are none.
         offsets: of the buckets that they lie in.
         first_row: of the first of these buckets, counted from the row block's first row.
+        keys: (num_entries,) the result.
     """
     column_mask = np.uint64((1 << run_column_bits) - 1)
     bucket = 0
-    row_offset = np.uint64(first_row)
-    for k in range(keys.size):
+    k = 0
+    while k < keys.size:
         while position + k >= offsets[bucket + 1]:
             bucket += 1
-            row_offset = np.uint64(first_row + (bucket << shift))
-        row = row_offset + (keys[k] >> np.uint64(run_column_bits))
-        keys[k] = (row << np.uint64(column_bits)) | (keys[k] & column_mask)
+        row_offset = np.uint64(first_row + (bucket << shift))
+        stop = min(keys.size, offsets[bucket + 1] - position)
+        for j in range(k, stop):
+            entry = np.uint64(low[j])
+            if high.size:
+                entry |= np.uint64(high[j]) << np.uint64(32)
+            row = row_offset + (entry >> np.uint64(run_column_bits))
+            keys[j] = (row << np.uint64(column_bits)) | (entry & column_mask)
+        k = stop

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.id_table import IdTable
+from gnnloom.pipeline.progress import Done
 from gnnloom.pipeline.sort_plan import SortPlan
 from gnnloom.storage.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, create_array, write_rows
 from gnnloom.storage.artifact import ArtifactWriter
@@ -42,10 +43,11 @@ def create_vertex_arrays(writer: ArtifactWriter, plan: SortPlan, *, with_ids: bo
     """Make the arrays that tasks fill, unless they are there."""
     for name in ("degree", "original_id") if with_ids else ("degree",):
         if not (writer.path / name / "zarr.json").exists():
-            create_array(writer.path, name, (plan.num_vertices,), "int64", ("vertex",), CHUNK_VERTICES)
+            shape = (plan.num_vertices,)
+            create_array(writer.path, name, shape, "int64", ("vertex",), CHUNK_VERTICES, plan.codec)
 
 
-def write_vertices(task: VertexTask) -> int:
+def write_vertices(task: VertexTask) -> Done:
     """Write the degrees, and original ids, of a range of vertices; returns their number."""
     plan = SortPlan.load(task.plan)
     start = task.number * TASK_VERTICES
@@ -55,7 +57,7 @@ def write_vertices(task: VertexTask) -> int:
         if task.id_table is not None:
             ids = IdTable(task.id_table).read(start, stop)
             builder.add(write_rows(task.writer.path, "original_id", start, ids))
-    return stop - start
+    return Done(stop - start)
 
 
 def _degrees(root: Path, plan: SortPlan, start: int, stop: int) -> NDArray[np.int64]:

@@ -17,8 +17,8 @@ import numpy as np
 import xxhash
 import zarr
 from numpy.typing import NDArray
-from zarr.codecs import BloscCodec, Crc32cCodec
 
+from gnnloom.storage.chunks import DEFAULT_CODEC, ChunkWriter, compressors
 from gnnloom.storage.errors import CorruptError, InputError
 
 Array = NDArray[Any]
@@ -96,6 +96,7 @@ def create_array(
     dtype: np.dtype[Any] | type[Any] | str,
     dims: Sequence[str],
     chunk_rows: int | None = None,
+    codec: str = DEFAULT_CODEC,
 ) -> ArrayRecord:
     """Create an array without contents, to be filled with :func:`write_rows`.
 
@@ -104,6 +105,7 @@ def create_array(
         path: of the array below ``root``, with ``/`` between its parts.
         shape: sizes of the dimensions named ``dims``; only the first is split into chunks.
         chunk_rows: rows per chunk; by default chunks of about ``CHUNK_BYTES``.
+        codec: one of :data:`gnnloom.storage.chunks.CODECS`.
 
     Returns:
         The record of the array, with no pieces yet.
@@ -115,7 +117,7 @@ def create_array(
         shape=tuple(shape),
         chunks=(rows, *(max(1, size) for size in shape[1:])),
         dtype=kind,
-        compressors=[BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=kind.itemsize), Crc32cCodec()],
+        compressors=compressors(codec, kind),
         fill_value=0,
         dimension_names=list(dims),
         config={"write_empty_chunks": True},
@@ -124,19 +126,13 @@ def create_array(
     return ArrayRecord(path, tuple(int(size) for size in shape), kind.name, tuple(dims), ())
 
 
-def _open_for_writing(path: Path) -> zarr.Array[Any]:
-    # The configuration is not stored with the array, and `open_array` does not apply it to one that exists.
-    array = zarr.open_array(str(path), mode="r+")
-    return array.with_config({"write_empty_chunks": True})
-
-
 def write_rows(root: Path, path: str, start: int, data: Array) -> ArrayRecord:
     """Write rows ``start`` to ``start + len(data)`` of an array made by :func:`create_array`.
 
     Raises:
         InputError: the rows are not whole chunks of the array, or do not fit its shape or dtype.
     """
-    array = _open_for_writing(root / path)
+    array = zarr.open_array(str(root / path), mode="r")
     stop = start + len(data)
     chunk = array.chunks[0]
     whole = start % chunk == 0 and (stop % chunk == 0 or stop == array.shape[0])
@@ -145,8 +141,7 @@ def write_rows(root: Path, path: str, start: int, data: Array) -> ArrayRecord:
             f"{root / path}: rows {start}:{stop} of shape {data.shape} and dtype {data.dtype} are not whole chunks of"
             f" {chunk} rows of an array of shape {array.shape} and dtype {array.dtype}"
         )
-    if len(data):
-        array[start:stop] = data
+    ChunkWriter(root / path, array).write(start, data)
     dims = array.metadata.dimension_names or ()  # type: ignore[union-attr]
     return ArrayRecord(
         path,
@@ -157,9 +152,16 @@ def write_rows(root: Path, path: str, start: int, data: Array) -> ArrayRecord:
     )
 
 
-def write_array(root: Path, path: str, data: Array, dims: Sequence[str], chunk_rows: int | None = None) -> ArrayRecord:
+def write_array(
+    root: Path,
+    path: str,
+    data: Array,
+    dims: Sequence[str],
+    chunk_rows: int | None = None,
+    codec: str = DEFAULT_CODEC,
+) -> ArrayRecord:
     """Write a whole array at once."""
-    create_array(root, path, data.shape, data.dtype, dims, chunk_rows)
+    create_array(root, path, data.shape, data.dtype, dims, chunk_rows, codec)
     return write_rows(root, path, 0, data)
 
 
@@ -179,10 +181,11 @@ class ArrayAppender:
         chunk_rows: int | None = None,
     ) -> None:
         self._record = create_array(root, path, shape, dtype, dims, chunk_rows)
-        self._array = _open_for_writing(root / path)
         self._where = root / path
+        array = zarr.open_array(str(self._where), mode="r")
+        self._chunks = ChunkWriter(self._where, array)
         self._hash = xxhash.xxh3_128()
-        self._pending = np.empty((self._array.chunks[0], *self._record.shape[1:]), dtype=self._record.dtype)
+        self._pending = np.empty((array.chunks[0], *self._record.shape[1:]), dtype=self._record.dtype)
         self._filled = 0
         self._written = 0
 
@@ -216,7 +219,7 @@ class ArrayAppender:
         if stop > self._record.shape[0]:
             raise InputError(f"{self._where}: {stop} rows appended to an array of {self._record.shape[0]}")
         block = self._pending[: self._filled]
-        self._array[self._written : stop] = block
+        self._chunks.write(self._written, block)
         self._hash.update(_bytes_of(block))
         self._written = stop
         self._filled = 0

@@ -62,6 +62,15 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+def bytes_moved() -> tuple[int, int]:
+    """Bytes that this process has read and written by system calls so far, mapped files left out; 0 where unknown."""
+    try:
+        lines = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    except OSError:
+        return 0, 0
+    return int(lines["rchar"]), int(lines["wchar"])
+
+
 class Artifact:
     """A complete artifact, opened for reading."""
 
@@ -163,6 +172,8 @@ class PartRecord:
     facts: Mapping[str, Any]
     seconds: float
     peak_memory: int
+    bytes_read: int = 0
+    bytes_written: int = 0
 
 
 @dataclass(frozen=True)
@@ -231,17 +242,20 @@ class ArtifactWriter:
     def part(self, name: str) -> Iterator[PartBuilder]:
         """Make one part: add its arrays and facts to the builder; leaving the block records it."""
         builder = PartBuilder(self, name)
-        started = time.perf_counter()
+        started, before = time.perf_counter(), bytes_moved()
         yield builder
-        self._record(builder, time.perf_counter() - started)
+        moved = [now - then for now, then in zip(bytes_moved(), before, strict=True)]
+        self._record(builder, time.perf_counter() - started, *moved)
 
-    def _record(self, builder: PartBuilder, seconds: float) -> None:
+    def _record(self, builder: PartBuilder, seconds: float, bytes_read: int, bytes_written: int) -> None:
         content = {
             "part": builder.name,
             "arrays": {record.path: record.to_json() for record in _merge_pieces(builder.arrays)},
             "facts": builder.facts,
             "seconds": round(seconds, 4),
             "peak_memory": peak_memory(),
+            "bytes_read": bytes_read,
+            "bytes_written": bytes_written,
         }
         write_json(self._record_path(builder.name), content)
 
@@ -257,8 +271,9 @@ class ArtifactWriter:
             content = read_json(path)
             if content["part"].startswith(prefix):
                 arrays = tuple(ArrayRecord.from_json(name, array) for name, array in content["arrays"].items())
+                numbers = ("seconds", "peak_memory", "bytes_read", "bytes_written")
                 records[content["part"]] = PartRecord(
-                    content["part"], arrays, content["facts"], content["seconds"], content["peak_memory"]
+                    content["part"], arrays, content["facts"], *(content.get(name, 0) for name in numbers)
                 )
         return records
 
@@ -349,27 +364,37 @@ def _rebooted_since(plan: Mapping[str, Any]) -> bool:
 
 
 def _measured(records: Iterable[PartRecord]) -> dict[str, Any]:
-    """Seconds by phase (the part's name before its number), and the highest peak of any task."""
-    seconds: dict[str, float] = {}
+    """Seconds and bytes by phase (the part's name before its number), and the highest peak of any task."""
+    sums: dict[str, dict[str, float]] = {"task_seconds": {}, "task_bytes_read": {}, "task_bytes_written": {}}
     peak = 0
     for record in records:
         phase = record.part.partition("/")[0]
-        seconds[phase] = round(seconds.get(phase, 0.0) + record.seconds, 4)
+        numbers = (record.seconds, record.bytes_read, record.bytes_written)
+        for by_phase, number in zip(sums.values(), numbers, strict=True):
+            by_phase[phase] = round(by_phase.get(phase, 0) + number, 4)
         peak = max(peak, record.peak_memory)
-    return {
-        "task_seconds": seconds,
-        "peak_memory": peak,
-        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }
+    return {**sums, "peak_memory": peak, "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Hold an advisory lock; released by the system whatever ends the process."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = _lock(path)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
+        os.close(descriptor)
+
+
+def _lock(path: Path) -> int:
+    """Lock the file of that name; again, if it was deleted between opening and locking it."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
+        except FileNotFoundError:
+            pass
         os.close(descriptor)

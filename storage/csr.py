@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+#: Widest matrix whose column ids are int32.
+INT32_WIDTH: Final = int(np.iinfo(np.int32).max)
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class CSR:
 
 def index_dtype(width: int) -> np.dtype[Any]:
     """int32 where ids below ``width`` fit, else int64."""
-    return np.dtype(np.int32 if width <= np.iinfo(np.int32).max else np.int64)
+    return np.dtype(np.int32 if width <= INT32_WIDTH else np.int64)
 
 
 def cast_ids(ids: NDArray[Any], width: int) -> NDArray[Any]:

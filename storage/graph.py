@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.arrays import ArrayRecord, ReadCounter, write_array
 from gnnloom.storage.artifact import Artifact, write_group
+from gnnloom.storage.chunks import DEFAULT_CODEC
 from gnnloom.storage.csr import CSR, cast_ids, index_dtype
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.growing import GrowingArray
@@ -119,15 +120,22 @@ class BlockWriter:
     The bytes do not depend on how the nonzeros are cut into ranges.
     """
 
-    def __init__(self, root: Path, number: int, num_columns: int, data_dtype: np.dtype[Any] | None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        number: int,
+        num_columns: int,
+        data_dtype: np.dtype[Any] | None,
+        codec: str = DEFAULT_CODEC,
+    ) -> None:
         """Begin a block below ``root``, the folder of the graph artifact."""
-        self._root, self._prefix, self._num_columns = root, block_path(number), num_columns
+        self._root, self._prefix, self._num_columns, self._codec = root, block_path(number), num_columns, codec
         write_group(root / "block", {})
         write_group(root / self._prefix, {})
-        self._indices = GrowingArray(root, f"{self._prefix}/indices", index_dtype(num_columns), ("nonzero",))
+        self._indices = GrowingArray(root, f"{self._prefix}/indices", index_dtype(num_columns), ("nonzero",), codec)
         self._data: GrowingArray | None = None
         if data_dtype is not None:
-            self._data = GrowingArray(root, f"{self._prefix}/data", data_dtype, ("nonzero",))
+            self._data = GrowingArray(root, f"{self._prefix}/data", data_dtype, ("nonzero",), codec)
 
     def append(self, indices: NDArray[Any], data: NDArray[Any] | None) -> None:
         """Add nonzeros: column ids in :func:`gnnloom.storage.csr.index_dtype`, and their weights."""
@@ -148,7 +156,8 @@ class BlockWriter:
             "nnz": int(indptr[-1]),
         }
         zarr.open_group(str(self._root / self._prefix), mode="r+").attrs.put(attributes)
-        records = [write_array(self._root, f"{self._prefix}/indptr", indptr, ("row+1",)), self._indices.close()]
+        pointers = write_array(self._root, f"{self._prefix}/indptr", indptr, ("row+1",), codec=self._codec)
+        records = [pointers, self._indices.close()]
         if self._data is not None:
             records.append(self._data.close())
         return records

@@ -12,6 +12,7 @@ import zarr
 from numpy.typing import NDArray
 
 from gnnloom.storage.arrays import Array, ArrayRecord, Piece, create_array, default_chunk_rows, write_array
+from gnnloom.storage.chunks import DEFAULT_CODEC, ChunkWriter
 
 
 class GrowingArray:
@@ -20,14 +21,21 @@ class GrowingArray:
     The chunks, and so the bytes on disk, are those of :func:`gnnloom.storage.arrays.write_array` of the whole.
     """
 
-    def __init__(self, root: Path, path: str, dtype: np.dtype[Any] | type[Any] | str, dims: Sequence[str]) -> None:
-        self._root, self._path, self._dims = root, path, tuple(dims)
+    def __init__(
+        self,
+        root: Path,
+        path: str,
+        dtype: np.dtype[Any] | type[Any] | str,
+        dims: Sequence[str],
+        codec: str = DEFAULT_CODEC,
+    ) -> None:
+        self._root, self._path, self._dims, self._codec = root, path, tuple(dims), codec
         self._dtype = np.dtype(dtype).newbyteorder("<")
         self._chunk = default_chunk_rows((np.iinfo(np.int64).max,), self._dtype)
         self._hash = xxhash.xxh3_128()
         self._pending: Array = np.empty(0, dtype=self._dtype)
         self._filled = 0
-        self._stored: zarr.Array[Any] | None = None
+        self._chunks: ChunkWriter | None = None
         self._written = 0
 
     def append(self, rows: NDArray[Any]) -> None:
@@ -44,10 +52,11 @@ class GrowingArray:
     def close(self) -> ArrayRecord:
         """Write what is pending and return the record of the whole array."""
         pending = self._pending[: self._filled]
-        if self._stored is None:
-            return write_array(self._root, self._path, pending, self._dims)
+        if self._chunks is None:
+            return write_array(self._root, self._path, pending, self._dims, codec=self._codec)
         if len(pending):
             self._store(pending)
+        zarr.open_array(str(self._root / self._path), mode="r+").resize((self._written,))
         pieces = (Piece(0, self._written, self._hash.hexdigest()),)
         return ArrayRecord(self._path, (self._written,), self._dtype.name, self._dims, pieces)
 
@@ -65,11 +74,10 @@ class GrowingArray:
 
     def _store(self, rows: Array) -> None:
         stop = self._written + len(rows)
-        if self._stored is None:
-            create_array(self._root, self._path, (stop,), self._dtype, self._dims, self._chunk)
-            self._stored = zarr.open_array(str(self._root / self._path), mode="r+", config={"write_empty_chunks": True})
-        else:
-            self._stored.resize((stop,))
-        self._stored[self._written : stop] = rows
+        if self._chunks is None:
+            create_array(self._root, self._path, (stop,), self._dtype, self._dims, self._chunk, self._codec)
+            where = self._root / self._path
+            self._chunks = ChunkWriter(where, zarr.open_array(str(where), mode="r"))
+        self._chunks.write(self._written, rows)
         self._hash.update(rows.view(np.uint8).data)
         self._written = stop

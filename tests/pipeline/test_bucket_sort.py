@@ -142,8 +142,10 @@ def test_entries_of_wide_matrices_are_decoded_exactly() -> None:
     shift, bits = spill.unit_shift(n - 1), (n - 1).bit_length()
     column = np.array([0, n - 1, n - 2], dtype=np.uint64)
     row = np.array([0, 1, (1 << shift) - 1], dtype=np.uint64)
-    keys = (row << np.uint64(bits)) | column
-    spill.decode_entries(keys, 0, np.array([0, 1, 3], dtype=np.int64), 0, shift, bits, bits)
+    entries = (row << np.uint64(bits)) | column
+    low, high = entries.astype(np.uint32), (entries >> np.uint64(32)).astype(np.uint32)
+    keys = np.empty(3, dtype=np.uint64)
+    spill.decode_entries(low, high, 0, np.array([0, 1, 3], dtype=np.int64), 0, shift, bits, bits, keys)
     np.testing.assert_array_equal(keys >> np.uint64(bits), row + np.array([0, 1, 1], np.uint64) * np.uint64(1 << shift))
     np.testing.assert_array_equal(keys & np.uint64((1 << bits) - 1), column)
 

@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnloom.storage.arrays import ArrayAppender, ArrayReader, ReadCounter, create_array, write_array, write_rows
+from gnnloom.storage.chunks import CODECS
 from gnnloom.storage.errors import CorruptError, InputError
+from gnnloom.storage.growing import GrowingArray
 
 ROWS = np.arange(1000, dtype=np.int64) * 3
 
@@ -127,3 +129,49 @@ def test_appending_another_number_of_rows_is_an_error(tmp_path: Path, count: int
     with pytest.raises(InputError, match="array of 10"):  # noqa: PT012 - either call may find it
         appender.append(ROWS[:count])
         appender.close()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.float32])
+@pytest.mark.parametrize("shape", [(1000,), (128,), (70, 3)])
+def test_chunks_are_the_bytes_that_zarr_writes(tmp_path: Path, codec: str, dtype: type, shape: tuple[int, ...]) -> None:
+    data = np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
+    dims = ("row", "feature")[: len(shape)]
+    record = write_array(tmp_path, "ours", data, dims, chunk_rows=64, codec=codec)
+    create_array(tmp_path, "zarrs", shape, dtype, dims, chunk_rows=64, codec=codec)
+    zarr.open_array(str(tmp_path / "zarrs"), mode="r+")[:] = data
+    ours, zarrs = _files(tmp_path / "ours"), _files(tmp_path / "zarrs")
+    assert ours == zarrs
+    np.testing.assert_array_equal(zarr.open_array(str(tmp_path / "ours"), mode="r")[:], data)
+    ArrayReader(tmp_path, record).verify()
+
+
+def _files(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_digests_do_not_depend_on_the_codec(tmp_path: Path) -> None:
+    records = {write_array(tmp_path, "values", ROWS, ("row",), codec=codec) for codec in CODECS}
+    assert len(records) == 1
+    with pytest.raises(InputError, match="expected one of none, fast, small"):
+        write_array(tmp_path, "values", ROWS, ("row",), codec="tiny")
+
+
+def test_codecs_of_others_are_not_written(tmp_path: Path) -> None:
+    zarr.create_array(str(tmp_path / "foreign"), shape=(10,), chunks=(5,), dtype=np.int64)
+    with pytest.raises(InputError, match="codecs that gnnloom does not write"):
+        write_rows(tmp_path, "foreign", 0, ROWS[:10])
+
+
+@pytest.mark.parametrize("cuts", [[10], [3, 7], [64, 1, 63], [300], [130, 170]])
+def test_a_growing_array_has_the_bytes_of_one_written_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cuts: list[int]
+) -> None:
+    monkeypatch.setattr("gnnloom.storage.arrays.CHUNK_BYTES", 64 * 8)
+    growing = GrowingArray(tmp_path, "grown", np.int64, ("row",))
+    for stop, count in zip(np.cumsum(cuts), cuts, strict=True):
+        growing.append(ROWS[stop - count : stop])
+    record = growing.close()
+    whole = write_array(tmp_path, "whole", ROWS[: sum(cuts)], ("row",))
+    assert record.pieces == whole.pieces
+    assert _files(tmp_path / "grown") == _files(tmp_path / "whole")

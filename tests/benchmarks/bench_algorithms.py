@@ -1,0 +1,103 @@
+"""Every algorithm on one R-MAT graph at 2 and 4 ranks: epoch time, bytes and messages sent, memory, bytes read.
+
+    python tests/benchmarks/bench_algorithms.py [--scale small|full] [--ranks 2,4] [--folder FOLDER]
+
+128 features, three layers of 128, 32 classes, float32; p2p over a partition of Mt-KaHyPar, the others over grid
+shards with the double permutation and the most even grid.  `saved` trains with every saving, `plain` as the
+algorithms' papers do: (A H) W in every layer, the first product formed in every epoch.  Prints a table, then lines
+``RESULT name value unit``; ratios are against p2p with every saving.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gnnloom.trainer.algorithms import AXES
+
+DATASET = "web"
+SCALES = {"small": (11, 3), "full": (17, 8)}
+MODES = {"saved": (), "plain": ("--product-order", "propagate-first", "--no-cache-input-product")}
+HEADS = ("grid", "epoch s", "MB sent", "messages", "MB peak", "MB load", "MB read", "epoch x", "bytes x")
+
+
+def main() -> None:
+    options = _options()
+    scale, epochs = SCALES[options.scale]
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-algorithms-") as folder:
+        _prepare(folder, scale, options.ranks)
+        for ranks in options.ranks:
+            for mode in MODES:
+                _report(scale, ranks, mode, {name: _train(folder, name, ranks, epochs, mode) for name in AXES})
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", choices=SCALES, default=os.environ.get("SCALE", "full"))
+    parser.add_argument("--ranks", type=lambda text: [int(item) for item in text.split(",")], default=[2, 4])
+    parser.add_argument("--folder", type=Path, help="where files go [default: the system's temporary folder]")
+    return parser.parse_args()
+
+
+def _prepare(folder: str, scale: int, ranks: Sequence[int]) -> None:
+    _gnnloom(folder, "generate", DATASET, "rmat", "--scale", str(scale), "--edge-factor", "16")
+    _gnnloom(folder, "features", DATASET, "random", "--dim", "128", "--classes", "32")
+    for count in ranks:
+        _gnnloom(folder, "partition", DATASET, "--parts", str(count))
+        _gnnloom(folder, "shard", DATASET, "--parts", str(count))
+    _gnnloom(folder, "shard", DATASET, "--grid", "16x16", "--permutation", "double")
+
+
+def _train(folder: str, algorithm: str, ranks: int, epochs: int, mode: str) -> dict[str, Any]:
+    where = ("--algorithm", algorithm, "--ranks", str(ranks), "--run", f"{algorithm}-{ranks}-{mode}")
+    fixed = ("--hidden", "128,128", "--epochs", str(epochs), "--eval-every", "0", "--threads", "1")
+    return _gnnloom(folder, "train", DATASET, *where, *fixed, *MODES[mode])
+
+
+def _gnnloom(folder: str, *arguments: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", folder, *arguments, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _figures(result: dict[str, Any], base: dict[str, Any]) -> tuple[float, ...]:
+    return (
+        result["epoch_seconds"],
+        result["bytes_sent"] / 1e6,
+        result["messages_sent"],
+        max(result["peak_memory"]) / 1e6,
+        max(result["load_peak_memory"]) / 1e6,
+        max(result["bytes_read"]) / 1e6,
+        result["epoch_seconds"] / base["epoch_seconds"],
+        result["bytes_sent"] / base["bytes_sent"],
+    )
+
+
+def _report(scale: int, ranks: int, mode: str, found: dict[str, dict[str, Any]]) -> None:
+    print(f"\nR-MAT scale {scale}, {ranks} ranks, {mode}; of the slowest or largest rank, bytes and messages of all")
+    print(f"{'':12}" + "".join(f"{head:>10}" for head in HEADS))
+    for name, result in found.items():
+        figures = _figures(result, found["p2p"])
+        grid = "x".join(map(str, result["grid"]))
+        print(f"{name:12}{grid:>10}" + "".join(f"{figure:10.3f}" for figure in figures))
+    for name, result in found.items():
+        seconds, sent, messages, peak, load, read, slower, more = _figures(result, found["p2p"])
+        prefix = f"RESULT algorithms_{name}_{ranks}_{mode}"
+        print(f"{prefix}_epoch {seconds:.4g} s\n{prefix}_sent {sent:.4g} MB\n{prefix}_messages {messages:.0f} messages")
+        print(f"{prefix}_peak {peak:.4g} MB\n{prefix}_load_peak {load:.4g} MB\n{prefix}_read {read:.4g} MB")
+        print(f"{prefix}_epoch_over_p2p {slower:.3g} x\n{prefix}_sent_over_p2p {more:.3g} x")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

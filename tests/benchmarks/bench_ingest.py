@@ -1,0 +1,145 @@
+"""Ingest against pandas + SciPy, polars and DuckDB: the same edges, from binary and from text, to CSR arrays on disk.
+
+    python tests/benchmarks/bench_ingest.py [--scale small|full] [--edges 20000000,...] [--peers polars,...]
+
+R-MAT edges (Graph500's parameters, 16 per vertex) are made undirected, given self loops, sorted and
+merged.  Each tool runs in processes of its own, one tool after the other.  Prints a table, then
+lines ``RESULT name value unit``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from gnnloom.pipeline.sources.base import SourceRange
+from gnnloom.pipeline.sources.rmat import RmatEdges
+
+sys.path.insert(0, str(Path(__file__).parent))
+from ingest_peers import TOOLS
+from peak import Measured, run
+
+EDGES = {"small": (2_000_000,), "full": (20_000_000, 100_000_000)}
+OURS = "gnnloom"
+
+
+def main() -> None:
+    options = _options()
+    counts = options.edges or EDGES[options.scale]
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-ingest-") as folder:
+        for count in counts:
+            for kind in options.kinds:
+                path = _write_edges(Path(folder), count, kind)
+                _compare(path, count, kind, options.peers, Path(folder))
+                path.unlink()
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", choices=EDGES, default=os.environ.get("SCALE", "full"))
+    parser.add_argument("--edges", type=lambda text: [int(float(item)) for item in text.split(",")])
+    parser.add_argument("--kinds", type=lambda text: text.split(","), default=["binary", "text"])
+    parser.add_argument("--peers", type=lambda text: text.split(","), default=list(TOOLS))
+    parser.add_argument("--folder", type=Path, help="where files go [default: the system's temporary folder]")
+    return parser.parse_args()
+
+
+def _write_edges(folder: Path, count: int, kind: str) -> Path:
+    scale = max(10, round(np.log2(count / 16)))
+    source = RmatEdges(scale, -(-count >> scale))
+    path = folder / ("edges.npy" if kind == "binary" else "edges.txt")
+    chunks = source.read(SourceRange(0, 0, count))
+    if kind == "binary":
+        edges = np.lib.format.open_memmap(path, "w+", np.int64, (2, count))
+        start = 0
+        for chunk in chunks:
+            edges[:, start : start + len(chunk.source)] = chunk.source, chunk.target
+            start += len(chunk.source)
+        edges.flush()
+        return path
+    import polars as pl
+
+    with path.open("wb") as file:
+        for chunk in chunks:
+            pl.DataFrame([chunk.source, chunk.target]).write_csv(file, include_header=False, separator="\t")
+    return path
+
+
+def _compare(path: Path, count: int, kind: str, peers: Sequence[str], folder: Path) -> None:
+    found: dict[str, Measured] = {}
+    for tool in [OURS, *peers]:
+        out = folder / "out"
+        out.mkdir()
+        os.sync()
+        found[tool] = run(_command(tool, path, out), {"OMP_NUM_THREADS": "1"})
+        shutil.rmtree(out)
+    sizes = {json.loads(measured.output.splitlines()[-1])["nnz"] for measured in found.values()}
+    if len(sizes) != 1:
+        raise RuntimeError(f"the tools disagree: {sizes} nonzeros")
+    _report(f"{kind}_{count // 1_000_000}M", count, found)
+
+
+def _command(tool: str, path: Path, out: Path) -> list[str]:
+    if tool == OURS:
+        main_module = "gnnloom.workflows.cli.main"
+        return [
+            sys.executable,
+            "-m",
+            main_module,
+            "--catalog",
+            str(out),
+            "ingest",
+            "g",
+            str(path),
+            "--undirected",
+            "--json",
+        ]
+    return [sys.executable, str(Path(__file__).with_name("ingest_peers.py")), tool, str(path), str(out)]
+
+
+def _report(name: str, count: int, found: dict[str, Measured]) -> None:
+    ours = found[OURS]
+    print(f"\n{name}: {count:,} edges")
+    heads = ("wall s", "cpu s", "M edges/s", "largest MB", "all MB", "wall x", "memory x")
+    print(f"{'':14}" + "".join(f"{head:>11}" for head in heads))
+    for tool, one in found.items():
+        numbers = (
+            one.wall,
+            one.processor,
+            count / one.wall / 1e6,
+            one.peak_process / 1e6,
+            one.peak_total / 1e6,
+            one.wall / ours.wall,
+            one.peak_total / ours.peak_total,
+        )
+        print(f"{tool:14}" + "".join(f"{number:11.2f}" for number in numbers))
+    inside = json.loads(ours.output.splitlines()[-1])["seconds"]
+    results = {
+        "wall": (ours.wall, "s"),
+        "processor": (ours.processor, "s"),
+        "rate": (count / ours.wall / 1e6, "Medges/s"),
+        "rate_without_start": (count / inside / 1e6, "Medges/s"),
+        "peak_process": (ours.peak_process / 1e6, "MB"),
+        "peak_all_processes": (ours.peak_total / 1e6, "MB"),
+    }
+    for tool, one in found.items():
+        if tool != OURS:
+            results[f"wall_{tool}_over_gnnloom"] = (one.wall / ours.wall, "x")
+            results[f"processor_{tool}_over_gnnloom"] = (one.processor / ours.processor, "x")
+            results[f"memory_{tool}_over_gnnloom"] = (one.peak_total / ours.peak_total, "x")
+            results[f"memory_{tool}_over_gnnloom_process"] = (one.peak_process / ours.peak_process, "x")
+    for key, (value, unit) in results.items():
+        print(f"RESULT ingest_{name}_{key} {value:.4g} {unit}")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Partitions of real graphs and a lattice, relative to random ones and to what the literature reports.
+
+    python tests/benchmarks/bench_partition.py [--scale small|full] [--data FOLDER] [--cases slashdot,...]
+
+slashdot: soc-Slashdot0902 at 512 parts and imbalance 0.01, beside Demirci, Haldar, Ferhatosmanoglu (PVLDB 16(4),
+2022), Table 2: average and maximum volume and messages, relative to random (mean of 3 seeds).  lattice: 1000 x 1000
+with scrambled ids at 512 parts, and the out-of-core method beside Mt-KaHyPar at 64.  epinions: the same beside
+Mt-KaHyPar.  batches: rows sent per uniform mini-batch of 6 % of the vertices at 27 parts.  Small: fewer parts, quick
+methods, a lattice of 200 x 200.  Prints a table, then lines ``RESULT name value unit``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnloom.pipeline.cluster import InProcessCluster
+from gnnloom.pipeline.ingest import IngestOptions, ingest_graph
+from gnnloom.pipeline.partition import PartitionOptions, partition_graph
+from gnnloom.pipeline.sources.registry import open_edges
+from gnnloom.storage import Catalog, Dataset
+
+FIGURES = ("volume_avg", "volume_max", "messages_avg", "messages_max")
+PAPER = {"paper HP": (0.74, 0.69, 0.86, 0.92), "paper GP": (0.85, 4.38, 0.93, 1.00)}
+NO_OPTIONS = {"weights": False, "header": False, "extra_columns": False}
+#: A worker with less than this cannot hold what Mt-KaHyPar needs for the pins of the large lattice.
+LITTLE_MEMORY = 448 << 20
+
+SLASHDOT = {
+    "small": [("metis unit", {"method": "metis", "weights": "unit"}), ("metis nonzeros", {"method": "metis"})],
+    "full": [
+        ("mtkahypar deterministic", {}),
+        ("mtkahypar large-k", {"preset": "large-k"}),
+        ("mtkahypar default", {"preset": "default"}),
+    ],
+}
+SLASHDOT["small"].append(("multilevel flat", {"method": "multilevel", "preset": "flat"}))
+SLASHDOT["full"] += SLASHDOT["small"]
+
+Row = tuple[str, str, str]
+
+
+def main() -> None:
+    options = _options()
+    print(f"{'figure':58} {'value':>9}  unit")
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="bench-partition-") as folder:
+        for case in options.cases:
+            for name, value, unit in CASES[case](Catalog(folder), options):
+                rows.append((name.replace(" ", "_"), f"{value:.4g}", unit))
+                print(f"{name:58} {value:9.4g}  {unit}", flush=True)
+    for row in rows:
+        print("RESULT", *row)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", choices=("small", "full"), default=os.environ.get("SCALE", "full"))
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--cases", type=lambda text: text.split(","), default=list(CASES))
+    parser.add_argument("--seeds", type=int, default=3, help="of every random partition")
+    return parser.parse_args()
+
+
+def slashdot(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str, float, str]]:
+    dataset = _read(catalog, options.data / "soc-Slashdot0902.txt.gz", undirected=False)
+    if dataset is None:
+        return
+    parts = 64 if options.scale == "small" else 512
+    random = _mean(dataset, [PartitionOptions(parts, "random", seed=seed) for seed in range(options.seeds)])
+    for name, figures in PAPER.items():
+        for figure, value in zip(FIGURES, figures, strict=True):
+            yield f"slashdot {name} {figure}", value, "x"
+    for name, chosen in SLASHDOT[options.scale]:
+        quality, seconds = _partition(dataset, PartitionOptions(parts, imbalance=0.01, **chosen))
+        for figure in FIGURES:
+            yield f"slashdot {name} {figure}", quality[figure] / random[figure], "x"
+        yield f"slashdot {name} imbalance", quality["imbalance"], "x"
+        yield f"slashdot {name} imbalance bound", quality["imbalance_bound"], "x"
+        yield f"slashdot {name} processor", seconds, "s"
+
+
+def lattice(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str, float, str]]:
+    small = options.scale == "small"
+    dataset = _lattice(catalog, 200 if small else 1000)
+    parts = 16 if small else 512
+    random = _mean(dataset, [PartitionOptions(parts, "random", seed=seed) for seed in range(options.seeds)])
+    quality, seconds = _partition(dataset, PartitionOptions(parts))
+    yield "lattice volume_avg", quality["volume_avg"] / random["volume_avg"], "x"
+    yield "lattice messages_avg", quality["messages_avg"] / random["messages_avg"], "x"
+    yield "lattice processor", seconds, "s"
+    yield from _out_of_core("lattice", dataset, 16 if small else 64)
+
+
+def epinions(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str, float, str]]:
+    dataset = _read(catalog, options.data / "soc-Epinions1.txt.gz", undirected=False)
+    if dataset is not None:
+        yield from _out_of_core("epinions", dataset, 8 if options.scale == "small" else 64, "streaming")
+
+
+def batches(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str, float, str]]:
+    small = options.scale == "small"
+    for name in ("ca-AstroPh",) if small else ("ca-AstroPh", "soc-Epinions1"):
+        dataset = _read(catalog, options.data / f"{name}.txt.gz", undirected=True)
+        if dataset is None:
+            continue
+        chosen = PartitionOptions(27, model="stochastic", preset="large-k" if small else "", batch_rate=0.06)
+        quality, seconds = _partition(dataset, chosen)
+        yield f"batches {name} volume", quality["batch_volume"] / quality["batch_volume_full"], "x"
+        yield f"batches {name} processor", seconds, "s"
+
+
+CASES = {"slashdot": slashdot, "lattice": lattice, "epinions": epinions, "batches": batches}
+
+
+def _out_of_core(name: str, dataset: Dataset, parts: int, preset: str = "") -> Iterator[tuple[str, float, str]]:
+    """The out-of-core method in little memory, beside Mt-KaHyPar on the whole."""
+    whole, whole_seconds = _partition(dataset, PartitionOptions(parts))
+    found, seconds = _partition(dataset, PartitionOptions(parts, "multilevel", preset=preset), LITTLE_MEMORY)
+    yield f"{name} mtkahypar km1", whole["km1"], "rows"
+    yield f"{name} multilevel km1", found["km1"], "rows"
+    yield f"{name} multilevel of mtkahypar", found["km1"] / whole["km1"], "x"
+    yield f"{name} mtkahypar processor", whole_seconds, "s"
+    yield f"{name} multilevel processor", seconds, "s"
+
+
+def _partition(dataset: Dataset, options: PartitionOptions, memory: int = 1 << 30) -> tuple[Mapping[str, Any], float]:
+    """The quality, and the processor seconds of this process and its children."""
+    before = _processor_seconds()
+    partition = partition_graph(dataset, dataset.graph(), options, InProcessCluster(memory))
+    return partition.quality, _processor_seconds() - before
+
+
+def _processor_seconds() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
+def _mean(dataset: Dataset, choices: Sequence[PartitionOptions]) -> dict[str, float]:
+    qualities = [_partition(dataset, options)[0] for options in choices]
+    return {figure: float(np.mean([quality[figure] for quality in qualities])) for figure in FIGURES}
+
+
+def _read(catalog: Catalog, path: Path, *, undirected: bool) -> Dataset | None:
+    if not path.exists():
+        print(f"{path}: not there, left out")
+        return None
+    name = path.name.split(".")[0].lower() + ("-undirected" if undirected else "")
+    return _ingest(catalog, name, path, undirected)
+
+
+def _lattice(catalog: Catalog, side: int) -> Dataset:
+    vertex = np.random.default_rng(0).permutation(side * side).reshape(side, side)
+    right = np.stack([vertex[:, :-1].ravel(), vertex[:, 1:].ravel()], axis=1)
+    down = np.stack([vertex[:-1].ravel(), vertex[1:].ravel()], axis=1)
+    path = catalog.root / "lattice.npy"
+    path.parent.mkdir(exist_ok=True)
+    np.save(path, np.concatenate([right, down]))
+    return _ingest(catalog, "lattice", path, undirected=True)
+
+
+def _ingest(catalog: Catalog, name: str, path: Path, undirected: bool) -> Dataset:
+    dataset = catalog.create(name)
+    source = open_edges(None, (str(path),), NO_OPTIONS if path.suffix == ".gz" else {"weights": False})
+    ingest_graph(dataset, source, IngestOptions(undirected=undirected), InProcessCluster())
+    return dataset
+
+
+if __name__ == "__main__":
+    main()
