@@ -24,17 +24,19 @@ from gnnloom.storage.graph import Graph, block_path
 
 @dataclass(frozen=True)
 class Hypergraph:
-    """Vertices with weights, and nets of unit cost.
+    """Vertices and nets with weights.
 
     Attributes:
         vertex_weight: (num_vertices,) int64, at least 1.
         net_offset: (num_nets + 1,) int64; net j has the pins net_offset[j]..net_offset[j+1].
         pin: (num_pins,) int32 or int64 vertices, distinct within a net; every net has two or more.
+        net_weight: (num_nets,) int64, at least 1: what each part beyond the first costs; None where all are 1.
     """
 
     vertex_weight: NDArray[np.int64]
     net_offset: NDArray[np.int64]
     pin: NDArray[Any]
+    net_weight: NDArray[np.int64] | None = None
 
     @property
     def num_vertices(self) -> int:
@@ -48,6 +50,11 @@ class Hypergraph:
     def num_pins(self) -> int:
         return len(self.pin)
 
+    @property
+    def size(self) -> int:
+        """Pins: what a partitioner's time and memory grow with."""
+        return len(self.pin)
+
 
 def row_nonzeros(graph: Graph) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """The nonzeros of every row, as (first row, (num_rows,) int64), one row block at a time."""
@@ -55,25 +62,44 @@ def row_nonzeros(graph: Graph) -> Iterator[tuple[int, NDArray[np.int64]]]:
         yield start, np.diff(graph.artifact.array(f"{block_path(number)}/indptr").read())
 
 
-def column_net_hypergraph(graph: Graph, transpose: Graph) -> Hypergraph:
+def vertex_weights(graph: Graph, weights: str) -> NDArray[np.int64]:
+    """(num_vertices,) what each vertex counts for the balance: its row's ``nonzeros``, but at least 1, or ``unit``."""
+    weight = np.ones(graph.num_vertices, dtype=np.int64)
+    if weights == "nonzeros":
+        for start, nonzeros in row_nonzeros(graph):
+            np.maximum(nonzeros, 1, out=weight[start : start + len(nonzeros)])
+    return weight
+
+
+def column_net_hypergraph(
+    graph: Graph, transpose: Graph, weights: str = "nonzeros", directions: str = "forward"
+) -> Hypergraph:
     """Build the hypergraph in memory: 4 bytes for each pin (8 beyond 2^31 vertices) and 16 for each vertex.
 
     Args:
         transpose: the transpose of ``graph``, whose rows are the columns; ``graph`` itself if symmetric.
+        weights: of the vertices; see :func:`vertex_weights`.
+        directions: ``forward``: the nets of the product with the matrix; ``both``: those of the product with its
+            transpose beside them, which the backward pass of a directed graph sends.
 
     Nets with a single pin cost nothing under any partition and are left out.
     """
+    matrices = net_matrices(graph, transpose, directions)
     num_vertices = graph.num_vertices
-    weight = np.ones(num_vertices, dtype=np.int64)
-    for start, nonzeros in row_nonzeros(graph):
-        np.maximum(nonzeros, 1, out=weight[start : start + len(nonzeros)])
     # Pages of the estimate that stay untouched take no memory.
-    net_offset = np.zeros(num_vertices + 1, dtype=np.int64)
-    pin = np.empty(transpose.nnz + num_vertices, dtype=index_dtype(num_vertices))
+    net_offset = np.zeros(len(matrices) * num_vertices + 1, dtype=np.int64)
+    room = sum(matrix.nnz + num_vertices for matrix in matrices)
+    pin = np.empty(room, dtype=index_dtype(num_vertices))
     num_nets = 0
-    for block in transpose.blocks():
-        num_nets = _append_nets(block.row_offset, block.indptr, block.indices, net_offset, pin, num_nets)
-    return Hypergraph(weight, net_offset[: num_nets + 1], pin[: net_offset[num_nets]])
+    for matrix in matrices:
+        for block in matrix.blocks():
+            num_nets = _append_nets(block.row_offset, block.indptr, block.indices, net_offset, pin, num_nets)
+    return Hypergraph(vertex_weights(graph, weights), net_offset[: num_nets + 1], pin[: net_offset[num_nets]])
+
+
+def net_matrices(graph: Graph, transpose: Graph, directions: str) -> list[Graph]:
+    """The matrices whose rows are the nets: both directions of a symmetric graph are the same."""
+    return [transpose, graph] if directions == "both" and not graph.symmetric else [transpose]
 
 
 @njit(cache=True, nogil=True)

@@ -1,6 +1,6 @@
 """Runs one native partitioner: ``python -m gnnloom.pipeline.partitioners.child METHOD FOLDER``.
 
-FOLDER holds the request and the hypergraph; the result appears there under its name only when it is
+FOLDER holds the request and the hypergraph or graph; the result appears there under its name only when it is
 whole, because native code may end this process at any moment, with any exit status.
 """
 
@@ -8,29 +8,35 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import resource
 import signal
 import sys
 from pathlib import Path
 
 import numpy as np
 
-from gnnloom.pipeline.partitioners.request import HYPERGRAPH, RESULT, PartitionRequest
-
-#: Method to the module that knows it; imported late, because KaHyPar is optional.
-METHODS = {
-    "kahypar": "gnnloom.pipeline.partitioners.recursive_kahypar",
-    "mtkahypar": "gnnloom.pipeline.partitioners.mt_kahypar",
-}
+from gnnloom.pipeline.partitioners.presets import METHODS
+from gnnloom.pipeline.partitioners.request import RESULT, PartitionRequest
 
 
 def main(method: str, folder: Path) -> None:
     """Partition what lies in ``folder`` and leave the result there."""
     _die_with_parent()
-    partitioner = importlib.import_module(METHODS[method])
-    part = partitioner.partition(PartitionRequest.read(folder), folder / HYPERGRAPH)
+    request = PartitionRequest.read(folder)
+    _limit_memory(request.memory_limit)
+    # Imported late and by name, because some partitioners are optional.
+    partitioner = importlib.import_module(f"gnnloom.pipeline.partitioners.{METHODS[method].module}")
+    part = partitioner.partition(request, folder)
     unfinished = folder / f"unfinished-{RESULT}"
     np.save(unfinished, part, allow_pickle=False)
     unfinished.replace(folder / RESULT)
+
+
+def _limit_memory(limit: int | None) -> None:
+    """Make allocations beyond the limit fail, in this process, instead of driving the machine out of memory."""
+    if limit is not None:
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit if hard < 0 else min(limit, hard), hard))
 
 
 def _die_with_parent() -> None:

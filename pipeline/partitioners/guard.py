@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.adjacency import AdjacencyGraph
 from gnnloom.pipeline.hypergraph import Hypergraph
 from gnnloom.storage.errors import BudgetError, InputError, PartitionerError
 
@@ -22,27 +24,54 @@ def check_parts(parts: int, num_vertices: int) -> None:
         raise InputError(f"parts={parts}: the graph has {num_vertices:,} vertices; ask for no more parts than that")
 
 
-def check_hypergraph(hypergraph: Hypergraph) -> None:
+def check_problem(problem: Hypergraph | AdjacencyGraph) -> None:
     """Check what native code would answer with a crash, a wrong result or silence.
 
     Raises:
-        InputError: lengths, offsets, pins or weights do not fit together.
-        BudgetError: there are more pins or vertices than 32 bits count.
+        InputError: lengths, offsets, pins, neighbours or weights do not fit together.
+        BudgetError: there are more pins, neighbours or vertices than 32 bits count.
     """
-    offset, pin, weight = hypergraph.net_offset, hypergraph.pin, hypergraph.vertex_weight
+    if isinstance(problem, Hypergraph):
+        _check_hypergraph(problem)
+    else:
+        _check_graph(problem)
+    if int(problem.vertex_weight.min(initial=1)) < 1:
+        raise InputError(f"a vertex weighs {problem.vertex_weight.min()}, expected 1 or more")
+    if max(problem.size, problem.num_vertices) > NATIVE_LIMIT:
+        raise BudgetError(
+            f"{problem.size:,} pins or neighbours and {problem.num_vertices:,} vertices, more than native partitioners"
+            f" count ({NATIVE_LIMIT:,}); use method multilevel, random or block"
+        )
+
+
+def _check_hypergraph(hypergraph: Hypergraph) -> None:
+    offset, pin, weight = hypergraph.net_offset, hypergraph.pin, hypergraph.net_weight
     if len(offset) < 1 or offset[0] != 0 or offset[-1] != len(pin):
         raise InputError(f"hypergraph: net_offset does not run from 0 to the number of pins ({len(pin):,})")
     if len(offset) > 1 and int(np.diff(offset).min()) < 2:
         raise InputError("hypergraph: a net has fewer than two pins; leave such nets out")
-    if len(pin) and not 0 <= int(pin.min()) <= int(pin.max()) < len(weight):
-        raise InputError(f"hypergraph: pins from {pin.min()} to {pin.max()}, expected 0..{len(weight) - 1}")
-    if len(weight) and int(weight.min()) < 1:
-        raise InputError(f"hypergraph: a vertex weighs {weight.min()}, expected 1 or more")
-    if max(len(pin), len(weight)) > NATIVE_LIMIT:
-        raise BudgetError(
-            f"hypergraph: {len(pin):,} pins and {len(weight):,} vertices, more than native partitioners count"
-            f" ({NATIVE_LIMIT:,}); use method random or block"
-        )
+    _check_ids("hypergraph: pins", pin, hypergraph.num_vertices)
+    if weight is None:
+        return
+    if len(weight) != hypergraph.num_nets or int(weight.min(initial=1)) < 1:
+        raise InputError(f"hypergraph: expected a weight of 1 or more for each of {hypergraph.num_nets:,} nets")
+    if int(weight.sum()) > NATIVE_LIMIT:
+        raise BudgetError(f"hypergraph: net weights sum to {int(weight.sum()):,}, beyond {NATIVE_LIMIT:,}; scale them")
+
+
+def _check_graph(graph: AdjacencyGraph) -> None:
+    offset, neighbour = graph.offset, graph.neighbour
+    monotone = len(offset) == graph.num_vertices + 1 and int(np.diff(offset).min(initial=0)) >= 0
+    if not monotone or offset[0] != 0 or offset[-1] != len(neighbour) or len(graph.edge_weight) != len(neighbour):
+        raise InputError(f"graph: offsets or edge weights do not fit {len(neighbour):,} neighbours")
+    _check_ids("graph: neighbours", neighbour, graph.num_vertices)
+    if int(graph.edge_weight.min(initial=1)) < 1:
+        raise InputError(f"graph: an edge weighs {graph.edge_weight.min()}, expected 1 or more")
+
+
+def _check_ids(what: str, ids: NDArray[Any], num_vertices: int) -> None:
+    if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < num_vertices:
+        raise InputError(f"{what} from {ids.min()} to {ids.max()}, expected 0..{num_vertices - 1}")
 
 
 def native_weights(weight: NDArray[np.int64], limit: int = NATIVE_LIMIT) -> NDArray[np.int64]:
@@ -69,29 +98,3 @@ def check_part(part: NDArray[np.int64], num_vertices: int, parts: int, source: P
         )
     if len(part) and not 0 <= int(part.min()) <= int(part.max()) < parts:
         raise PartitionerError(f"{source}: parts from {part.min()} to {part.max()}, expected 0..{parts - 1}")
-
-
-def fill_empty_parts(part: NDArray[np.int32], weight: NDArray[np.int64], parts: int) -> int:
-    """Give every empty part the lightest vertex that is not alone in its part; changes ``part`` in place.
-
-    Args:
-        part: (num_vertices,) int32; num_vertices is at least ``parts``.
-        weight: (num_vertices,) int64.
-
-    Returns:
-        The number of vertices moved.
-    """
-    size = np.bincount(part, minlength=parts)
-    empty = np.flatnonzero(size == 0)
-    if not len(empty):
-        return 0
-    moved = 0
-    for vertex in np.argsort(weight, kind="stable"):
-        if moved == len(empty):
-            break
-        if size[part[vertex]] > 1:
-            size[part[vertex]] -= 1
-            part[vertex] = empty[moved]
-            size[empty[moved]] = 1
-            moved += 1
-    return moved

@@ -19,17 +19,25 @@ _DIGITS = 20
 def write_hmetis(path: Path, hypergraph: Hypergraph, vertex_weight: NDArray[np.int64]) -> None:
     """Write a hypergraph with these vertex weights; nets and vertices are numbered from 1 there.
 
-    The text takes about 7 bytes for each pin; memory is bounded, whatever the size.
+    The text takes about 7 bytes for each pin; memory is bounded, whatever the size, unless nets have weights
+    (then 16 bytes for each pin).
     """
     with path.open("wb") as file:
-        file.write(f"{hypergraph.num_nets} {hypergraph.num_vertices} 10\n".encode())
-        _write_lines(file, hypergraph.net_offset, hypergraph.pin, 1)
+        weighted = hypergraph.net_weight is not None
+        file.write(f"{hypergraph.num_nets} {hypergraph.num_vertices} {11 if weighted else 10}\n".encode())
+        if hypergraph.net_weight is None:
+            write_lines(file, hypergraph.net_offset, hypergraph.pin, 1)
+        else:
+            # A net's line begins with its weight; the 1 that is added to every number is taken off before.
+            offset = hypergraph.net_offset
+            numbers = np.insert(hypergraph.pin.astype(np.int64), offset[:-1], hypergraph.net_weight - 1)
+            write_lines(file, offset + np.arange(len(offset)), numbers, 1)
         one_per_line = np.arange(len(vertex_weight) + 1, dtype=np.int64)
-        _write_lines(file, one_per_line, vertex_weight, 0)
+        write_lines(file, one_per_line, vertex_weight, 0)
 
 
-def _write_lines(file: BinaryIO, offset: NDArray[np.int64], value: NDArray[Any], increment: int) -> None:
-    """Write value[offset[k]..offset[k+1]], each plus ``increment``, as line k."""
+def write_lines(file: BinaryIO, offset: NDArray[np.int64], value: NDArray[Any], increment: int) -> None:
+    """Write value[offset[k]..offset[k+1]], each plus ``increment`` and then not negative, as line k."""
     start = 0
     while start < len(offset) - 1:
         stop = max(start + 1, int(np.searchsorted(offset, offset[start] + _CHUNK_PINS, side="right")) - 1)

@@ -8,19 +8,24 @@ import mtkahypar
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partitioners.request import PartitionRequest
+from gnnloom.pipeline.partitioners.request import GRAPH, HYPERGRAPH, PartitionRequest
 
 
-def partition(request: PartitionRequest, hypergraph_path: Path) -> NDArray[np.int32]:
-    """Partition a hypergraph file; runs in the child process.
+def partition(request: PartitionRequest, folder: Path) -> NDArray[np.int32]:
+    """Partition a hypergraph by its connectivity, or a graph by its cut; runs in the child process.
 
-    The deterministic preset gives the same parts for the same seed whatever the number of threads.
+    The deterministic presets give the same parts for the same seed whatever the number of threads.
 
     Gottesbüren, Heuer, Sanders, Schlag (ALENEX 2021); Gottesbüren, Hamann, Sanders, Wagner (2022).
     """
     library = mtkahypar.initialize(request.threads, print_warnings=False)
     mtkahypar.set_seed(request.seed)
-    context = library.context_from_preset(mtkahypar.PresetType.DETERMINISTIC)
-    context.set_partitioning_parameters(request.parts, request.imbalance, mtkahypar.Objective.KM1)
-    hypergraph = library.hypergraph_from_file(str(hypergraph_path), context, mtkahypar.FileFormat.HMETIS)
-    return np.asarray(hypergraph.partition(context).get_partition(), dtype=np.int32)
+    preset = request.preset.upper().replace("-", "_") or "DETERMINISTIC"
+    context = library.context_from_preset(mtkahypar.PresetType.__members__[preset])
+    objective = mtkahypar.Objective.CUT if request.graph else mtkahypar.Objective.KM1
+    context.set_partitioning_parameters(request.parts, request.imbalance, objective)
+    if request.graph:
+        problem = library.graph_from_file(str(folder / GRAPH), context, mtkahypar.FileFormat.METIS)
+    else:
+        problem = library.hypergraph_from_file(str(folder / HYPERGRAPH), context, mtkahypar.FileFormat.HMETIS)
+    return np.asarray(problem.partition(context).get_partition(), dtype=np.int32)

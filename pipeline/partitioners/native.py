@@ -1,4 +1,4 @@
-"""Native partitioners behind one function: hypergraph in, part vector out, whatever the native code does.
+"""Native partitioners behind one function: hypergraph or graph in, part vector out, whatever the native code does.
 
 They hold the interpreter's lock, exit, crash, hang and count with 32 bits.  So they run in a child
 process with a time limit, on inputs that were checked, and their result is checked again.
@@ -14,22 +14,21 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.adjacency import AdjacencyGraph
 from gnnloom.pipeline.hypergraph import Hypergraph
-from gnnloom.pipeline.partitioners.guard import (
-    check_hypergraph,
-    check_part,
-    check_parts,
-    fill_empty_parts,
-    native_weights,
-)
+from gnnloom.pipeline.partitioners.balance import fill_empty_parts, repair_balance, spread
+from gnnloom.pipeline.partitioners.graph_file import save_graph, write_metis
+from gnnloom.pipeline.partitioners.guard import check_part, check_parts, check_problem, native_weights
 from gnnloom.pipeline.partitioners.hmetis import write_hmetis
-from gnnloom.pipeline.partitioners.request import HYPERGRAPH, RESULT, PartitionRequest
+from gnnloom.pipeline.partitioners.presets import METHODS
+from gnnloom.pipeline.partitioners.request import GRAPH, HYPERGRAPH, RESULT, PartitionRequest
 from gnnloom.storage.errors import BudgetError, PartitionerError
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
@@ -37,64 +36,80 @@ LOGGER = logging.getLogger("gnnloom.pipeline")
 _CHILD = "gnnloom.pipeline.partitioners.child"
 _OUTPUT = "output.txt"
 _TAIL_BYTES = 2000
-#: Peak of Mt-KaHyPar per pin, and of its gain cache per vertex and part, in bytes; measured.
-_BYTES_PER_PIN = 141
+#: Peak per pin (METIS: per entry), and Mt-KaHyPar's gain cache per vertex and part, in bytes; measured.
+_BYTES_PER_PIN = {"mtkahypar": 141, "kahypar": 260, "metis": 60}
 _BYTES_PER_GAIN = 4
 
 
 def native_partition(
-    hypergraph: Hypergraph, method: str, request: PartitionRequest, scratch: Path, time_limit: float | None = None
+    problem: Hypergraph | AdjacencyGraph,
+    method: str,
+    request: PartitionRequest,
+    scratch: Path,
+    time_limit: float | None = None,
 ) -> NDArray[np.int32]:
-    """Partition a hypergraph with a native partitioner.
+    """Partition a hypergraph or a graph with a native partitioner.
 
     Args:
-        method: ``mtkahypar`` or ``kahypar``.
+        method: one of ``NATIVE_METHODS``.
         scratch: folder for files that only live until the partitioner is done.
         time_limit: seconds after which the partitioner is killed; None waits for ever.
 
     Returns:
-        (num_vertices,) int32 parts, each part with at least one vertex.
+        (num_vertices,) int32 parts, each part with at least one vertex.  Parts that came out heavier than asked
+        for are repaired where light vertices allow it.
 
     Raises:
-        InputError: more parts than vertices, or the hypergraph's arrays do not fit together.
-        BudgetError: the hypergraph has more pins or vertices than native code counts.
+        InputError: more parts than vertices, or the problem's arrays do not fit together.
+        BudgetError: the problem has more pins or vertices than native code counts.
         PartitionerError: it failed, hung, or left no usable result.
     """
-    check_parts(request.parts, hypergraph.num_vertices)
-    check_hypergraph(hypergraph)
-    if request.parts == 1:
-        return np.zeros(hypergraph.num_vertices, dtype=np.int32)
-    if request.parts == hypergraph.num_vertices:
-        return np.arange(hypergraph.num_vertices, dtype=np.int32)
-    if not hypergraph.num_nets:
-        return _spread(hypergraph.vertex_weight, request.parts)
-    part = _in_child(hypergraph, method, request, scratch, time_limit)
-    fill_empty_parts(part, hypergraph.vertex_weight, request.parts)
-    return part
-
-
-def _spread(weight: NDArray[np.int64], parts: int) -> NDArray[np.int32]:
-    """Parts of vertices that no net joins: the heaviest first, there and back over the parts."""
-    there_and_back = np.concatenate([np.arange(parts), np.arange(parts)[::-1]]).astype(np.int32)
-    part = np.empty(len(weight), dtype=np.int32)
-    part[np.argsort(-weight, kind="stable")] = np.resize(there_and_back, len(weight))
+    parts, weight = request.parts, problem.vertex_weight
+    check_parts(parts, problem.num_vertices)
+    check_problem(problem)
+    if parts == 1:
+        return np.zeros(problem.num_vertices, dtype=np.int32)
+    if parts == problem.num_vertices:
+        return np.arange(problem.num_vertices, dtype=np.int32)
+    if not problem.size:
+        return spread(weight, parts)
+    part = _in_child(problem, method, request, scratch, time_limit)
+    fill_empty_parts(part, weight, parts)
+    moved = repair_balance(part, weight, parts, request.imbalance)
+    if moved:
+        LOGGER.info("%s: moved %s light vertices out of parts that were too heavy", method, f"{moved:,}")
     return part
 
 
 def _in_child(
-    hypergraph: Hypergraph, method: str, request: PartitionRequest, scratch: Path, time_limit: float | None
+    problem: Hypergraph | AdjacencyGraph,
+    method: str,
+    request: PartitionRequest,
+    scratch: Path,
+    time_limit: float | None,
 ) -> NDArray[np.int32]:
-    if find_spec(method) is None:
-        raise PartitionerError(f"method {method}: the Python package {method} is not installed; pip install {method}")
-    LOGGER.info("%s: %s pins into %s parts", method, f"{hypergraph.num_pins:,}", f"{request.parts:,}")
+    package = METHODS[method].package
+    if find_spec(package) is None:
+        raise PartitionerError(f"method {method}: the Python package {package} is not installed; pip install {package}")
+    LOGGER.info("%s: %s pins or neighbours into %s parts", method, f"{problem.size:,}", f"{request.parts:,}")
     with tempfile.TemporaryDirectory(dir=scratch) as name:
         folder = Path(name)
-        request.write(folder)
-        write_hmetis(folder / HYPERGRAPH, hypergraph, native_weights(hypergraph.vertex_weight))
+        replace(request, graph=isinstance(problem, AdjacencyGraph)).write(folder)
+        _write_problem(folder, problem, method)
         command = [sys.executable, "-m", _CHILD, method, name]
         part = run_child(command, folder, method, time_limit)
-        check_part(part, hypergraph.num_vertices, request.parts, folder / RESULT)
+        check_part(part, problem.num_vertices, request.parts, folder / RESULT)
     return part.astype(np.int32)
+
+
+def _write_problem(folder: Path, problem: Hypergraph | AdjacencyGraph, method: str) -> None:
+    weight = native_weights(problem.vertex_weight)
+    if isinstance(problem, Hypergraph):
+        write_hmetis(folder / HYPERGRAPH, problem, weight)
+    elif method == "metis":
+        save_graph(folder / GRAPH, problem, weight)
+    else:
+        write_metis(folder / GRAPH, problem, weight)
 
 
 def run_child(command: Sequence[str], folder: Path, method: str, time_limit: float | None) -> NDArray[np.int64]:
@@ -139,13 +154,32 @@ def _tail(folder: Path) -> str:
     return output.decode(errors="replace").strip() or "(none)"
 
 
-def check_native_memory(num_pins: int, num_vertices: int, parts: int) -> None:
-    """Raise BudgetError for what would drive this machine out of memory; call it before building a hypergraph."""
+def native_memory(method: str, preset: str, size: int, num_vertices: int, parts: int) -> int:
+    """Bytes that a native partitioner peaks at, as measured on power-law graphs.
+
+    Args:
+        size: pins of the hypergraph, or entries of the graph.
+    """
+    gains = 0 if preset == "large-k" or method != "mtkahypar" else _BYTES_PER_GAIN * num_vertices * parts
+    return _BYTES_PER_PIN[method] * size + gains
+
+
+def available_memory() -> int:
+    """Bytes that a native partitioner may count on: what is free now, at least half of the machine's."""
     page = os.sysconf("SC_PAGE_SIZE")
-    available = max(os.sysconf("SC_AVPHYS_PAGES"), os.sysconf("SC_PHYS_PAGES") // 2) * page
-    needed = _BYTES_PER_PIN * num_pins + _BYTES_PER_GAIN * num_vertices * parts
+    return max(os.sysconf("SC_AVPHYS_PAGES"), os.sysconf("SC_PHYS_PAGES") // 2) * page
+
+
+def check_native_memory(method: str, preset: str, size: int, num_vertices: int, parts: int, limit: int | None) -> None:
+    """Raise BudgetError for what would drive this machine out of memory; call it before building a hypergraph.
+
+    Args:
+        limit: bytes that the partitioner may use; None for what the machine has.
+    """
+    available = available_memory() if limit is None else limit
+    needed = native_memory(method, preset, size, num_vertices, parts)
     if needed > available:
         raise BudgetError(
-            f"hypergraph: {num_pins:,} pins into {parts:,} parts take about {needed / 2**30:,.1f} GiB, this machine has"
-            f" {available / 2**30:,.1f} GiB for it; use method random or block, or a machine with more memory"
+            f"method {method}: {size:,} pins into {parts:,} parts take about {needed / 2**30:,.1f} GiB, there are"
+            f" {available / 2**30:,.1f} GiB for it; use method multilevel, random or block, or more memory"
         )

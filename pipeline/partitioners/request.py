@@ -8,23 +8,30 @@ from pathlib import Path
 from gnnloom.storage.files import read_json, write_json
 
 HYPERGRAPH = "hypergraph.hgr"
+GRAPH = "graph.metis"
 RESULT = "part.npy"
 _REQUEST = "request.json"
 
 
 @dataclass(frozen=True)
 class PartitionRequest:
-    """A partition of a hypergraph into ``parts`` parts, none heavier than (1 + imbalance) times the average.
+    """A partition into ``parts`` parts, none heavier than (1 + imbalance) times the average.
 
     Attributes:
         seed: 0 to 2^31 - 1.
-        threads: that a parallel partitioner starts; never changes the result.
+        threads: that a parallel partitioner starts; never changes the result of a deterministic preset.
+        preset: one of the method's.
+        graph: the folder holds a graph instead of a hypergraph.
+        memory_limit: bytes that the partitioner may allocate; None for no limit.
     """
 
     parts: int
     imbalance: float
     seed: int
     threads: int = 1
+    preset: str = ""
+    graph: bool = False
+    memory_limit: int | None = None
 
     def write(self, folder: Path) -> None:
         write_json(folder / _REQUEST, asdict(self))

@@ -12,17 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gnnloom.pipeline.hypergraph import Hypergraph, column_net_hypergraph
-from gnnloom.storage import Catalog, Dataset, Graph
-from gnnloom.storage.artifact import Artifact
+from gnnloom.storage import Catalog
 from support.graphs import random_adjacency, store_graph
-from support.partitions import connectivity_minus_one, random_parts, rows_sent
-
-
-def transpose_of(dataset: Dataset, graph: Graph) -> Graph:
-    if graph.symmetric:
-        return graph
-    artifacts = [Artifact(info.path) for info in dataset.artifacts("transpose")]
-    return Graph(next(artifact for artifact in artifacts if artifact.inputs["graph"] == graph.artifact.key))
+from support.partitions import connectivity_minus_one, random_parts, rows_sent, transpose_of
 
 
 def hypergraph_of(catalog: Catalog, name: str, adjacency: Any, *, symmetric: bool, num_blocks: int = 3) -> Hypergraph:

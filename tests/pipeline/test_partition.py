@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 
 from gnnloom.pipeline.cluster import InProcessCluster
-from gnnloom.pipeline.partition import PartitionOptions, partition_graph
+from gnnloom.pipeline.partition import METHODS, PartitionOptions, partition_graph
 from gnnloom.pipeline.shard_rows import shard_rows
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError, PartitionerError
@@ -21,7 +21,7 @@ from support.partitions import rows_sent
 HERE = InProcessCluster()
 
 
-@pytest.mark.parametrize("method", ["mtkahypar", "kahypar", "random", "block"])
+@pytest.mark.parametrize("method", tuple(METHODS))
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_every_method_reports_what_a_count_by_hand_finds(catalog: Catalog, method: str, symmetric: bool) -> None:
     adjacency = random_adjacency(120, 400, 1, symmetric=symmetric)
@@ -43,7 +43,7 @@ def test_every_method_reports_what_a_count_by_hand_finds(catalog: Catalog, metho
     assert (partition.quality["vertices_min"], partition.quality["vertices_max"]) == (sizes.min(), sizes.max())
 
 
-@pytest.mark.parametrize("method", ["mtkahypar", "kahypar", "random", "block"])
+@pytest.mark.parametrize("method", tuple(METHODS))
 @pytest.mark.parametrize("parts", [1, 6])
 def test_one_part_and_one_part_for_each_vertex(catalog: Catalog, method: str, parts: int) -> None:
     dataset = catalog.create("g")
@@ -52,7 +52,7 @@ def test_one_part_and_one_part_for_each_vertex(catalog: Catalog, method: str, pa
     assert set(partition.part().tolist()) == set(range(parts))
 
 
-@pytest.mark.parametrize("method", ["mtkahypar", "kahypar", "random", "block"])
+@pytest.mark.parametrize("method", tuple(METHODS))
 def test_more_parts_than_vertices_are_refused(catalog: Catalog, method: str) -> None:
     dataset = catalog.create("g")
     graph = store_graph(dataset, random_adjacency(6, 9, 0, symmetric=True), symmetric=True)
@@ -65,8 +65,16 @@ def test_more_parts_than_vertices_are_refused(catalog: Catalog, method: str) -> 
     ("wrong", "message"),
     [
         ({"parts": 0}, "parts=0"),
-        ({"parts": 2, "method": "metis"}, "method 'metis': expected one of"),
-        ({"parts": 2, "model": "graph"}, "model 'graph': expected one of"),
+        ({"parts": 2, "method": "patoh"}, "method 'patoh': expected one of"),
+        ({"parts": 2, "model": "tree"}, "model 'tree': expected one of"),
+        ({"parts": 2, "method": "metis", "model": "hypergraph"}, "model 'hypergraph': method metis knows graph"),
+        ({"parts": 2, "preset": "direct"}, "preset 'direct': method mtkahypar knows deterministic, "),
+        ({"parts": 2, "method": "random", "preset": "flat"}, "preset 'flat': method random has none"),
+        ({"parts": 2, "weights": "heavy"}, "weights 'heavy': expected one of nonzeros, unit"),
+        ({"parts": 2, "directions": "up"}, "directions 'up': expected one of forward, both"),
+        ({"parts": 2, "batches": "walk"}, "batches 'walk': expected one of vertex, edge"),
+        ({"parts": 2, "batch_rate": 0}, "batch_rate=0: expected a share"),
+        ({"parts": 2, "memory_limit": 0}, "memory_limit=0: expected bytes"),
         ({"parts": 2, "imbalance": -0.1}, "imbalance=-0.1"),
         ({"parts": 2, "imbalance": float("nan")}, "imbalance=nan"),
         ({"parts": 2, "seed": -1}, "seed=-1"),
@@ -99,6 +107,46 @@ def test_limits_and_threads_do_not_name_the_artifact_but_seeds_do(catalog: Catal
     assert first.artifact.key == again.artifact.key != other.artifact.key
 
 
+def test_options_left_at_their_default_do_not_name_the_artifact() -> None:
+    basic = {"parts": 4, "method": "mtkahypar", "imbalance": 0.01, "seed": 0, "model": "hypergraph"}
+    options = PartitionOptions(
+        4, preset="deterministic", weights="nonzeros", directions="forward", memory_limit=1 << 30
+    )
+    assert options.parameters(1 << 30) == basic
+    other = PartitionOptions(4, preset="large-k", weights="unit", directions="both")
+    assert other.parameters(1) == basic | {"preset": "large-k", "weights": "unit", "directions": "both"}
+    assert PartitionOptions(4, "metis").parameters(1)["model"] == "graph"
+    assert PartitionOptions(4, "multilevel").parameters(77)["memory"] == 77
+
+
+def test_unit_weights_balance_vertices_and_nonzeros_the_work(catalog: Catalog) -> None:
+    dataset = catalog.create("g")
+    adjacency = random_adjacency(400, 600, 0, symmetric=True).tolil()
+    adjacency[:20] = 1
+    adjacency[:, :20] = 1
+    graph = store_graph(dataset, scipy.sparse.csr_array(adjacency), symmetric=True)
+    for method in ("mtkahypar", "metis"):
+        unit = partition_graph(dataset, graph, PartitionOptions(4, method, 0.05, weights="unit"), HERE).quality
+        work = partition_graph(dataset, graph, PartitionOptions(4, method, 0.05), HERE).quality
+        assert unit["vertices_max"] <= 106
+        assert work["imbalance"] <= max(0.06, work["imbalance_bound"] + 1e-9)
+
+
+@pytest.mark.parametrize("method", ["mtkahypar", "multilevel"])
+def test_both_directions_weigh_what_the_backward_pass_sends(catalog: Catalog, method: str) -> None:
+    dataset = catalog.create("g")
+    adjacency = random_adjacency(300, 900, 5, symmetric=False)
+    graph = store_graph(dataset, adjacency, symmetric=False)
+    found = {
+        directions: partition_graph(
+            dataset, graph, PartitionOptions(4, method, 0.05, directions=directions), HERE
+        ).quality
+        for directions in ("forward", "both")
+    }
+    total = {name: quality["volume_total"] + quality["volume_backward_total"] for name, quality in found.items()}
+    assert total["both"] < total["forward"]
+
+
 class FailingCluster(InProcessCluster):
     def map(self, function: Any, items: Any) -> Any:
         raise KeyboardInterrupt
@@ -116,7 +164,7 @@ def test_a_run_stopped_while_counting_keeps_the_partition(catalog: Catalog, monk
     def refuse(*_: Any) -> None:
         pytest.fail("the partition was made twice")
 
-    monkeypatch.setattr("gnnloom.pipeline.partition._fill_part", refuse)
+    monkeypatch.setattr("gnnloom.pipeline.partition.fill_part", refuse)
     resumed = partition_graph(dataset, graph, PartitionOptions(4), HERE)
     assert resumed.artifact.digest == expected.artifact.digest
     assert resumed.quality == expected.quality

@@ -8,18 +8,23 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gnnloom.pipeline.adjacency import AdjacencyGraph
 from gnnloom.pipeline.hypergraph import Hypergraph
 from gnnloom.pipeline.partitioners import guard, native
-from gnnloom.pipeline.partitioners.guard import check_hypergraph, fill_empty_parts, native_weights
+from gnnloom.pipeline.partitioners.balance import fill_empty_parts, heaviest_allowed, repair_balance
+from gnnloom.pipeline.partitioners.guard import check_problem, native_weights
 from gnnloom.pipeline.partitioners.hmetis import write_hmetis
 from gnnloom.pipeline.partitioners.native import check_native_memory, run_child
+from gnnloom.pipeline.partitioners.presets import METHODS
 from gnnloom.pipeline.partitioners.request import RESULT, PartitionRequest
 from gnnloom.pipeline.partitioners.streaming import block_partition, random_partition
 from gnnloom.storage import Catalog
@@ -28,6 +33,10 @@ from support.graphs import random_adjacency, store_graph
 from support.partitions import connectivity_minus_one
 
 NATIVE = pytest.mark.parametrize("method", ["mtkahypar", "kahypar"])
+GRAPHS = pytest.mark.parametrize("method", ["metis", "mtkahypar"])
+PRESETS = pytest.mark.parametrize(
+    ("method", "preset"), [(name, preset) for name in ("mtkahypar", "kahypar") for preset in METHODS[name].presets]
+)
 
 
 def hypergraph_of(nets: Sequence[Sequence[int]], weight: Sequence[int]) -> Hypergraph:
@@ -36,7 +45,7 @@ def hypergraph_of(nets: Sequence[Sequence[int]], weight: Sequence[int]) -> Hyper
     return Hypergraph(np.asarray(weight, dtype=np.int64), offset, pin)
 
 
-def partition(hypergraph: Hypergraph, method: str, request: PartitionRequest) -> np.ndarray:
+def partition(hypergraph: Hypergraph | AdjacencyGraph, method: str, request: PartitionRequest) -> np.ndarray:
     with tempfile.TemporaryDirectory() as scratch:
         part = native.native_partition(hypergraph, method, request, Path(scratch))
         assert list(Path(scratch).iterdir()) == []
@@ -48,10 +57,21 @@ def ring(num_vertices: int, width: int = 3) -> Hypergraph:
     return hypergraph_of(nets, [1] * num_vertices)
 
 
-@NATIVE
-def test_a_ring_is_cut_into_arcs(method: str) -> None:
+def as_graph(nets: Hypergraph) -> AdjacencyGraph:
+    """The graph that joins the pins of every net."""
+    joined = np.zeros((nets.num_vertices, nets.num_vertices), dtype=np.int8)
+    for start, stop in pairwise(nets.net_offset):
+        pins = nets.pin[start:stop]
+        joined[np.ix_(pins, pins)] = 1
+    np.fill_diagonal(joined, 0)
+    matrix = scipy.sparse.csr_array(joined)
+    return AdjacencyGraph(nets.vertex_weight, matrix.indptr.astype(np.int64), matrix.indices, matrix.data)
+
+
+@PRESETS
+def test_a_ring_is_cut_into_arcs_with_every_preset(method: str, preset: str) -> None:
     hypergraph = ring(200)
-    part = partition(hypergraph, method, PartitionRequest(4, 0.03, 1))
+    part = partition(hypergraph, method, PartitionRequest(4, 0.03, 1, preset=preset))
     assert (part.dtype, part.shape) == (np.int32, (200,))
     assert np.bincount(part).max() <= 51
     assert connectivity_minus_one(hypergraph, part) <= 12
@@ -139,13 +159,15 @@ def test_broken_hypergraphs_never_reach_native_code(broken, message: str, monkey
 def test_more_pins_than_native_code_counts_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "NATIVE_LIMIT", 29)
     with pytest.raises(BudgetError, match="30 pins"):
-        check_hypergraph(ring(10))
+        check_problem(ring(10))
 
 
 def test_a_hypergraph_beyond_the_memory_is_refused_with_figures() -> None:
-    check_native_memory(10**5, 10**4, 8)
+    check_native_memory("mtkahypar", "deterministic", 10**5, 10**4, 8, None)
+    with pytest.raises(BudgetError, match=r"there are 0\.0 GiB"):
+        check_native_memory("mtkahypar", "deterministic", 10**5, 10**4, 8, 1 << 20)
     with pytest.raises(BudgetError, match=r"1,000,000,000,000 pins into 8 parts take about 131,\d\d\d.\d GiB"):
-        check_native_memory(10**12, 10**9, 8)
+        check_native_memory("mtkahypar", "deterministic", 10**12, 10**9, 8, None)
 
 
 def test_a_partitioner_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,6 +201,99 @@ def test_empty_parts_are_filled_and_no_other_emptied(given_parts: list[int]) -> 
     moved = fill_empty_parts(part, weight, 10)
     assert set(part.tolist()) == set(range(10))
     assert moved == (before != part).sum() == 10 - len(set(given_parts))
+
+
+@settings(deadline=None)
+@given(
+    weight=st.lists(st.integers(1, 20), min_size=8, max_size=60),
+    parts=st.integers(1, 6),
+    imbalance=st.floats(0, 1),
+    seed=st.integers(0, 10**6),
+)
+def test_balance_is_repaired_where_light_vertices_allow_it(
+    weight: list[int], parts: int, imbalance: float, seed: int
+) -> None:
+    weights = np.array(weight, dtype=np.int64)
+    part = np.random.default_rng(seed).integers(0, parts, len(weights)).astype(np.int32)
+    before = part.copy()
+    limit = heaviest_allowed(weights, parts, imbalance)
+    load = np.bincount(part, weights=weights, minlength=parts)
+    moved = repair_balance(part, weights, parts, imbalance)
+    after = np.bincount(part, weights=weights, minlength=parts)
+    assert limit >= max(weights.max(), weights.sum() / parts)
+    assert moved == (before != part).sum() or moved > 0
+    assert (after <= np.maximum(load, limit)).all()
+    assert ((after > 0) >= (load > 0)).all()
+    if imbalance >= 0.99:
+        assert after.max() <= max(limit, weights.sum() / parts + weights.max())
+
+
+@GRAPHS
+def test_a_graph_is_cut_like_its_hypergraph(method: str) -> None:
+    graph = as_graph(ring(200))
+    parts = [partition(graph, method, PartitionRequest(4, 0.03, 1)) for _ in range(2)]
+    np.testing.assert_array_equal(parts[0], parts[1])
+    assert np.bincount(parts[0]).max() <= 51
+    assert connectivity_minus_one(ring(200), parts[0]) <= 16
+
+
+@GRAPHS
+@pytest.mark.parametrize("parts", [1, 2, 23, 24])
+def test_hostile_graphs(method: str, parts: int) -> None:
+    heavy = as_graph(ring(24))
+    heavy.vertex_weight[7] = 1 << 40
+    isolated = as_graph(hypergraph_of([[0, 1], [1, 2]], [1] * 24))
+    lonely = as_graph(hypergraph_of([], [1] * 24))
+    for graph in (heavy, isolated, lonely):
+        part = partition(graph, method, PartitionRequest(parts, 0.01, 0))
+        assert set(part.tolist()) == set(range(parts))
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (lambda g: AdjacencyGraph(g.vertex_weight, g.offset[:-1], g.neighbour, g.edge_weight), "do not fit"),
+        (lambda g: AdjacencyGraph(g.vertex_weight, g.offset, g.neighbour, g.edge_weight[1:]), "do not fit"),
+        (
+            lambda g: AdjacencyGraph(g.vertex_weight, g.offset, g.neighbour + 1, g.edge_weight),
+            "neighbours from 1 to 10",
+        ),
+        (lambda g: AdjacencyGraph(g.vertex_weight, g.offset, g.neighbour, g.edge_weight * 0), "an edge weighs 0"),
+        (lambda g: AdjacencyGraph(g.vertex_weight * 0, g.offset, g.neighbour, g.edge_weight), "a vertex weighs 0"),
+    ],
+)
+def test_broken_graphs_never_reach_native_code(broken, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "run_child", lambda *_: pytest.fail("the child was started"))
+    with pytest.raises(InputError, match=message):
+        partition(broken(as_graph(ring(10))), "metis", PartitionRequest(2, 0.01, 0))
+
+
+@NATIVE
+def test_net_weights_decide_where_to_cut(method: str) -> None:
+    """A ring with two nets that are cheap to cut is cut there."""
+    cheap = ring(60, 2)
+    weight = np.full(60, 50)
+    weight[[9, 39]] = 1
+    hypergraph = Hypergraph(cheap.vertex_weight, cheap.net_offset, cheap.pin, weight)
+    part = partition(hypergraph, method, PartitionRequest(2, 0.03, 0))
+    assert part[9] != part[10]
+    assert part[39] != part[40]
+    assert connectivity_minus_one(hypergraph, part) == 2
+
+
+@pytest.mark.parametrize("weight", [np.zeros(40), np.ones(39), np.full(40, 1 << 30)])
+def test_net_weights_out_of_range_are_refused(weight: np.ndarray) -> None:
+    nets = ring(40)
+    hypergraph = Hypergraph(nets.vertex_weight, nets.net_offset, nets.pin, weight.astype(np.int64))
+    with pytest.raises((InputError, BudgetError), match="net"):
+        partition(hypergraph, "mtkahypar", PartitionRequest(2, 0.01, 0))
+
+
+@pytest.mark.parametrize("method", ["mtkahypar", "kahypar", "metis"])
+def test_a_partitioner_beyond_its_memory_limit_fails_alone(method: str) -> None:
+    problem = as_graph(ring(50)) if method == "metis" else ring(50)
+    with pytest.raises(PartitionerError, match=f"method {method}: ended with status"):
+        partition(problem, method, PartitionRequest(2, 0.01, 0, memory_limit=1 << 20))
 
 
 def run_python(tmp_path: Path, code: str, time_limit: float | None = 20) -> np.ndarray:

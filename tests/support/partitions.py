@@ -9,7 +9,7 @@ import numpy as np
 from gnnloom.pipeline.hypergraph import Hypergraph
 from gnnloom.storage import Dataset, Graph, Partition
 from gnnloom.storage.arrays import write_array
-from gnnloom.storage.artifact import ArtifactWriter
+from gnnloom.storage.artifact import Artifact, ArtifactWriter
 
 
 def random_parts(num_vertices: int, parts: int, seed: int) -> np.ndarray:
@@ -31,6 +31,14 @@ def rows_sent(adjacency: np.ndarray, part: np.ndarray, parts: int) -> np.ndarray
         for receiver in receivers:
             matrix[part[column], receiver] += 1
     return matrix
+
+
+def transpose_of(dataset: Dataset, graph: Graph) -> Graph:
+    """The stored transpose; the graph itself if symmetric."""
+    if graph.symmetric:
+        return graph
+    artifacts = [Artifact(info.path) for info in dataset.artifacts("transpose")]
+    return Graph(next(artifact for artifact in artifacts if artifact.inputs["graph"] == graph.artifact.key))
 
 
 def store_partition(dataset: Dataset, graph: Graph, part: np.ndarray, parts: int, label: str = "given") -> Partition:

@@ -2,49 +2,118 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from dataclasses import asdict, fields
 from typing import Any
 
 import click
 
 from gnnloom.pipeline.cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.partition import METHODS, PartitionOptions, partition_graph
+from gnnloom.pipeline.partition import partition_graph
+from gnnloom.pipeline.partition_options import BATCHES, DIRECTIONS, WEIGHTS, PartitionOptions
+from gnnloom.pipeline.partition_plan import MethodPlan, plan_partition
+from gnnloom.pipeline.partitioners.presets import METHODS, MODELS, PRESETS
+from gnnloom.pipeline.shard_grid import PERMUTATIONS, GridOptions, shard_grid
 from gnnloom.pipeline.shard_rows import shard_rows
 from gnnloom.storage import Partition, RowShards
+from gnnloom.storage.artifact import Artifact
 from gnnloom.storage.errors import NotFoundError
-from gnnloom.workflows.cli.options import cluster_options, current_catalog, json_option, key_option
-from gnnloom.workflows.cli.output import show
+from gnnloom.storage.grid_shards import GridShards
+from gnnloom.workflows.cli.options import (
+    MemorySize,
+    Sizes,
+    cluster_options,
+    current_catalog,
+    json_option,
+    key_option,
+)
+from gnnloom.workflows.cli.output import readable_bytes, readable_seconds, show, show_rows
+
+
+def _partition_options(command: Callable[..., None]) -> Callable[..., None]:
+    """What decides a partition; the command gets it as one argument, ``options``."""
+
+    @functools.wraps(command)
+    def with_options(**given: Any) -> None:
+        names = {field.name for field in fields(PartitionOptions)}
+        chosen = {name: given.pop(name) for name in names & given.keys()}
+        options = PartitionOptions(**{name: value for name, value in chosen.items() if value is not None})
+        command(options=options, **given)
+
+    for option in reversed(_OPTIONS):
+        with_options = option(with_options)
+    return with_options
+
+
+_OPTIONS = (
+    click.option("--parts", type=click.IntRange(min=1), required=True, help="Number of parts: the ranks to train on."),
+    click.option("--method", type=click.Choice(tuple(METHODS)), default="mtkahypar", show_default=True),
+    click.option("--preset", type=click.Choice(PRESETS), default=None, help="Of the method.  [default: its first]"),
+    click.option(
+        "--model", type=click.Choice(MODELS), default=None, help="What is cut.  [default: hypergraph; metis: graph]"
+    ),
+    click.option(
+        "--imbalance",
+        type=click.FloatRange(min=0),
+        default=0.01,
+        show_default=True,
+        help="How much more work than the average a part may have.",
+    ),
+    click.option(
+        "--weights",
+        type=click.Choice(WEIGHTS),
+        default="nonzeros",
+        show_default=True,
+        help="Work of a vertex: the nonzeros of its row, or 1.",
+    ),
+    click.option(
+        "--directions",
+        type=click.Choice(DIRECTIONS),
+        default="forward",
+        show_default=True,
+        help="Directed graphs: weigh what the forward pass sends, or the backward pass as well.",
+    ),
+    click.option(
+        "--batches",
+        type=click.Choice(BATCHES),
+        default="vertex",
+        show_default=True,
+        help="Model stochastic: what mini-batches draw.",
+    ),
+    click.option(
+        "--batch-rate",
+        type=click.FloatRange(0, 1, min_open=True),
+        default=0.06,
+        show_default=True,
+        help="Model stochastic: the share of the vertices or edges in a batch.",
+    ),
+    click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the partitioner."),
+    click.option(
+        "--time-limit",
+        type=click.FloatRange(min=0, min_open=True),
+        default=3600.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="End a native partitioner after this time.",
+    ),
+    click.option("--memory-limit", type=MemorySize(), default=None, help="Of a native partitioner, such as 8G."),
+)
 
 
 @click.command("partition")
 @click.argument("name")
-@click.option("--parts", type=click.IntRange(min=1), required=True, help="Number of parts: the ranks to train on.")
-@click.option("--method", type=click.Choice(METHODS), default="mtkahypar", show_default=True, help="Partitioner.")
-@click.option(
-    "--imbalance",
-    type=click.FloatRange(min=0),
-    default=0.01,
-    show_default=True,
-    help="How much more work than the average a part may have; work is nonzeros.",
-)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the partitioner.")
-@click.option(
-    "--time-limit",
-    type=click.FloatRange(min=0, min_open=True),
-    default=3600.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="End the partitioner after this time.",
-)
+@_partition_options
+@click.option("--compare", type=click.Choice(("random", "block", "metis")), help="Also measure this, for the ratios.")
+@click.option("--plan", is_flag=True, help="Only show what each method would take.")
 @key_option("graph")
 @cluster_options
 @json_option
 def partition_command(
     name: str,
-    parts: int,
-    method: str,
-    imbalance: float,
-    seed: int,
-    time_limit: float,
+    options: PartitionOptions,
+    compare: str | None,
+    plan: bool,
     graph: str | None,
     cluster: ClusterOptions,
     as_json: bool,
@@ -55,15 +124,55 @@ def partition_command(
     volume and messages are per part.
 
     \b
+    Presets: mtkahypar  deterministic, deterministic-quality, default, quality, highest-quality, large-k
+             kahypar    recursive, direct
+             multilevel auto (coarsens on disk until it fits Mt-KaHyPar), streaming (without it), flat (refines only)
+
+    \b
     Example:
       gnnloom partition web --parts 4
-      gnnloom partition web --parts 64 --method random --seed 1
+      gnnloom partition web --parts 512 --preset large-k --compare random
+      gnnloom partition web --parts 64 --method multilevel --memory 4G
+      gnnloom partition web --parts 64 --plan
     """
     dataset = current_catalog()[name]
-    options = PartitionOptions(parts, method, imbalance, seed, time_limit=time_limit)
+    stored = dataset.graph(graph)
+    if plan:
+        _show_plan(name, plan_partition(stored, options.parts, options.memory_limit), as_json=as_json)
+        return
     with open_cluster(cluster) as opened:
-        partition = partition_graph(dataset, dataset.graph(graph), options, opened)
-    show(partition_result(name, partition), as_json=as_json, title=f"partition of {name}")
+        partition = partition_graph(dataset, stored, options, opened)
+        other = None
+        if compare is not None:
+            other = partition_graph(dataset, stored, PartitionOptions(options.parts, compare), opened)
+    result = partition_result(name, partition)
+    if other is not None:
+        result |= compare_quality(partition.quality, other)
+    show(result, as_json=as_json, title=f"partition of {name}")
+
+
+def _show_plan(name: str, plans: list[MethodPlan], *, as_json: bool) -> None:
+    if as_json:
+        show({"dataset": name, "methods": [asdict(plan) for plan in plans]}, as_json=True, title="")
+        return
+    rows = [
+        (
+            f"{plan.method} {plan.preset}",
+            readable_bytes(plan.memory),
+            readable_bytes(plan.disk),
+            readable_seconds(plan.cpu_seconds),
+            "yes" if plan.fits else "no",
+        )
+        for plan in plans
+    ]
+    show_rows(("method", "memory", "scratch", "processor time", "fits"), rows, f"ways to partition {name}")
+
+
+def compare_quality(quality: dict[str, Any], other: Partition) -> dict[str, Any]:
+    """Volume and messages as shares of those of another partition."""
+    names = ("volume_avg", "volume_max", "messages_avg", "messages_max")
+    shares = {name: quality[name] / other.quality[name] if other.quality[name] else None for name in names}
+    return {"compared_with": other.method} | {f"{name}_share": share for name, share in shares.items()}
 
 
 def partition_result(name: str, partition: Partition) -> dict[str, Any]:
@@ -80,22 +189,49 @@ def partition_result(name: str, partition: Partition) -> dict[str, Any]:
 
 @click.command("shard")
 @click.argument("name")
-@click.option("--parts", type=click.IntRange(min=1), required=True, help="Number of parts: the ranks to train on.")
-@click.option("--method", type=click.Choice(METHODS), default=None, help="Which partition, where there are several.")
+@click.option("--parts", type=click.IntRange(min=1), default=None, help="Row shards: number of parts, the ranks.")
+@click.option(
+    "--method", type=click.Choice(tuple(METHODS)), default=None, help="Which partition, where there are several."
+)
 @key_option("partition")
+@click.option("--grid", type=Sizes(2, 2), default=None, help="Grid shards: blocks of rows and columns, such as 16x16.")
+@click.option(
+    "--permutation", type=click.Choice(PERMUTATIONS), default="double", show_default=True, help="Of grid shards."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the permutation.")
 @cluster_options
 @json_option
 def shard_command(
-    name: str, parts: int, method: str | None, partition: str | None, cluster: ClusterOptions, as_json: bool
+    name: str,
+    parts: int | None,
+    method: str | None,
+    partition: str | None,
+    grid: tuple[int, int] | None,
+    permutation: str,
+    seed: int,
+    cluster: ClusterOptions,
+    as_json: bool,
 ) -> None:
-    """Write the row shards of a partition of dataset NAME: all that each rank reads.
+    """Write the shards of dataset NAME: all that each rank reads.
+
+    Row shards (--parts) are those of a partition and serve p2p on as many ranks. Grid shards (--grid) hold the
+    permuted adjacency in blocks and serve every other algorithm on any number of ranks.
 
     \b
     Example:
       gnnloom shard web --parts 4
       gnnloom shard web --parts 64 --method random
+      gnnloom shard web --grid 16x16 --permutation double
     """
     dataset = current_catalog()[name]
+    if (parts is None) == (grid is None):
+        raise click.UsageError("give either --parts, for row shards, or --grid, for grid shards")
+    if grid is not None:
+        options = GridOptions(grid, permutation, seed)
+        with open_cluster(cluster) as opened:
+            result = grid_result(name, shard_grid(dataset, dataset.graph(), options, opened))
+        show(result, as_json=as_json, title=f"grid shards of {name}")
+        return
     try:
         found = dataset.partition(parts, partition, method=method)
     except NotFoundError as error:
@@ -106,14 +242,26 @@ def shard_command(
 
 
 def shard_result(name: str, shards: RowShards) -> dict[str, Any]:
-    """What `shard --json` prints."""
-    artifact = shards.artifact
+    """What `shard --parts --json` prints."""
+    return {**_shards_result(name, shards.artifact), "layout": "row", "parts": shards.num_parts}
+
+
+def grid_result(name: str, shards: GridShards) -> dict[str, Any]:
+    """What `shard --grid --json` prints; balance is the nonzeros of the heaviest block over the average."""
+    return {
+        **_shards_result(name, shards.artifact),
+        "layout": "grid",
+        "grid": "x".join(map(str, shards.grid)),
+        "permutation": shards.permutation,
+        "balance": max(shards.artifact.facts["balance"].values()),
+    }
+
+
+def _shards_result(name: str, artifact: Artifact) -> dict[str, Any]:
     return {
         "dataset": name,
         "key": artifact.key,
         "digest": artifact.digest,
-        "layout": "row",
-        "parts": shards.num_parts,
         "bytes": artifact.stored_bytes(),
         "seconds": sum(artifact.measured["task_seconds"].values()),
         "peak_memory": artifact.measured["peak_memory"],

@@ -1,0 +1,1 @@
+"""Partitioning hypergraphs that do not fit the memory: what grows with the pins stays on disk and is streamed."""

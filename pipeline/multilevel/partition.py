@@ -1,0 +1,136 @@
+"""The out-of-core method: coarsen on disk, partition what fits, refine in streams on the way back."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.memory import working_memory
+from gnnloom.pipeline.multilevel.clustering import cluster_vertices
+from gnnloom.pipeline.multilevel.contraction import contract
+from gnnloom.pipeline.multilevel.disk_hypergraph import DiskHypergraph, store_hypergraph
+from gnnloom.pipeline.multilevel.placement import place_heavy_first
+from gnnloom.pipeline.multilevel.refine import Refinement, refine
+from gnnloom.pipeline.part_vector import create_part_vector
+from gnnloom.pipeline.partition_problem import PartitionProblem
+from gnnloom.pipeline.partitioners.balance import fill_empty_parts
+from gnnloom.pipeline.partitioners.native import native_memory, native_partition
+from gnnloom.pipeline.partitioners.request import PartitionRequest
+
+LOGGER = logging.getLogger("gnnloom.pipeline")
+
+#: Passes of refinement at each level.
+_PASSES = 16
+#: Rounds of label propagation at each level.
+_ROUNDS = 5
+#: A cluster may weigh one part in this many, and at one level this many vertices: slow coarsening makes better cuts.
+_CLUSTERS_PER_PART, _VERTICES_PER_CLUSTER = 20, 6
+#: A level that keeps more than this share of the pins of the one before is the last.
+_LEAST_SHRINKAGE = 0.95
+#: Partitions the coarsest hypergraph.
+_COARSE_METHOD, _COARSE_PRESET = "mtkahypar", "deterministic"
+
+
+@dataclass(frozen=True)
+class _Level:
+    """A hypergraph and, except on the finest, where the finer one's vertices went.
+
+    Attributes:
+        label: (num_vertices of the finer level,) the vertex here of each vertex there.
+    """
+
+    hypergraph: DiskHypergraph
+    label: NDArray[Any] | None
+
+
+def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
+    """Fill ``part``, which the file ``problem.part_path`` backs, holding O(vertices) in memory.
+
+    Coarsens until the hypergraph fits the memory of a worker, partitions it with Mt-KaHyPar, and refines on every
+    level on the way back.  Hypergraphs of power-law graphs hardly shrink: where a level shows that, refinement
+    starts there from heavy-first random parts instead.
+
+    Returns:
+        ``levels``: vertices, nets and pins of each; ``start``: what partitioned the coarsest.
+    """
+    options = problem.options
+    memory = working_memory(problem.cluster.memory)
+    finest = store_hypergraph(
+        problem.scratch / "level-0", problem.graph, problem.transpose, options.weights, options.directions
+    )
+    levels, fits = [_Level(finest, None)], False
+    if options.preset != "flat":
+        levels, fits = _coarsen(levels[0], problem, memory)
+    refinement = Refinement(options.parts, options.imbalance, options.seed, _PASSES, memory // 2)
+    _uncoarsen(levels, fits, problem, refinement, part)
+    fill_empty_parts(part, finest.vertex_weight, options.parts)
+    return {
+        "levels": [_describe(level.hypergraph) for level in levels],
+        "start": _COARSE_METHOD if fits else "heavy-first",
+    }
+
+
+def _coarsen(finest: _Level, problem: PartitionProblem, memory: int) -> tuple[list[_Level], bool]:
+    """Levels from the finest on, and whether the last one fits the memory."""
+    levels = [finest]
+    while problem.options.preset == "streaming" or not _fits(levels[-1].hypergraph, problem, memory):
+        fine = levels[-1].hypergraph
+        label = cluster_vertices(fine, _cluster_limit(fine, problem.options.parts), _ROUNDS)
+        folder = problem.scratch / f"level-{len(levels)}"
+        coarse = contract(fine, label, folder, memory // 2, problem.cluster)
+        LOGGER.info("coarsening: %s of %s pins", f"{coarse.num_pins:,}", f"{fine.num_pins:,}")
+        too_few = coarse.num_vertices < _CLUSTERS_PER_PART * problem.options.parts
+        if too_few or coarse.num_pins > _LEAST_SHRINKAGE * fine.num_pins:
+            shutil.rmtree(folder)
+            return levels, False
+        levels.append(_Level(coarse, label))
+    return levels, True
+
+
+def _cluster_limit(hypergraph: DiskHypergraph, parts: int) -> int:
+    total = int(hypergraph.vertex_weight.sum())
+    return min(total // (_CLUSTERS_PER_PART * parts), _VERTICES_PER_CLUSTER * total // hypergraph.num_vertices)
+
+
+def _fits(hypergraph: DiskHypergraph, problem: PartitionProblem, memory: int) -> bool:
+    needed = native_memory(
+        _COARSE_METHOD, _COARSE_PRESET, hypergraph.num_pins, hypergraph.num_vertices, problem.options.parts
+    )
+    return needed <= memory
+
+
+def _uncoarsen(
+    levels: list[_Level], fits: bool, problem: PartitionProblem, refinement: Refinement, part: NDArray[np.int32]
+) -> None:
+    """Partition the coarsest level and carry the parts down to ``part``, refined at every level."""
+    coarser: NDArray[np.int32] | None = None
+    for number in reversed(range(len(levels))):
+        hypergraph = levels[number].hypergraph
+        path = problem.part_path if number == 0 else problem.scratch / f"level-{number}" / "part.npy"
+        here = part if number == 0 else create_part_vector(path, hypergraph.num_vertices)
+        label = levels[number + 1].label if number + 1 < len(levels) else None
+        if coarser is not None and label is not None:
+            here[:] = coarser[label]
+        elif fits:
+            here[:] = _partition_coarsest(hypergraph, problem)
+        else:
+            place_heavy_first(hypergraph.vertex_weight, refinement.parts, refinement.seed, here)
+        refine(hypergraph, here, path, refinement, problem.scratch / "masks", problem.cluster)
+        coarser = here
+
+
+def _partition_coarsest(hypergraph: DiskHypergraph, problem: PartitionProblem) -> NDArray[np.int32]:
+    options = problem.options
+    request = PartitionRequest(
+        options.parts, options.imbalance, options.seed, options.request().threads, _COARSE_PRESET
+    )
+    return native_partition(hypergraph.load(), _COARSE_METHOD, request, problem.scratch, options.time_limit)
+
+
+def _describe(hypergraph: DiskHypergraph) -> dict[str, int]:
+    return {"vertices": hypergraph.num_vertices, "nets": hypergraph.num_nets, "pins": hypergraph.num_pins}

@@ -1,0 +1,46 @@
+"""What the partition stage hands to a method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.adjacency import AdjacencyGraph
+from gnnloom.pipeline.cluster import Cluster
+from gnnloom.pipeline.hypergraph import Hypergraph
+from gnnloom.pipeline.partition_options import PartitionOptions
+from gnnloom.pipeline.partitioners.native import check_native_memory, native_partition
+from gnnloom.storage.graph import Graph
+
+
+@dataclass(frozen=True)
+class PartitionProblem:
+    """What is partitioned, how, and where.
+
+    Attributes:
+        transpose: of ``graph``; ``graph`` itself if symmetric.
+        scratch: folder for files that go away with the work folder.
+        part_path: ``.npy`` file that backs the part vector, for tasks to map.
+    """
+
+    graph: Graph
+    transpose: Graph
+    options: PartitionOptions
+    scratch: Path
+    part_path: Path
+    cluster: Cluster
+
+    def native(self, hypergraph: Hypergraph | AdjacencyGraph) -> NDArray[np.int32]:
+        """(num_vertices,) int32 parts by the native partitioner that the options name."""
+        options = self.options
+        return native_partition(hypergraph, options.method, options.request(), self.scratch, options.time_limit)
+
+    def check_memory(self, size: int) -> None:
+        """Raise BudgetError where a native partitioner of ``size`` pins or entries would not fit."""
+        options = self.options
+        check_native_memory(
+            options.method, options.preset, size, self.graph.num_vertices, options.parts, options.memory_limit
+        )

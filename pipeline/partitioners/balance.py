@@ -1,0 +1,100 @@
+"""Repairs parts that came out too heavy or empty, in one fixed way."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+
+def heaviest_allowed(weight: NDArray[np.int64], parts: int, imbalance: float) -> int:
+    """The weight that no part may exceed: what was asked for, or what the heaviest vertex forces.
+
+    Args:
+        weight: (num_vertices,) int64.
+    """
+    allowed = math.floor((1 + imbalance) * -(-int(weight.sum()) // parts))
+    return max(allowed, int(weight.max(initial=0)))
+
+
+def repair_balance(part: NDArray[np.int32], weight: NDArray[np.int64], parts: int, imbalance: float) -> int:
+    """Move light vertices out of parts that are too heavy, each to the lightest part; changes ``part`` in place.
+
+    A part that holds few but heavy vertices may stay too heavy: what is reported is measured.
+
+    Returns:
+        The number of vertices moved.
+    """
+    limit = heaviest_allowed(weight, parts, imbalance)
+    load = np.zeros(parts, dtype=np.int64)
+    np.add.at(load, part, weight)
+    if (load <= limit).all():
+        return 0
+    movable = np.flatnonzero(load[part] > limit)
+    movable = movable[np.argsort(weight[movable], kind="stable")]
+    return int(_unload(movable, part, weight, load, limit))
+
+
+@njit(cache=True, nogil=True)
+def _unload(
+    movable: NDArray[np.int64],
+    part: NDArray[np.int32],
+    weight: NDArray[np.int64],
+    load: NDArray[np.int64],
+    limit: int,
+) -> int:
+    """Move vertices in this order while their part is too heavy and the lightest part has room for them."""
+    size = np.zeros(len(load), np.int64)
+    for vertex in range(len(part)):
+        size[part[vertex]] += 1
+    moved = 0
+    for vertex in movable:
+        source = part[vertex]
+        if load[source] <= limit or size[source] == 1:
+            continue
+        target = np.argmin(load)
+        if load[target] + weight[vertex] > limit:
+            continue
+        load[source] -= weight[vertex]
+        load[target] += weight[vertex]
+        size[source] -= 1
+        size[target] += 1
+        part[vertex] = target
+        moved += 1
+    return moved
+
+
+def fill_empty_parts(part: NDArray[np.int32], weight: NDArray[np.int64], parts: int) -> int:
+    """Give every empty part the lightest vertex that is not alone in its part; changes ``part`` in place.
+
+    Args:
+        part: (num_vertices,) int32; num_vertices is at least ``parts``.
+        weight: (num_vertices,) int64.
+
+    Returns:
+        The number of vertices moved.
+    """
+    size = np.bincount(part, minlength=parts)
+    empty = np.flatnonzero(size == 0)
+    if not len(empty):
+        return 0
+    moved = 0
+    for vertex in np.argsort(weight, kind="stable"):
+        if moved == len(empty):
+            break
+        if size[part[vertex]] > 1:
+            size[part[vertex]] -= 1
+            part[vertex] = empty[moved]
+            size[empty[moved]] = 1
+            moved += 1
+    return moved
+
+
+def spread(weight: NDArray[np.int64], parts: int) -> NDArray[np.int32]:
+    """Parts of vertices that nothing joins: the heaviest first, there and back over the parts."""
+    there_and_back = np.concatenate([np.arange(parts), np.arange(parts)[::-1]]).astype(np.int32)
+    part = np.empty(len(weight), dtype=np.int32)
+    part[np.argsort(-weight, kind="stable")] = np.resize(there_and_back, len(weight))
+    return part

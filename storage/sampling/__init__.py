@@ -1,0 +1,1 @@
+"""Sampling a stored graph: which vertices make a mini-batch."""
