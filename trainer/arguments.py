@@ -86,9 +86,15 @@ def _widths(text: str) -> tuple[int, ...]:
     return tuple(int(width) for width in text.split(",") if width)
 
 
+def _grid(text: str) -> tuple[int, ...]:
+    """``2x1x2`` as numbers."""
+    return tuple(int(size) for size in text.split("x"))
+
+
 _CONVERSIONS: dict[str, Callable[[str], Any]] = {
     "int": int,
     "int | None": int,
     "float": float,
     "tuple[int, ...]": _widths,
+    "tuple[int, ...] | None": _grid,
 }

@@ -4,7 +4,16 @@ What is counted, by the rank that sends:
 
 * point to point: the payload's bytes, and one message for each piece sent to another rank;
 * collectives on g ranks, as their bandwidth-optimal (ring) algorithms send them, whatever MPI does
-  inside: an all-reduce of b bytes is 2 (g - 1) messages per rank and 2 (g - 1) b bytes over all ranks.
+  inside.  With b bytes (of the whole result, or of each rank's operand), over all ranks:
+
+  ==============  =================  =================
+  collective      bytes              messages
+  ==============  =================  =================
+  all-reduce      2 (g - 1) b        2 g (g - 1)
+  reduce-scatter  (g - 1) b          g (g - 1)
+  all-gather      (g - 1) b          g (g - 1)
+  broadcast       (g - 1) b          g - 1
+  ==============  =================  =================
 
 What ranks tell each other about the run itself (times, counts, failures) is not counted.
 """
@@ -33,6 +42,9 @@ MAX_COUNT = 2**31 - 1
 _AWAKE_SECONDS = 2e-4
 _SLEEP_SECONDS = 5e-5
 
+#: Names under which a profile counts what is no message: products with the adjacency, with weights, and idle time.
+SPMM, GEMM, WAITING = "spmm", "gemm", "waiting"
+
 Request = MPI.Request
 Result = TypeVar("Result")
 
@@ -42,19 +54,29 @@ class Kind(StrEnum):
 
     HALO_FORWARD = "halo forward"
     HALO_BACKWARD = "halo backward"
+    PROPAGATE_FORWARD = "propagate forward"
+    PROPAGATE_BACKWARD = "propagate backward"
+    TRANSFORM_FORWARD = "transform forward"
+    TRANSFORM_BACKWARD = "transform backward"
+    ADJACENCY = "adjacency"
+    WEIGHT = "weight"
     GRADIENT = "gradient"
+    NORM = "norm"
     LOSS = "loss"
     METRICS = "metrics"
     SETUP = "setup"
+    CHECKPOINT = "checkpoint"
     PREDICTION = "prediction"
 
 
 @dataclass
 class TrafficCounts:
-    """Bytes and messages that one rank sent, by kind."""
+    """Bytes and messages that one rank sent, by kind, and where its time went."""
 
     bytes: Counter[Kind] = field(default_factory=Counter)
     messages: Counter[Kind] = field(default_factory=Counter)
+    #: Of local work and communication, by name; empty unless profiled.
+    seconds: dict[str, float] = field(default_factory=dict)
 
     def add(self, kind: Kind, num_bytes: int, num_messages: int) -> None:
         self.bytes[kind] += num_bytes
@@ -66,6 +88,22 @@ class Traffic:
 
     def __init__(self) -> None:
         self.counts = TrafficCounts()
+        #: Measure where the time goes, and wait for each other before a collective to tell waiting from sending.
+        self.profiled = False
+
+    @contextmanager
+    def timing(self, name: str, group: Communicator | None = None) -> Iterator[None]:
+        """Count the seconds inside the block under ``name``, if profiled; collective if a group is given."""
+        if not self.profiled:
+            yield
+            return
+        if group is not None:
+            with self.timing(WAITING):
+                group.barrier()
+        started = time.perf_counter()
+        yield
+        seconds = self.counts.seconds
+        seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - started
 
     @contextmanager
     def recording(self) -> Iterator[TrafficCounts]:
@@ -134,11 +172,23 @@ class Communicator:
 
     def all_reduce(self, tensor: torch.Tensor, kind: Kind, operation: MPI.Op = MPI.SUM) -> None:
         """Reduce a contiguous CPU tensor over the group, in place. Collective."""
+        self.finish(self.begin_all_reduce(tensor, kind, operation), kind)
+
+    def begin_all_reduce(self, tensor: torch.Tensor, kind: Kind, operation: MPI.Op = MPI.SUM) -> list[Request]:
+        """Begin to reduce a contiguous CPU tensor in place; leave it alone until the requests are waited for.
+
+        Collective.
+        """
         if self.size == 1:
-            return
-        for piece in self._pieces(tensor):
-            self.wait([self._comm.Iallreduce(MPI.IN_PLACE, piece, op=operation)])
+            return []
         self._count_all_reduce(tensor, kind)
+        return [self._comm.Iallreduce(MPI.IN_PLACE, piece, op=operation) for piece in self._pieces(tensor)]
+
+    def finish(self, requests: Sequence[Request], kind: Kind) -> None:
+        """Wait for collectives of this group that were begun. Collective."""
+        if self.size > 1:
+            with self.traffic.timing(kind, self):
+                self.wait(requests)
 
     def _count_all_reduce(self, tensor: torch.Tensor, kind: Kind) -> None:
         """A ring: every share but one goes round twice, to be summed and to be spread."""
@@ -147,6 +197,73 @@ class Communicator:
         kept = bounds[self.rank + 1] - bounds[self.rank] + bounds[following + 1] - bounds[following]
         sent = (2 * tensor.numel() - kept) * tensor.element_size()
         self.traffic.counts.add(kind, sent, 2 * (self.size - 1))
+
+    def broadcast(self, tensor: torch.Tensor, root: int, kind: Kind) -> None:
+        """Send a contiguous CPU tensor of rank ``root`` to all others, into theirs of the same size. Collective."""
+        if self.size == 1:
+            return
+        with self.traffic.timing(kind, self):
+            self.wait([self._comm.Ibcast(piece, root) for piece in self._pieces(tensor)])
+        if self.rank != (root - 1) % self.size:  # the last of the chain
+            self.traffic.counts.add(kind, tensor.nbytes, 1)
+
+    def all_gather(self, mine: torch.Tensor, sizes: Sequence[int], kind: Kind) -> torch.Tensor:
+        """Put the shares of all ranks in a row. Collective.
+
+        Args:
+            mine: (sizes[rank], ...) contiguous CPU tensor.
+            sizes: lengths of the shares of all ranks.
+
+        Returns:
+            (sum(sizes), ...) in the order of the ranks; ``mine`` itself on one rank.
+        """
+        if self.size == 1:
+            return mine
+        whole = mine.new_empty(sum(sizes), *mine.shape[1:])
+        shares = torch.split(whole, list(sizes))
+        shares[self.rank].copy_(mine)
+        with self.traffic.timing(kind, self):
+            if whole.numel() <= self._max_count:
+                counts = [share.numel() for share in shares]
+                self.wait([self._comm.Iallgatherv(MPI.IN_PLACE, [whole.view(-1).numpy(), counts])])
+            else:
+                pieces = [(piece, root) for root, share in enumerate(shares) for piece in self._pieces(share)]
+                self.wait([self._comm.Ibcast(piece, root) for piece, root in pieces])
+        following = shares[(self.rank + 1) % self.size]
+        self.traffic.counts.add(kind, whole.nbytes - following.nbytes, self.size - 1)
+        return whole
+
+    def reduce_scatter(self, whole: torch.Tensor, sizes: Sequence[int], kind: Kind) -> torch.Tensor:
+        """Sum over the ranks and give each its share of the rows. Collective.
+
+        Args:
+            whole: (sum(sizes), ...) contiguous CPU tensor.
+            sizes: lengths of the shares of all ranks.
+
+        Returns:
+            (sizes[rank], ...); ``whole`` itself on one rank.
+        """
+        if self.size == 1:
+            return whole
+        shares = torch.split(whole, list(sizes))
+        mine = torch.empty_like(shares[self.rank])
+        with self.traffic.timing(kind, self):
+            if whole.numel() <= self._max_count:
+                counts = [share.numel() for share in shares]
+                flat = (whole.view(-1).numpy(), mine.view(-1).numpy())
+                self.wait([self._comm.Ireduce_scatter(*flat, recvcounts=counts)])
+            else:
+                self._reduce_in_turn(shares, mine)
+        self.traffic.counts.add(kind, whole.nbytes - mine.nbytes, self.size - 1)
+        return mine
+
+    def _reduce_in_turn(self, shares: Sequence[torch.Tensor], mine: torch.Tensor) -> None:
+        requests = []
+        for root, share in enumerate(shares):
+            targets = self._pieces(mine) if root == self.rank else [None] * len(self._pieces(share))
+            pairs = zip(self._pieces(share), targets, strict=True)
+            requests += [self._comm.Ireduce(piece, target, root=root) for piece, target in pairs]
+        self.wait(requests)
 
     def _pieces(self, tensor: torch.Tensor) -> list[NDArray[Any]]:
         """Views of the tensor's memory, each small enough for one MPI call; none of an empty tensor."""

@@ -12,14 +12,18 @@ from typing import Any
 
 from gnnloom.storage.catalog import check_name
 from gnnloom.storage.errors import InputError
+from gnnloom.trainer.algorithms import AXES, settled_grid
 from gnnloom.trainer.data import FEATURE_NORMS
-from gnnloom.trainer.models.gcn import PRODUCT_ORDERS
+from gnnloom.trainer.models.base import PRODUCT_ORDERS
+from gnnloom.trainer.models.norm import NORMS
+from gnnloom.trainer.models.registry import MODELS, check_options, settled_normalisation
 from gnnloom.trainer.normalisation import NORMALISATIONS
 
 CHOICES = {
-    "algorithm": ("p2p",),
-    "model": ("gcn",),
-    "normalisation": NORMALISATIONS,
+    "algorithm": tuple(AXES),
+    "model": tuple(MODELS),
+    "normalisation": ("auto", *NORMALISATIONS),
+    "norm": NORMS,
     "feature_norm": FEATURE_NORMS,
     "optimizer": ("adam", "sgd"),
     "weight_decay_layers": ("all", "first"),
@@ -34,6 +38,12 @@ FREE_TO_CHANGE = frozenset(
         "ranks",
         "shards",
         "method",
+        "algorithm",
+        "grid",
+        "permutation",
+        "profile",
+        "summa_width",
+        "aggregation_blocks",
         "epochs",
         "eval_every",
         "checkpoint_every",
@@ -60,10 +70,18 @@ class TrainConfig:
     shards: str | None = _option(None, "key of the shards, to choose between several")
     method: str | None = _option(None, "partitioner whose shards to use, to choose between several")
     algorithm: str = _option("p2p", "distributed algorithm")
+    grid: tuple[int, ...] | None = _option(None, "process grid, such as 2x1x2; the most even one by default")
+    permutation: str | None = _option(None, "permutation of the grid shards to use, to choose between several")
     model: str = _option("gcn", "model")
     hidden: tuple[int, ...] = _option((128, 128), "widths of the hidden layers, such as 128,128")
     bias: bool = _option(True, "add a bias in every layer")
-    normalisation: str = _option("symmetric", "normalisation of the adjacency")
+    norm: str = _option("none", "normalise the output of every hidden layer: none, by layer or by batch (all vertices)")
+    residual: bool = _option(False, "add a hidden layer's input to its output where their widths are equal")
+    unit_embedding: bool = _option(False, "scale each vertex's embedding to length 1 before the last layer")
+    heads: int = _option(4, "attention heads, which share the hidden widths (gat)")
+    negative_slope: float = _option(0.2, "slope of the attention's LeakyReLU below 0 (gat)")
+    normalisation: str = _option("auto", "normalisation of the adjacency; auto: the model's usual one")
+    train_features: bool = _option(False, "train the input features as well")
     feature_norm: str = _option(
         "auto", "scale each vertex's features to sum 1; auto: where none is negative, as with word counts"
     )
@@ -83,8 +101,11 @@ class TrainConfig:
     save_embeddings: bool = _option(False, "predict after training, and keep the last hidden layer too")
     threads: int = _option(0, "threads per rank; 0: the machine's cores shared by its ranks")
     product_order: str = _option("auto", "multiply (A H) W, A (H W), or the cheaper one in each layer")
+    aggregation_blocks: int = _option(1, "blocks of a product, each summed over ranks while the next forms (tensor3d)")
+    summa_width: int = _option(0, "most vertices in a stage; 0: as many as lie on one rank (summa, split3d)")
     cache_input_product: bool = _option(True, "form A X of fixed input features once and keep it")
     skip_input_gradient: bool = _option(True, "form no gradient of fixed input features")
+    profile: bool = _option(False, "write to the metrics where every rank's time goes; costs a barrier per message")
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -95,15 +116,23 @@ class TrainConfig:
         check_name(self.dataset)
         if self.run is not None:
             check_name(self.run, "run")
+        # Settled here, so that a run's configuration says what was computed.
+        object.__setattr__(self, "normalisation", settled_normalisation(self.model, self.normalisation))
         _check_range("ranks", self.ranks, 1)
+        if self.grid is not None:
+            settled_grid(self.algorithm, self.grid, self.ranks)
+        _check_range("aggregation_blocks", self.aggregation_blocks, 1)
+        _check_range("heads", self.heads, 1)
         _check_range("epochs", self.epochs, 1)
-        for name in ("seed", "eval_every", "checkpoint_every", "threads"):
+        for name in ("seed", "eval_every", "checkpoint_every", "threads", "summa_width"):
             _check_range(name, getattr(self, name), 0)
         for width in self.hidden:
             _check_range("hidden", width, 1)
         _check_number("lr", self.lr, math.inf)
         _check_number("weight_decay", self.weight_decay, math.inf)
         _check_number("dropout", self.dropout, 1.0)
+        _check_number("negative_slope", self.negative_slope, 1.0)
+        check_options(self)
 
     @property
     def run_name(self) -> str:
@@ -111,12 +140,18 @@ class TrainConfig:
         if self.run is not None:
             return self.run
         digest = hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:8]
-        return f"{self.model}-{self.algorithm}-{self.ranks}-{digest}"
+        ranks = "x".join(map(str, self.grid or (self.ranks,)))
+        return f"{self.model}-{self.algorithm}-{ranks}-{digest}"
+
+    @property
+    def input_has_gradient(self) -> bool:
+        """A gradient of the input features is formed: they are trained, or it is wanted for comparison."""
+        return self.train_features or not self.skip_input_gradient
 
     @property
     def input_is_cached(self) -> bool:
         """A X can be formed once: X never changes, nothing is dropped from it, and no gradient goes back to it."""
-        changes = not self.skip_input_gradient or (self.dropout > 0 and self.input_dropout)
+        changes = self.input_has_gradient or (self.dropout > 0 and self.input_dropout)
         return self.cache_input_product and self.product_order != "transform-first" and not changes
 
     def identity(self) -> dict[str, Any]:
@@ -124,7 +159,8 @@ class TrainConfig:
         return {name: value for name, value in self.to_json().items() if name not in FREE_TO_CHANGE}
 
     def to_json(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "hidden": list(self.hidden)}
+        content = dataclasses.asdict(self)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in content.items()}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> TrainConfig:
@@ -137,9 +173,7 @@ class TrainConfig:
         unknown, missing = sorted(content.keys() - known), sorted({"catalog", "dataset"} - content.keys())
         if unknown or missing:
             raise InputError(f"configuration: unknown fields {unknown}, missing fields {missing}")
-        values = dict(content)
-        if isinstance(values.get("hidden"), list):
-            values["hidden"] = tuple(values["hidden"])
+        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in content.items()}
         return cls(**values)
 
 
@@ -150,6 +184,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "float": (int, float),
     "bool": (bool,),
     "tuple[int, ...]": (tuple,),
+    "tuple[int, ...] | None": (tuple, type(None)),
 }
 
 

@@ -26,7 +26,7 @@ from gnnloom.trainer.arguments import PREDICT
 from gnnloom.trainer.config import TrainConfig
 from gnnloom.trainer.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.predict import PredictConfig
-from gnnloom.trainer.session import open_shard
+from gnnloom.trainer.session import open_source
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def launch(config: TrainConfig, ranks: int | None = None) -> dict[str, Any]:
         InputError, NotFoundError: there is no such dataset or shards; seen before a rank is started.
     """
     config = replace(config, ranks=config.ranks if ranks is None else ranks)
-    open_shard(Catalog(config.catalog).dataset(config.dataset), config, 0, config.ranks, ReadCounter())
+    open_source(Catalog(config.catalog).dataset(config.dataset), config, 0, config.ranks, ReadCounter())
     return _launch([], config.to_json(), config.ranks, config.threads)
 
 
@@ -86,6 +86,7 @@ def launch_prediction(
         ranks=trained.ranks if ranks is None else ranks,
         shards=trained.shards if same else None,
         method=trained.method,
+        grid=trained.grid if same else None,
         embeddings=embeddings,
     )
     return _launch([PREDICT], asdict(config), config.ranks, config.threads)

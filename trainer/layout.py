@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ class Layout:
     """The rows and columns that each rank holds; ranks along the other axes hold copies.
 
     Attributes:
-        vertex: (num_rows,) int64 global ids of this rank's rows, ascending.
+        vertex: (num_rows,) int64 global ids of this rank's rows.
         row_axes: axes of the grid that split the rows.
         column_axes: axes that split the columns; share i of p holds columns i*dim//p to (i+1)*dim//p.
     """
@@ -32,8 +33,11 @@ class Layout:
 
     def columns(self, dim: int) -> slice:
         """This rank's columns of a matrix of width ``dim``."""
-        share, num_shares = self.grid.index(self.column_axes), self.grid.size(self.column_axes)
-        return slice(share * dim // num_shares, (share + 1) * dim // num_shares)
+        return slice(*self.grid.span(dim, self.column_axes))
+
+    def widths(self, dim: int) -> list[int]:
+        """Numbers of columns of all ranks of the column group."""
+        return self.grid.sizes(dim, self.column_axes)
 
     @property
     def column_group(self) -> Communicator:
@@ -43,5 +47,9 @@ class Layout:
     @property
     def speaks_for_rows(self) -> bool:
         """True on one rank of all that hold (columns or copies of) the same rows: the one that counts them in sums."""
-        others = tuple(axis for axis in self.grid.axes if axis not in self.row_axes)
-        return self.grid.index(others) == 0
+        return self.grid.index(axis for axis in self.grid.axes if axis not in self.row_axes) == 0
+
+    def speaks_for_share(self, among: Iterable[str]) -> bool:
+        """True on one rank of all along the axes ``among`` that hold copies of the same rows and columns."""
+        split = self.row_axes + self.column_axes
+        return self.grid.index(axis for axis in among if axis not in split) == 0

@@ -24,6 +24,7 @@ from gnnloom.trainer.loss import MaskedCrossEntropy
 from gnnloom.trainer.metrics import ACCURACIES, Accuracy
 from gnnloom.trainer.optimizer import build_optimizer, sum_gradients
 from gnnloom.trainer.predict import write_predictions
+from gnnloom.trainer.profile import gather_profile
 from gnnloom.trainer.session import Session, open_session, threads_per_rank
 
 logger = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ class EpochReport:
         seconds: of the slowest rank.
         bytes, messages: by kind, sent by all ranks.
         stopped: some rank was asked to stop.
+        profile: of every rank, if wanted: see :func:`gnnloom.trainer.profile.gather_profile`.
     """
 
     loss: float
@@ -44,6 +46,7 @@ class EpochReport:
     bytes: dict[str, int]
     messages: dict[str, int]
     stopped: bool
+    profile: list[dict[str, Any]]
 
 
 def train(comm: Communicator, config: TrainConfig, stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:
@@ -82,7 +85,7 @@ class _Start:
         session = open_session(comm, config, num_threads)
         run = Run(session.dataset.run_path(config.run_name))
         checkpoint = _find_checkpoint(run, config)
-        return cls(session, read_labels(session.shard), run, checkpoint)
+        return cls(session, read_labels(session.label_rows), run, checkpoint)
 
 
 def _find_checkpoint(run: Run, config: TrainConfig) -> Checkpoint | None:
@@ -114,19 +117,20 @@ class Training:
         self.session, self.run = start.session, start.run
         self.config = self.session.config
         self.model = self.session.model
+        comm.traffic.profiled = self.config.profile
+        self.inputs = self.session.take_inputs()
         self.optimizer = build_optimizer(self.model, self.config)
         layout = self.session.operator.layout(self.model.num_layers)
         labels = start.labels
         self.loss = MaskedCrossEntropy(layout, labels.label, labels.training, labels.num_classes)
         self.accuracy = Accuracy(layout, labels.label, labels.split, labels.num_classes)
         if self.loss.num_vertices == 0:
-            message = f"{self.session.shard.shards.artifact.path}: no vertex has a label and is in the training split"
+            message = f"{self.session.shards.artifact.path}: no vertex has a label and is in the training split"
             raise CollectiveError(message, reports=comm.rank == 0, code=InputError.exit_code)
         self.first_epoch = 0 if start.checkpoint is None else start.checkpoint.epoch
         self._check_same_checkpoint()
         if start.checkpoint is not None:
             restore(start.checkpoint, self.model, self.optimizer)
-        self.inputs = self.session.take_inputs()
         self.lines = [line for line in self.run.metrics() if line["epoch"] < self.first_epoch]
 
     def _check_same_checkpoint(self) -> None:
@@ -148,7 +152,8 @@ class Training:
             line: dict[str, Any] = {"epoch": epoch, "loss": report.loss, "seconds": report.seconds}
             if last or _is_due(done, self.config.eval_every):
                 line |= self._evaluate()
-            self._write_line({**line, "bytes": report.bytes, "messages": report.messages})
+            line |= {"bytes": report.bytes, "messages": report.messages}
+            self._write_line({**line, "profile": report.profile} if self.config.profile else line)
             if last or report.stopped or _is_due(done, self.config.checkpoint_every):
                 self._save(done)
             if report.stopped and not last:
@@ -156,14 +161,14 @@ class Training:
         return False
 
     def _train_epoch(self, epoch: int, stop: Callable[[], bool]) -> EpochReport:
-        started = time.perf_counter()
+        started, operator = time.perf_counter(), self.session.operator
         with self.comm.traffic.recording() as counts:
             self.model.train()
             self.model.epoch = epoch
             self.model.zero_grad()
             contribution = self.loss(self.model(self.inputs))
             contribution.backward()  # type: ignore[no-untyped-call]
-            sum_gradients(list(self.model.parameters()), self.session.operator.weight_group)
+            sum_gradients(self.model.parameters(), operator.grid.group(operator.weight_axes))
             self.optimizer.step()
             # The request to stop rides along, so that all ranks stop after the same epoch.
             totals = torch.tensor([float(contribution.detach()), float(stop())], dtype=torch.float64)
@@ -176,7 +181,8 @@ class Training:
         sums = everyones[:, 1:].sum(0).reshape(2, len(Kind)).astype(int)
         num_bytes, messages = ({kind.value: int(n) for kind, n in zip(Kind, row, strict=True) if n} for row in sums)
         slowest = float(everyones[:, 0].max())
-        return EpochReport(float(totals[0]), slowest, num_bytes, messages, stopped=bool(totals[1] > 0))
+        profile = gather_profile(self.comm, counts, seconds) if self.config.profile else []
+        return EpochReport(float(totals[0]), slowest, num_bytes, messages, bool(totals[1] > 0), profile)
 
     def _check_finite(self, epoch: int, loss: float) -> None:
         if not math.isfinite(loss):
@@ -198,17 +204,22 @@ class Training:
                 logger.info("epoch %d  loss %.5f  %s  %.3f s", line["epoch"], line["loss"], figures, line["seconds"])
 
     def _save(self, epoch: int) -> None:
+        checkpoint = capture(epoch, self.model, self.optimizer)
         if self.comm.rank == 0:
-            write_checkpoint(self.run.checkpoints, capture(epoch, self.model, self.optimizer))
+            write_checkpoint(self.run.checkpoints, checkpoint)
 
     def finish(self, stopped: bool) -> dict[str, Any]:
         """Predict if wanted, gather the result and write it. Collective."""
         if self.config.save_embeddings and not stopped:
             write_predictions(self.session, self.inputs, self.run, self.config.epochs, embeddings=True)
-        per_rank = self.comm.gather_numbers([self.session.counter.bytes, peak_memory()])
+        loaded = self.session.loaded
+        mine = [self.session.counter.bytes, peak_memory(), loaded.peak_memory, loaded.seconds]
+        per_rank = self.comm.gather_numbers(mine)
         result = self._result(stopped) | {
             "bytes_read": per_rank[:, 0].astype(int).tolist(),
             "peak_memory": per_rank[:, 1].astype(int).tolist(),
+            "load_peak_memory": per_rank[:, 2].astype(int).tolist(),
+            "load_seconds": float(per_rank[:, 3].max()),
         }
         if self.comm.rank == 0 and not stopped:
             self.run.finish(result)

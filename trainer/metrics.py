@@ -58,7 +58,8 @@ def predicted_class(layout: Layout, scores: Tensor, num_classes: int) -> Tensor:
     overall = highest.clone()
     group.all_reduce(overall, Kind.METRICS, MPI.MAX)
     winner = torch.full((len(scores),), num_classes, dtype=torch.int64)
-    mine = (highest == overall) if scores.shape[1] else torch.zeros(len(scores), dtype=torch.bool)
-    winner[mine] = scores[mine].argmax(1) + layout.columns(num_classes).start
+    if scores.shape[1]:
+        mine = highest == overall
+        winner[mine] = scores[mine].argmax(1) + layout.columns(num_classes).start
     group.all_reduce(winner, Kind.METRICS, MPI.MIN)
     return winner

@@ -61,6 +61,15 @@ def degrees(where: str, *blocks: CSR) -> NDArray[np.float64]:
         else:
             rows = np.repeat(np.arange(block.num_rows), np.diff(block.indptr))
             degree += np.bincount(rows, weights=block.data, minlength=block.num_rows)
+    check_degrees(where, degree)
+    return degree
+
+
+def check_degrees(where: str, degree: NDArray[np.float64]) -> None:
+    """Check sums of rows.
+
+    Raises:
+        InputError: one is negative or not finite.
+    """
     if not (np.isfinite(degree).all() and (degree >= 0).all()):
         raise InputError(f"{where}: the weights of a row have a negative or infinite sum, which cannot be normalised")
-    return degree

@@ -6,17 +6,22 @@ Of our own, because importing ``torch.optim`` brings in torch's compiler: a seco
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from gnnloom.trainer.comm import Communicator, Kind
+from gnnloom.trainer.shares import PartialParameter
 
 if TYPE_CHECKING:
     from gnnloom.trainer.config import TrainConfig
-    from gnnloom.trainer.models.gcn import GCN
+    from gnnloom.trainer.models.base import Model
+
+
+#: What an optimiser may keep of every parameter, beside its name in the state.
+MOMENTS = ("first", "second")
 
 
 class Optimizer(Protocol):
@@ -56,7 +61,7 @@ class Adam:
         self._parameters, self._decay, self._lr = parameters, decay, lr
         self.state = {"step": torch.zeros(1, dtype=torch.int64)}
         for name, parameter in parameters.items():
-            for moment in ("first", "second"):
+            for moment in MOMENTS:
                 self.state[f"{name}/{moment}"] = torch.zeros_like(parameter, requires_grad=False)
 
     @torch.no_grad()
@@ -75,7 +80,7 @@ class Adam:
 OPTIMIZERS: dict[str, type[Adam | SGD]] = {"adam": Adam, "sgd": SGD}
 
 
-def build_optimizer(model: GCN, config: TrainConfig) -> Optimizer:
+def build_optimizer(model: Model, config: TrainConfig) -> Optimizer:
     """The optimiser of ``config`` over all parameters of a model."""
     decaying = len(model.parameters_by_layer()) if config.weight_decay_layers == "all" else 1
     chosen = {id(parameter) for layer in model.parameters_by_layer()[:decaying] for parameter in layer}
@@ -84,8 +89,11 @@ def build_optimizer(model: GCN, config: TrainConfig) -> Optimizer:
     return OPTIMIZERS[config.optimizer](parameters, decay, config.lr)
 
 
-def sum_gradients(parameters: Sequence[nn.Parameter], group: Communicator) -> None:
-    """Add up the gradients of all ranks, in one buffer and so in one message. Collective."""
+def sum_gradients(parameters: Iterable[nn.Parameter], group: Communicator) -> None:
+    """Add up the gradients of parameters that all ranks hold, in one buffer and so in one message. Collective."""
+    parameters = [p for p in parameters if p.grad is not None and not isinstance(p, PartialParameter)]
+    if not parameters:
+        return
     flat = torch.cat([parameter.grad.reshape(-1) for parameter in parameters if parameter.grad is not None])
     group.all_reduce(flat, Kind.GRADIENT)
     start = 0

@@ -21,8 +21,8 @@ from gnnloom.trainer.checkpoint import restore_parameters
 from gnnloom.trainer.comm import Communicator
 from gnnloom.trainer.config import TrainConfig
 from gnnloom.trainer.metrics import predicted_class
-from gnnloom.trainer.models.gcn import Inputs
-from gnnloom.trainer.redistribute import VertexOrder
+from gnnloom.trainer.models.base import Inputs
+from gnnloom.trainer.redistribute import VertexOrder, whole_rows
 from gnnloom.trainer.session import Session, open_session, threads_per_rank
 
 _DIMS = {"label": ("vertex",), "score": ("vertex", "class"), "embedding": ("vertex", "feature")}
@@ -38,6 +38,7 @@ class PredictConfig:
     ranks: int = 1
     shards: str | None = None
     method: str | None = None
+    grid: tuple[int, ...] | None = None
     embeddings: bool = False
     epoch: int | None = None
     threads: int = 0
@@ -49,8 +50,9 @@ class PredictConfig:
         Raises:
             InputError: a field is unknown or missing.
         """
+        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in content.items()}
         try:
-            return cls(**content)
+            return cls(**values)
         except TypeError as error:
             raise InputError(f"configuration of a prediction: {error}") from error
 
@@ -66,7 +68,9 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
     """
     num_threads = threads_per_rank(comm, config.threads)
     session, run, checkpoint = comm.together(lambda: _open(comm, config, num_threads))
-    write_predictions(session, session.take_inputs(), run, checkpoint.epoch, embeddings=config.embeddings)
+    inputs = session.take_inputs()
+    comm.together(lambda: restore_parameters(checkpoint, session.model))
+    write_predictions(session, inputs, run, checkpoint.epoch, embeddings=config.embeddings)
     per_rank = comm.gather_numbers([session.counter.bytes, peak_memory()])
     return {
         "run": run.name,
@@ -82,13 +86,9 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
 def _open(comm: Communicator, config: PredictConfig, num_threads: int) -> tuple[Session, Run, Checkpoint]:
     run = Run.open(Catalog(config.catalog).dataset(config.dataset), config.run)
     trained = TrainConfig.from_json(run.config())
-    here = replace(
-        trained, catalog=config.catalog, ranks=config.ranks, shards=config.shards, method=config.method, run=config.run
-    )
-    session = open_session(comm, here, num_threads)
-    checkpoint = read_checkpoint(run.checkpoints, config.epoch)
-    restore_parameters(checkpoint, session.model)
-    return session, run, checkpoint
+    where = {name: getattr(config, name) for name in ("catalog", "ranks", "shards", "method", "grid", "run")}
+    session = open_session(comm, replace(trained, **where), num_threads)
+    return session, run, read_checkpoint(run.checkpoints, config.epoch)
 
 
 def write_predictions(session: Session, inputs: Inputs, run: Run, epoch: int, *, embeddings: bool) -> None:
@@ -104,32 +104,34 @@ def write_predictions(session: Session, inputs: Inputs, run: Run, epoch: int, *,
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         for name, rows in outputs.items():
-            shape = (session.shard.shards.num_vertices, *rows.shape[1:])
+            shape = (session.shards.num_vertices, *rows.shape[1:])
             create_array(folder, name, shape, rows.numpy().dtype, _DIMS[name])
     comm.barrier()
-    layout = session.operator.layout(session.model.num_layers)
-    order = VertexOrder(layout, session.shard.shards.num_vertices)
-    records = [_write_rows(folder, name, rows, order) for name, rows in outputs.items()]
+    num_layers, num_vertices = session.model.num_layers, session.shards.num_vertices
+    layers = {"label": num_layers, "score": num_layers, "embedding": num_layers - 1}
+    orders = {name: VertexOrder(session.operator.layout(layers[name]), num_vertices) for name in outputs}
+    records = [_write_rows(folder, name, rows, orders[name]) for name, rows in outputs.items()]
     write_json(folder / ".work" / f"{comm.rank:05d}.json", {record.path: record.to_json() for record in records})
     comm.barrier()
     if comm.rank == 0:
         merged = _merge_records([read_json(path) for path in sorted((folder / ".work").glob("*.json"))])
         shutil.rmtree(folder / ".work")
-        run.publish_predictions(merged, {"epoch": epoch, "num_classes": session.shard.shards.num_classes})
+        run.publish_predictions(merged, {"epoch": epoch, "num_classes": session.shards.num_classes})
     comm.barrier()
 
 
 def _forward(session: Session, inputs: Inputs, embeddings: bool) -> dict[str, torch.Tensor]:
     """What is written of this rank's rows, by name. Collective."""
-    model, num_classes = session.model.eval(), session.shard.shards.num_classes
+    model, num_classes = session.model.eval(), session.shards.num_classes
     with torch.no_grad(), session.comm.traffic.recording():
         hidden = model.embed(inputs)
         score = model.classify(hidden)
         layout = session.operator.layout(model.num_layers)
         label = predicted_class(layout, score, num_classes).to(torch.int32)
-    outputs = {"label": label, "score": score}
-    if embeddings and model.num_layers > 1:
-        outputs["embedding"] = hidden.value
+        outputs = {"label": label, "score": whole_rows(score, layout, num_classes)}
+        if embeddings and model.num_layers > 1:
+            last = model.num_layers - 1
+            outputs["embedding"] = whole_rows(hidden.value, session.operator.layout(last), model.options.dims[last])
     return outputs
 
 

@@ -6,7 +6,21 @@ import math
 from collections.abc import Iterable, Mapping
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.grid_shards import Span, split_range
 from gnnloom.trainer.comm import Communicator
+
+
+def factorisations(number: int, num_axes: int) -> list[tuple[int, ...]]:
+    """All ways to write ``number`` as a product of ``num_axes`` factors, in their order."""
+    if num_axes == 1:
+        return [(number,)]
+    divisors = [first for first in range(1, number + 1) if number % first == 0]
+    return [(first, *rest) for first in divisors for rest in factorisations(number // first, num_axes - 1)]
+
+
+def most_square(number: int, num_axes: int) -> tuple[int, ...]:
+    """The factors of ``number`` that differ least, the largest first."""
+    return max(factorisations(number, num_axes), key=lambda factors: (-sum(factors), factors))
 
 
 class ProcessGrid:
@@ -45,6 +59,22 @@ class ProcessGrid:
     def size(self, axes: Iterable[str]) -> int:
         """Number of ranks along ``axes`` together."""
         return math.prod(self.axes[axis] for axis in axes)
+
+    def span(self, size: int, axes: Iterable[str]) -> Span:
+        """This rank's range of 0..size-1 cut along ``axes``."""
+        axes = tuple(axes)
+        return split_range(size, self.size(axes), self.index(axes))
+
+    def sizes(self, size: int, axes: Iterable[str]) -> list[int]:
+        """Lengths of the ranges of all ranks of the group along ``axes``."""
+        parts = self.size(axes)
+        return [stop - start for start, stop in (split_range(size, parts, number) for number in range(parts))]
+
+    def sizes_along_last(self, size: int, axes: tuple[str, ...]) -> list[int]:
+        """As :meth:`sizes`, of those ranks only that differ from this one along the last of the axes."""
+        count = self.axes[axes[-1]]
+        first = self.index(axes) - self.coordinate[axes[-1]]
+        return self.sizes(size, axes)[first : first + count]
 
     def group(self, axes: tuple[str, ...]) -> Communicator:
         """The ranks that differ from this one along ``axes`` only. Collective at the first call with these axes."""

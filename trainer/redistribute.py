@@ -1,8 +1,9 @@
-"""From rows as the ranks hold them to rows in the order of the vertices."""
+"""From rows as the ranks hold them to rows in the order of the vertices, and between whole rows and columns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -19,7 +20,9 @@ class VertexOrder:
     def __init__(self, layout: Layout, num_vertices: int) -> None:
         """Prepare for matrices whose rows lie as ``layout`` says."""
         self._comm = layout.grid.comm
-        self._vertex = layout.vertex if layout.speaks_for_rows else layout.vertex[:0]
+        vertex = layout.vertex if layout.speaks_for_rows else layout.vertex[:0]
+        self._order = torch.from_numpy(np.argsort(vertex))
+        self._vertex = vertex[self._order.numpy()]
         self.num_vertices = num_vertices
 
     def chunks(self, rows: Tensor, chunk_rows: int) -> Iterator[tuple[int, Tensor]]:
@@ -34,6 +37,7 @@ class VertexOrder:
         Yields:
             The first vertex of a chunk, and its (at most chunk_rows, ...) rows.
         """
+        rows = rows.index_select(0, self._order)
         round_rows = self._comm.size * chunk_rows
         for first in range(0, self.num_vertices, round_rows):
             bounds = np.minimum(first + chunk_rows * np.arange(self._comm.size + 1), self.num_vertices)
@@ -59,3 +63,41 @@ class VertexOrder:
         chunk = torch.empty_like(values)
         chunk[ids - int(bounds[self._comm.rank])] = values
         return chunk
+
+
+def whole_rows(part: Tensor, layout: Layout, dim: int) -> Tensor:
+    """Put the columns that the ranks hold of their rows together. Collective.
+
+    Args:
+        part: (num_rows, columns held) of ``layout``.
+
+    Returns:
+        (num_rows, dim).
+    """
+    if layout.column_group.size == 1:
+        return part
+    return layout.column_group.all_gather(part.T.contiguous(), layout.widths(dim), Kind.PREDICTION).T.contiguous()
+
+
+def split_rows(rows: Tensor, layout: Layout) -> Tensor:
+    """From whole rows, each held by one rank of a column group, to this rank's columns of all of them. Collective.
+
+    Args:
+        rows: (own rows, dim); those of the group's ranks in their order are the rows of ``layout``.
+
+    Returns:
+        (num_rows, columns held) of the layout.
+    """
+    group, dim = layout.column_group, rows.shape[1]
+    if group.size == 1:
+        return rows
+    sizes = group.gather_numbers([len(rows)])[:, 0].astype(int).tolist()
+    bounds = np.cumsum([0, *layout.widths(dim)]).tolist()
+    result = rows.new_empty(sum(sizes), layout.widths(dim)[group.rank])
+    requests = []
+    sent = [rows[:, start:stop].contiguous() for start, stop in pairwise(bounds)]
+    for other, arriving in enumerate(torch.split(result, sizes)):
+        requests += group.receive(arriving, other)
+        requests += group.send(sent[other], other, Kind.SETUP)
+    group.wait(requests)
+    return result

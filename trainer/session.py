@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 
 import torch
 
 from gnnloom.storage.arrays import ReadCounter
+from gnnloom.storage.artifact import peak_memory
 from gnnloom.storage.catalog import Catalog, Dataset
-from gnnloom.storage.errors import InputError
-from gnnloom.storage.row_shards import RowShard
+from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.grid_shards import GridShards
+from gnnloom.storage.row_shards import RowShard, RowShards
+from gnnloom.trainer.algorithms import settled_grid
 from gnnloom.trainer.comm import Communicator
 from gnnloom.trainer.config import TrainConfig
-from gnnloom.trainer.data import normalise_feature, read_feature
+from gnnloom.trainer.data import VertexRows, normalise_feature, read_feature
+from gnnloom.trainer.grid_rows import GridRows
 from gnnloom.trainer.kernels.threads import Threads
-from gnnloom.trainer.models.gcn import GCN, Inputs
-from gnnloom.trainer.models.registry import build_model
+from gnnloom.trainer.models.base import Inputs, Model
+from gnnloom.trainer.models.registry import build_model, check_graph, check_layouts, model_options
+from gnnloom.trainer.operators.adjacency import vertex_order
 from gnnloom.trainer.operators.base import Operator
 from gnnloom.trainer.operators.registry import build_operator
+from gnnloom.trainer.redistribute import split_rows
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What reading took.
+
+    Attributes:
+        peak_memory: highest memory of the process while it read, above what it had before, in bytes.
+    """
+
+    seconds: float
+    peak_memory: int
 
 
 @dataclass
@@ -26,34 +45,40 @@ class Session:
     """One rank's part of a run.
 
     Attributes:
-        feature: (num_rows, num_features) of the first layer's layout, until :meth:`take_inputs`.
+        label_rows: whose labels this rank has: the rows behind the last layer.
+        feature: (own rows, num_features) what this rank read of the input features, until :meth:`take_inputs`.
         counter: bytes that this rank read.
     """
 
     comm: Communicator
     config: TrainConfig
     dataset: Dataset
-    shard: RowShard
+    shards: RowShards | GridShards
+    label_rows: VertexRows
     operator: Operator
-    model: GCN
+    model: Model
     feature: torch.Tensor | None
     counter: ReadCounter
+    loaded: Loaded
 
     def take_inputs(self) -> Inputs:
-        """What the model takes: the features, or A times the features where that never changes. Collective.
+        """What the model takes: the features, or what never changes of the first layer. Collective.
 
         The session forgets the features, so that they are in memory only where they are needed.
         """
         if self.feature is None:
             raise ValueError("the inputs of a session can be taken once")
-        feature = normalise_feature(self.feature, self.config.feature_norm, self.comm)
+        layout = self.operator.layout(0)
+        feature = split_rows(normalise_feature(self.feature, self.config.feature_norm, self.comm), layout)
         self.feature = None
+        if self.config.train_features:
+            return Inputs(self.model.train_features(feature, self.shards.num_vertices))
         if not self.config.skip_input_gradient:
             return Inputs(feature.requires_grad_())
         if not self.config.input_is_cached:
             return Inputs(feature)
         with torch.no_grad():
-            return Inputs(self.operator.propagate(feature, 0), propagated=True)
+            return self.model.keep(feature)
 
 
 def threads_per_rank(comm: Communicator, wanted: int) -> int:
@@ -68,18 +93,61 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
         InputError: the shards are made for another number of ranks, or lack features.
         NotFoundError: there is no such dataset, or no such shards.
     """
+    started, before = time.perf_counter(), peak_memory()
     torch.set_num_threads(num_threads)
     threads = Threads(num_threads)
     counter = ReadCounter()
     dataset = Catalog(config.catalog).dataset(config.dataset)
-    shard = open_shard(dataset, config, comm.rank, comm.size, counter)
-    feature = read_feature(shard, getattr(torch, config.dtype))
-    operator = build_operator(comm, shard, config, threads)
-    model = build_model(operator, config, feature.shape[1], shard.shards.num_classes, threads)
-    return Session(comm, config, dataset, shard, operator, model, feature, counter)
+    source = open_source(dataset, config, comm.rank, comm.size, counter)
+    shards = source.shards if isinstance(source, RowShard) else source
+    check_graph(config.model, shards)
+    options = model_options(config, shards.num_features, shards.num_classes)
+    plan = options.layer_plan()
+    operator = build_operator(comm, source, config, plan, threads, counter)
+    last = operator.layout(plan.num_layers)
+    label_rows = _vertex_rows(source, operator, plan.num_layers, last.row_axes, counter)
+    first = operator.layout(0)
+    # Whole rows are what is stored: ranks that hold other columns of the same rows read a part of them each.
+    feature_rows = _vertex_rows(source, operator, 0, first.row_axes + first.column_axes, counter)
+    feature = read_feature(feature_rows, getattr(torch, config.dtype))
+    loaded = Loaded(time.perf_counter() - started, peak_memory() - before)
+    check_layouts(config, operator)
+    model = build_model(operator, config, options, threads)
+    return Session(comm, config, dataset, shards, label_rows, operator, model, feature, counter, loaded)
 
 
-def open_shard(dataset: Dataset, config: TrainConfig, rank: int, num_ranks: int, counter: ReadCounter) -> RowShard:
+def _vertex_rows(
+    source: RowShard | GridShards, operator: Operator, layer: int, axes: tuple[str, ...], counter: ReadCounter
+) -> VertexRows:
+    """The rows of a layer's input that this rank has when they are cut along ``axes``."""
+    if isinstance(source, RowShard):
+        return source
+    return GridRows(source, vertex_order(layer), operator.grid.span(source.num_vertices, axes), counter)
+
+
+def open_source(
+    dataset: Dataset, config: TrainConfig, rank: int, num_ranks: int, counter: ReadCounter
+) -> RowShard | GridShards:
+    """What a rank reads: its row shard, or the grid shards, which serve all ranks.
+
+    Raises:
+        InputError: the shards are made for another number of ranks, or the process grid does not fit it.
+        NotFoundError: there are no such shards.
+    """
+    if config.algorithm == "p2p":
+        return _open_shard(dataset, config, rank, num_ranks, counter)
+    settled_grid(config.algorithm, config.grid, num_ranks)
+    try:
+        return dataset.grid_shards(config.shards, counter, permutation=config.permutation)
+    except NotFoundError as error:
+        permutation = config.permutation or "double"
+        raise NotFoundError(
+            f"{error}; algorithm {config.algorithm} reads grid shards: make some with"
+            f" `gnnloom shard {dataset.name} --grid 16x16 --permutation {permutation}`"
+        ) from error
+
+
+def _open_shard(dataset: Dataset, config: TrainConfig, rank: int, num_ranks: int, counter: ReadCounter) -> RowShard:
     """The shard of one rank; checks that the shards are made for this number of ranks."""
     parts = None if config.shards else config.ranks
     shards = dataset.row_shards(parts=parts, key=config.shards, counter=counter, method=config.method)

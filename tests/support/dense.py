@@ -52,7 +52,8 @@ class DenseGCN:
             back = self.operator.T @ gradient
             by_weight.append(outputs[layer].T @ back)
             by_bias.append(gradient.sum(0))
-            gradient = (back @ self.weights[layer].T) * (outputs[layer] > 0)
+            self.feature_gradient = back @ self.weights[layer].T
+            gradient = self.feature_gradient * (outputs[layer] > 0)
         return float(loss), by_weight[::-1] + by_bias[::-1]
 
     @property
@@ -61,14 +62,24 @@ class DenseGCN:
 
 
 def train_dense(
-    model: DenseGCN, feature: Matrix, label: Matrix, mask: Matrix, epochs: int, lr: float, optimizer: str
+    model: DenseGCN,
+    feature: Matrix,
+    label: Matrix,
+    mask: Matrix,
+    epochs: int,
+    lr: float,
+    optimizer: str,
+    *,
+    train_features: bool = False,
 ) -> list[float]:
-    """Losses of training with SGD or Adam (Kingma, Ba, 2015); changes the model."""
+    """Losses of training with SGD or Adam (Kingma, Ba, 2015); changes the model, and features that are trained."""
     losses = []
-    first = [np.zeros_like(p) for p in model.parameters]
-    second = [np.zeros_like(p) for p in model.parameters]
+    parameters = model.parameters + ([feature] if train_features else [])
+    first = [np.zeros_like(p) for p in parameters]
+    second = [np.zeros_like(p) for p in parameters]
     for step in range(1, epochs + 1):
         loss, gradients = model.loss_and_gradients(feature, label, mask)
+        gradients += [model.feature_gradient] if train_features else []
         losses.append(loss)
         for index, gradient in enumerate(gradients):
             change = gradient
@@ -76,7 +87,7 @@ def train_dense(
                 first[index] += 0.1 * (gradient - first[index])
                 second[index] += 0.001 * (gradient**2 - second[index])
                 change = first[index] / (1 - 0.9**step) / (np.sqrt(second[index] / (1 - 0.999**step)) + 1e-8)
-            model.parameters[index][:] -= lr * change
+            parameters[index][:] -= lr * change
     return losses
 
 

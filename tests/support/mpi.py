@@ -29,17 +29,17 @@ def run_ranks(ranks: int, *arguments: str, timeout: float = 240) -> subprocess.C
     )
 
 
-def run_program(ranks: int, name: str, folder: Path, content: Any) -> Any:
+def run_program(ranks: int, name: str, folder: Path, content: Any, timeout: float = 240) -> Any:
     """Run tests/trainer/programs/NAME.py on ranks with JSON in; returns the JSON that rank 0 left."""
     given, result = folder / f"{name}.given.json", folder / f"{name}.result.json"
     given.write_text(json.dumps(content))
     program = TESTS / "trainer" / "programs" / f"{name}.py"
-    done = run_ranks(ranks, str(program), str(given), str(result))
+    done = run_ranks(ranks, str(program), str(given), str(result), timeout=timeout)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(result.read_text())
 
 
-def train_all(folder: Path, configs: list[TrainConfig]) -> list[dict[str, Any]]:
+def train_all(folder: Path, configs: list[TrainConfig], timeout: float = 240) -> list[dict[str, Any]]:
     """Train every configuration on its own number of ranks, all in one MPI job."""
     ranks = max(config.ranks for config in configs)
-    return run_program(ranks, "train_all", folder, [config.to_json() for config in configs])
+    return run_program(ranks, "train_all", folder, [config.to_json() for config in configs], timeout)

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from gnnloom.pipeline.cluster import InProcessCluster
+from gnnloom.pipeline.shard_grid import GridOptions, shard_grid
 from gnnloom.storage import Catalog, Dataset
-from support.graphs import random_adjacency
+from support.graphs import random_adjacency, store_graph, store_vertices
 from support.shards import store_row_shards
 
 
@@ -55,6 +57,15 @@ class Problem:
             )
         return dataset
 
+    def store_grid(self, catalog: Catalog, *permutations: str, grid: tuple[int, int] = (3, 4)) -> Dataset:
+        """Store the graph and its grid shards."""
+        dataset = catalog.create(self.name)
+        graph = store_graph(dataset, self.adjacency, symmetric=self.symmetric, weighted=self.weighted)
+        store_vertices(dataset, self.feature, self.label, self.split)
+        for permutation in permutations:
+            shard_grid(dataset, graph, GridOptions(grid, permutation, seed=5), InProcessCluster())
+        return dataset
+
 
 def problem(
     name: str, num_vertices: int, nnz: int, *, symmetric: bool, loops: bool = True, seed: int = 0, **options: bool
@@ -63,7 +74,8 @@ def problem(
     rng = np.random.default_rng(seed)
     adjacency = random_adjacency(num_vertices, nnz, seed, symmetric=symmetric, loops=loops)
     if options.get("weighted"):
-        adjacency.data = rng.uniform(0.1, 2.0, adjacency.nnz)
+        # Weights are stored in float32.
+        adjacency.data = rng.uniform(0.1, 2.0, adjacency.nnz).astype(np.float32).astype(np.float64)
     feature = rng.standard_normal((num_vertices, 5)).astype(np.float32)
     label = rng.integers(-1, 3, num_vertices)
     split = rng.integers(0, 4, num_vertices)

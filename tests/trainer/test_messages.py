@@ -26,6 +26,13 @@ def test_messages_and_bytes_are_counted_as_documented(found):
     assert found["pieces"]["counts"] == [120, 9, 320]
 
 
+def test_collectives_move_uneven_shares_whole_or_in_pieces_and_are_counted_as_rings(found):
+    for one in found["collectives"]:
+        assert one["same"]
+        # 128 bytes, g = 3: g - 1 times in all, in g (g - 1) messages, or g - 1 of a chain.
+        assert one["counts"] == [256, 6, 256, 6, 256, 2]
+
+
 def test_cross_entropy_over_split_rows_equals_torch_and_leaves_the_labels(found):
     assert found["loss"]["loss"][0] == pytest.approx(found["loss"]["loss"][1], rel=1e-13)
     assert found["loss"]["gradient"] < 1e-14

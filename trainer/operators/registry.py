@@ -6,19 +6,43 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gnnloom.storage.grid_shards import GridShards
+from gnnloom.storage.row_shards import RowShard
+from gnnloom.trainer.algorithms import settled_grid
+from gnnloom.trainer.models.registry import MODELS
+from gnnloom.trainer.operators.adjacency import GridAdjacency
 from gnnloom.trainer.operators.p2p import PointToPoint
+from gnnloom.trainer.operators.row_blocks import RowBlocks
+from gnnloom.trainer.operators.summa import Summa
+from gnnloom.trainer.operators.tensor3d import Tensor3D
+from gnnloom.trainer.process_grid import ProcessGrid
 
 if TYPE_CHECKING:
-    from gnnloom.storage.row_shards import RowShard
+    from gnnloom.storage.arrays import ReadCounter
     from gnnloom.trainer.comm import Communicator
     from gnnloom.trainer.config import TrainConfig
     from gnnloom.trainer.kernels.threads import Threads
-    from gnnloom.trainer.operators.base import Operator
+    from gnnloom.trainer.operators.base import LayerPlan
+    from gnnloom.trainer.operators.grid import GridOperator
 
-ALGORITHMS = {"p2p": PointToPoint}
 
-
-def build_operator(comm: Communicator, shard: RowShard, config: TrainConfig, threads: Threads) -> Operator:
+def build_operator(
+    comm: Communicator,
+    source: RowShard | GridShards,
+    config: TrainConfig,
+    plan: LayerPlan,
+    threads: Threads,
+    counter: ReadCounter,
+) -> PointToPoint | GridOperator:
     """The operator of ``config.algorithm``; reads this rank's adjacency and communicates nothing."""
-    algorithm = ALGORITHMS[config.algorithm]
-    return algorithm(comm, shard, config.normalisation, np.dtype(config.dtype), threads)
+    dtype = np.dtype(config.dtype)
+    if isinstance(source, RowShard):
+        multiplies = MODELS[config.model].multiplies
+        return PointToPoint(comm, source, config.normalisation, dtype, threads, multiplies=multiplies)
+    grid = ProcessGrid(comm, settled_grid(config.algorithm, config.grid, comm.size))
+    adjacency = GridAdjacency(source, config.normalisation, dtype, threads, counter)
+    if config.algorithm == "tensor3d":
+        return Tensor3D(grid, adjacency, plan, config.aggregation_blocks)
+    if config.algorithm in {"summa", "split3d"}:
+        return Summa(grid, adjacency, plan, config.summa_width)
+    return RowBlocks(grid, adjacency, plan)

@@ -31,6 +31,29 @@ def exchange_in_pieces() -> dict:
     }
 
 
+def collectives(max_count: int) -> dict:
+    """Shares of 3, 0 and 5 rows: gathered, summed and scattered, broadcast; and what each is counted as."""
+    comm = Communicator(MPI.COMM_WORLD, max_count=max_count)
+    sizes = [3, 0, 5]
+    whole = torch.arange(16, dtype=torch.float64).view(8, 2)
+    mine = whole.split(sizes)[comm.rank]
+    counts = []
+    with comm.traffic.recording() as gathered:
+        same = [torch.equal(comm.all_gather(mine.clone(), sizes, Kind.WEIGHT), whole)]
+    with comm.traffic.recording() as scattered:
+        same.append(torch.equal(comm.reduce_scatter(whole * (comm.rank + 1), sizes, Kind.WEIGHT), mine * 6))
+    with comm.traffic.recording() as spread:
+        sent = whole.clone() if comm.rank == 1 else torch.zeros_like(whole)
+        comm.broadcast(sent, 1, Kind.WEIGHT)
+        same.append(torch.equal(sent, whole))
+    for record in (gathered, scattered, spread):
+        counts += [record.bytes[Kind.WEIGHT], record.messages[Kind.WEIGHT]]
+    return {
+        "same": bool(comm.gather_numbers([all(same)]).all()),
+        "counts": comm.gather_numbers(counts).sum(0).tolist(),
+    }
+
+
 def split_loss() -> dict:
     """7 classes split over 3 ranks, every rank with all rows."""
     comm = Communicator(MPI.COMM_WORLD)
@@ -55,6 +78,10 @@ def split_loss() -> dict:
     }
 
 
-results = {"pieces": exchange_in_pieces(), "loss": split_loss()}
+results = {
+    "pieces": exchange_in_pieces(),
+    "loss": split_loss(),
+    "collectives": [collectives(4), collectives(2**31 - 1)],
+}
 if MPI.COMM_WORLD.rank == 0:
     Path(sys.argv[2]).write_text(json.dumps(results))

@@ -1,0 +1,92 @@
+"""Runs recipes as a user does: by the command, on this machine or inside an MPI job."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from gnnloom.trainer.launch import find_mpiexec, rank_environment
+
+#: A few seconds of work, with a partitioner that starts no process.
+TINY = (
+    "source.vertices=400",
+    "source.edges=4000",
+    "source.dim=8",
+    "partition.method=random",
+    "train.hidden=8",
+    "train.epochs=4",
+)
+GNNLOOM = str(Path(sys.executable).parent / "gnnloom")
+
+
+def run_arguments(recipe: str, catalog: Path, *settings: str, more: tuple[str, ...] = ()) -> list[str]:
+    """``--catalog DIR run RECIPE --set ...``."""
+    given = [word for setting in settings for word in ("--set", setting)]
+    return ["--catalog", str(catalog), "run", recipe, *given, *more]
+
+
+def run_here(arguments: list[str], timeout: float = 300) -> dict[str, Any]:
+    """Run the command on this machine; what it prints with ``--json``."""
+    done = subprocess.run([GNNLOOM, *arguments, "--json"], check=False, capture_output=True, text=True, timeout=timeout)
+    assert done.returncode == 0, done.stderr
+    content = json.loads(done.stdout)
+    assert isinstance(content, dict)
+    return content
+
+
+class MpiJob:
+    """``mpirun -n RANKS gnnloom ... --cluster mpi``, begun."""
+
+    def __init__(self, ranks: int, arguments: list[str], program: tuple[str, ...] = (GNNLOOM,)) -> None:
+        self.process = subprocess.Popen(
+            [find_mpiexec(), "-n", str(ranks), *program, *arguments, "--cluster", "mpi", "--json"],
+            env=rank_environment(ranks),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.said = ""
+
+    def wait_until_said(self, text: str) -> None:
+        """Read what the job logs up to a line with ``text``."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said += line
+            if text in line:
+                return
+        raise AssertionError(self.said)
+
+    def finish(self, timeout: float = 300) -> tuple[int, str, str]:
+        """Wait for the end: exit code, standard output, and all that was logged."""
+        out, rest = self.process.communicate(timeout=timeout)
+        return self.process.returncode, out, self.said + rest
+
+    def workers(self) -> list[psutil.Process]:
+        """The processes of Dask's workers, each of them the child of a rank; waits until there is one."""
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            found = [child for child in self.family() if "spawn_main" in " ".join(child.cmdline())]
+            if found:
+                return found
+            time.sleep(0.05)
+        raise AssertionError(self.said)
+
+    def family(self) -> list[psutil.Process]:
+        """All processes of the job that are alive."""
+        return [child for child in psutil.Process(self.process.pid).children(recursive=True) if child.is_running()]
+
+    def kill(self) -> None:
+        """SIGKILL to everything at once, as a node that loses its power; waits until all are gone."""
+        family = self.family()
+        for process in [self.process, *family]:
+            process.kill()
+        self.process.communicate()
+        _, alive = psutil.wait_procs(family, 60)
+        assert not alive

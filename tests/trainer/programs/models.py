@@ -1,0 +1,44 @@
+"""Trains a list of configurations and predicts with others, each on the first ranks of this job."""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from mpi4py import MPI
+
+from gnnloom.trainer.comm import CollectiveError, Communicator
+from gnnloom.trainer.config import TrainConfig
+from gnnloom.trainer.loop import train
+from gnnloom.trainer.predict import PredictConfig, predict
+
+
+def run(group: Communicator, content: dict) -> dict:
+    try:
+        if "epochs" in content:
+            return train(group, TrainConfig.from_json(content))
+        return predict(group, PredictConfig.from_json(content))
+    except CollectiveError as error:
+        return {"error": str(error), "code": error.code}
+
+
+def wait_asleep() -> None:
+    """A barrier at which early ranks leave the processors to the others."""
+    request = MPI.COMM_WORLD.Ibarrier()
+    while not request.Test():
+        time.sleep(0.01)
+
+
+def main(given: str, result: str) -> None:
+    world = Communicator(MPI.COMM_WORLD)
+    jobs = json.loads(Path(given).read_text())
+    groups = {size: world.group(int(world.rank < size), world.rank) for size in sorted({job["ranks"] for job in jobs})}
+    results = []
+    for job in jobs:
+        results.append(run(groups[job["ranks"]], job) if world.rank < job["ranks"] else {})
+        wait_asleep()
+    if world.rank == 0:
+        Path(result).write_text(json.dumps(results))
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,97 @@
+"""Attention over the nonzeros against a dense softmax, its gradients against torch's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+from gnnloom.storage import CSR
+from gnnloom.storage.row_shards import ShardMatrix
+from gnnloom.trainer.kernels.threads import Threads
+from gnnloom.trainer.operators.attention import Attention
+
+ROWS, HALO, HEADS, DIM, SLOPE = 30, 12, 3, 4, 0.2
+
+
+def _pattern(columns: int, seed: int) -> tuple[CSR, np.ndarray]:
+    """A matrix with some rows and columns without nonzeros."""
+    dense = np.random.default_rng(seed).random((ROWS, columns)) < 0.15
+    dense[:2] = dense[:, 3] = False
+    matrix = scipy.sparse.csr_array(dense)
+    matrix.sort_indices()
+    found = CSR(0, matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), None, columns)
+    return found, matrix.toarray() != 0
+
+
+def _attention() -> tuple[Attention, torch.Tensor]:
+    """Of an own and a halo part, and the dense pattern of both side by side."""
+    (own, own_dense), (halo, halo_dense) = _pattern(ROWS, 1), _pattern(HALO, 2)
+    nothing = np.empty(0, np.int64)
+    matrix = ShardMatrix(own, halo, nothing, nothing, nothing, nothing)
+    return Attention(matrix, SLOPE, Threads(1)), torch.from_numpy(np.hstack([own_dense, halo_dense]))
+
+
+def _given(dtype: torch.dtype, scale: float) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    shapes = [(ROWS, HEADS, DIM), (HALO, HEADS, DIM), (ROWS, HEADS), (HALO, HEADS), (ROWS, HEADS)]
+    tensors = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+    tensors[2:] = [scores * scale for scores in tensors[2:]]
+    return [tensor.to(dtype).requires_grad_() for tensor in tensors]
+
+
+def _dense(pattern: torch.Tensor, own, halo, source, halo_source, target) -> torch.Tensor:
+    scores = target[:, None] + torch.cat([source, halo_source])[None]
+    scores = torch.nn.functional.leaky_relu(scores, SLOPE).masked_fill(~pattern[:, :, None], -torch.inf)
+    weights = torch.where(pattern.any(1)[:, None, None], scores, 0.0).softmax(1) * pattern[:, :, None]
+    return torch.einsum("ijh,jhd->ihd", weights, torch.cat([own, halo]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [1.0, 300.0])
+def test_attention_and_its_gradients_equal_the_dense_softmax(dtype, scale):
+    attention, pattern = _attention()
+    assert not pattern.any(1).all()
+    mine, dense = _given(dtype, scale), [tensor.detach().double().requires_grad_() for tensor in _given(dtype, scale)]
+    found, expected = attention.attend(*mine), _dense(pattern, *dense)
+    tolerance = 200 * torch.finfo(dtype).eps * max(1.0, scale)
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=tolerance)
+    factor = torch.randn(found.shape, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    (found * factor.to(dtype)).sum().backward()
+    (expected * factor).sum().backward()
+    for ours, theirs in zip(mine, dense, strict=True):
+        torch.testing.assert_close(ours.grad.double(), theirs.grad, rtol=0, atol=tolerance)
+
+
+def test_a_row_without_neighbours_is_zero_and_inputs_stay():
+    attention, pattern = _attention()
+    given = _given(torch.float64, 1.0)
+    before = [tensor.detach().clone() for tensor in given]
+    found = attention.attend(*given)
+    assert (found[~pattern.any(1)] == 0).all()
+    found.sum().backward()
+    assert all(torch.equal(tensor, old) for tensor, old in zip(given, before, strict=True))
+
+
+def test_memory_holds_nothing_of_the_size_of_edges_and_features():
+    import tracemalloc
+
+    rng = np.random.default_rng(0)
+    rows, degree, dim = 400, 300, 16
+    indices = np.concatenate([np.sort(rng.choice(rows, degree, replace=False)) for _ in range(rows)]).astype(np.int32)
+    own = CSR(0, np.arange(rows + 1, dtype=np.int64) * degree, indices, None, rows)
+    halo = CSR(0, np.zeros(rows + 1, np.int64), np.empty(0, np.int32), None, 0)
+    nothing = np.empty(0, np.int64)
+    attention = Attention(ShardMatrix(own, halo, nothing, nothing, nothing, nothing), SLOPE, Threads(1))
+    given = [
+        torch.randn(*shape, requires_grad=True) for shape in ((rows, 2, dim), (0, 2, dim), (rows, 2), (0, 2), (rows, 2))
+    ]
+    attention.attend(*given).sum().backward()  # compiled before it is measured
+    tracemalloc.start()
+    attention.attend(*given).sum().backward()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (
+        peak < own.nnz * 2 * 4
+    )  # one float32 per edge and head; NumPy's arrays are traced, the kernels make no others

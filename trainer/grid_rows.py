@@ -1,0 +1,42 @@
+"""Some rows of the vertex data of grid shards: a range of places of one of the two orders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.arrays import ReadCounter
+from gnnloom.storage.grid_shards import GridShards, Span, order_path
+
+
+@dataclass(frozen=True)
+class GridRows:
+    """Reads nothing but its rows.
+
+    Attributes:
+        order: ``rows`` (Pr) or ``columns`` (Pc).
+        span: places of the order.
+    """
+
+    shards: GridShards
+    order: str
+    span: Span
+    counter: ReadCounter
+
+    @property
+    def prefix(self) -> str:
+        return f"order/{self.order}"
+
+    def __contains__(self, name: str) -> bool:
+        return f"{order_path('rows', 0)}/{name}" in self.shards.artifact
+
+    def read(self, name: str) -> NDArray[Any]:
+        """Rows of an array such as ``feature``."""
+        return self.shards.vertex_data(name, self.order, self.span, self.counter)
+
+    def vertex(self) -> NDArray[np.int64]:
+        """(num_rows,) int64 global ids of the rows' vertices."""
+        return self.shards.vertex_ids(self.order, self.span)

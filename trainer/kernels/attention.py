@@ -1,0 +1,263 @@
+"""Attention over the nonzeros of a sparse pattern, without a tensor over edges and features.
+
+For target row i, source column j and head h, with scores s_j and t_i (Velickovic et al., ICLR 2018, equation 3):
+
+    e_ij = LeakyReLU(s_j + t_i),  weight_ij = exp(e_ij) / sum over k of exp(e_ik),  out_i = sum over j of weight_ij z_j
+
+A row's columns may lie in several matrices: each adds to a running maximum, sum and weighted sum, which are
+scaled down whenever the maximum grows (Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018).
+The adjoint computes the weights again from the maximum and the sum, so nothing of the size of the edges is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.storage.csr import CSR, index_dtype
+from gnnloom.trainer.kernels.threads import Threads
+
+Dense = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class SoftmaxState:
+    """What the columns seen so far add up to.
+
+    Attributes:
+        maximum: (num_rows, heads) of the scores e; minus infinity for a row without columns.
+        total: (num_rows, heads) sum of exp(e - maximum).
+        weighted: (num_rows, heads, dim) sum of exp(e - maximum) z.
+    """
+
+    maximum: Dense
+    total: Dense
+    weighted: Dense
+
+    @classmethod
+    def like(cls, values: Dense) -> SoftmaxState:
+        """Of no columns, for rows with outputs of the shape and dtype of ``values``."""
+        maximum = np.full(values.shape[:2], -np.inf, values.dtype)
+        return cls(maximum, np.zeros_like(maximum), np.zeros_like(values))
+
+
+@dataclass(frozen=True)
+class SoftmaxGradient:
+    """What the adjoint needs of the target rows.
+
+    Attributes:
+        maximum, total: as in :class:`SoftmaxState`.
+        output: (num_rows, heads, dim) gradient of the output.
+        along: (num_rows, heads) the output times its gradient, summed over the features.
+    """
+
+    maximum: Dense
+    total: Dense
+    output: Dense
+    along: Dense
+
+
+class EdgeSoftmax:
+    """A pattern prepared for attention of its rows over its columns; dense arrays are C-contiguous, of one dtype."""
+
+    def __init__(self, pattern: CSR, negative_slope: float, threads: Threads) -> None:
+        self._indptr, self._indices = pattern.indptr, pattern.indices
+        # The adjoint adds up over the rows of each column, one thread per column: the same order every time.
+        self._column_indptr, self._rows = _transposed(pattern.indptr, pattern.indices, pattern.num_columns)
+        self._slope = negative_slope
+        self._threads = threads
+        self._row_ranges = threads.balanced_ranges(self._indptr)
+        self._column_ranges = threads.balanced_ranges(self._column_indptr)
+
+    def accumulate(self, values: Dense, source: Dense, target: Dense, state: SoftmaxState) -> None:
+        """Add this pattern's columns to the state of the rows.
+
+        Args:
+            values: (num_columns, heads, dim).
+            source: (num_columns, heads) scores of the columns.
+            target: (num_rows, heads) scores of the rows.
+        """
+        slope = values.dtype.type(self._slope)
+
+        def kernel(start: int, stop: int) -> None:
+            sums = (state.maximum, state.total, state.weighted)
+            _accumulate(self._indptr, self._indices, values, source, target, slope, *sums, start, stop)
+
+        self._threads.run(kernel, self._row_ranges)
+
+    def add_target_gradient(
+        self, values: Dense, source: Dense, target: Dense, gradient: SoftmaxGradient, out: Dense
+    ) -> None:
+        """Add this pattern's part of the gradient of the target scores to ``out``, (num_rows, heads)."""
+        slope = values.dtype.type(self._slope)
+
+        def kernel(start: int, stop: int) -> None:
+            given = (gradient.maximum, gradient.total, gradient.output, gradient.along)
+            _target_gradient(self._indptr, self._indices, values, source, target, slope, *given, out, start, stop)
+
+        self._threads.run(kernel, self._row_ranges)
+
+    def source_gradient(
+        self, values: Dense, source: Dense, target: Dense, gradient: SoftmaxGradient
+    ) -> tuple[Dense, Dense]:
+        """Gradients of the columns: of the values (num_columns, heads, dim) and of the scores (num_columns, heads)."""
+        slope = values.dtype.type(self._slope)
+        by_value, by_score = np.zeros_like(values), np.zeros_like(source)
+
+        def kernel(start: int, stop: int) -> None:
+            given = (gradient.maximum, gradient.total, gradient.output, gradient.along)
+            out = (by_value, by_score)
+            _source_gradient(self._column_indptr, self._rows, values, source, target, slope, *given, *out, start, stop)
+
+        self._threads.run(kernel, self._column_ranges)
+        return by_value, by_score
+
+
+def _transposed(
+    indptr: NDArray[np.int64], indices: NDArray[Any], num_columns: int
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Row numbers by column: ``(num_columns + 1,)`` offsets and the ascending rows of each column."""
+    column_indptr = np.zeros(num_columns + 1, np.int64)
+    np.cumsum(np.bincount(indices, minlength=num_columns), out=column_indptr[1:])
+    rows = np.empty(len(indices), index_dtype(len(indptr) - 1))
+    _fill_columns(indptr, indices, column_indptr[:-1].copy(), rows)
+    return column_indptr, rows
+
+
+@njit(cache=True, nogil=True)
+def _fill_columns(
+    indptr: NDArray[np.int64], indices: NDArray[Any], position: NDArray[np.int64], rows: NDArray[Any]
+) -> None:
+    for row in range(len(indptr) - 1):
+        for entry in range(indptr[row], indptr[row + 1]):
+            column = indices[entry]
+            rows[position[column]] = row
+            position[column] += 1
+
+
+@njit(cache=True, nogil=True)
+def _leaky(score: Any, slope: Any) -> Any:
+    return score if score > 0 else score * slope
+
+
+@njit(cache=True, nogil=True)
+def _accumulate(
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    values: Dense,
+    source: Dense,
+    target: Dense,
+    slope: Any,
+    maximum: Dense,
+    total: Dense,
+    weighted: Dense,
+    start: int,
+    stop: int,
+) -> None:
+    for row in range(start, stop):
+        for head in range(target.shape[1]):
+            highest = maximum[row, head]
+            for entry in range(indptr[row], indptr[row + 1]):
+                highest = max(highest, _leaky(source[indices[entry], head] + target[row, head], slope))
+            if highest > maximum[row, head]:
+                factor = np.exp(maximum[row, head] - highest)
+                total[row, head] *= factor
+                weighted[row, head] *= factor
+                maximum[row, head] = highest
+        for entry in range(indptr[row], indptr[row + 1]):
+            column = indices[entry]
+            for head in range(target.shape[1]):
+                score = _leaky(source[column, head] + target[row, head], slope)
+                weight = np.exp(score - maximum[row, head])
+                total[row, head] += weight
+                for dim in range(values.shape[2]):
+                    weighted[row, head, dim] += weight * values[column, head, dim]
+
+
+@njit(cache=True, nogil=True)
+def _score_gradient(
+    values: Dense, slope: Any, sum_of_scores: Any, maximum: Any, total: Any, output: Dense, along: Any
+) -> tuple[Any, Any]:
+    """Of one edge and head: its weight, and the gradient of s_j + t_i."""
+    weight = np.exp(_leaky(sum_of_scores, slope) - maximum) / total
+    by_weight = -along
+    for dim in range(len(values)):
+        by_weight += values[dim] * output[dim]
+    gradient = weight * by_weight
+    return weight, _leaky_gradient(gradient, sum_of_scores, slope)
+
+
+@njit(cache=True, nogil=True)
+def _leaky_gradient(gradient: Any, score: Any, slope: Any) -> Any:
+    return gradient if score > 0 else gradient * slope
+
+
+@njit(cache=True, nogil=True)
+def _target_gradient(
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    values: Dense,
+    source: Dense,
+    target: Dense,
+    slope: Any,
+    maximum: Dense,
+    total: Dense,
+    output: Dense,
+    along: Dense,
+    out: Dense,
+    start: int,
+    stop: int,
+) -> None:
+    for row in range(start, stop):
+        for entry in range(indptr[row], indptr[row + 1]):
+            column = indices[entry]
+            for head in range(target.shape[1]):
+                _, gradient = _score_gradient(
+                    values[column, head],
+                    slope,
+                    source[column, head] + target[row, head],
+                    maximum[row, head],
+                    total[row, head],
+                    output[row, head],
+                    along[row, head],
+                )
+                out[row, head] += gradient
+
+
+@njit(cache=True, nogil=True)
+def _source_gradient(
+    column_indptr: NDArray[np.int64],
+    rows: NDArray[Any],
+    values: Dense,
+    source: Dense,
+    target: Dense,
+    slope: Any,
+    maximum: Dense,
+    total: Dense,
+    output: Dense,
+    along: Dense,
+    by_value: Dense,
+    by_score: Dense,
+    start: int,
+    stop: int,
+) -> None:
+    for column in range(start, stop):
+        for entry in range(column_indptr[column], column_indptr[column + 1]):
+            row = rows[entry]
+            for head in range(source.shape[1]):
+                weight, gradient = _score_gradient(
+                    values[column, head],
+                    slope,
+                    source[column, head] + target[row, head],
+                    maximum[row, head],
+                    total[row, head],
+                    output[row, head],
+                    along[row, head],
+                )
+                by_score[column, head] += gradient
+                for dim in range(values.shape[2]):
+                    by_value[column, head, dim] += weight * output[row, head, dim]

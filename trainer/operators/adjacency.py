@@ -1,0 +1,149 @@
+"""The windows of the permuted, normalised adjacency that a rank multiplies with, read from grid shards.
+
+Layers alternate between two matrices: layer 0, 2, ... multiplies with Pr A Pc^T and so takes rows in the
+order Pc to rows in the order Pr; layer 1, 3, ... multiplies with Pc A Pr^T, back again.  Without a
+permutation, or with a single one, both are the same matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.storage.arrays import ReadCounter
+from gnnloom.storage.csr import CSR, cast_ids
+from gnnloom.storage.grid_shards import TRANSPOSED, GridShards, Span, split_range, stored_variants
+from gnnloom.trainer.kernels.spmm import SparseProduct
+from gnnloom.trainer.kernels.threads import Threads
+from gnnloom.trainer.normalisation import Scaling, check_degrees, scaling
+
+
+def vertex_order(layer: int) -> str:
+    """Order of the rows that enter a layer: ``columns`` (Pc) or ``rows`` (Pr)."""
+    return "columns" if layer % 2 == 0 else "rows"
+
+
+class GridAdjacency:
+    """Reads and keeps what a rank multiplies with; nothing is read or kept twice."""
+
+    def __init__(
+        self,
+        shards: GridShards,
+        normalisation: str,
+        dtype: np.dtype[Any],
+        threads: Threads,
+        counter: ReadCounter | None = None,
+    ) -> None:
+        self.shards = shards
+        self.num_vertices = shards.num_vertices
+        self.dtype = dtype
+        self.threads = threads
+        self._normalisation = normalisation
+        self._counter = counter
+        self._stored = stored_variants(symmetric=shards.symmetric, double=shards.permutation == "double")
+        self._blocks: dict[tuple[str, Span, tuple[Span, ...]], list[CSR]] = {}
+        self._scalings: dict[tuple[str, Span], Scaling] = {}
+
+    def order(self, layer: int) -> str:
+        """Order of the rows that enter a layer; one name where both orders are the same."""
+        return vertex_order(layer) if self.shards.permutation == "double" else "rows"
+
+    def blocks(self, layer: int, rows: Span, columns: list[Span], *, transposed: bool = False) -> list[CSR]:
+        """Rows of a layer's matrix, or of its transpose, in blocks of columns, each numbered from 0.
+
+        Args:
+            columns: ascending ranges.  Those without a gap between them are read at once.
+        """
+        variant = "even" if layer % 2 == 0 else "odd"
+        stored = self._stored[TRANSPOSED[variant] if transposed else variant]
+        key = (stored, rows, tuple(columns))
+        if key not in self._blocks:
+            self._blocks[key] = [block for run in _runs(columns) for block in self._read(stored, rows, run)]
+        return self._blocks[key]
+
+    def _read(self, stored: str, rows: Span, columns: list[Span]) -> list[CSR]:
+        first = columns[0][0]
+        window = self.shards.window(stored, rows, (first, columns[-1][1]), self._counter)
+        if window.data is not None:
+            window = replace(window, data=window.data.astype(self.dtype))
+        return split_columns(window, [(start - first, stop - first) for start, stop in columns])
+
+    def product(self, block: CSR) -> SparseProduct:
+        """A block, ready to multiply."""
+        return SparseProduct(block, self.threads, self.dtype)
+
+    def products(self, layer: int, rows: Span, columns: list[Span], *, transposed: bool = False) -> list[SparseProduct]:
+        """As :meth:`blocks`, ready to multiply."""
+        return [self.product(block) for block in self.blocks(layer, rows, columns, transposed=transposed)]
+
+    def scaling(self, order: str, span: Span) -> Scaling:
+        """The normalisation's factors of some places of an order.
+
+        Raises:
+            InputError: a degree is negative or not finite.
+        """
+        if (order, span) not in self._scalings:
+            degree = self.shards.vertex_data("degree", order, span, self._counter).astype(np.float64)
+            check_degrees(str(self.shards.artifact.path), degree)
+            self._scalings[order, span] = scaling(self._normalisation, degree, self.dtype)
+        return self._scalings[order, span]
+
+    def vertex_ids(self, order: str, span: Span) -> NDArray[np.int64]:
+        """(span,) global ids of the vertices at some places of an order."""
+        return self.shards.vertex_ids(order, span)
+
+
+def _runs(columns: list[Span]) -> list[list[Span]]:
+    """Ranges that follow each other without a gap, together."""
+    runs: list[list[Span]] = []
+    for span in columns:
+        if runs and runs[-1][-1][1] == span[0]:
+            runs[-1].append(span)
+        else:
+            runs.append([span])
+    return runs
+
+
+def split_rows(matrix: CSR, num_blocks: int) -> list[tuple[slice, CSR]]:
+    """Cut a matrix into blocks of about equal numbers of rows, which share its memory."""
+    blocks = []
+    for start, stop in (split_range(matrix.num_rows, num_blocks, number) for number in range(num_blocks)):
+        entries = slice(int(matrix.indptr[start]), int(matrix.indptr[stop]))
+        data = None if matrix.data is None else matrix.data[entries]
+        indptr = matrix.indptr[start : stop + 1] - matrix.indptr[start]
+        block = CSR(matrix.row_offset + start, indptr, matrix.indices[entries], data, matrix.num_columns)
+        blocks.append((slice(start, stop), block))
+    return blocks
+
+
+def split_columns(matrix: CSR, spans: list[Span]) -> list[CSR]:
+    """Cut a matrix into blocks of columns; the matrix itself where there is one block of all."""
+    if spans == [(0, matrix.num_columns)]:
+        return [matrix]
+    return [_cut_columns(matrix, *span) for span in spans]
+
+
+def _cut_columns(matrix: CSR, start: int, stop: int) -> CSR:
+    counts = np.zeros(matrix.num_rows, np.int64)
+    chosen = _choose(matrix.indptr, matrix.indices, start, stop, counts)
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    data = None if matrix.data is None else matrix.data[chosen]
+    return CSR(matrix.row_offset, indptr, cast_ids(matrix.indices[chosen] - start, stop - start), data, stop - start)
+
+
+@njit(cache=True, nogil=True)
+def _choose(
+    indptr: NDArray[np.int64], indices: NDArray[Any], start: int, stop: int, counts: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Mark the entries within some columns and count them by row."""
+    chosen = np.zeros(len(indices), np.bool_)
+    for row in range(len(counts)):
+        for position in range(indptr[row], indptr[row + 1]):
+            if start <= indices[position] < stop:
+                chosen[position] = True
+                counts[row] += 1
+    return chosen

@@ -1,0 +1,61 @@
+"""Row blocks, each on one or several ranks: ``broadcast`` (1D) and ``replicated`` (1.5D).
+
+Tripathy, Yelick, Buluc, "Reducing Communication in Graph Neural Network Training" (SC 2020), sections IV-A and IV-B.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gnnloom.storage.grid_shards import split_range
+from gnnloom.trainer.comm import Kind
+from gnnloom.trainer.kernels.spmm import SparseProduct
+from gnnloom.trainer.layout import Layout
+from gnnloom.trainer.operators.adjacency import GridAdjacency
+from gnnloom.trainer.operators.base import LayerPlan
+from gnnloom.trainer.operators.grid import GridOperator
+from gnnloom.trainer.process_grid import ProcessGrid
+
+_ROW, _REPLICA = ("row",), ("replica",)
+
+
+class RowBlocks(GridOperator):
+    """Rank (i, j) holds rows i of all matrices; j counts the copies, which share the work of every product.
+
+    Copy j is sent, one after the other, those blocks of the features whose number is in its share,
+    multiplies with them, and the copies add up what they have.  Weights are the same on all ranks.
+    """
+
+    def __init__(self, grid: ProcessGrid, adjacency: GridAdjacency, plan: LayerPlan) -> None:
+        """Read this rank's windows. Communicates nothing.
+
+        Args:
+            grid: axes ``row``, and ``replica`` where there are copies.
+        """
+        super().__init__(grid, adjacency, weight_axes=_ROW)
+        self._replica_axes = tuple(axis for axis in _REPLICA if axis in grid.axes)
+        blocks = grid.axes["row"]
+        share = split_range(blocks, grid.size(self._replica_axes), grid.index(self._replica_axes))
+        self._sources = range(*share)
+        self._bounds = [split_range(adjacency.num_vertices, blocks, block) for block in range(blocks)]
+        self._products = {(layer, backward): self._read(layer, backward=backward) for layer, backward in plan.products}
+
+    def _read(self, layer: int, *, backward: bool) -> list[SparseProduct]:
+        columns = [self._bounds[source] for source in self._sources]
+        return self.adjacency.products(layer, self.rows(_ROW), columns, transposed=backward)
+
+    def layout(self, layer: int) -> Layout:
+        return self.grid_layout(layer, _ROW, ())
+
+    def multiply(self, features: Tensor, layer: int, *, backward: bool) -> Tensor:
+        kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
+        own = self.scaled(features, layer, _ROW, backward=backward)
+        result, row_scale = torch.zeros_like(own), self.row_scale(layer, _ROW, backward=backward)
+        group = self.grid.group(_ROW)
+        for source, product in zip(self._sources, self._products[layer, backward], strict=True):
+            block = own if source == group.rank else own.new_empty(product.num_columns, own.shape[1])
+            group.broadcast(block, source, kind)
+            self.add_product(product, block, result, row_scale)
+        self.grid.group(self._replica_axes).all_reduce(result, kind)
+        return result

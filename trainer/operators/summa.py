@@ -1,0 +1,175 @@
+"""SUMMA on a p x q grid (``summa``, 2D), and on c such layers that share the work (``split3d``, 3D).
+
+Tripathy, Yelick, Buluc, "Reducing Communication in Graph Neural Network Training" (SC 2020), sections IV-C and
+IV-D; the latter follows Split-3D-SpMM (Azad et al., SIAM J. Sci. Comput. 38(6), 2016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnloom.storage.csr import CSR, index_dtype
+from gnnloom.storage.grid_shards import Span, split_range
+from gnnloom.trainer.comm import Communicator, Kind
+from gnnloom.trainer.layout import Layout
+from gnnloom.trainer.operators.adjacency import GridAdjacency
+from gnnloom.trainer.operators.base import LayerPlan
+from gnnloom.trainer.operators.grid import GridOperator
+from gnnloom.trainer.process_grid import ProcessGrid
+
+_ROW, _COLUMN, _LAYER = ("row",), ("column",), ("layer",)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A range of the vertices that is summed over at once.
+
+    Attributes:
+        span: places of the vertices.
+        row: process row that has the features' rows, from ``offset`` of its own on.
+        column: process column that has the adjacency's columns.
+    """
+
+    span: Span
+    row: int
+    offset: int
+    column: int
+
+    @property
+    def width(self) -> int:
+        return self.span[1] - self.span[0]
+
+
+class Summa(GridOperator):
+    """Rank (i, j, k) holds rows i of the adjacency and columns j of the features; a layer k sums over its vertices.
+
+    The rows of the features are cut over i, and further over k.  In a layer, ranges of these rows go down the
+    process columns, and the adjacency's columns that belong to them along the process rows; then the layers
+    add up their products, and each keeps its rows.  No input is replicated; weights are the same on all ranks.
+    """
+
+    def __init__(self, grid: ProcessGrid, adjacency: GridAdjacency, plan: LayerPlan, width: int = 0) -> None:
+        """Read this rank's blocks. Communicates nothing.
+
+        Args:
+            grid: axes ``row`` and ``column``, and ``layer`` for split3d.
+            width: most vertices in a stage; 0: as many as lie on one rank.
+        """
+        super().__init__(grid, adjacency, weight_axes=tuple(grid.axes))
+        self._layer_axes = tuple(axis for axis in _LAYER if axis in grid.axes)
+        self._feature_rows = _ROW + self._layer_axes
+        self._stages = self._cut_stages(width)
+        self._blocks = {(layer, backward): self._read(layer, backward=backward) for layer, backward in plan.products}
+        self._nnz: dict[tuple[int, bool], list[int]] = {}
+
+    def _cut_stages(self, width: int) -> list[Stage]:
+        """Cut what this layer sums over wherever the owner of the features or of the adjacency changes."""
+        num_rows, num_columns = self.grid.axes["row"], self.grid.axes["column"]
+        layers, layer = self.grid.size(self._layer_axes), self.grid.index(self._layer_axes)
+        n = self.adjacency.num_vertices
+        spans = [split_range(n, num_rows * layers, row * layers + layer) for row in range(num_rows)]
+        starts = np.cumsum([0] + [stop - start for start, stop in spans])
+        total = int(starts[-1])
+        owners = [split_range(total, num_columns, column)[1] for column in range(num_columns)]
+        steps = range(0, total, width or max(total, 1))
+        cuts = sorted({*starts.tolist(), *owners, *steps, total})
+        stages = []
+        for first, last in pairwise(cuts):
+            row = int(np.searchsorted(starts, first, side="right")) - 1
+            offset = first - int(starts[row])
+            span = (spans[row][0] + offset, spans[row][0] + offset + last - first)
+            stages.append(Stage(span, row, offset, int(np.searchsorted(owners, first, side="right"))))
+        return stages
+
+    def _read(self, layer: int, *, backward: bool) -> dict[int, CSR]:
+        """The blocks of this rank, by the number of their stage."""
+        column = self.grid.coordinate["column"]
+        mine = [number for number, stage in enumerate(self._stages) if stage.column == column]
+        spans = [self._stages[number].span for number in mine]
+        return dict(zip(mine, self.adjacency.blocks(layer, self.rows(_ROW), spans, transposed=backward), strict=True))
+
+    def layout(self, layer: int) -> Layout:
+        return self.grid_layout(layer, self._feature_rows, _COLUMN)
+
+    def multiply(self, features: Tensor, layer: int, *, backward: bool) -> Tensor:
+        kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
+        own = self.scaled(features, layer, self._feature_rows, backward=backward)
+        first, last = self.rows(_ROW)
+        result = own.new_zeros(last - first, own.shape[1])
+        row_scale = self.row_scale(layer, _ROW, backward=backward)
+        down = self.grid.group(_ROW)
+        for number, stage in enumerate(self._stages):
+            block = self._broadcast_block(number, layer, backward=backward)
+            rows = own[stage.offset : stage.offset + stage.width]
+            rows = rows if stage.row == down.rank else own.new_empty(stage.width, own.shape[1])
+            down.broadcast(rows, stage.row, kind)
+            self.add_product(self.adjacency.product(block), rows, result, row_scale)
+        sizes = self.grid.sizes_along_last(self.adjacency.num_vertices, self._feature_rows)
+        return self.grid.group(self._layer_axes).reduce_scatter(result, sizes, kind) if self._layer_axes else result
+
+    def _broadcast_block(self, number: int, layer: int, *, backward: bool) -> CSR:
+        """The adjacency's block of a stage, from the rank of this process row that has it. Collective."""
+        along, root = self.grid.group(_COLUMN), self._stages[number].column
+        if along.size == 1:
+            return self._blocks[layer, backward][number]
+        nnz = self._count_entries(along, layer, backward=backward)[number]
+        block = self._blocks[layer, backward].get(number)
+        if block is None:
+            block = self._empty_block(nnz, self._stages[number].width)
+        for array in (block.indptr, block.indices, block.data):
+            if array is not None:
+                along.broadcast(torch.from_numpy(array), root, Kind.ADJACENCY)
+        return block
+
+    def _empty_block(self, nnz: int, width: int) -> CSR:
+        """Room for a block."""
+        first, last = self.rows(_ROW)
+        data = np.empty(nnz, self.adjacency.dtype) if self.adjacency.shards.weighted else None
+        indptr = np.empty(last - first + 1, np.int64)
+        return CSR(first, indptr, np.empty(nnz, index_dtype(width)), data, width)
+
+    def _count_entries(self, along: Communicator, layer: int, *, backward: bool) -> list[int]:
+        """Nonzeros of the blocks of every stage on this process row. Collective at the first call."""
+        if (layer, backward) not in self._nnz:
+            blocks = self._blocks[layer, backward]
+            mine = [blocks[number].nnz if number in blocks else 0 for number in range(len(self._stages))]
+            self._nnz[layer, backward] = along.gather_numbers(mine).sum(0).astype(np.int64).tolist()
+        return self._nnz[layer, backward]
+
+    def multiply_weight(self, features: Tensor, weight: Tensor, layer: int) -> Tensor:
+        """The features' blocks of columns go along the process row; each meets the rows of the weight it fits."""
+        layout, (dim, dim_out) = self.layout(layer), weight.shape
+        columns = layout.columns(dim_out)
+        result = features.new_zeros(len(features), columns.stop - columns.start)
+        for block, inner in self._pass_round(features, dim, Kind.TRANSFORM_FORWARD):
+            result += self.gemm(block, weight[inner, columns])
+        return result
+
+    def weight_adjoints(
+        self, gradient: Tensor, features: Tensor, weight: Tensor, layer: int, *, of_features: bool
+    ) -> tuple[Tensor | None, Tensor]:
+        dim, dim_out = weight.shape
+        inner = self.layout(layer).columns(dim)
+        back = torch.zeros_like(features) if of_features else None
+        of_weight = torch.zeros_like(weight)
+        for block, columns in self._pass_round(gradient, dim_out, Kind.TRANSFORM_BACKWARD):
+            if back is not None:
+                back += self.gemm(block, weight[inner, columns].T)
+            of_weight[inner, columns] = self.gemm(features.T, block)
+        return back, of_weight
+
+    def _pass_round(self, part: Tensor, dim: int, kind: Kind) -> Iterator[tuple[Tensor, slice]]:
+        """Broadcast the blocks of columns of a (n, dim) matrix along the process row, one by one. Collective."""
+        along = self.grid.group(_COLUMN)
+        own = part.contiguous()
+        for source in range(along.size):
+            columns = slice(*split_range(dim, along.size, source))
+            block = own if source == along.rank else own.new_empty(len(own), columns.stop - columns.start)
+            along.broadcast(block, source, kind)
+            yield block, columns
