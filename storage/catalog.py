@@ -77,7 +77,7 @@ class Dataset:
         """All artifacts, or those of one kind, complete or not."""
         found = []
         for name in SCHEMAS if kind is None else (kind,):
-            for path in sorted((self.path / name).glob("*")):
+            for path in sorted((self.path / name).glob("[!.]*")):
                 if path.is_dir():
                     found.append(_artifact_info(name, path))  # noqa: PERF401 - reads better than a nested comprehension
         return found
@@ -142,7 +142,7 @@ class Dataset:
 
     def runs(self) -> list[str]:
         """Names of the training runs."""
-        return sorted(path.name for path in self.runs_path.glob("*") if (path / "config.json").exists())
+        return sorted(path.name for path in self.runs_path.glob("[!.]*") if (path / "config.json").exists())
 
     def run_path(self, run: str) -> Path:
         """Folder of a run, existing or not.

@@ -145,7 +145,7 @@ class GridShards:
             first, last = max(span[0], start), min(span[1], stop)
             if first < last or (row == 0 and span[0] == span[1]):
                 reader = self.artifact.array(f"{order_path(order, row)}/{name}", counter)
-                parts.append(reader.read(max(0, first - start), max(0, last - start)))
+                parts.append(reader.read(first - start, last - start) if first < last else reader.read(0, 0))
         return np.concatenate(parts)
 
     def _array(self, cell: _Cell, name: str, counter: ReadCounter | None) -> ArrayReader:

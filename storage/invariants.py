@@ -1,0 +1,126 @@
+"""What must hold within an artifact and between artifacts, whatever the digests say.
+
+Digests tell that the bytes are those that were written; these checks tell that they are a graph, a
+partition of it, and shards of that partition.  They read everything once, in chunks.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from gnnloom.storage.artifact import Artifact
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.csr_invariants import MatrixPrint, check_csr, check_offsets
+from gnnloom.storage.errors import CorruptError, FormatError, IncompleteError, NotFoundError
+from gnnloom.storage.graph import Graph, block_path
+from gnnloom.storage.partition import Partition
+from gnnloom.storage.shard_invariants import check_grid_shards, check_row_shards
+from gnnloom.storage.vertices import NO_LABEL, SPLIT, Vertices
+
+
+def check_artifact(dataset: Dataset, artifact: Artifact) -> None:
+    """Check all that must hold of an artifact, and of it and its inputs where they are there.
+
+    Raises:
+        CorruptError: the first thing that does not hold.
+        FormatError: the manifest lacks what its kind must have.
+    """
+    try:
+        _CHECKS[artifact.kind](dataset, artifact)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"{artifact.path}: the manifest lacks or mistypes {error} of a {artifact.kind}") from error
+
+
+def _input(dataset: Dataset, artifact: Artifact, name: str) -> Artifact | None:
+    """The artifact that this one was made from, if it is still there."""
+    try:
+        return Artifact(dataset.path / name / Path(str(artifact.inputs[name])).name)
+    except (KeyError, NotFoundError, IncompleteError):
+        return None
+
+
+def _check_graph(dataset: Dataset, artifact: Artifact) -> None:
+    del dataset
+    graph = Graph(artifact)
+    found = _scan_graph(graph)
+    if graph.symmetric and found.forward != found.backward:
+        raise CorruptError(f"{artifact.path}: recorded as symmetric, but differs from its transpose")
+
+
+def _check_transpose(dataset: Dataset, artifact: Artifact) -> None:
+    found = _scan_graph(Graph(artifact))
+    origin = _input(dataset, artifact, "graph")
+    if origin is not None and _scan_graph(Graph(origin)).backward != found.forward:
+        raise CorruptError(f"{artifact.path}: is not the transpose of graph/{origin.key}")
+
+
+def _scan_graph(graph: Graph) -> MatrixPrint:
+    where, rows = graph.artifact.path, graph.block_rows
+    check_offsets(f"{where}: block_rows", np.asarray(rows, np.int64), graph.num_vertices)
+    if len(rows) != graph.num_blocks + 1:
+        raise CorruptError(f"{where}: {len(rows)} block_rows for {graph.num_blocks} blocks")
+    found = MatrixPrint()
+    for number, (start, stop) in enumerate(itertools.pairwise(rows)):
+        path = block_path(number)
+        indptr, block = check_csr(graph.artifact, path, start, graph.num_vertices)
+        if (len(indptr) - 1, block.nnz) != (stop - start, graph.block_nnz[number]):
+            raise CorruptError(
+                f"{where}/{path}: {len(indptr) - 1} rows with {block.nnz} nonzeros, the manifest says"
+                f" {stop - start} with {graph.block_nnz[number]}"
+            )
+        differs = np.flatnonzero(graph.degree(start, stop) != np.diff(indptr))
+        if len(differs):
+            raise CorruptError(f"{where}/degree: vertex {start + differs[0]} has another number of entries in its row")
+        found += block
+    if found.nnz != graph.nnz:
+        raise CorruptError(f"{where}: the blocks have {found.nnz} nonzeros, the manifest says {graph.nnz}")
+    return found
+
+
+def _check_vertices(dataset: Dataset, artifact: Artifact) -> None:
+    del dataset
+    vertices = Vertices(artifact)
+    if vertices.has_label:
+        _check_range(artifact, "label", NO_LABEL, vertices.num_classes - 1)
+    if vertices.has_split:
+        _check_range(artifact, "split", min(SPLIT.values()), max(SPLIT.values()))
+
+
+def _check_partition(dataset: Dataset, artifact: Artifact) -> None:
+    partition = Partition(artifact)
+    _check_range(artifact, "part", 0, partition.num_parts - 1)
+    graph = _input(dataset, artifact, "graph")
+    if graph is not None and graph.sizes["vertex"] != partition.num_vertices:
+        raise CorruptError(f"{artifact.path}: {partition.num_vertices} vertices, graph/{graph.key} has another number")
+
+
+def _check_range(artifact: Artifact, name: str, lowest: int, highest: int) -> None:
+    reader = artifact.array(name)
+    for start in range(0, len(reader), reader.chunk_rows):
+        values = reader.read(start, min(start + reader.chunk_rows, len(reader)))
+        wrong = np.flatnonzero((values < lowest) | (values > highest))
+        if len(wrong):
+            raise CorruptError(
+                f"{artifact.path}/{name}: vertex {start + wrong[0]} has {values[wrong[0]]},"
+                f" expected {lowest}..{highest}"
+            )
+
+
+def _check_shards(dataset: Dataset, artifact: Artifact) -> None:
+    graph = _input(dataset, artifact, "graph")
+    nnz = None if graph is None else int(graph.facts["nnz"])
+    check = check_row_shards if artifact.parameters["layout"] == "row" else check_grid_shards
+    check(artifact, nnz)
+
+
+_CHECKS: Mapping[str, Callable[[Dataset, Artifact], None]] = {
+    "graph": _check_graph,
+    "transpose": _check_transpose,
+    "vertices": _check_vertices,
+    "partition": _check_partition,
+    "shards": _check_shards,
+}
