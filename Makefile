@@ -4,17 +4,21 @@ PYTHON ?= python3
 BIN := .venv/bin
 SCALE ?= full
 
-.PHONY: install demo test test-long lint typecheck clean
+.PHONY: install demo test test-long lint typecheck bench-ingest bench-partition bench-algorithms clean
 
 install: .venv/installed
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,metis]'
 	touch $@
 
 .venv/installed-for-tests: .venv/installed
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,test,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,metis,test,dev]'
+	touch $@
+
+.venv/installed-for-benchmarks: .venv/installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,metis,bench]'
 	touch $@
 
 demo: install
@@ -37,6 +41,18 @@ typecheck: .venv/installed-for-tests
 	rm -rf build
 	$(BIN)/python -m pip install --quiet --no-deps --target build/typecheck .
 	cd build/typecheck && MYPYPATH=. ../../$(BIN)/mypy --config-file ../../pyproject.toml -p gnnloom
+
+# Against pandas + SciPy, polars and DuckDB; SCALE=small takes a minute, full half an hour and 10 GB of disk.
+bench-ingest: .venv/installed-for-benchmarks
+	$(BIN)/python tests/benchmarks/bench_ingest.py --scale $(SCALE)
+
+# On soc-Slashdot0902 and soc-Epinions1 (in DATA, where they are there) and a lattice; SCALE=small takes a minute, full an hour.
+DATA ?= ../shared/data
+bench-partition: .venv/installed-for-benchmarks
+	$(BIN)/python tests/benchmarks/bench_partition.py --scale $(SCALE) --data $(DATA)
+
+bench-algorithms: .venv/installed-for-benchmarks
+	$(BIN)/python tests/benchmarks/bench_algorithms.py --scale $(SCALE)
 
 clean:
 	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -10,19 +10,28 @@ from gnnloom.storage import Dataset
 from gnnloom.storage.artifact import Artifact
 from gnnloom.storage.catalog import ArtifactInfo
 from gnnloom.storage.errors import CorruptError, GnnloomError, IncompleteError, InputError
+from gnnloom.storage.invariants import check_artifact
+from gnnloom.storage.run import Run
+from gnnloom.storage.run_invariants import check_run
+from gnnloom.workflows.cli.catalog_files import export_command, gc_command, import_command, part_command
+from gnnloom.workflows.cli.catalog_tree import du_command, lineage_command, tree_command
 from gnnloom.workflows.cli.options import current_catalog, json_option
 from gnnloom.workflows.cli.output import readable_bytes, show, show_rows
 
 
 @click.group("catalog")
 def catalog_command() -> None:
-    """List, show, verify and remove datasets and their artifacts.
+    """List, show, verify, move and remove datasets and their artifacts.
 
     \b
     Example:
       gnnloom catalog ls
       gnnloom catalog show web
     """
+
+
+for _command in (tree_command, lineage_command, du_command, gc_command, export_command, import_command, part_command):
+    catalog_command.add_command(_command)
 
 
 @catalog_command.command("ls")
@@ -122,9 +131,13 @@ def _short(parameters: dict[str, Any]) -> str:
 
 @catalog_command.command("verify")
 @click.argument("name")
+@click.option("--quick", is_flag=True, help="Digests only: leave out what must hold within and between artifacts.")
 @json_option
-def verify_command(name: str, as_json: bool) -> None:
-    """Read everything in dataset NAME against checksums and digests.
+def verify_command(name: str, quick: bool, as_json: bool) -> None:
+    """Read everything in dataset NAME against checksums, digests and what must hold of it.
+
+    Graphs: ids sorted and in range, degrees, symmetry; partitions and labels in range; shards: every vertex on one
+    rank, entries that add up, halos that fit what is sent; runs: metrics, checkpoints, predictions.
 
     Exits with 0 if all is whole, 3 if something is damaged, 4 if something is incomplete.
 
@@ -132,30 +145,45 @@ def verify_command(name: str, as_json: bool) -> None:
     Example:
       gnnloom catalog verify web
     """
-    infos = current_catalog()[name].artifacts()
-    findings = [_verify(info) for info in infos]
+    dataset = current_catalog()[name]
+    findings = [_verify(dataset, info, quick) for info in dataset.artifacts()]
+    runs = [_verify_run(dataset, run) for run in dataset.runs()]
     if as_json:
-        show({"dataset": name, "artifacts": findings}, as_json=True, title="")
+        show({"dataset": name, "artifacts": findings, "runs": runs}, as_json=True, title="")
     else:
-        show_rows(
-            ("artifact", "arrays", "state"),
-            [(f"{row['kind']}/{row['key']}", str(row["arrays"]), row["problem"] or "whole") for row in findings],
-            title=f"dataset {name}",
-        )
-    damaged = [row for row in findings if row["problem"] and row["state"] == "complete"]
+        artifact_rows = [(f"{row['kind']}/{row['key']}", f"{row['arrays']} arrays", _state(row)) for row in findings]
+        run_rows = [(f"runs/{row['run']}", f"{row['epochs']} epochs", _state(row)) for row in runs]
+        show_rows(("artifact", "read", "state"), artifact_rows + run_rows, title=f"dataset {name}")
+    damaged = [row for row in findings + runs if row["problem"] and row["state"] == "complete"]
     if damaged:
-        raise CorruptError(f"dataset {name}: {len(damaged)} of {len(findings)} artifacts are damaged")
+        raise CorruptError(f"dataset {name}: {len(damaged)} of {len(findings + runs)} artifacts and runs are damaged")
     if any(row["problem"] for row in findings):
         raise IncompleteError(f"dataset {name} has incomplete artifacts; run their stages again, or remove them")
 
 
-def _verify(info: ArtifactInfo) -> dict[str, Any]:
+def _state(row: dict[str, Any]) -> str:
+    return row["problem"] or "whole"
+
+
+def _verify(dataset: Dataset, info: ArtifactInfo, quick: bool) -> dict[str, Any]:
     arrays, problem = 0, None
     try:
-        arrays = Artifact(info.path).verify()
+        artifact = Artifact(info.path)
+        arrays = artifact.verify()
+        if not quick:
+            check_artifact(dataset, artifact)
     except GnnloomError as error:
         problem = str(error)
     return {"kind": info.kind, "key": info.key, "state": info.state, "arrays": arrays, "problem": problem}
+
+
+def _verify_run(dataset: Dataset, name: str) -> dict[str, Any]:
+    epochs, problem = 0, None
+    try:
+        epochs = check_run(Run.open(dataset, name))
+    except GnnloomError as error:
+        problem = str(error)
+    return {"run": name, "state": "complete", "epochs": epochs, "problem": problem}
 
 
 @catalog_command.command("rm")

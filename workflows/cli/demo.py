@@ -37,10 +37,12 @@ class Outcome:
 
 def demo_steps(name: str, ranks: int, edges: int) -> list[Step]:
     """The commands, from a generator to predictions."""
+    vertices = max(100, edges // 20)
+    classes = max(2, min(100, vertices // 250))
     return [
         Step(
             "generate and ingest",
-            f"generate {name} sbm --vertices {edges // 20} --edges {edges} --classes 100 --seed 1",
+            f"generate {name} sbm --vertices {vertices} --edges {edges} --classes {classes} --seed 1",
         ),
         Step("partition", f"partition {name} --parts {ranks}"),
         Step("shard", f"shard {name} --parts {ranks}"),

@@ -19,14 +19,17 @@ from gnnloom.storage import Catalog, GnnloomError
 #: Subcommands by name and the module that holds them, imported only when asked for: some need seconds.
 _COMMANDS = {
     "ingest": "ingest",
-    "generate": "ingest",
+    "generate": "generate",
     "features": "ingest",
     "partition": "partition",
     "shard": "partition",
     "train": "train",
     "predict": "train",
     "catalog": "catalog",
+    "run": "run",
     "demo": "demo",
+    "doctor": "doctor",
+    "check": "check",
 }
 
 

@@ -12,7 +12,7 @@ import click
 from gnnloom.storage.run import Run
 from gnnloom.trainer.config import CHOICES, TrainConfig
 from gnnloom.trainer.launch import launch, launch_prediction
-from gnnloom.workflows.cli.options import Widths, current_catalog, json_option
+from gnnloom.workflows.cli.options import Sizes, Widths, current_catalog, json_option
 from gnnloom.workflows.cli.output import show
 from gnnloom.workflows.predictions import check_output, write_predictions
 
@@ -45,6 +45,8 @@ def _type(field: dataclasses.Field[Any]) -> Any:
         return click.Choice(CHOICES[field.name])
     if isinstance(field.default, tuple):
         return Widths()
+    if field.name == "grid":
+        return Sizes(1, 3)
     return str if field.default is None else type(field.default)
 
 
@@ -61,6 +63,7 @@ def train_command(name: str, as_json: bool, **options: Any) -> None:
     \b
     Example:
       gnnloom train web --ranks 4 --hidden 128,128 --epochs 100 --lr 0.01 --dropout 0.5
+      gnnloom train web --ranks 4 --algorithm tensor3d --grid 2x1x2
       gnnloom train cora --ranks 2 --hidden 16 --epochs 200 --dropout 0.5 --weight-decay 5e-4
     """
     catalog = current_catalog()

@@ -1,0 +1,140 @@
+"""The catalog's commands say what the library finds, as a table and as JSON, and end with the documented code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from gnnloom.storage import Catalog, GnnloomError
+from gnnloom.storage.artifact import Artifact
+from gnnloom.workflows.cli.main import cli
+from support.graphs import random_adjacency, store_graph
+from support.small_catalogs import begin_partition, store_small_dataset
+
+COMMANDS = ["tree", "lineage", "du", "gc", "export", "import", "part"]
+
+
+def succeed(catalog: Catalog, *arguments: str) -> dict[str, Any]:
+    done = CliRunner().invoke(cli, ["--catalog", str(catalog.root), "catalog", *arguments, "--json"])
+    assert done.exit_code == 0, done.output
+    content = json.loads(done.output)
+    assert isinstance(content, dict)
+    return content
+
+
+def shown(catalog: Catalog, *arguments: str) -> str:
+    done = CliRunner().invoke(cli, ["--catalog", str(catalog.root), "catalog", *arguments])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def refused(catalog: Catalog, *arguments: str) -> GnnloomError:
+    done = CliRunner().invoke(cli, ["--catalog", str(catalog.root), "catalog", *arguments])
+    assert isinstance(done.exception, GnnloomError), done.output
+    return done.exception
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(command: str) -> None:
+    done = CliRunner().invoke(cli, ["catalog", command, "--help"])
+    assert f"gnnloom catalog {command}" in done.output.split("Example:")[1]
+    assert "--json" in done.output
+
+
+def test_tree_lineage_and_du_show_the_dataset(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    key = dataset.partition(2).artifact.key
+    tree = succeed(catalog, "tree", "web")["datasets"]["web"]
+    (partition,) = (row for row in tree if row["kind"] == "partition")
+    assert partition["arrays"] == {"part": {"shape": [30], "dtype": "int32", "dims": ["vertex"]}}
+    assert "int32" in shown(catalog, "tree")
+    nodes = {node["name"]: node for node in succeed(catalog, "lineage", "web")["nodes"]}
+    assert "runs/first" in nodes[f"shards/{dataset.find('shards').key}"]["outputs"]
+    assert f"partition/{key}" in shown(catalog, "lineage", "web")
+    usage = succeed(catalog, "du")
+    assert usage["bytes"] == dataset.stored_bytes()
+    assert "together" in shown(catalog, "du", "web")
+
+
+def test_verify_reads_the_invariants_and_the_runs(catalog: Catalog) -> None:
+    dataset = catalog.create("web")
+    store_graph(dataset, random_adjacency(30, 60, 0, symmetric=False), symmetric=True, num_blocks=1)
+    assert "differs from its transpose" not in shown(catalog, "verify", "web", "--quick")
+    assert "1 of 1 artifacts and runs are damaged" in str(refused(catalog, "verify", "web"))
+
+
+def test_verify_finds_a_damaged_checkpoint(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    dataset.remove_artifact("shards", dataset.find("shards").key)
+    result = succeed(catalog, "verify", "web")
+    assert result["runs"] == [{"run": "first", "state": "complete", "epochs": 3, "problem": None}]
+    chunk = next(path for path in (dataset.run_path("first") / "checkpoint").rglob("c/0/0"))
+    chunk.write_bytes(chunk.read_bytes()[:-1] + b"#")
+    assert "damaged" in str(refused(catalog, "verify", "web"))
+
+
+def test_gc_lists_first_and_removes_then(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    writer = begin_partition(dataset)
+    listed = succeed(catalog, "gc", "--dry-run")
+    assert writer.path.exists()
+    assert str(writer.path) in {row["path"] for row in listed["items"]}
+    assert "begun and not finished" in shown(catalog, "gc", "web", "--dry-run")
+    removed = succeed(catalog, "gc", "web")
+    assert removed["items"] == listed["items"]
+    assert removed["bytes"] > 1000
+    assert not writer.path.exists()
+    assert "0 items" in shown(catalog, "gc")
+
+
+def test_export_and_import_move_a_dataset(catalog: Catalog, tmp_path: Path) -> None:
+    store_small_dataset(catalog)
+    file = tmp_path / "web.tar.zst"
+    assert succeed(catalog, "export", "web", str(file))["archive_bytes"] == file.stat().st_size
+    assert "there is a file already" in str(refused(catalog, "export", "web", str(file)))
+    result = succeed(catalog, "import", str(file), "--as", "copy")
+    assert (result["dataset"], result["artifacts"], result["runs"]) == ("copy", 5, 1)
+    assert catalog["copy"].graph().artifact.digest == catalog["web"].graph().artifact.digest
+    assert "of this name already" in str(refused(catalog, "import", str(file)))
+
+
+def test_partitions_leave_and_enter_as_metis_files(catalog: Catalog, tmp_path: Path) -> None:
+    dataset = store_small_dataset(catalog)
+    file = tmp_path / "web.part.2"
+    succeed(catalog, "part", "web", "--parts", "2", "--out", str(file))
+    given = 1 - np.loadtxt(file, dtype=np.int32)
+    other = tmp_path / "other.part.2"
+    other.write_text("".join(f"{part}\n" for part in given))
+    result = succeed(catalog, "part", "web", "--read", str(other))
+    partition = dataset.partition(key=result["key"])
+    np.testing.assert_array_equal(partition.part(), given)
+    # Exchanged names of the parts exchange the same rows: counted here from the matrix.
+    matrix = dataset.graph().to_scipy().toarray()
+    sent = sum(len({given[row] for row in np.flatnonzero(matrix[:, v])} - {given[v]}) for v in range(30))
+    assert partition.quality["km1"] == sent
+    assert succeed(catalog, "part", "web", "--read", str(other))["key"] == result["key"]
+    other.write_text("0\n" * 29)
+    assert "29 lines" in str(refused(catalog, "part", "web", "--read", str(other)))
+    wrong = CliRunner().invoke(cli, ["--catalog", str(catalog.root), "catalog", "part", "web"])
+    assert wrong.exit_code == 2
+
+
+def test_two_writers_of_one_artifact_do_not_harm_each_other(tmp_path: Path) -> None:
+    root, source = tmp_path / "catalog", tmp_path / "edges.txt"
+    source.write_text("".join(f"{v} {(v * 7 + 1) % 50}\n" for v in range(50)))
+    program = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", str(root)]
+    command = [*program, "ingest", "web", str(source), "--undirected", "--workers", "0", "--json"]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = [process.communicate(timeout=300) for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    first, second = (json.loads(output) for output, _ in outputs)
+    assert (first["nnz"], first.get("digest")) == (second["nnz"], second.get("digest"))
+    (info,) = Catalog(root)["web"].artifacts("graph")
+    assert Artifact(info.path).verify() > 0

@@ -1,0 +1,151 @@
+"""One recipe, one MPI job: its ranks are the Dask cluster that prepares, and then the ranks that train."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from gnnloom.trainer.launch import find_mpiexec
+from gnnloom.workflows.recipe import Recipe
+from gnnloom.workflows.run import SAVED_RECIPE
+from support.recipes import GNNLOOM, TINY, MpiJob, run_arguments, run_here
+
+COMPARED = ("keys", "digests", "loss", "test_accuracy")
+MPI4PY = (sys.executable, "-m", "mpi4py", "-m", "gnnloom.workflows.cli.main")
+
+
+def succeed(job: MpiJob) -> dict[str, Any]:
+    code, out, said = job.finish()
+    assert code == 0, said
+    assert "Traceback" not in said
+    content = json.loads(out)
+    assert isinstance(content, dict)
+    return content
+
+
+def compared(result: dict[str, Any]) -> dict[str, Any]:
+    return {name: result[name] for name in COMPARED}
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The quick start, small, by one command on this machine."""
+    return run_here(run_arguments("quick-start", tmp_path_factory.mktemp("here"), *TINY, "cluster.workers=0"))
+
+
+def test_one_mpi_job_gives_the_bytes_and_losses_of_a_run_on_this_machine(tmp_path: Path, here: dict[str, Any]) -> None:
+    job = MpiJob(4, run_arguments("quick-start", tmp_path, *TINY))
+    assert compared(succeed(job)) == compared(here)
+    folder = tmp_path / "quick-start" / "runs" / here["run"]
+    assert Recipe.read(folder / SAVED_RECIPE, tmp_path / "elsewhere").train.epochs == 4
+    again = MpiJob(4, run_arguments("quick-start", tmp_path, *TINY))
+    assert compared(succeed(again)) == compared(here)
+    assert "begins" not in again.said
+
+
+def test_a_killed_worker_is_replaced_and_nothing_listens_to_the_network(tmp_path: Path, here: dict[str, Any]) -> None:
+    job = MpiJob(3, run_arguments("quick-start", tmp_path, *TINY, more=("--until", "shards")))
+    job.wait_until_said("graph: begins")
+    (worker,) = job.workers()
+    ports = {entry.laddr.port for process in job.family() for entry in listening(process)}
+    worker.kill()
+    assert succeed(job)["digests"] == here["digests"]
+    # The MPI launcher's own port is inherited by all ranks; Dask's schedulers and workers have ports of their own.
+    assert len(ports) <= 1
+
+
+def listening(process: psutil.Process) -> list[Any]:
+    """Sockets of a rank, or of a worker, that listen to every network."""
+    if process.name().startswith(("hydra", "mpi")):
+        return []
+    connections = process.net_connections("inet")
+    return [entry for entry in connections if entry.status == "LISTEN" and entry.laddr.ip in {"0.0.0.0", "::"}]
+
+
+@pytest.mark.parametrize("program", [(GNNLOOM,), pytest.param(MPI4PY, marks=pytest.mark.long)])
+def test_a_client_that_raises_ends_the_job_with_its_code_and_one_message(
+    tmp_path: Path, program: tuple[str, ...]
+) -> None:
+    job = MpiJob(4, run_arguments("quick-start", tmp_path, *TINY, "vertices.classes=3"), program)
+    code, out, said = job.finish(timeout=120)
+    assert (code, out) == (3, "")
+    assert said.count("error: ") == 1
+    assert "set classes to 16" in said
+    assert "Traceback" not in said
+    assert "Abort" not in said
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"), [((), "but this MPI job has 2"), (("train.lrr=1",), "did you mean 'lr'")]
+)
+def test_what_all_ranks_see_is_said_once(tmp_path: Path, settings: tuple[str, ...], says: str) -> None:
+    code, _, said = MpiJob(2, run_arguments("quick-start", tmp_path, *TINY, *settings)).finish(timeout=120)
+    assert code == 3
+    assert said.count("error: ") == 1
+    assert says in said
+
+
+def test_two_dependent_jobs_of_different_sizes_by_the_emitted_scripts(tmp_path: Path, here: dict[str, Any]) -> None:
+    settings = (*TINY, "slurm.prepare_ranks=2")
+    emitted = run_arguments("quick-start", tmp_path / "store", *settings, more=("--emit", "slurm", "--out"))
+    scripts = run_here([*emitted, str(tmp_path / "jobs")])["scripts"]
+    assert len(scripts) == 5
+    bin_folder = write_stand_ins(tmp_path / "bin")
+    done = subprocess.run(
+        ["bash", str(tmp_path / "jobs" / "submit.sh")],
+        env={**os.environ, "PATH": f"{bin_folder}:{Path(GNNLOOM).parent}:{os.environ['PATH']}"},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    result = run_here(run_arguments("quick-start", tmp_path / "store", *TINY))
+    assert compared(result) == compared(here)
+
+
+def write_stand_ins(folder: Path) -> Path:
+    """``sbatch`` runs a script at once, with the number of tasks that it asks for; ``srun`` starts them by MPI."""
+    folder.mkdir()
+    tasks = r"""$(sed -n 's/^#SBATCH --ntasks=//p' "$script")"""
+    programs = {
+        "sbatch": f'for script; do :; done\nSLURM_NTASKS={tasks} bash "$script" >&2 || exit 1\necho 1',
+        "srun": 'while [[ "$1" == -* ]]; do shift; done\n' + f'exec "{find_mpiexec()}" -n "$SLURM_NTASKS" "$@"',
+    }
+    for name, text in programs.items():
+        (folder / name).write_text(f"#!/bin/bash\n{text}\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "moment", ["graph: begins", "vertices: begins", "partition: begins", "shards: begins", "epoch"]
+)
+def test_killed_anywhere_and_started_again_a_job_ends_in_the_same(
+    tmp_path: Path, here: dict[str, Any], moment: str
+) -> None:
+    job = MpiJob(4, run_arguments("quick-start", tmp_path, *TINY))
+    job.wait_until_said(moment)
+    job.kill()
+    assert compared(succeed(MpiJob(4, run_arguments("quick-start", tmp_path, *TINY)))) == compared(here)
+
+
+@pytest.mark.long
+def test_a_real_graph_gives_the_same_on_this_machine_and_in_one_mpi_job(tmp_path: Path, shared_data: Path) -> None:
+    settings = (
+        f"source.path={shared_data / 'soc-Epinions1.txt.gz'}",
+        "partition.method=random",
+        "vertices.dim=16",
+        "train.hidden=16",
+        "train.epochs=3",
+    )
+    alone = run_here(run_arguments("snap", tmp_path / "here", *settings))
+    assert compared(succeed(MpiJob(4, run_arguments("snap", tmp_path / "mpi", *settings)))) == compared(alone)

@@ -1,0 +1,144 @@
+"""`gnnloom catalog gc`, `export`, `import` and `part`: removing what nothing needs, and files that leave or enter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gnnloom.storage.archive import export_dataset
+from gnnloom.storage.archive_import import import_dataset
+from gnnloom.storage.garbage import Garbage, find_catalog_garbage, find_garbage, remove_garbage
+from gnnloom.storage.metis_file import write_metis_part
+from gnnloom.workflows.cli.options import current_catalog, json_option, key_option
+from gnnloom.workflows.cli.output import readable_bytes, show, show_rows
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command("gc")
+@click.argument("name", required=False)
+@click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
+@json_option
+def gc_command(name: str | None, dry_run: bool, as_json: bool) -> None:
+    """Remove what was begun and never finished, leftovers, and artifacts whose inputs are gone; of all, or of NAME.
+
+    What a running command holds is left alone.
+
+    \b
+    Example:
+      gnnloom catalog gc --dry-run
+      gnnloom catalog gc web
+    """
+    catalog = current_catalog()
+    items = [item for found in ([name] if name else catalog) for item in find_garbage(catalog[found])]
+    if name is None:
+        items += find_catalog_garbage(catalog)
+    removed = items if dry_run else remove_garbage(items)
+    total = sum(item.bytes for item in removed)
+    if as_json:
+        rows = [{"path": str(item.path), "reason": item.reason, "bytes": item.bytes} for item in removed]
+        show({"dry_run": dry_run, "bytes": total, "items": rows}, as_json=True, title="")
+        return
+    verb = "would be removed" if dry_run else "removed"
+    show_rows(
+        ("what", "why", "size"),
+        [
+            *((_below(item, catalog.root), item.reason, readable_bytes(item.bytes)) for item in removed),
+            (verb, f"{len(removed)} items", readable_bytes(total)),
+        ],
+    )
+
+
+def _below(item: Garbage, root: Path) -> str:
+    return item.path.relative_to(root).as_posix()
+
+
+@click.command("export")
+@click.argument("name")
+@click.argument("file", type=_FILE)
+@json_option
+def export_command(name: str, file: Path, as_json: bool) -> None:
+    """Write dataset NAME, its artifacts and its runs, to one FILE: .tar, .tar.zst or .tar.gz.
+
+    \b
+    Example:
+      gnnloom catalog export web web.tar
+    """
+    result = export_dataset(current_catalog()[name], file)
+    show({"dataset": name, "file": str(file), **result}, as_json=as_json, title=f"export of {name}")
+
+
+@click.command("import")
+@click.argument("file", type=_FILE)
+@click.option("--as", "name", metavar="NAME", default=None, help="Name of the dataset.  [default: the one it had]")
+@json_option
+def import_command(file: Path, name: str | None, as_json: bool) -> None:
+    """Bring the dataset in FILE, which `gnnloom catalog export` wrote, into the catalog.
+
+    Everything is checked first; a damaged or foreign file is refused and leaves nothing behind.
+
+    \b
+    Example:
+      gnnloom catalog import web.tar --as web-copy
+    """
+    dataset = import_dataset(current_catalog(), file, name)
+    content = {
+        "dataset": dataset.name,
+        "path": str(dataset.path),
+        "artifacts": len(dataset.artifacts()),
+        "runs": len(dataset.runs()),
+        "bytes": dataset.stored_bytes(),
+    }
+    show(content, as_json=as_json, title=f"import of {file}")
+
+
+@click.command("part")
+@click.argument("name")
+@click.option("--parts", type=click.IntRange(min=1), default=None, help="Of the partition to write.")
+@click.option("--method", default=None, help="Which partition, where there are several.")
+@click.option("--out", type=_FILE, default=None, help="Write METIS' format here: line v holds the part of vertex v.")
+@click.option("--read", type=_FILE, default=None, help="Read such a file and store it as a partition.")
+@key_option("partition")
+@key_option("graph")
+@json_option
+def part_command(
+    name: str,
+    parts: int | None,
+    method: str | None,
+    out: Path | None,
+    read: Path | None,
+    partition: str | None,
+    graph: str | None,
+    as_json: bool,
+) -> None:
+    """Write a partition of dataset NAME as a METIS .part.K file, or store one that another program made.
+
+    The number of parts of a file that is read is --parts, or the highest part in it and one.
+
+    \b
+    Example:
+      gnnloom catalog part web --parts 4 --out web.part.4
+      gnnloom catalog part web --read web.part.4
+    """
+    if (out is None) == (read is None):
+        raise click.UsageError("give either --out, to write a file, or --read, to read one")
+    dataset = current_catalog()[name]
+    if out is not None:
+        found = dataset.partition(parts, partition, method=method)
+        write_metis_part(found, out)
+    else:
+        if read is None or method is not None or partition is not None:
+            raise click.UsageError("--method and --partition choose what --out writes; they do not go with --read")
+        from gnnloom.pipeline.cluster import InProcessCluster
+        from gnnloom.workflows.given_partition import store_metis_part
+
+        found = store_metis_part(dataset, dataset.graph(graph), read, parts, InProcessCluster())
+    content = {
+        "dataset": name,
+        "file": str(out or read),
+        "key": found.artifact.key,
+        "parts": found.num_parts,
+        "vertices": found.num_vertices,
+    }
+    show(content, as_json=as_json, title=f"partition of {name}")

@@ -1,0 +1,159 @@
+"""`gnnloom catalog tree`, `lineage` and `du`: what is stored, where it came from, and what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.tree import Tree
+
+from gnnloom.storage import Dataset
+from gnnloom.storage.artifact import Artifact
+from gnnloom.storage.catalog import ArtifactInfo
+from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.lineage import Node, disk_usage, lineage
+from gnnloom.workflows.cli.options import current_catalog, json_option
+from gnnloom.workflows.cli.output import readable_bytes, show, show_rows
+
+#: Arrays of one artifact that the tree shows before it counts the rest.
+_SHOWN_ARRAYS = 12
+
+
+@click.command("tree")
+@click.argument("name", required=False)
+@click.option("--all", "show_all", is_flag=True, help="Every array, however many there are.")
+@json_option
+def tree_command(name: str | None, show_all: bool, as_json: bool) -> None:
+    """Show datasets (or only NAME) as a tree: artifacts, and their arrays with shape, dtype and dimensions.
+
+    \b
+    Example:
+      gnnloom catalog tree web
+    """
+    catalog = current_catalog()
+    datasets = [catalog[name]] if name else [catalog[found] for found in catalog]
+    if as_json:
+        content = {dataset.name: [_artifact_content(info) for info in dataset.artifacts()] for dataset in datasets}
+        show({"catalog": str(catalog.root), "datasets": content}, as_json=True, title="")
+        return
+    tree = Tree(f"[bold]{escape(str(catalog.root))}[/bold]")
+    for dataset in datasets:
+        _add_dataset(tree, dataset, show_all)
+    Console().print(tree)
+
+
+def _artifact_content(info: ArtifactInfo) -> dict[str, Any]:
+    arrays = {}
+    if info.state == "complete":
+        for path, record in Artifact(info.path).records.items():
+            arrays[path] = {"shape": list(record.shape), "dtype": record.dtype, "dims": list(record.dims)}
+    return {
+        "kind": info.kind,
+        "key": info.key,
+        "state": info.state,
+        "parameters": info.parameters,
+        "bytes": info.stored_bytes(),
+        "arrays": arrays,
+    }
+
+
+def _add_dataset(tree: Tree, dataset: Dataset, show_all: bool) -> None:
+    branch = tree.add(f"[bold cyan]{dataset.name}[/bold cyan]  {readable_bytes(dataset.stored_bytes())}")
+    for info in dataset.artifacts():
+        state = "" if info.state == "complete" else f"  [yellow]{info.state}[/yellow]"
+        leaf = branch.add(f"{info.kind}/[dim]{info.key}[/dim]  {readable_bytes(info.stored_bytes())}{state}")
+        try:
+            _add_arrays(leaf, _artifact_content(info)["arrays"], show_all)
+        except GnnloomError as error:
+            leaf.add(f"[red]{escape(str(error))}[/red]")
+    if dataset.runs():
+        runs = branch.add("runs")
+        for run in dataset.runs():
+            runs.add(run)
+
+
+def _add_arrays(leaf: Tree, arrays: Mapping[str, Any], show_all: bool) -> None:
+    shown = list(arrays.items())[: len(arrays) if show_all else _SHOWN_ARRAYS]
+    for path, array in shown:
+        dims = ", ".join(f"{dim}: {size:,}" for dim, size in zip(array["dims"], array["shape"], strict=True))
+        leaf.add(f"{path}  [green]{array['dtype']}[/green]  [dim]({dims})[/dim]")
+    if len(shown) < len(arrays):
+        leaf.add(f"[dim]... {len(arrays) - len(shown)} more; --all shows them[/dim]")
+
+
+@click.command("lineage")
+@click.argument("name")
+@json_option
+def lineage_command(name: str, as_json: bool) -> None:
+    """Show what everything in dataset NAME was made from, down from the sources, and what was made from it.
+
+    \b
+    Example:
+      gnnloom catalog lineage web
+    """
+    nodes = lineage(current_catalog()[name])
+    if as_json:
+        show({"dataset": name, "nodes": [node.to_json() for node in nodes.values()]}, as_json=True, title="")
+        return
+    tree = Tree(f"[bold]{name}[/bold]")
+    for node in nodes.values():
+        if not node.inputs:
+            _add_node(tree, node, nodes, "")
+    Console().print(tree)
+
+
+def _add_node(tree: Tree, node: Node, nodes: Mapping[str, Node], above: str) -> None:
+    """Add a node and what was made of it; what has several inputs stands below each."""
+    others = sorted(set(node.inputs.values()) - {above})
+    state = "" if node.state == "complete" else f"  [yellow]{node.state}[/yellow]"
+    sources = "".join(f"  [green]{source} {escape(key[:24])}[/green]" for source, key in node.sources.items())
+    beside = f"  [dim]with {', '.join(others)}[/dim]" if above and others else ""
+    branch = tree.add(f"[cyan]{node.name}[/cyan]{state}{sources}  {escape(_short(node))}{beside}")
+    for output in node.outputs:
+        _add_node(branch, nodes[output], nodes, node.name)
+
+
+_TOLD = ("undirected", "self_loops", "parts", "method", "model", "layout", "grid", "permutation", "ranks", "algorithm")
+
+
+def _short(node: Node) -> str:
+    told = {name: node.parameters[name] for name in _TOLD if node.parameters.get(name) not in (None, "")}
+    return ", ".join(f"{name}={value}" for name, value in told.items())
+
+
+@click.command("du")
+@click.argument("name", required=False)
+@json_option
+def du_command(name: str | None, as_json: bool) -> None:
+    """Show the bytes on disk by dataset (or only of NAME), artifact and run, and how many are scratch.
+
+    \b
+    Example:
+      gnnloom catalog du
+      gnnloom catalog du web
+    """
+    catalog = current_catalog()
+    found = [catalog[name]] if name else [catalog[dataset] for dataset in catalog]
+    rows = [{"dataset": dataset.name, **asdict(usage)} for dataset in found for usage in disk_usage(dataset)]
+    total = sum(row["bytes"] for row in rows)
+    if as_json:
+        show({"catalog": str(catalog.root), "bytes": total, "items": rows}, as_json=True, title="")
+        return
+    rows.sort(key=lambda row: (row["dataset"], -row["bytes"]))
+    lines = [(f"{row['dataset']}/{row['kind']}/{row['key']}".rstrip("/"), row) for row in rows]
+    show_rows(
+        ("what", "size", "of it scratch"),
+        [
+            *((what, readable_bytes(row["bytes"]), _scratch(row["scratch_bytes"])) for what, row in lines),
+            ("together", readable_bytes(total), _scratch(sum(row["scratch_bytes"] for row in rows))),
+        ],
+        title=f"catalog {catalog.root}",
+    )
+
+
+def _scratch(count: int) -> str:
+    return readable_bytes(count) if count else "-"

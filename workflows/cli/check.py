@@ -1,0 +1,39 @@
+"""`gnnloom check`: a tiny parallel example after installation."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+import click
+
+from gnnloom.workflows.cli.options import json_option
+from gnnloom.workflows.cli.output import readable_seconds, show, show_rows
+
+
+@click.command("check")
+@click.option("--ranks", type=click.IntRange(min=2, max=64), default=2, show_default=True, help="MPI ranks.")
+@json_option
+def check_command(ranks: int, as_json: bool) -> None:
+    """Generate, partition, shard, train on one rank and on several, compare the losses, verify; then clean up.
+
+    Exits with 0 if all went well.
+
+    \b
+    Example:
+      gnnloom check
+    """
+    from gnnloom.workflows.tiny_example import run_tiny_example
+
+    rows, before = [], time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="gnnloom-check-") as folder:
+        for step in run_tiny_example(Path(folder, "catalog"), ranks):
+            now = time.perf_counter()
+            rows.append({"step": step.name, "found": step.found, "seconds": round(now - before, 3)})
+            before = now
+    if as_json:
+        show({"ok": True, "ranks": ranks, "steps": rows}, as_json=True, title="")
+        return
+    lines = [(str(row["step"]), str(row["found"]), readable_seconds(float(str(row["seconds"])))) for row in rows]
+    show_rows(("step", "found", "took"), lines, title="all is well")

@@ -1,0 +1,115 @@
+"""`gnnloom run`: a recipe, from raw data to predictions."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import click
+
+from gnnloom.pipeline.cluster import open_cluster
+from gnnloom.trainer.exit_codes import EXIT_STOPPED
+from gnnloom.workflows.cli.options import current_catalog, json_option
+from gnnloom.workflows.cli.output import show, show_rows
+from gnnloom.workflows.cli.progress import shown_progress
+from gnnloom.workflows.run import STAGES, Job, Plan, Request, prepare, summary, train_here
+
+
+@click.command("run")
+@click.argument("recipe", type=click.Path(path_type=Path))
+@click.option("--set", "settings", metavar="SECTION.KEY=VALUE", multiple=True, help="Win over the recipe; repeatable.")
+@click.option("--until", type=click.Choice(STAGES), help="Stop after this stage.")
+@click.option("--from", "first", type=click.Choice(STAGES), help="Begin at this stage; those before must be done.")
+@click.option("--dry-run", is_flag=True, help="Only show which stages are done and which would run.")
+@click.option(
+    "--cluster",
+    default="local",
+    show_default=True,
+    metavar="local|mpi|ADDRESS|FILE",
+    help="Where the stages before training run: processes here, the ranks of this MPI job, or a Dask scheduler.",
+)
+@click.option("--emit", type=click.Choice(("slurm",)), help="Write batch scripts for the recipe, and run nothing.")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="Folder for --emit.  [default: .]"
+)
+@json_option
+def run_command(
+    recipe: Path,
+    settings: tuple[str, ...],
+    until: str | None,
+    first: str | None,
+    dry_run: bool,
+    cluster: str,
+    emit: str | None,
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Run RECIPE, a file or the name of one that comes with gnnloom, from raw data to predictions.
+
+    Stages that are done are found by what made them and skipped; stop it at any time and run it again to go on.
+
+    \b
+    Example:
+      gnnloom run quick-start
+      gnnloom run my.toml --set train.epochs=200 --dry-run
+      gnnloom run my.toml --until shards
+      mpirun -n 4 gnnloom run quick-start --cluster mpi
+      gnnloom run my.toml --emit slurm --out jobs
+    """
+    _log_stages()
+    request = Request(recipe, current_catalog().root, settings, cluster, first, until)
+    if emit:
+        _emit(request, out, as_json=as_json)
+    elif dry_run:
+        _show_plan(request.open().plan, as_json=as_json)
+    elif cluster == "mpi":
+        _run_in_mpi(request, as_json=as_json)
+    else:
+        job = request.open()
+        if job.plan.prepares:
+            with open_cluster(job.cluster) as opened, shown_progress():
+                prepare(job.recipe, job.plan, opened)
+        train_here(job.recipe, job.plan)
+        _show_result(job, as_json=as_json)
+
+
+def _log_stages() -> None:
+    """Say when stages begin and end, and what the training says, even if nothing else is to be logged."""
+    for module in ("workflows", "trainer"):
+        logging.getLogger(f"gnnloom.{module}").setLevel(logging.INFO)
+
+
+def _emit(request: Request, out: Path, *, as_json: bool) -> None:
+    from gnnloom.workflows.slurm_scripts import write_scripts
+
+    paths = [str(path) for path in write_scripts(request, out)]
+    if as_json:
+        show({"scripts": paths}, as_json=True, title="")
+    else:
+        show_rows(("script",), [(path,) for path in paths])
+
+
+def _show_plan(plan: Plan, *, as_json: bool) -> None:
+    rows = [{"stage": step.stage, "key": step.key, "done": step.is_done} for step in plan.steps]
+    if as_json:
+        show({"stages": rows}, as_json=True, title="")
+    else:
+        table = [(step.stage, "done" if step.is_done else "would run", step.key) for step in plan.steps]
+        show_rows(("stage", "state", "key"), table)
+
+
+def _show_result(job: Job, *, as_json: bool) -> None:
+    title = f"{job.recipe.source_name} on {job.recipe.dataset.name}"
+    show(summary(job.recipe, job.plan), as_json=as_json, title=title)
+
+
+def _run_in_mpi(request: Request, *, as_json: bool) -> None:
+    """Run as one rank of an MPI job; the first shows the result."""
+    from gnnloom.workflows.mpi import end_job_on_error, leave, run_on_ranks
+
+    with end_job_on_error():
+        done = run_on_ranks(request, shown_progress)
+        if done.shows and done.is_finished:
+            _show_result(done.job, as_json=as_json)
+    if not done.is_finished:
+        leave(EXIT_STOPPED)

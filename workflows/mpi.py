@@ -1,0 +1,175 @@
+"""A recipe on the ranks of one MPI job: they are a Dask cluster first, and then the trainer's ranks."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from mpi4py import MPI
+
+from gnnloom.pipeline.cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.mpi_cluster import LEAST_RANKS, serve_ranks
+from gnnloom.storage.catalog import Catalog
+from gnnloom.storage.errors import GnnloomError, InputError
+from gnnloom.trainer.__main__ import StopRequest
+from gnnloom.trainer.comm import CollectiveError, Communicator
+from gnnloom.trainer.config import TrainConfig
+from gnnloom.trainer.loop import train
+from gnnloom.trainer.predict import PredictConfig, predict
+from gnnloom.workflows.run import Job, Request, prepare, save_recipe, write_output
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between looks at whether the others have come, while one rank works for minutes or hours.
+_PATIENCE = 0.02
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a job ended on this rank.
+
+    Attributes:
+        shows: this rank speaks for all.
+        is_finished: False after a request to stop, when a checkpoint was written.
+    """
+
+    job: Job
+    shows: bool
+    is_finished: bool
+
+
+def run_on_ranks(request: Request, progress: Callable[[], AbstractContextManager[None]]) -> Done:
+    """Run a recipe on all ranks of this MPI job. Collective.
+
+    Three ranks or more are a Dask cluster until the shards are there; fewer prepare in rank 0 alone.
+
+    Args:
+        progress: entered by the rank that runs the stages before training.
+
+    Raises:
+        CollectiveError: something cannot be used, or a stage failed; on every rank.
+    """
+    comm = Communicator(MPI.COMM_WORLD)
+    job = comm.together(lambda: _checked(request, comm.size))
+    # What is there may change while the ranks look: the first one decides.
+    prepares, trains = comm.gather_numbers([job.plan.prepares, job.plan.trains])[0].astype(bool)
+    if prepares:
+        _prepare_together(comm, job, progress)
+    finished = _train(comm, job) if trains else True
+    return Done(job, comm.rank == 0, finished)
+
+
+def _checked(request: Request, num_ranks: int) -> Job:
+    job = request.open()
+    ranks = job.plan.config.ranks
+    if job.plan.trains and ranks != num_ranks:
+        raise InputError(
+            f"{job.recipe.source_name}: [train] ranks = {ranks}, but this MPI job has {num_ranks}: start {ranks} ranks,"
+            f" or --set train.ranks={num_ranks}, or prepare only with --until shards"
+        )
+    return job
+
+
+def _prepare_together(comm: Communicator, job: Job, progress: Callable[[], AbstractContextManager[None]]) -> None:
+    """Run the stages before training. Collective."""
+    ranks_here = comm.ranks_on_this_machine()
+    world = MPI.COMM_WORLD.Dup()
+    leads, options = _take_place(world, ranks_here, job)
+    failure: GnnloomError | None = None
+    if leads:
+        try:
+            with open_cluster(options) as cluster, progress():
+                prepare(job.recipe, job.plan, cluster)
+        except GnnloomError as error:
+            failure = error
+    _meet(world)
+    world.Free()
+    comm.together(lambda: _fail_with(failure))
+
+
+def _take_place(world: MPI.Comm, ranks_here: int, job: Job) -> tuple[bool, ClusterOptions]:
+    """Serve the cluster until its end, or return at once on the rank that leads. Collective."""
+    if world.Get_size() < LEAST_RANKS:
+        return world.Get_rank() == 0, replace(job.cluster, kind="local", workers=0)
+    wanted = job.recipe.cluster
+    leads = serve_ranks(world, ranks_here, wanted.interface, dashboard=wanted.dashboard)
+    return leads, replace(job.cluster, workers=world.Get_size() - 2)
+
+
+def _meet(world: MPI.Comm) -> None:
+    """Wait until every rank is here, asleep: one of them may be at work for hours. Collective."""
+    request = world.Ibarrier()
+    while not request.Test():
+        time.sleep(_PATIENCE)
+
+
+def _fail_with(failure: GnnloomError | None) -> None:
+    if failure is not None:
+        raise failure
+
+
+def _train(comm: Communicator, job: Job) -> bool:
+    """Run the training stages that are not done; False if a rank was asked to stop. Collective."""
+    stop = StopRequest(signal.SIGTERM, signal.SIGUSR1)
+    missing = {step.stage for step in job.plan.steps if not step.is_done}
+    config = job.plan.config
+    if comm.rank != 0:
+        logging.getLogger("gnnloom").setLevel(logging.ERROR)
+        logging.getLogger("gnnloom.trainer").setLevel(logging.ERROR)
+    if "train" in missing:
+        comm.together(lambda: save_recipe(job.recipe, config) if comm.rank == 0 else None)
+        if train(comm, config, stop)["state"] == "stopped":
+            logger.warning("stopped after a checkpoint; the same command goes on")
+            return False
+    if "predict" in missing:
+        predict(comm, _prediction(config, job))
+        comm.together(lambda: _write_output(job) if comm.rank == 0 else None)
+    return True
+
+
+def _prediction(config: TrainConfig, job: Job) -> PredictConfig:
+    return PredictConfig(
+        catalog=config.catalog,
+        dataset=config.dataset,
+        run=config.run_name,
+        ranks=config.ranks,
+        shards=config.shards,
+        grid=config.grid,
+        embeddings=bool(job.recipe.predict and job.recipe.predict.embeddings),
+        threads=config.threads,
+    )
+
+
+def _write_output(job: Job) -> None:
+    write_output(job.recipe, Catalog(job.recipe.catalog)[job.recipe.dataset.name], job.plan.config.run_name)
+
+
+@contextmanager
+def end_job_on_error() -> Iterator[None]:
+    """Let the rank that knows best report an error that all know of; end all ranks at once on any other."""
+    try:
+        yield
+    except CollectiveError as error:
+        if error.reports:
+            sys.stderr.write(f"error: {error}\n")
+        leave(error.code)
+    except SystemExit:
+        raise
+    except BaseException:  # noqa: BLE001 - the others would wait for ever
+        traceback.print_exc()
+        sys.stderr.flush()
+        MPI.COMM_WORLD.Abort(1)
+
+
+def leave(code: int) -> NoReturn:
+    """End this rank, as all others do, with an exit code. Collective."""
+    # Else `python -m mpi4py` would take the code for a failure of this rank alone, and say so.
+    MPI.Finalize()
+    sys.exit(code)

@@ -1,0 +1,19 @@
+#!/bin/bash
+# Trains @RECIPE@ with @SEEDS@ seeds, each a task of a job array, on the same shards.
+#SBATCH --job-name=gnnloom-@NAME@-seeds
+#SBATCH --array=0-@LAST_SEED@
+#SBATCH --nodes=@NODES@
+#SBATCH --ntasks=@RANKS@
+#SBATCH --cpus-per-task=@CPUS@
+#SBATCH --mem-per-cpu=@MEMORY_PER_CPU@
+#SBATCH --time=@TIME@
+#SBATCH --requeue
+#SBATCH --output=%x-%A-%a.log
+@ACCOUNT@
+set -euo pipefail
+export GNNLOOM_CATALOG=@CATALOG@
+export OMP_WAIT_POLICY=PASSIVE PYTHONUNBUFFERED=1 MALLOC_TRIM_THRESHOLD_=65536
+
+# The seed is a part of a run's name, so that the tasks write beside each other.
+srun --mpi=@MPI@ --kill-on-bad-exit=1 gnnloom run @ARGUMENTS@ --from train --cluster mpi \
+    --set "train.seed=$SLURM_ARRAY_TASK_ID" @ARRAY_SETTINGS@

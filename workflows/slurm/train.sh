@@ -1,0 +1,23 @@
+#!/bin/bash
+# Trains @RECIPE@ on shards that are there: submit it behind the job that prepares them.
+#SBATCH --job-name=gnnloom-@NAME@-train
+#SBATCH --nodes=@NODES@
+#SBATCH --ntasks=@RANKS@
+#SBATCH --cpus-per-task=@CPUS@
+#SBATCH --mem-per-cpu=@MEMORY_PER_CPU@
+#SBATCH --time=@TIME@
+#SBATCH --signal=USR1@300
+#SBATCH --requeue
+#SBATCH --output=%x-%j.log
+@ACCOUNT@
+set -euo pipefail
+export GNNLOOM_CATALOG=@CATALOG@
+export OMP_WAIT_POLICY=PASSIVE PYTHONUNBUFFERED=1 MALLOC_TRIM_THRESHOLD_=65536
+
+# Five minutes before the end of its time the ranks get USR1, write a checkpoint and leave with 75.
+code=0
+srun --mpi=@MPI@ --kill-on-bad-exit=1 gnnloom run @ARGUMENTS@ --from train --cluster mpi || code=$?
+if [ "$code" -eq 75 ]; then
+    scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$code"
