@@ -126,7 +126,8 @@ def _train(comm: Communicator, job: Job) -> bool:
     if "train" in missing:
         comm.together(lambda: save_recipe(job.recipe, config) if comm.rank == 0 else None)
         if train(comm, config, stop)["state"] == "stopped":
-            logger.warning("stopped after a checkpoint; the same command goes on")
+            if comm.rank == 0:
+                logger.warning("stopped after a checkpoint; the same command goes on")
             return False
     if "predict" in missing:
         predict(comm, _prediction(config, job))

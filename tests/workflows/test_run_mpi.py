@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -136,6 +137,20 @@ def test_killed_anywhere_and_started_again_a_job_ends_in_the_same(
     job.wait_until_said(moment)
     job.kill()
     assert compared(succeed(MpiJob(4, run_arguments("quick-start", tmp_path, *TINY)))) == compared(here)
+
+
+@pytest.mark.long
+def test_asked_to_stop_a_job_leaves_a_checkpoint_and_says_so_once(tmp_path: Path) -> None:
+    settings = (*TINY, "train.epochs=200", "train.eval_every=1")
+    job = MpiJob(4, run_arguments("quick-start", tmp_path / "stopped", *settings))
+    job.wait_until_said("epoch")
+    job.process.send_signal(signal.SIGUSR1)
+    code, out, said = job.finish()
+    assert (code, out) == (75, "")
+    assert said.count("stopped after a checkpoint") == 1
+    resumed = succeed(MpiJob(4, run_arguments("quick-start", tmp_path / "stopped", *settings)))
+    straight = succeed(MpiJob(4, run_arguments("quick-start", tmp_path / "straight", *settings)))
+    assert compared(resumed) == compared(straight)
 
 
 @pytest.mark.long
