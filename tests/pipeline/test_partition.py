@@ -193,6 +193,7 @@ def read_snap(path: Path, *, undirected: bool) -> Any:
     return matrix
 
 
+@pytest.mark.long
 def test_a_real_graph_is_cut_far_below_random(catalog: Catalog, shared_data: Path) -> None:
     dataset = catalog.create("astro")
     adjacency = read_snap(shared_data / "ca-AstroPh.txt.gz", undirected=True)

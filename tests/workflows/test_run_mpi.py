@@ -93,6 +93,7 @@ def test_what_all_ranks_see_is_said_once(tmp_path: Path, settings: tuple[str, ..
     assert says in said
 
 
+@pytest.mark.long
 def test_two_dependent_jobs_of_different_sizes_by_the_emitted_scripts(tmp_path: Path, here: dict[str, Any]) -> None:
     settings = (*TINY, "slurm.prepare_ranks=2")
     emitted = run_arguments("quick-start", tmp_path / "store", *settings, more=("--emit", "slurm", "--out"))
