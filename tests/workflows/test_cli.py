@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +147,21 @@ def test_text_with_gaps_is_compacted_and_exported_with_its_ids(tmp_path: Path) -
 def test_wrong_usage_ends_with_2(tmp_path: Path) -> None:
     for arguments in (["nonsense"], ["ingest"], ["partition", "web", "--parts", "0"], ["train", "web", "--lr", "fast"]):
         assert fail(tmp_path / "catalog", *arguments)[0] == 2
+
+
+def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    root = tmp_path / "catalog"
+    arguments = ("generate", "big", "rmat", "--scale", "20", "--edge-factor", "16", "--workers", "0")
+    program = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", str(root), *arguments]
+    with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as process:
+        while not list(root.glob("big/graph/*/.work/parts/*.json")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "interrupted" in said
+    assert succeed(root, *arguments)["vertices"] == 1 << 20
 
 
 def test_invalid_input_ends_with_3_and_one_line(tmp_path: Path) -> None:

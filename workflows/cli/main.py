@@ -1,7 +1,7 @@
 """The `gnnloom` command: global options, exit codes, and which subcommand is where.
 
 Exit codes: 0 done, 1 a failure while running, 2 wrong usage, 3 invalid input, 4 an incomplete artifact,
-130 interrupted.
+75 stopped after a checkpoint, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import importlib
 import logging
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -46,6 +47,14 @@ class LazyGroup(click.Group):
         command = getattr(module, f"{cmd_name}_command")
         return command if isinstance(command, click.Command) else None
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand; Ctrl-C ends with the shells' code for it, where click would say 1."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("interrupted; what is finished is kept, run again to go on", err=True)
+            ctx.exit(130)
+
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option(
@@ -71,7 +80,8 @@ def cli(context: click.Context, catalog: Path, verbose: bool) -> None:
       gnnloom shard web --parts 4
       gnnloom train web --ranks 4
 
-    Exit codes: 0 done, 1 failed while running, 2 wrong usage, 3 invalid input, 4 incomplete artifact.
+    Exit codes: 0 done, 1 failed while running, 2 wrong usage, 3 invalid input, 4 incomplete artifact,
+    75 stopped after a checkpoint, 130 interrupted.
     """
     _log_to_stderr(logging.INFO if verbose else logging.WARNING)
     context.obj = Catalog(catalog)
