@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,26 @@ from gnnloom.storage import Catalog
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
     return Catalog(tmp_path / "catalog")
+
+
+@pytest.fixture(autouse=True)
+def untouched_loggers() -> Iterator[None]:
+    """The command line sets up gnnloom's loggers for its whole process, which here is that of the next test, too."""
+    before = {logger.name: _setting(logger) for logger in _own_loggers()}
+    yield
+    for logger in _own_loggers():
+        level, propagate, handlers = before.get(logger.name, (logging.NOTSET, True, []))
+        logger.setLevel(level)
+        logger.propagate = propagate
+        logger.handlers = handlers
+
+
+def _own_loggers() -> list[logging.Logger]:
+    return [logging.getLogger(name) for name in logging.root.manager.loggerDict if name.split(".")[0] == "gnnloom"]
+
+
+def _setting(logger: logging.Logger) -> tuple[int, bool, list[logging.Handler]]:
+    return logger.level, logger.propagate, list(logger.handlers)
 
 
 @pytest.fixture(scope="session")

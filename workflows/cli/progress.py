@@ -52,14 +52,16 @@ class BarHandler(logging.Handler):
 def shown_progress() -> Iterator[None]:
     """Show how far the phases are that run inside the ``with`` block."""
     bars = BarHandler(Console(stderr=True)) if sys.stderr.isatty() else None
+    before = PROGRESS.level, PROGRESS.propagate
     PROGRESS.setLevel(logging.DEBUG if bars else logging.INFO)
     PROGRESS.propagate = bars is None
-    if bars is None:
-        yield
-        return
-    PROGRESS.addHandler(bars)
+    if bars:
+        PROGRESS.addHandler(bars)
     try:
         yield
     finally:
-        PROGRESS.removeHandler(bars)
-        bars.close()
+        PROGRESS.setLevel(before[0])
+        PROGRESS.propagate = before[1]
+        if bars:
+            PROGRESS.removeHandler(bars)
+            bars.close()
