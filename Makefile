@@ -10,15 +10,15 @@ install: .venv/installed
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,metis]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,metis,report]'
 	touch $@
 
 .venv/installed-for-tests: .venv/installed
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,metis,test,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,metis,report,interop,xarray,test,dev]'
 	touch $@
 
 .venv/installed-for-benchmarks: .venv/installed
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,metis,bench]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,metis,report,bench]'
 	touch $@
 
 demo: install
@@ -46,13 +46,13 @@ typecheck: .venv/installed-for-tests
 bench-ingest: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_ingest.py --scale $(SCALE)
 
-# On soc-Slashdot0902 and soc-Epinions1 (in DATA, where they are there) and a lattice; SCALE=small takes a minute, full an hour.
+# On real graphs (in DATA, where they are there) and a lattice; SCALE=small takes a minute, full half an hour.
 DATA ?= ../shared/data
 bench-partition: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_partition.py --scale $(SCALE) --data $(DATA)
 
 bench-algorithms: .venv/installed-for-benchmarks
-	$(BIN)/python tests/benchmarks/bench_algorithms.py --scale $(SCALE)
+	$(BIN)/python tests/benchmarks/bench_algorithms.py --scale $(SCALE) --data $(DATA)
 
 clean:
 	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

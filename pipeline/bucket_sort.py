@@ -20,6 +20,8 @@ from gnnloom.pipeline.cluster import Cluster
 from gnnloom.pipeline.compact_ids import find_distinct_ids, id_folder
 from gnnloom.pipeline.ingest_plan import IngestPlan
 from gnnloom.pipeline.memory import working_memory
+from gnnloom.pipeline.names.arrays import write_name_arrays
+from gnnloom.pipeline.names.numbered import name_folder, name_table_path
 from gnnloom.pipeline.progress import logged
 from gnnloom.pipeline.row_blocks import BlockTask, make_block
 from gnnloom.pipeline.scatter import ScatterTask, scatter_name, scatter_range
@@ -63,12 +65,14 @@ class BucketSort:
         options: SortOptions,
         cluster: Cluster,
         projected: IngestPlan | None = None,
+        started: float | None = None,
     ) -> None:
+        """Prepare; ``started`` is when the work on the source began (``perf_counter``), if that was before."""
         working_memory(cluster.memory)
         self._projected = projected
         self._writer, self._source, self._options, self._cluster = writer, source, options, cluster
         self._plan_path = writer.work / "sort.json"
-        self._started = time.perf_counter()
+        self._started = time.perf_counter() if started is None else started
 
     def run(self, symmetric: bool) -> Artifact:
         """Do what is left to do and commit the artifact.
@@ -79,9 +83,9 @@ class BucketSort:
         """
         plan = self._plan()
         self._make_blocks(plan)
-        self._write_vertices(plan)
+        parts = self._write_vertices(plan)
         shutil.rmtree(self._writer.work / "spill", ignore_errors=True)
-        return self._commit(plan, symmetric)
+        return self._commit(plan, parts, symmetric)
 
     @property
     def _id_table(self) -> Path | None:
@@ -201,8 +205,8 @@ class BucketSort:
         for _ in logged("sort", self._cluster.map(make_block, tasks), len(tasks), "entries"):
             pass
 
-    def _write_vertices(self, plan: SortPlan) -> None:
-        """Write the degrees and original ids of the ranges that are not recorded."""
+    def _write_vertices(self, plan: SortPlan) -> list[str]:
+        """Write the degrees and original ids, or names, that are not recorded; returns the parts of all."""
         create_vertex_arrays(self._writer, plan, with_ids=self._options.compact)
         recorded = self._writer.recorded("vertex/")
         tasks = [
@@ -212,8 +216,11 @@ class BucketSort:
         ]
         for _ in logged("vertices", self._cluster.map(write_vertices, tasks), len(tasks), "vertices"):
             pass
+        table = name_table_path(self._writer)
+        names = write_name_arrays(self._writer, table, plan.codec, self._cluster) if table else []
+        return [*vertex_names(plan), *names]
 
-    def _commit(self, plan: SortPlan, symmetric: bool) -> Artifact:
+    def _commit(self, plan: SortPlan, vertex_parts: Sequence[str], symmetric: bool) -> Artifact:
         blocks = [block_path(number) for number in range(plan.num_blocks)]
         recorded = self._writer.recorded("block/")
         block_nnz = [recorded[block].facts["nnz"] for block in blocks]
@@ -228,13 +235,17 @@ class BucketSort:
             "duplicates": sum(recorded[block].facts["duplicates"] for block in blocks),
         }
         measured: dict[str, Any] = {
-            "spill_bytes": plan.spill_bytes,
+            "spill_bytes": self._spill_bytes(plan),
             "bytes_written": tree_bytes(self._writer.path) - tree_bytes(self._writer.work),
             "seconds": round(time.perf_counter() - self._started, 4),
         }
         if self._projected is not None:
             measured["plan"] = self._projected.against(self._outcome(plan, measured))
-        return self._writer.commit([*blocks, *vertex_names(plan)], {"vertex": plan.num_vertices}, facts, measured)
+        return self._writer.commit([*blocks, *vertex_parts], {"vertex": plan.num_vertices}, facts, measured)
+
+    def _spill_bytes(self, plan: SortPlan) -> int:
+        """Of the runs, and of the names that became numbers before."""
+        return plan.spill_bytes + tree_bytes(name_folder(self._writer))
 
     def _outcome(self, plan: SortPlan, measured: Mapping[str, Any]) -> dict[str, float]:
         """What became of the figures that were projected."""
@@ -245,7 +256,7 @@ class BucketSort:
             "ranges": len(self._writer.recorded("scatter/")),
             "blocks": plan.num_blocks,
             "peak_memory": max(record.peak_memory for record in self._writer.recorded().values()),
-            "spill_bytes": plan.spill_bytes,
+            "spill_bytes": measured["spill_bytes"],
             "output_bytes": measured["bytes_written"],
             "seconds": measured["seconds"],
         }

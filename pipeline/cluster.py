@@ -9,10 +9,14 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from gnnloom.pipeline.memory import KEPT_ALLOCATION, keep_freed_memory
+from gnnloom.pipeline.performance import check_report, reported
 from gnnloom.storage.errors import InputError, LaunchError
 
 if TYPE_CHECKING:
@@ -26,6 +30,9 @@ DEFAULT_MEMORY = 1 << 30
 
 #: Seconds that it takes to start local workers, about.
 START_SECONDS = 2.0
+
+#: Share of their time that threads of one process lose to each other, about: Python runs one at a time.
+THREAD_LOSS = 0.1
 
 
 class Cluster(Protocol):
@@ -55,12 +62,14 @@ class ClusterOptions:
             started when they are needed.
         memory: bytes that one worker may use.
         address: of the scheduler, such as ``tcp://host:8786``; or the file.
+        performance_report: HTML file for Dask's report of what the workers did, if wanted.
     """
 
     kind: str = "local"
     workers: int | None = None
     memory: int = DEFAULT_MEMORY
     address: str | None = None
+    performance_report: Path | None = None
 
 
 class InProcessCluster:
@@ -76,6 +85,23 @@ class InProcessCluster:
             yield function(item)
 
 
+class ThreadedCluster:
+    """Threads of this process; for tasks that spend their time in kernels and in the system, which let others run."""
+
+    def __init__(self, workers: int, memory: int) -> None:
+        self.workers = workers
+        self.memory = memory
+
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        keep_freed_memory()
+        pool = ThreadPoolExecutor(self.workers)
+        try:
+            for finished in as_completed([pool.submit(function, item) for item in items]):
+                yield finished.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
 class DaskCluster:
     """Tasks on the workers of a Dask client."""
 
@@ -85,11 +111,12 @@ class DaskCluster:
         self.memory = memory
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        from distributed import KilledWorker, as_completed  # noqa: PLC0415 - takes a second to import
+        from distributed import KilledWorker  # noqa: PLC0415 - takes a second to import
+        from distributed import as_completed as dask_completed  # noqa: PLC0415
 
         futures = self._client.map(function, items, pure=False, batch_size=1000)
         try:
-            for _, result in as_completed(futures, with_results=True):
+            for _, result in dask_completed(futures, with_results=True):
                 yield result
         except KilledWorker as error:
             raise LaunchError(
@@ -116,13 +143,19 @@ class LazyCluster:
         return self._started.map(function, items)
 
     def for_work(self, seconds: float) -> Cluster:
-        """This cluster, or this process where starting workers costs more than they save.
+        """This cluster, or as many threads of this process where starting workers costs more than they save.
 
         Args:
-            seconds: that one process would need.
+            seconds: that one worker alone would need.
         """
-        saved = seconds * (1 - 1 / self.workers)
-        return self if self._started is not None or saved > START_SECONDS else InProcessCluster(self.memory)
+        if self._started is None and threads_suffice(self.workers, seconds):
+            return ThreadedCluster(self.workers, self.memory)
+        return self
+
+
+def threads_suffice(workers: int, seconds: float) -> bool:
+    """Whether work of so many seconds of one worker is done before worker processes would catch up with threads."""
+    return seconds / workers * THREAD_LOSS < START_SECONDS
 
 
 def for_work(cluster: Cluster, seconds: float) -> Cluster:
@@ -136,7 +169,15 @@ def open_cluster(options: ClusterOptions) -> Iterator[Cluster]:
 
     Raises:
         InputError: the options make no sense together, or no scheduler answers at the address.
+        MissingPackageError: a performance report needs a package.
     """
+    check_report(options.performance_report, options.workers)
+    with _open(options) as cluster, reported(options.performance_report):
+        yield cluster
+
+
+@contextmanager
+def _open(options: ClusterOptions) -> Iterator[Cluster]:
     if options.kind in {"address", "scheduler-file"}:
         with _connect(options) as cluster:
             yield cluster
@@ -147,7 +188,7 @@ def open_cluster(options: ClusterOptions) -> Iterator[Cluster]:
         raise InputError(f"cluster {options.kind!r}: expected 'local', 'address', 'scheduler-file' or 'mpi'")
     elif options.workers == 0:
         yield InProcessCluster(options.memory)
-    elif options.workers is None:
+    elif options.workers is None and options.performance_report is None:
         with ExitStack() as stack:
             yield LazyCluster(options, stack)
     else:
@@ -187,7 +228,7 @@ def worker_settings() -> dict[str, Any]:
     environment = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     # A worker keeps what a task freed for the next one, whose buffers are alike: fresh pages are dear. One arena
     # only, since glibc's arenas of threads hand out no block of more than 64 MiB.
-    keep = str(1 << 30)
+    keep = str(KEPT_ALLOCATION)
     environment |= {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": keep, "MALLOC_TRIM_THRESHOLD_": keep}
     environment |= {"NUMBA_NUM_THREADS": "1"}
     return {

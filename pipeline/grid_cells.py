@@ -12,14 +12,15 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.memory import working_memory
+from gnnloom.pipeline.part_order import Order
 from gnnloom.pipeline.slices import KeyRange, KeySorter, Segment
 from gnnloom.pipeline.spill import read_bytes, write_file
 from gnnloom.storage.arrays import ArrayAppender, write_array
 from gnnloom.storage.artifact import Artifact, ArtifactWriter, write_group
 from gnnloom.storage.csr import index_dtype
 from gnnloom.storage.graph import Graph, block_path
-from gnnloom.storage.grid_shards import cell_path, split_range
-from gnnloom.storage.permutation import KeyedPermutation
+from gnnloom.storage.grid_shards import cell_path, crop_chunk_rows
+from gnnloom.storage.ranges import split_range
 
 #: Most entries of one spill file.
 MAX_RUN_ENTRIES = 1 << 22
@@ -39,8 +40,8 @@ class ScatterTask:
     matrix_path: Path
     variant: str
     block: int
-    row_order: KeyedPermutation | None
-    column_order: KeyedPermutation | None
+    row_order: Order | None
+    column_order: Order | None
     grid: tuple[int, int]
     memory: int
 
@@ -137,11 +138,19 @@ def write_cell(task: WriteCellTask) -> None:
     with task.writer.part(task.name) as builder:
         counts = np.zeros(rows, dtype=np.int64)
         indices = ArrayAppender(
-            task.writer.path, f"{task.path}/indices", (whole.entries,), index_dtype(width), ("nonzero",)
+            task.writer.path,
+            f"{task.path}/indices",
+            (whole.entries,),
+            index_dtype(width),
+            ("nonzero",),
+            crop_chunk_rows(whole.entries, index_dtype(width).itemsize),
         )
         data = None
         if task.weighted:
-            data = ArrayAppender(task.writer.path, f"{task.path}/data", (whole.entries,), np.float32, ("nonzero",))
+            chunk_rows = crop_chunk_rows(whole.entries, 4)
+            data = ArrayAppender(
+                task.writer.path, f"{task.path}/data", (whole.entries,), np.float32, ("nonzero",), chunk_rows
+            )
         capacity = min(max(1, whole.entries), working_memory(task.memory) // _SORT_BYTES)
         sorter = KeySorter(task.writer.work / "split", capacity, "first" if task.weighted else None)
         for part in sorter.slices(whole) if whole.entries else ():
@@ -151,7 +160,8 @@ def write_cell(task: WriteCellTask) -> None:
                 data.append(part.weights)
         indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         _describe_cell(task, rows, width, whole.entries)
-        builder.add(write_array(task.writer.path, f"{task.path}/indptr", indptr, ("row+1",)))
+        chunk_rows = crop_chunk_rows(len(indptr), indptr.itemsize)
+        builder.add(write_array(task.writer.path, f"{task.path}/indptr", indptr, ("row+1",), chunk_rows))
         builder.add(indices.close())
         if data is not None:
             builder.add(data.close())

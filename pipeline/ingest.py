@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shutil
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from gnnloom.pipeline.bucket_sort import BucketSort, SortOptions
 from gnnloom.pipeline.calibration import calibrate
-from gnnloom.pipeline.cluster import Cluster, for_work
+from gnnloom.pipeline.cluster import Cluster, ThreadedCluster, for_work
 from gnnloom.pipeline.ingest_plan import IngestPlan, Resources, project_ingest
+from gnnloom.pipeline.names.hashed import HashedNames
+from gnnloom.pipeline.names.numbered import number_names, were_numbered
 from gnnloom.pipeline.radix import MERGE_MODES
 from gnnloom.pipeline.sources.base import EdgeSource
+from gnnloom.pipeline.sources.names import NamedEdgeSource, NameFoundError
 from gnnloom.storage.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.chunks import CODECS, DEFAULT_CODEC
@@ -33,7 +38,8 @@ class IngestOptions:
     Attributes:
         undirected: store every edge in both directions.
         self_loops: ``add`` one to every vertex, ``keep`` those of the source, ``remove`` them.
-        ids: ``keep`` the source's ids; or ``compact`` those that occur into 0, 1, ... in ascending order.
+        ids: ``keep`` the source's ids; or ``compact`` those that occur into 0, 1, ... in ascending order, be they
+            numbers or, where one of them is none, names.
         merge: what becomes of the weights of equal edges: ``sum``, ``min``, ``max`` or ``first``.
         codec: ``none``, ``fast`` or ``small``: how the arrays are compressed; their digests do not depend on it.
     """
@@ -67,35 +73,99 @@ def plan_ingest(source: EdgeSource, options: IngestOptions, folder: Path, worker
         BudgetError: the memory per worker is too small, or what is needed exceeds memory or disk.
     """
     resources = Resources.at(folder, workers, memory)
-    compact = options.ids == "compact"
-    found = calibrate(source, options.undirected, compact, options.codec, folder)
-    plan = project_ingest(found, options.undirected, compact, resources)
+    try:
+        plan = _plan_numbers(source, options, resources, folder)
+    except NameFoundError:
+        if not _admits_names(source, options):
+            raise
+        plan = _plan_names(source, options, resources, folder)
     plan.check()
     return plan
 
 
-def ingest_graph(dataset: Dataset, source: EdgeSource, options: IngestOptions, cluster: Cluster) -> Graph:
+def _plan_numbers(source: EdgeSource, options: IngestOptions, resources: Resources, folder: Path) -> IngestPlan:
+    compact = options.ids == "compact"
+    found = calibrate(source, options.undirected, compact, options.codec, folder)
+    return project_ingest(found, options.undirected, compact, resources)
+
+
+def _plan_names(source: NamedEdgeSource, options: IngestOptions, resources: Resources, folder: Path) -> IngestPlan:
+    hashed = HashedNames(source)
+    found = calibrate(hashed, options.undirected, True, options.codec, folder)
+    return project_ingest(replace(found, name_bytes=hashed.name_bytes()), options.undirected, True, resources)
+
+
+def _admits_names(source: EdgeSource, options: IngestOptions) -> TypeGuard[NamedEdgeSource]:
+    return options.ids == "compact" and isinstance(source, NamedEdgeSource)
+
+
+def ingest_graph(
+    dataset: Dataset, source: EdgeSource, options: IngestOptions, cluster: Cluster, *, beside_others: bool = False
+) -> Graph:
     """Store a source's edges as the dataset's graph, or find it there, or finish it.
 
     The entry A[i, j] of the graph is the edge j -> i; rows are sorted and duplicates merged.
 
+    Args:
+        beside_others: the dataset may have other graphs; who reads one then has to give its key.
+
     Raises:
-        ExistsError: the dataset has a graph of another source or with other options.
+        ExistsError: the dataset has a graph of another source or with other options, and must not.
         InputError: the source holds something that is no edge, or no edges, or ids that need ``ids="compact"``.
         BudgetError: the memory per worker, or the disk, is too small; found before the work begins.
     """
     parameters = options.parameters(source)
     key = artifact_key("graph", parameters, {})
-    _refuse_others(dataset, key)
+    if not beside_others:
+        _refuse_others(dataset, key)
     with ArtifactWriter.begin(dataset.path, "graph", parameters, {}) as writer:
         if writer.is_complete:
             return Graph(Artifact(writer.path))
-        compact = options.ids == "compact"
-        sort_options = SortOptions(options.undirected, options.self_loops, options.merge, compact, options.codec)
-        plan = plan_ingest(source, options, writer.work, cluster.workers, cluster.memory)
-        place = for_work(cluster, plan.seconds * plan.workers)
-        sort = BucketSort(writer, source, sort_options, place, plan)
-        return Graph(sort.run(symmetric=options.undirected))
+        try:
+            return Graph(_sort(writer, source, options, cluster))
+        except InputError:
+            # These files and options never make a graph, so that nothing is left to be finished.
+            shutil.rmtree(writer.path, ignore_errors=True)
+            raise
+
+
+def _sort(writer: ArtifactWriter, source: EdgeSource, options: IngestOptions, cluster: Cluster) -> Artifact:
+    if were_numbered(writer) and _admits_names(source, options):
+        return _sort_names(writer, source, options, cluster)
+    try:
+        return _sort_numbers(writer, source, options, cluster)
+    except NameFoundError:
+        if not _admits_names(source, options):
+            raise
+    return _sort_names(writer, source, options, cluster)
+
+
+def _sort_numbers(writer: ArtifactWriter, source: EdgeSource, options: IngestOptions, cluster: Cluster) -> Artifact:
+    resources = Resources.at(writer.work, cluster.workers, cluster.memory)
+    plan = _plan_numbers(source, options, resources, writer.work)
+    plan.check()
+    compact = options.ids == "compact"
+    sort_options = SortOptions(options.undirected, options.self_loops, options.merge, compact, options.codec)
+    place, plan = _placed(plan, cluster)
+    return BucketSort(writer, source, sort_options, place, plan).run(symmetric=options.undirected)
+
+
+def _sort_names(writer: ArtifactWriter, source: NamedEdgeSource, options: IngestOptions, cluster: Cluster) -> Artifact:
+    """As :func:`_sort_numbers`, once the names have numbers."""
+    started = time.perf_counter()
+    resources = Resources.at(writer.work, cluster.workers, cluster.memory)
+    plan = _plan_names(source, options, resources, writer.work)
+    plan.check()
+    place, plan = _placed(plan, cluster)
+    numbered = number_names(writer, source, place)
+    sort_options = SortOptions(options.undirected, options.self_loops, options.merge, codec=options.codec)
+    return BucketSort(writer, numbered, sort_options, place, plan, started).run(symmetric=options.undirected)
+
+
+def _placed(plan: IngestPlan, cluster: Cluster) -> tuple[Cluster, IngestPlan]:
+    """Where to do the work, and the plan for that place."""
+    place = for_work(cluster, plan.work)
+    return place, plan.in_one_process() if isinstance(place, ThreadedCluster) else plan
 
 
 def _refuse_others(dataset: Dataset, key: str) -> None:

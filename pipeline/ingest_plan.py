@@ -7,7 +7,7 @@ is a pure function of what that found.  A plan that cannot fit is refused with i
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,9 @@ from gnnloom.storage.errors import BudgetError
 
 #: Share of the disk's free bytes that a plan may fill.
 DISK_SHARE = 0.95
+
+#: Ingest of names over that of numbers, about: the distinct ones are found twice, sorted and merged.
+_NAME_COST = 6
 
 #: Bytes of a row's pointer and degree, before they are compressed.
 _ROW_BYTES = 16
@@ -63,7 +66,9 @@ class IngestPlan:
         entries: of the matrix, before duplicates are merged.
         ranges: tasks of pass 1.
         blocks: tasks of pass 2, row blocks of the graph.
-        peak_memory: of a worker process, in bytes; ``memory_limit_bytes`` is what it may use.
+        workers: tasks at a time.
+        processes: that they run in; workers are threads where there are fewer.
+        peak_memory: of a process, in bytes; ``memory_limit_bytes`` is what a worker may use.
         spill_bytes: on the disk between the passes, gone at the end.
         output_bytes: of the graph.
         seconds: of the whole, with all workers at work.
@@ -76,6 +81,7 @@ class IngestPlan:
     ranges: int
     blocks: int
     workers: int
+    processes: int
     peak_memory: int
     memory_limit_bytes: int
     spill_bytes: int
@@ -85,6 +91,16 @@ class IngestPlan:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @property
+    def work(self) -> float:
+        """Seconds that one worker alone would need, about."""
+        return self.seconds * self.workers
+
+    def in_one_process(self) -> IngestPlan:
+        """The same with the workers as threads of one process, which hold the interpreter and its libraries once."""
+        buffers = self.peak_memory - BASE_MEMORY
+        return replace(self, processes=1, peak_memory=BASE_MEMORY + self.workers * buffers)
 
     def check(self) -> None:
         """Refuse what cannot fit.
@@ -122,6 +138,10 @@ def project_ingest(found: Calibration, undirected: bool, compact: bool, resource
     width = entry_bytes(found.vertices - 1) + (4 if found.weighted else 0)
     spill = entries * width + (2 * 8 * found.distinct_ids if compact else 0)
     output = int(entries * found.output_bytes + found.vertices * _ROW_BYTES * found.row_ratio)
+    if found.name_bytes:
+        # The edges by the places of their names, and the names: those of some edges each, and those of all.
+        spill += found.edges * (12 if found.weighted else 8) + int(4 * found.distinct_ids * (8 + found.name_bytes))
+        output += int(found.vertices * (8 + found.name_bytes))
     work = found.edges * found.scatter_seconds + entries * found.sort_seconds
     beyond_cache = max(0, spill + output - resources.cache_free)
     seconds = max(work / resources.workers, beyond_cache / found.disk_rate)
@@ -133,12 +153,13 @@ def project_ingest(found: Calibration, undirected: bool, compact: bool, resource
         ranges=found.ranges,
         blocks=_num_blocks(entries, found.vertices),
         workers=resources.workers,
+        processes=resources.workers,
         peak_memory=_peak_memory(found, entries, directions, width, resources.memory),
         memory_limit_bytes=resources.memory,
         spill_bytes=spill,
         output_bytes=output,
         disk_free_bytes=resources.disk_free,
-        seconds=round(seconds * (2 if compact else 1), 2),
+        seconds=round(seconds * (_NAME_COST if found.name_bytes else 2 if compact else 1), 2),
     )
 
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+
 from gnnloom.storage.errors import BudgetError
 
 MIB = 1 << 20
+
+#: Largest allocation, in bytes, that goes to a later one when it is freed, rather than back to the system.
+KEPT_ALLOCATION = 1 << 30
+
+#: Parameters of glibc's mallopt.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 
 #: What a worker process holds before it touches an edge: interpreter, libraries, kernels, the compiler.
 BASE_MEMORY = 320 * MIB
@@ -25,3 +33,19 @@ def working_memory(memory: int) -> int:
             f" ({BASE_MEMORY // MIB} MiB for the process itself, the rest for buffers)"
         )
     return memory - BASE_MEMORY
+
+
+def keep_freed_memory() -> None:
+    """Keep what this process frees for its next buffers, which are alike: fresh pages are dear.
+
+    One arena only, since glibc's arenas of threads hand out no block of more than 64 MiB.  Does nothing where the C
+    library is not glibc.
+    """
+    library = ctypes.CDLL(None)
+    if hasattr(library, "gnu_get_libc_version"):
+        for parameter, value in (
+            (_ARENA_MAX, 1),
+            (_MMAP_THRESHOLD, KEPT_ALLOCATION),
+            (_TRIM_THRESHOLD, KEPT_ALLOCATION),
+        ):
+            library.mallopt(parameter, value)

@@ -12,6 +12,7 @@ from gnnloom.pipeline.partition_options import PartitionOptions
 from gnnloom.pipeline.partition_problem import PartitionProblem
 from gnnloom.pipeline.partitioners.guard import check_parts
 from gnnloom.pipeline.partitioners.presets import METHODS
+from gnnloom.pipeline.progress import one_step
 from gnnloom.pipeline.quality import describe_quality, measure_load
 from gnnloom.pipeline.transpose import transpose_graph
 from gnnloom.pipeline.volume import count_exchange
@@ -47,9 +48,11 @@ def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, c
             (record,) = recorded["part/0"].arrays
             copy_part_vector(ArrayReader(writer.path, record), part_path)
         else:
-            _make_part(writer, graph, transpose, options, part_path, cluster)
+            with one_step(f"partition by {options.method}"):
+                _make_part(writer, graph, transpose, options, part_path, cluster)
         if "quality/0" not in recorded:
-            _measure(writer, graph, transpose, options, part_path, cluster)
+            with one_step("measure the partition"):
+                _measure(writer, graph, transpose, options, part_path, cluster)
         recorded = writer.recorded()
         quality = {**recorded["quality/0"].facts, **recorded["part/0"].facts}
         measured = {"partitioner": _partitioner_name(options.method)}

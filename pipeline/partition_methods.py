@@ -13,7 +13,7 @@ from gnnloom.pipeline.multilevel.partition import partition_out_of_core
 from gnnloom.pipeline.partition_problem import PartitionProblem
 from gnnloom.pipeline.partitioners.balance import fill_empty_parts
 from gnnloom.pipeline.partitioners.streaming import block_partition, random_partition
-from gnnloom.pipeline.stochastic import partition_for_batches
+from gnnloom.pipeline.stochastic.partition import partition_for_batches
 from gnnloom.storage.graph import Graph
 
 

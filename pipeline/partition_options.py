@@ -10,10 +10,10 @@ from gnnloom.pipeline.cluster import available_cores
 from gnnloom.pipeline.partitioners.presets import METHODS, MODELS, NATIVE_METHODS
 from gnnloom.pipeline.partitioners.request import PartitionRequest
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.sampling.batches import BATCHES
 
 WEIGHTS = ("nonzeros", "unit")
 DIRECTIONS = ("forward", "both")
-BATCHES = ("vertex", "edge")
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class PartitionOptions:
         weights: what a vertex counts for the balance: its row's ``nonzeros``, or ``unit``.
         directions: ``forward``, or ``both`` to weigh what the backward pass of a directed graph sends as much.
         memory_limit: bytes that a native partitioner may allocate; None for no limit.
-        batches: model ``stochastic``: what the mini-batches draw, ``vertex`` or ``edge``.
-        batch_rate: model ``stochastic``: the share of the vertices or edges that is drawn for a batch.
+        batches: model ``stochastic``: how the mini-batches are drawn, one of ``BATCHES``.
+        batch_rate: model ``stochastic``: the share of the vertices (``edge``: of the edges) that is drawn for a batch.
     """
 
     parts: int

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gnnloom.pipeline.memory import BASE_MEMORY
+from gnnloom.pipeline.cluster import DEFAULT_MEMORY
+from gnnloom.pipeline.memory import BASE_MEMORY, working_memory
 from gnnloom.pipeline.partitioners.native import available_memory, native_memory
 from gnnloom.pipeline.partitioners.presets import METHODS
 from gnnloom.storage.graph import Graph
@@ -27,6 +28,10 @@ _SECONDS = {
     ("random", ""): (0.01, 0.0),
     ("block", ""): (0.01, 0.0),
 }
+#: Of interpreters and libraries.
+_START_SECONDS = 2.0
+#: Partitions what ``multilevel`` has coarsened.
+_COARSEST = ("mtkahypar", "deterministic")
 #: Bytes of the out-of-core method for each vertex: weights, labels, cluster loads and the profiles of nets while it
 #: coarsens; parts and the masks of 64 parts while it refines.  More parts take more masks only where there is room.
 _VERTEX_STATE = 100
@@ -51,29 +56,65 @@ class MethodPlan:
     fits: bool
 
 
-def plan_partition(graph: Graph, parts: int, memory: int | None = None) -> list[MethodPlan]:
+def plan_partition(
+    graph: Graph, parts: int, memory: int | None = None, worker_memory: int = DEFAULT_MEMORY
+) -> list[MethodPlan]:
     """Plan every preset of every method for a graph.
 
     Args:
         memory: bytes that may be used; None for what this machine has.
+        worker_memory: bytes of a worker, to which ``multilevel`` coarsens.
     """
     allowed = available_memory() if memory is None else memory
-    return [
-        _plan(graph, parts, method, preset, allowed) for method, offer in METHODS.items() for preset in offer.presets
-    ]
+    planner = _Planner(graph, parts, worker_memory)
+    plans = []
+    for method, offer in METHODS.items():
+        for preset in offer.presets:
+            needed, disk = planner.memory(method, preset), planner.disk(method)
+            plans.append(
+                MethodPlan(method, preset, needed, disk, planner.cpu_seconds(method, preset), needed <= allowed)
+            )
+    return plans
 
 
-def _plan(graph: Graph, parts: int, method: str, preset: str, allowed: int) -> MethodPlan:
-    n, pins = graph.num_vertices, graph.nnz + graph.num_vertices
+@dataclass(frozen=True)
+class _Planner:
+    graph: Graph
+    parts: int
+    worker_memory: int
+
+    @property
+    def _pins(self) -> int:
+        return self.graph.nnz + self.graph.num_vertices
+
+    def memory(self, method: str, preset: str) -> int:
+        n = self.graph.num_vertices
+        if METHODS[method].package:
+            entries = 2 * self.graph.nnz if method == "metis" and not self.graph.symmetric else self._pins
+            # The parent holds the arrays while the child works.
+            return BASE_MEMORY + native_memory(method, preset, entries, n, self.parts) + 4 * self._pins + 16 * n
+        if method != "multilevel":
+            return BASE_MEMORY + 4 * n
+        return BASE_MEMORY + _VERTEX_STATE * n + (self._coarsest() if preset == "auto" else 0)
+
+    def _coarsest(self) -> int:
+        """Bytes of the native partitioner for what fits a worker."""
+        whole = native_memory(*_COARSEST, self._pins, self.graph.num_vertices, self.parts)
+        return min(whole, working_memory(self.worker_memory))
+
+    def disk(self, method: str) -> int:
+        if METHODS[method].package:
+            return 7 * self._pins
+        return 24 * self._pins if method == "multilevel" else 4 * self.graph.num_vertices
+
+    def cpu_seconds(self, method: str, preset: str) -> float:
+        own = _START_SECONDS + _cpu_seconds(method, preset, self._pins, self.parts)
+        if (method, preset) != ("multilevel", "auto"):
+            return own
+        whole = native_memory(*_COARSEST, self._pins, self.graph.num_vertices, self.parts)
+        return own + _cpu_seconds(*_COARSEST, self._pins * self._coarsest() // whole, self.parts)
+
+
+def _cpu_seconds(method: str, preset: str, pins: int, parts: int) -> float:
     seconds, power = _SECONDS[method, preset]
-    cpu_seconds = seconds * pins / 1e6 * (parts / 8) ** power
-    if METHODS[method].package:
-        entries = 2 * graph.nnz if method == "metis" and not graph.symmetric else pins
-        # The parent holds the arrays while the child works.
-        needed = BASE_MEMORY + native_memory(method, preset, entries, n, parts) + 4 * pins + 16 * n
-        disk = 7 * pins
-    elif method == "multilevel":
-        needed, disk = BASE_MEMORY + _VERTEX_STATE * n, 24 * pins
-    else:
-        needed, disk = BASE_MEMORY + 4 * n, 4 * n
-    return MethodPlan(method, preset, needed, disk, cpu_seconds, needed <= allowed)
+    return float(seconds * pins / 1e6 * (parts / 8) ** power)

@@ -14,18 +14,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.part_order import Order
 from gnnloom.pipeline.spill import read_bytes, write_file
 from gnnloom.storage.arrays import ArrayAppender
 from gnnloom.storage.artifact import Artifact, ArtifactWriter, write_group
 from gnnloom.storage.graph import Graph
-from gnnloom.storage.grid_shards import order_path, split_range
-from gnnloom.storage.permutation import KeyedPermutation
+from gnnloom.storage.grid_shards import crop_chunk_rows, order_path
+from gnnloom.storage.ranges import split_range
 
 #: Bytes of rows that are routed, or put together, at a time.
 BUFFER_BYTES = 32 << 20
 
-NAMES = ("feature", "label", "split")
-_DIMS = {"feature": ("row", "feature"), "label": ("row",), "split": ("row",), "degree": ("row",)}
+NAMES = ("feature", "label", "multilabel", "split")
+_DIMS = {
+    "feature": ("row", "feature"),
+    "label": ("row",),
+    "multilabel": ("row", "class"),
+    "split": ("row",),
+    "degree": ("row",),
+    "vertex": ("row",),
+}
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,7 @@ class RouteTask:
 
     writer: ArtifactWriter
     order: str
-    permutation: KeyedPermutation | None
+    permutation: Order | None
     table: RowTable
     number: int
 
@@ -90,12 +98,17 @@ def order_name(order: str, row: int) -> str:
     return f"order/{order}/{row:03d}"
 
 
-def route_table(graph: Graph, vertices: Artifact | None) -> RowTable:
+def route_table(graph: Graph, vertices: Artifact | None, *, with_ids: bool = False) -> RowTable:
     """What there is to permute: degrees always, and the arrays of the vertices artifact.
 
     The degree of a row is its number of nonzeros, or its sum of weights.
+
+    Args:
+        with_ids: the vertices' ids too, for an order that cannot be computed.
     """
     types: dict[str, tuple[str, tuple[int, ...]]] = {"degree": ("float64" if graph.weighted else "int64", ())}
+    if with_ids:
+        types["vertex"] = ("int64", ())
     for name in NAMES:
         if vertices is not None and name in vertices:
             record = vertices.records[name]
@@ -127,6 +140,8 @@ def route_rows(task: RouteTask) -> None:
 
 
 def _read_rows(table: RowTable, name: str, start: int, stop: int) -> NDArray[Any]:
+    if name == "vertex":
+        return np.arange(start, stop, dtype=np.int64)
     if name != "degree":
         return Artifact(table.vertices_path or Path()).array(name).read(start, stop)
     graph = Graph(Artifact(table.graph_path))
@@ -157,7 +172,9 @@ def write_order(task: OrderTask) -> None:
         write_group(task.writer.path / "order" / task.order, {})
         write_group(task.writer.path / path, {"encoding-type": "gnnloom-vertex-rows", "row_offset": first})
         for name, (dtype, trailing) in table.types.items():
-            array = ArrayAppender(task.writer.path, f"{path}/{name}", (last - first, *trailing), dtype, _DIMS[name])
+            chunk_rows = crop_chunk_rows(last - first, table.row_bytes(name))
+            shape = (last - first, *trailing)
+            array = ArrayAppender(task.writer.path, f"{path}/{name}", shape, dtype, _DIMS[name], chunk_rows)
             for rows in _ordered_rows(task, name, first, last):
                 array.append(rows)
             builder.add(array.close())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -66,6 +67,7 @@ def logged(phase: str, results: Iterable[int | Done], parts: int, unit: str = "e
     """Pass on the numbers of edges (or of what ``unit`` names) that tasks return, telling how far they are."""
     started = said = time.monotonic()
     total = peak = 0
+    PROGRESS.debug("%s", Progress(phase, 0, parts, 0, unit, 0.0, 0))
     for done, result in enumerate(results, start=1):
         count = result.count if isinstance(result, Done) else result
         total, peak = total + count, max(peak, result.peak_memory if isinstance(result, Done) else 0)
@@ -77,3 +79,21 @@ def logged(phase: str, results: Iterable[int | Done], parts: int, unit: str = "e
         if done == parts and not due:
             LOGGER.info("%s", state)
         yield count
+
+
+def wait_for(phase: str, results: Iterable[object], parts: int) -> None:
+    """Wait until all results have come, telling how far they are."""
+    for _ in logged(phase, (1 for _ in results), parts, "tasks"):
+        pass
+
+
+@contextmanager
+def one_step(phase: str) -> Iterator[None]:
+    """Tell that something has begun that cannot say how far it is, and when it is done."""
+    started = time.monotonic()
+    LOGGER.info("%s: begins", phase)
+    PROGRESS.debug("%s", Progress(phase, 0, 1, 0, "tasks", 0.0, 0))
+    yield
+    done = Progress(phase, 1, 1, 1, "tasks", time.monotonic() - started, 0)
+    PROGRESS.debug("%s", done)
+    LOGGER.info("%s: done in %.1f s", phase, done.seconds)

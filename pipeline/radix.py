@@ -169,6 +169,33 @@ def sort_keys(keys: Keys, weights: Weights, spare_keys: Keys, spare_weights: Wei
 
 
 @njit(cache=True, nogil=True)
+def sort_buckets(
+    keys: Keys, weights: Weights, spare_keys: Keys, spare_weights: Weights, sizes: NDArray[np.int64], bits: int
+) -> None:
+    """Sort keys that lie in the order of their buckets; those of a bucket agree in all but their lowest ``bits`` bits.
+
+    Args:
+        sizes: (num_buckets,) keys of each bucket, empty ones included.
+        keys, weights, spare_keys, spare_weights: as :func:`sort_keys` takes them.
+    """
+    digits = np.empty(((bits + DIGIT_BITS - 1) // DIGIT_BITS, 1 << DIGIT_BITS), np.int64)
+    start = 0
+    for size in sizes:
+        stop = start + size
+        own, own_weights = keys[start:stop], weights[start:stop]
+        # The same spare memory for all: it stays in the cache.
+        spare, spare_own = spare_keys[:size], spare_weights[:size]
+        if size < 32:
+            _insertion_sort(own, own_weights)
+        elif size > 4 << BUCKET_BITS:
+            sort_keys(own, own_weights, spare, spare_own, bits)
+        elif _sort_digits(own, own_weights, spare, spare_own, bits, digits):
+            own[:] = spare
+            own_weights[:] = spare_own
+        start = stop
+
+
+@njit(cache=True, nogil=True)
 def unique_keys(keys: Keys) -> int:
     """Move the distinct keys of a sorted array to its front; returns their number."""
     if keys.size == 0:

@@ -26,7 +26,7 @@ from gnnloom.storage.graph import Graph
 from gnnloom.storage.vertices import Vertices
 
 #: Arrays of a vertices artifact that go into the shards.
-VERTEX_ARRAYS = ("feature", "label", "split")
+VERTEX_ARRAYS = ("feature", "label", "multilabel", "split")
 #: Nonzeros that a later pass reads at once.
 SLICE_NONZEROS = 1 << 20
 

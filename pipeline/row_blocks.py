@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.memory import MIB, working_memory
 from gnnloom.pipeline.progress import Done
-from gnnloom.pipeline.slices import Encoding, KeyRange, KeySorter, Segment, Slice, grouped
+from gnnloom.pipeline.slices import Encoding, KeyRange, KeySorter, Segment, Slice, Units, grouped
 from gnnloom.pipeline.sort_plan import SortPlan
 from gnnloom.pipeline.spill import read_offsets
 from gnnloom.storage.arrays import ArrayRecord
@@ -143,7 +143,8 @@ class _Block:
             stop_row = min(stop << plan.shift, self.num_rows)
             first_key = (start << plan.shift) << plan.column_bits
             last_key = (stop_row << plan.column_bits) - 1
-            yield KeyRange(first_key, last_key, [run.segment(start, stop) for run in runs])
+            units = Units(plan.shift, sizes[start:stop])
+            yield KeyRange(first_key, last_key, [run.segment(start, stop) for run in runs], units)
 
 
 class _RunRows:

@@ -60,6 +60,8 @@ class _Plan:
         sizes = {"vertex": self.graph.num_vertices, "part": self.partition.num_parts}
         if self.vertices and self.vertices.has_feature:
             sizes["feature"] = self.vertices.num_features
+        if self.vertices and self.vertices.has_multilabel:
+            sizes["class"] = self.vertices.num_classes
         return sizes
 
     @property

@@ -18,8 +18,17 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.radix import MERGE_MODES, Keys, Weights, merge_equal_keys, merge_weight, sort_keys, unique_keys
-from gnnloom.pipeline.spill import BUCKET_BITS, decode_entries, read_bytes, write_at
+from gnnloom.pipeline.radix import (
+    MERGE_MODES,
+    Keys,
+    Weights,
+    merge_equal_keys,
+    merge_weight,
+    sort_buckets,
+    sort_keys,
+    unique_keys,
+)
+from gnnloom.pipeline.spill import BUCKET_BITS, decode_entries, place_entries, read_bytes, write_at
 
 
 @dataclass(frozen=True)
@@ -68,13 +77,47 @@ class Segment:
         if len(weights):
             read_bytes(self.path, self.weights_at + 4 * self.start, weights)
 
-    def _decode(self, form: Encoding, keys: Keys, scratch: NDArray[np.uint32]) -> None:
-        low = scratch[: len(keys)]
+    def place(
+        self,
+        form: Encoding,
+        row_bits: int,
+        position: NDArray[np.int64],
+        keys: Keys,
+        weights: Weights,
+        scratch: tuple[Keys, Weights],
+    ) -> None:
+        """Put the keys and weights of each unit of 2^row_bits rows at the unit's ``position``, and move that on."""
+        low, high = self._read_entries(form, scratch[0].view(np.uint32))
+        own_weights = scratch[1][: len(self)]
+        if len(weights):
+            read_bytes(self.path, self.weights_at + 4 * self.start, own_weights)
+        place_entries(
+            low,
+            high,
+            own_weights,
+            form.offsets,
+            form.first_row,
+            form.shift,
+            form.run_column_bits,
+            form.column_bits,
+            row_bits,
+            position,
+            keys,
+            weights,
+        )
+
+    def _read_entries(self, form: Encoding, scratch: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[Any]]:
+        """Low and high bits of the entries."""
+        low = scratch[: len(self)]
         read_bytes(self.path, self.entries_at + 4 * self.start, low)
         high: NDArray[Any] = np.empty(0, dtype=np.uint8)
         if form.high_dtype is not None:
-            high = scratch[len(keys) : 2 * len(keys)].view(form.high_dtype)[: len(keys)]
+            high = scratch[len(self) : 2 * len(self)].view(form.high_dtype)[: len(self)]
             read_bytes(self.path, form.high_at + form.high_dtype.itemsize * self.start, high)
+        return low, high
+
+    def _decode(self, form: Encoding, keys: Keys, scratch: NDArray[np.uint32]) -> None:
+        low, high = self._read_entries(form, scratch)
         decode_entries(
             low,
             high,
@@ -89,12 +132,29 @@ class Segment:
 
 
 @dataclass(frozen=True)
+class Units:
+    """How the entries of runs are bucketed already: by units of 2^row_bits rows.
+
+    Attributes:
+        sizes: (num_units,) entries of each unit, in all runs.
+    """
+
+    row_bits: int
+    sizes: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
 class KeyRange:
-    """All entries with keys from ``first_key`` to ``last_key``, in the order of the source."""
+    """All entries with keys from ``first_key`` to ``last_key``, in the order of the source.
+
+    Attributes:
+        units: of the range, where all its segments have an encoding and begin with its first unit.
+    """
 
     first_key: int
     last_key: int
     segments: Sequence[Segment]
+    units: Units | None = None
 
     @property
     def entries(self) -> int:
@@ -154,16 +214,34 @@ class KeySorter:
 
     def _sorted(self, part: KeyRange) -> Slice:
         count = part.entries
+        keys, weights = self._keys[:count], self._weights[:count]
+        if part.units is None:
+            self._read(part, keys, weights)
+            bits = (part.first_key ^ part.last_key).bit_length()
+            sort_keys(keys, weights, self._spare_keys[:count], self._spare_weights[:count], bits)
+        else:
+            bits = self._read_by_unit(part, part.units, keys, weights)
+            sort_buckets(keys, weights, self._spare_keys, self._spare_weights, part.units.sizes, bits)
+        kept = merge_equal_keys(keys, weights, self._mode) if len(weights) else unique_keys(keys)
+        return Slice(part.first_key, part.last_key, keys[:kept], weights[:kept], count)
+
+    def _read(self, part: KeyRange, keys: Keys, weights: Weights) -> None:
         place = 0
         for segment in part.segments:
             stop = place + len(segment)
-            segment.read(self._keys[place:stop], self._weights[place:stop], self._spare_keys)
+            segment.read(keys[place:stop], weights[place:stop], self._spare_keys)
             place = stop
-        keys, weights = self._keys[:count], self._weights[:count]
-        bits = (part.first_key ^ part.last_key).bit_length()
-        sort_keys(keys, weights, self._spare_keys[:count], self._spare_weights[:count], bits)
-        kept = merge_equal_keys(keys, weights, self._mode) if len(weights) else unique_keys(keys)
-        return Slice(part.first_key, part.last_key, keys[:kept], weights[:kept], count)
+
+    def _read_by_unit(self, part: KeyRange, units: Units, keys: Keys, weights: Weights) -> int:
+        """Read entries in the order of their units; returns the bits in which the keys of a unit differ."""
+        position = np.cumsum(units.sizes) - units.sizes
+        bits = 0
+        for segment in part.segments:
+            if segment.encoding is not None:
+                scratch = self._spare_keys, self._spare_weights
+                segment.place(segment.encoding, units.row_bits, position, keys, weights, scratch)
+                bits = units.row_bits + segment.encoding.column_bits
+        return bits
 
     def _merged_copies(self, part: KeyRange) -> Slice:
         """A single key with more entries than the buffer holds."""

@@ -182,18 +182,68 @@ def decode_entries(
         first_row: of the first of these buckets, counted from the row block's first row.
         keys: (num_entries,) the result.
     """
-    column_mask = np.uint64((1 << run_column_bits) - 1)
     bucket = 0
     k = 0
     while k < keys.size:
         while position + k >= offsets[bucket + 1]:
             bucket += 1
-        row_offset = np.uint64(first_row + (bucket << shift))
         stop = min(keys.size, offsets[bucket + 1] - position)
-        for j in range(k, stop):
-            entry = np.uint64(low[j])
-            if high.size:
-                entry |= np.uint64(high[j]) << np.uint64(32)
-            row = row_offset + (entry >> np.uint64(run_column_bits))
-            keys[j] = (row << np.uint64(column_bits)) | (entry & column_mask)
+        row = np.uint64(first_row + (bucket << shift))
+        _decode_bucket(low[k:stop], high[k:stop], row, run_column_bits, column_bits, keys[k:stop])
         k = stop
+
+
+@njit(cache=True, nogil=True)
+def place_entries(
+    low: NDArray[np.uint32],
+    high: NDArray[Any],
+    weights: NDArray[np.float32],
+    offsets: NDArray[np.int64],
+    first_row: int,
+    shift: int,
+    run_column_bits: int,
+    column_bits: int,
+    unit_shift: int,
+    place: NDArray[np.int64],
+    keys: NDArray[np.uint64],
+    out_weights: NDArray[np.float32],
+) -> None:
+    """As :func:`decode_entries` for whole buckets, each bucket's keys going where those of its unit of rows are.
+
+    Args:
+        weights: (num_entries,) or of length 0; they go where the keys go, into ``out_weights``.
+        unit_shift: log2 of the rows of a unit, at least ``shift``; the first bucket is the first of a unit.
+        place: (num_units,) where the next key of each unit goes; moved on.
+        keys: the result, and with it ``out_weights``, of all units and runs.
+    """
+    start = 0
+    bucket = 0
+    while start < low.size:
+        stop = start + offsets[bucket + 1] - offsets[bucket]
+        unit = bucket >> (unit_shift - shift)
+        first, last = place[unit], place[unit] + stop - start
+        row = np.uint64(first_row + (bucket << shift))
+        _decode_bucket(low[start:stop], high[start:stop], row, run_column_bits, column_bits, keys[first:last])
+        if weights.size:
+            out_weights[first:last] = weights[start:stop]
+        place[unit] = last
+        start = stop
+        bucket += 1
+
+
+@njit(cache=True, nogil=True)
+def _decode_bucket(
+    low: NDArray[np.uint32],
+    high: NDArray[Any],
+    first_row: np.uint64,
+    run_column_bits: int,
+    column_bits: int,
+    keys: NDArray[np.uint64],
+) -> None:
+    column_mask = np.uint64((1 << run_column_bits) - 1)
+    for k in range(keys.size):
+        entry = np.uint64(low[k])
+        if high.size:
+            entry |= np.uint64(high[k]) << np.uint64(32)
+        row = first_row + (entry >> np.uint64(run_column_bits))
+        keys[k] = (row << np.uint64(column_bits)) | (entry & column_mask)

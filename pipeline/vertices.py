@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.cluster import Cluster
-from gnnloom.pipeline.sources.base import VertexSource
+from gnnloom.pipeline.progress import wait_for
+from gnnloom.pipeline.sources.base import MultilabelSource, VertexSource
 from gnnloom.pipeline.sources.edge_columns import rebatch
 from gnnloom.storage.arrays import create_array, default_chunk_rows, write_rows
 from gnnloom.storage.artifact import Artifact, ArtifactWriter, PartRecord, artifact_key
@@ -35,9 +36,15 @@ _ID_BLOCK = 1 << 20
 _DTYPES: dict[str, np.dtype[Any]] = {
     "feature": np.dtype(np.float32),
     "label": np.dtype(np.int32),
+    "multilabel": np.dtype(np.int8),
     "split": np.dtype(np.uint8),
 }
-_DIMS = {"feature": ("vertex", "feature"), "label": ("vertex",), "split": ("vertex",)}
+_DIMS = {
+    "feature": ("vertex", "feature"),
+    "label": ("vertex",),
+    "multilabel": ("vertex", "class"),
+    "split": ("vertex",),
+}
 
 
 @dataclass(frozen=True)
@@ -61,22 +68,29 @@ class VertexTask:
         return f"{self.array}/{self.start:012d}"
 
 
-def ingest_vertices(dataset: Dataset, source: VertexSource, cluster: Cluster) -> Vertices:
+def ingest_vertices(
+    dataset: Dataset, source: VertexSource, cluster: Cluster, beside_others_of: Graph | None = None
+) -> Vertices:
     """Store features, labels and split for the vertices of the dataset's graph.
 
     If ingest compacted the ids, the source's row k belongs to the vertex whose original id is k,
-    unless the source is in the order of the stored graph.
+    unless the source is in the order of the stored graph, or ids were names: then to vertex k, of the k-th name.
+
+    Args:
+        beside_others_of: this one of the dataset's graphs, which may have other vertex data; who reads some then has
+            to give their key.
 
     Raises:
         InputError: the source has another number of rows than the graph has vertices, or something
             in it cannot be used; the message names file or array, and line or row.
-        ExistsError: the dataset has vertex data made from something else.
+        ExistsError: the dataset has vertex data made from something else, and must not.
         NotFoundError: the dataset has no graph.
     """
-    graph = dataset.graph()
+    graph = beside_others_of or dataset.graph()
     _check_rows(graph, source)
     parameters, inputs = {"source": source.identity()}, {"graph": graph.artifact.key}
-    _check_others(dataset, artifact_key("vertices", parameters, inputs))
+    if beside_others_of is None:
+        _check_others(dataset, artifact_key("vertices", parameters, inputs))
     with ArtifactWriter.begin(dataset.path, "vertices", parameters, inputs) as writer:
         if not writer.is_complete:
             _write(writer, source, graph, cluster)
@@ -114,6 +128,8 @@ def _check_others(dataset: Dataset, key: str) -> None:
 def _write(writer: ArtifactWriter, source: VertexSource, graph: Graph, cluster: Cluster) -> None:
     recorded = writer.recorded()
     sizes = {"vertex": graph.num_vertices, "feature": source.num_features()}
+    if isinstance(source, MultilabelSource) and source.num_labels():
+        sizes["class"] = source.num_labels()
     compacted = graph.artifact.path if _selects(graph, source) else None
     tasks: list[VertexTask] = []
     for array in source.arrays:
@@ -121,8 +137,8 @@ def _write(writer: ArtifactWriter, source: VertexSource, graph: Graph, cluster: 
         if not any(part.startswith(f"{array}/") for part in recorded):
             create_array(writer.path, array, shape, _DTYPES[array], _DIMS[array])
         tasks += _plan(writer, source, array, shape, compacted)
-    for _ in cluster.map(write_part, [task for task in tasks if task.part not in recorded]):
-        pass
+    missing = [task for task in tasks if task.part not in recorded]
+    wait_for("vertex data", cluster.map(write_part, missing), len(missing))
     writer.commit([task.part for task in tasks], sizes, _facts(writer.recorded().values()))
 
 
@@ -201,6 +217,9 @@ class _AscendingIds:
 def _facts_of(array: str, piece: NDArray[Any]) -> dict[str, int]:
     if array == "label":
         return {"num_classes": int(piece.max()) + 1, "unlabelled": int(np.count_nonzero(piece == NO_LABEL))}
+    if array == "multilabel":
+        unlabelled = np.count_nonzero((piece == NO_LABEL).all(axis=1))
+        return {"num_classes": piece.shape[1], "unlabelled": int(unlabelled)}
     if array == "split":
         return {name: int(np.count_nonzero(piece == code)) for name, code in SPLIT.items() if name != "none"}
     return {}

@@ -18,7 +18,7 @@ import xxhash
 import zarr
 from numpy.typing import NDArray
 
-from gnnloom.storage.chunks import DEFAULT_CODEC, ChunkWriter, compressors
+from gnnloom.storage.chunks import DEFAULT_CODEC, ChunkReader, ChunkWriter, compressors
 from gnnloom.storage.errors import CorruptError, InputError
 
 Array = NDArray[Any]
@@ -241,10 +241,10 @@ class ArrayReader:
         self._where = root / record.path
         self._counter = counter if counter is not None else ReadCounter()
         try:
-            self._array = zarr.open_array(str(self._where), mode="r")
+            self._chunks = ChunkReader(self._where)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CorruptError(f"{self._where}: the array cannot be opened ({error})") from error
-        found = (tuple(self._array.shape), np.dtype(self._array.dtype).name)
+        found = (self._chunks.shape, self._chunks.dtype.name)
         if found != (record.shape, record.dtype):
             raise CorruptError(
                 f"{self._where}: expected {record.dtype} of shape {record.shape}, found {found[1]} of shape {found[0]}"
@@ -261,7 +261,7 @@ class ArrayReader:
     @property
     def chunk_rows(self) -> int:
         """Rows per chunk: what a reader of ranges should align to."""
-        return int(self._array.chunks[0])
+        return self._chunks.chunks[0]
 
     def __len__(self) -> int:
         return self.record.shape[0]
@@ -276,38 +276,25 @@ class ArrayReader:
         stop = len(self) if stop is None else stop
         if not 0 <= start <= stop <= len(self):
             raise IndexError(f"{self._where}: rows {start}:{stop} of {len(self)}")
-        if start == stop:
-            return np.empty((0, *self.shape[1:]), dtype=self.dtype)
-        self._count_chunks(start, stop)
+        rows = np.empty((stop - start, *self.shape[1:]), dtype=self.dtype)
+        if rows.size == 0:
+            return rows
+        for number in range(start // self.chunk_rows, -(-stop // self.chunk_rows)):
+            first = number * self.chunk_rows
+            begin, end = max(start, first), min(stop, first + self.chunk_rows)
+            rows[begin - start : end - start] = self._chunk(number)[begin - first : end - first]
+        return rows
+
+    def _chunk(self, number: int) -> Array:
         try:
-            return np.asarray(self._array[start:stop])
+            chunk, num_bytes = self._chunks.read(number)
+        except FileNotFoundError as error:
+            raise CorruptError(f"{self._chunks.file(number)}: the chunk is missing") from error
         except (OSError, ValueError, RuntimeError) as error:
-            raise CorruptError(f"{self._damaged_chunk(start, stop)}: damaged chunk ({error})") from error
-
-    def _chunk_files(self, start: int, stop: int) -> list[Path]:
-        first, last = start // self.chunk_rows, (stop - 1) // self.chunk_rows
-        trailing = ["0"] * (len(self.shape) - 1)
-        return [self._where.joinpath("c", str(chunk), *trailing) for chunk in range(first, last + 1)]
-
-    def _count_chunks(self, start: int, stop: int) -> None:
-        if 0 in self.shape:
-            return
-        for file in self._chunk_files(start, stop):
-            try:
-                self._counter.bytes += file.stat().st_size
-            except FileNotFoundError as error:
-                raise CorruptError(f"{file}: the chunk is missing") from error
-            self._counter.files += 1
-
-    def _damaged_chunk(self, start: int, stop: int) -> Path:
-        for file, row in zip(
-            self._chunk_files(start, stop), range(start - start % self.chunk_rows, stop, self.chunk_rows), strict=True
-        ):
-            try:
-                self._array[row : min(row + self.chunk_rows, len(self))]
-            except (OSError, ValueError, RuntimeError):
-                return file
-        return self._where
+            raise CorruptError(f"{self._chunks.file(number)}: damaged chunk ({error})") from error
+        self._counter.bytes += num_bytes
+        self._counter.files += 1
+        return chunk
 
     def verify(self) -> None:
         """Read every piece and compare it with its digest.

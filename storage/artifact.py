@@ -63,9 +63,9 @@ def peak_memory() -> int:
 
 
 def bytes_moved() -> tuple[int, int]:
-    """Bytes that this process has read and written by system calls so far, mapped files left out; 0 where unknown."""
+    """Bytes that this thread has read and written by system calls so far, mapped files left out; 0 where unknown."""
     try:
-        lines = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+        lines = dict(line.split(": ") for line in Path("/proc/thread-self/io").read_text().splitlines())
     except OSError:
         return 0, 0
     return int(lines["rchar"]), int(lines["wchar"])

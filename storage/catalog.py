@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import zarr
 
@@ -21,6 +21,11 @@ from gnnloom.storage.partition import Partition
 from gnnloom.storage.row_shards import RowShards
 from gnnloom.storage.schema import FORMAT_VERSION, SCHEMAS
 from gnnloom.storage.vertices import Vertices
+
+if TYPE_CHECKING:
+    from gnnloom.storage.garbage import Garbage
+    from gnnloom.storage.lineage import Node, Usage
+    from gnnloom.storage.verify import Finding
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _ENCODING = "gnnloom-dataset"
@@ -166,6 +171,38 @@ class Dataset:
     def stored_bytes(self) -> int:
         return tree_bytes(self.path)
 
+    # What looks at a whole dataset stands on this module, and is imported when it is asked for.
+
+    def lineage(self) -> dict[str, Node]:
+        """What everything was made from and what was made from it; see :func:`gnnloom.storage.lineage.lineage`."""
+        from gnnloom.storage.lineage import lineage  # noqa: PLC0415
+
+        return lineage(self)
+
+    def disk_usage(self) -> list[Usage]:
+        """Bytes of every artifact and run; see :func:`gnnloom.storage.lineage.disk_usage`."""
+        from gnnloom.storage.lineage import disk_usage  # noqa: PLC0415
+
+        return disk_usage(self)
+
+    def verify(self, *, quick: bool = False) -> list[Finding]:
+        """Whether everything is whole; see :func:`gnnloom.storage.verify.verify_dataset`."""
+        from gnnloom.storage.verify import verify_dataset  # noqa: PLC0415
+
+        return verify_dataset(self, quick=quick)
+
+    def collect_garbage(self, *, dry_run: bool = False) -> list[Garbage]:
+        """Remove what nothing needs and no process holds, or only find it; see :mod:`gnnloom.storage.garbage`."""
+        from gnnloom.storage.garbage import find_garbage, remove_garbage  # noqa: PLC0415
+
+        return find_garbage(self) if dry_run else remove_garbage(find_garbage(self))
+
+    def export(self, file: Path | str) -> dict[str, Any]:
+        """Write the dataset to one file; see :func:`gnnloom.storage.archive.export_dataset`."""
+        from gnnloom.storage.archive import export_dataset  # noqa: PLC0415
+
+        return export_dataset(self, Path(file))
+
 
 class Catalog:
     """A directory of datasets.
@@ -209,13 +246,32 @@ class Catalog:
         if path.exists() and not (path / "zarr.json").exists() and any(path.iterdir()):
             raise ExistsError(f"{path}: there is a folder of this name that is not a dataset")
         if not (path / "zarr.json").exists():
-            path.mkdir(parents=True, exist_ok=True)
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InputError(
+                    f"{path}: cannot make this folder ({error.strerror}); choose another catalog"
+                ) from error
             write_group(path, {"encoding-type": _ENCODING, "encoding-version": str(FORMAT_VERSION)})
         return Dataset(path)
 
     def remove(self, name: str) -> None:
         """Delete a dataset with all its artifacts and runs."""
         _remove_tree(self.dataset(name).path)
+
+    def import_dataset(self, file: Path | str, name: str | None = None) -> Dataset:
+        """Bring in a dataset that :meth:`Dataset.export` wrote; see :mod:`gnnloom.storage.archive_import`."""
+        from gnnloom.storage.archive_import import import_dataset  # noqa: PLC0415
+
+        return import_dataset(self, Path(file), name)
+
+    def collect_garbage(self, *, dry_run: bool = False) -> list[Garbage]:
+        """Of all datasets, and of the catalog's own folder; see :meth:`Dataset.collect_garbage`."""
+        from gnnloom.storage.garbage import find_catalog_garbage, remove_garbage  # noqa: PLC0415
+
+        found = [item for name in self for item in self[name].collect_garbage(dry_run=dry_run)]
+        own = find_catalog_garbage(self)
+        return found + (own if dry_run else remove_garbage(own))
 
     def _path(self, name: str) -> Path:
         path = self.root / check_name(name)

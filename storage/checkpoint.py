@@ -1,13 +1,13 @@
 """Checkpoints of a run: named arrays and some JSON, complete or absent.
 
 A checkpoint is a folder ``EPOCH`` with one Zarr array per name and ``checkpoint.json``, which
-lists them with their digests.  It is written aside and renamed.
+lists them with their digests.  It is written aside, perhaps by several processes, and renamed.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,25 @@ _KEPT = 2
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Contents of a checkpoint: arrays by name (``/`` between its parts) and JSON facts."""
+    """Contents of a checkpoint to write: arrays by name (``/`` between its parts) and JSON facts."""
 
     epoch: int
     arrays: Mapping[str, Array]
     facts: JsonObject
+
+
+@dataclass(frozen=True)
+class StoredCheckpoint:
+    """A checkpoint on disk, checked against its digests; arrays are read when they are asked for."""
+
+    epoch: int
+    readers: Mapping[str, ArrayReader]
+    facts: JsonObject
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """All arrays, in memory."""
+        return {name: reader.read() for name, reader in self.readers.items()}
 
 
 def checkpoint_epochs(folder: Path) -> list[int]:
@@ -41,18 +55,43 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     Returns:
         The checkpoint's folder.
     """
-    final = folder / f"{checkpoint.epoch:08d}"
-    aside = folder / f".writing-{final.name}"
+    aside = begin_checkpoint(folder, checkpoint.epoch)
+    records = write_arrays(aside, checkpoint.arrays)
+    return publish_checkpoint(folder, checkpoint.epoch, records, checkpoint.facts)
+
+
+def checkpoint_aside(folder: Path, epoch: int) -> Path:
+    """Where a checkpoint is written before :func:`publish_checkpoint`."""
+    return folder / f".writing-{epoch:08d}"
+
+
+def begin_checkpoint(folder: Path, epoch: int) -> Path:
+    """An empty :func:`checkpoint_aside`; one process, before any other writes to it."""
+    aside = checkpoint_aside(folder, epoch)
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
-    records = [
+    return aside
+
+
+def write_arrays(aside: Path, arrays: Mapping[str, Array]) -> list[ArrayRecord]:
+    """Write whole arrays of a checkpoint; one process."""
+    return [
         write_array(aside, name, array, [f"dim{axis}" for axis in range(array.ndim)])
-        for name, array in sorted(checkpoint.arrays.items())
+        for name, array in sorted(arrays.items())
     ]
+
+
+def publish_checkpoint(folder: Path, epoch: int, records: Iterable[ArrayRecord], facts: JsonObject) -> Path:
+    """Make what was written aside visible, all at once, and drop all but the last two; one process, after the others.
+
+    Returns:
+        The checkpoint's folder.
+    """
+    aside, final = checkpoint_aside(folder, epoch), folder / f"{epoch:08d}"
     content = {
         "format": FORMAT_VERSION,
-        "epoch": checkpoint.epoch,
-        "facts": dict(checkpoint.facts),
+        "epoch": epoch,
+        "facts": dict(facts),
         "arrays": {record.path: record.to_json() for record in records},
     }
     write_json(aside / _INDEX, content)
@@ -61,13 +100,13 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
         shutil.rmtree(final)
     aside.rename(final)
     sync_folder(folder)
-    for epoch in checkpoint_epochs(folder)[:-_KEPT]:
-        shutil.rmtree(folder / f"{epoch:08d}")
+    for old in checkpoint_epochs(folder)[:-_KEPT]:
+        shutil.rmtree(folder / f"{old:08d}")
     return final
 
 
-def read_checkpoint(folder: Path, epoch: int | None = None) -> Checkpoint:
-    """Read a checkpoint, the last one by default, against its digests.
+def read_checkpoint(folder: Path, epoch: int | None = None) -> StoredCheckpoint:
+    """Open a checkpoint, the last one by default, and check it against its digests.
 
     Raises:
         NotFoundError: there is none.
@@ -83,20 +122,18 @@ def read_checkpoint(folder: Path, epoch: int | None = None) -> Checkpoint:
     content = read_json(path / _INDEX)
     if content.get("format", 0) > FORMAT_VERSION:
         raise FormatError(f"{path}: format {content['format']} is newer than {FORMAT_VERSION}")
-    return Checkpoint(chosen, _read_arrays(path, content), _facts(path, content))
+    return StoredCheckpoint(chosen, _open_arrays(path, content), _facts(path, content))
 
 
-def _read_arrays(path: Path, content: Mapping[str, Any]) -> dict[str, Array]:
-    arrays = {}
+def _open_arrays(path: Path, content: Mapping[str, Any]) -> dict[str, ArrayReader]:
     try:
         records = [ArrayRecord.from_json(name, array) for name, array in content["arrays"].items()]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptError(f"{path / _INDEX}: not the index of a checkpoint ({error})") from error
-    for record in records:
-        reader = ArrayReader(path, record)
+    readers = {record.path: ArrayReader(path, record) for record in records}
+    for reader in readers.values():
         reader.verify()
-        arrays[record.path] = reader.read()
-    return arrays
+    return readers
 
 
 def _facts(path: Path, content: Mapping[str, Any]) -> JsonObject:

@@ -1,11 +1,14 @@
-"""Writing the chunks of a Zarr array: Zarr's own bytes, encoded in the caller's thread and put straight into files.
+"""The chunks of a Zarr array: Zarr's own bytes, in and out of files in the caller's thread.
 
 Zarr hands every chunk to an event loop and from there to a pool of threads, and copies it twice on the way, which
-costs as much as the compression.  A chunk has one writer, so that it needs neither.
+costs as much as the compression, and a small chunk ten times as much as its bytes.  A chunk has one writer, and a
+process reads few at a time, so that they need neither.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import uuid
 from collections.abc import Sequence
@@ -89,6 +92,46 @@ class ChunkWriter:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+
+class ChunkReader:
+    """Reads chunks of an array that :class:`ChunkWriter` can write."""
+
+    def __init__(self, path: Path) -> None:
+        """Read what ``path``, the folder of the array, says of it.
+
+        Raises:
+            OSError, ValueError, KeyError, TypeError: it is not there, no such array, or damaged.
+        """
+        content = json.loads((path / "zarr.json").read_bytes())
+        names = [codec["name"] for codec in content["codecs"]]
+        if content["node_type"] != "array" or names not in (["bytes", "crc32c"], ["bytes", "blosc", "crc32c"]):
+            raise ValueError(f"an array with codecs {names}, which gnnloom does not read")
+        self._folder = path / "c"
+        self._compressed = "blosc" in names
+        self.shape = tuple(int(size) for size in content["shape"])
+        self.chunks = tuple(int(size) for size in content["chunk_grid"]["configuration"]["chunk_shape"])
+        self.dtype = np.dtype(content["data_type"]).newbyteorder("<")
+
+    def file(self, number: int) -> Path:
+        """The file of the chunk that begins with row ``number * chunks[0]``."""
+        return self._folder.joinpath(str(number), *["0"] * (len(self.shape) - 1))
+
+    def read(self, number: int) -> tuple[NDArray[Any], int]:
+        """A whole chunk, what fills up the last one with it, and the bytes of its file.
+
+        Raises:
+            FileNotFoundError: it is missing.
+            ValueError, RuntimeError: it is damaged.
+        """
+        stored = self.file(number).read_bytes()
+        encoded = stored[:-4]
+        if google_crc32c.value(encoded) != int.from_bytes(stored[-4:], "little"):
+            raise ValueError("the checksum is wrong")
+        plain = Blosc().decode(encoded) if self._compressed else encoded
+        if len(plain) != self.dtype.itemsize * math.prod(self.chunks):
+            raise ValueError(f"{len(plain)} bytes, expected {self.dtype.itemsize * math.prod(self.chunks)}")
+        return np.frombuffer(plain, self.dtype).reshape(self.chunks), len(stored)
 
 
 def _write_file(path: Path, parts: Sequence[bytes]) -> None:

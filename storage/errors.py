@@ -72,3 +72,9 @@ class LaunchError(GnnloomError, RuntimeError):
     """Ranks that could not be started, or that ended in failure."""
 
     exit_code = 1
+
+
+class MissingPackageError(GnnloomError, ImportError):
+    """A package that only some commands need is not installed."""
+
+    exit_code = 1

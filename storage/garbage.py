@@ -81,13 +81,18 @@ def is_held(lock: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
-        return False
+        return not _takes(descriptor, fcntl.LOCK_SH)
     finally:
         os.close(descriptor)
+
+
+def _takes(descriptor: int, kind: int) -> bool:
+    """Lock what is open, if no other process holds it."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager
@@ -100,12 +105,7 @@ def _held(lock: Path | None) -> Iterator[bool]:
     flags = os.O_RDONLY if lock.is_dir() else os.O_RDWR | os.O_CREAT
     descriptor = os.open(lock, flags, 0o644)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        yield _takes(descriptor, fcntl.LOCK_EX)
     finally:
         os.close(descriptor)
 

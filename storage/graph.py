@@ -6,6 +6,7 @@ A[i, j] is the edge j -> i: row i lists the vertices that vertex i gathers from.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,8 +92,24 @@ class Graph:
         """(stop - start,) nonzeros of each row, its self loop among them."""
         return self.artifact.array("degree").read(start, stop)
 
+    @property
+    def has_names(self) -> bool:
+        """The ids of the source were names."""
+        return "original_name" in self.artifact
+
+    def original_name(self, start: int = 0, stop: int | None = None) -> list[str]:
+        """The names that the vertices ``start`` to ``stop`` had in the source.
+
+        Raises:
+            NotFoundError: its ids were numbers.
+        """
+        stop = self.num_vertices if stop is None else stop
+        offset = self.artifact.array("original_name_offset").read(start, stop + 1).tolist()
+        text = self.artifact.array("original_name").read(offset[0], offset[-1]).tobytes()
+        return [text[begin - offset[0] : end - offset[0]].decode() for begin, end in pairwise(offset)]
+
     def original_id(self, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
-        """(stop - start,) the ids that the vertices had in the source."""
+        """(stop - start,) the ids that the vertices had in the source; where these were names, the vertices' own."""
         if "original_id" in self.artifact:
             return self.artifact.array("original_id").read(start, stop)
         return np.arange(start, self.num_vertices if stop is None else stop, dtype=np.int64)

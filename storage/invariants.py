@@ -47,8 +47,24 @@ def _check_graph(dataset: Dataset, artifact: Artifact) -> None:
     del dataset
     graph = Graph(artifact)
     found = _scan_graph(graph)
+    if graph.has_names:
+        _check_names(graph)
     if graph.symmetric and found.forward != found.backward:
         raise CorruptError(f"{artifact.path}: recorded as symmetric, but differs from its transpose")
+
+
+def _check_names(graph: Graph) -> None:
+    """Every vertex has a name, and the names fill their text."""
+    offset, total = graph.artifact.array("original_name_offset"), len(graph.artifact.array("original_name"))
+    bounds = (int(offset.read(0, 1)[0]), int(offset.read(len(offset) - 1)[0]))
+    if bounds != (0, total):
+        raise CorruptError(
+            f"{graph.artifact.path}/original_name_offset: from {bounds[0]} to {bounds[1]}, not 0..{total}"
+        )
+    for start in range(0, len(offset) - 1, offset.chunk_rows):
+        wrong = np.flatnonzero(np.diff(offset.read(start, min(start + offset.chunk_rows + 1, len(offset)))) < 1)
+        if len(wrong):
+            raise CorruptError(f"{graph.artifact.path}/original_name_offset: vertex {start + wrong[0]} has no name")
 
 
 def _check_transpose(dataset: Dataset, artifact: Artifact) -> None:
@@ -86,6 +102,8 @@ def _check_vertices(dataset: Dataset, artifact: Artifact) -> None:
     vertices = Vertices(artifact)
     if vertices.has_label:
         _check_range(artifact, "label", NO_LABEL, vertices.num_classes - 1)
+    if vertices.has_multilabel:
+        _check_range(artifact, "multilabel", NO_LABEL, 1)
     if vertices.has_split:
         _check_range(artifact, "split", min(SPLIT.values()), max(SPLIT.values()))
 
@@ -102,7 +120,7 @@ def _check_range(artifact: Artifact, name: str, lowest: int, highest: int) -> No
     reader = artifact.array(name)
     for start in range(0, len(reader), reader.chunk_rows):
         values = reader.read(start, min(start + reader.chunk_rows, len(reader)))
-        wrong = np.flatnonzero((values < lowest) | (values > highest))
+        wrong = np.flatnonzero(((values < lowest) | (values > highest)).reshape(len(values), -1).any(axis=1))
         if len(wrong):
             raise CorruptError(
                 f"{artifact.path}/{name}: vertex {start + wrong[0]} has {values[wrong[0]]},"

@@ -73,26 +73,12 @@ def _artifact_node(info: ArtifactInfo) -> Node:
 
 def _run_node(dataset: Dataset, name: str) -> Node:
     run = Run.open(dataset, name)
-    state = "complete" if (run.path / "result.json").exists() else "incomplete"
+    state = "complete" if run.is_finished else "incomplete"
     try:
-        config = run.config()
+        config, inputs = run.config(), run.inputs()
     except GnnloomError:
         return Node(f"runs/{name}", state)
-    shards = _shards_of(dataset, config)
-    return Node(f"runs/{name}", state, config, {"shards": f"shards/{shards}"} if shards else {})
-
-
-def _shards_of(dataset: Dataset, config: Mapping[str, Any]) -> str | None:
-    """The key of the shards that a run read: as configured, or the only ones that fit its configuration."""
-    if config.get("shards"):
-        return str(config["shards"])
-    wanted = {"layout": "row", "parts": config.get("ranks"), "method": config.get("method")}
-    if config.get("algorithm") == "tensor3d":
-        wanted = {"layout": "grid", "permutation": config.get("permutation")}
-    try:
-        return dataset.find("shards", **wanted).key
-    except GnnloomError:
-        return None
+    return Node(f"runs/{name}", state, config, {kind: f"{kind}/{key}" for kind, key in inputs.items()})
 
 
 @dataclass(frozen=True)

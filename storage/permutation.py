@@ -21,6 +21,8 @@ from gnnloom.storage.errors import InputError
 #: Half-rounds of the network; part of the format, as is all that decides the order.
 ROUNDS = 6
 _MAX_SIZE = 1 << 62
+#: How an order is described that is not computed but stored: that of a partition's parts.
+PARTITION_ORDER = {"type": "partition"}
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,7 @@ def _permute_checked(permutation: KeyedPermutation, ids: NDArray[Any], *, invers
     if given.size and (int(given.min()) < 0 or int(given.max()) >= permutation.size):
         raise IndexError(f"ids from {given.min()} to {given.max()} do not lie in 0..{permutation.size - 1}")
     out = np.empty(given.shape, dtype=np.int64)
-    walk = _walk_back if inverse else _walk
-    walk(given.reshape(-1), permutation.size, np.uint64(permutation.key), out.reshape(-1))
+    _walk(given.reshape(-1), permutation.size, np.uint64(permutation.key), inverse, out.reshape(-1))
     return out
 
 
@@ -106,7 +107,7 @@ def _bits(size: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _walk(ids: NDArray[np.int64], size: int, key: np.uint64, out: NDArray[np.int64]) -> None:
+def _walk(ids: NDArray[np.int64], size: int, key: np.uint64, inverse: bool, out: NDArray[np.int64]) -> None:
     bits = _bits(size)
     low_bits = np.uint64(bits - bits // 2)
     low_mask = (np.uint64(1) << low_bits) - np.uint64(1)
@@ -116,29 +117,14 @@ def _walk(ids: NDArray[np.int64], size: int, key: np.uint64, out: NDArray[np.int
         value = np.uint64(ids[k])
         while True:
             high, low = value >> low_bits, value & low_mask
-            for number in range(0, ROUNDS, 2):
-                high ^= mix(low ^ keys[number]) & high_mask
-                low ^= mix(high ^ keys[number + 1]) & low_mask
-            value = (high << low_bits) | low
-            if value < np.uint64(size):
-                break
-        out[k] = np.int64(value)
-
-
-@njit(cache=True, nogil=True)
-def _walk_back(ids: NDArray[np.int64], size: int, key: np.uint64, out: NDArray[np.int64]) -> None:
-    bits = _bits(size)
-    low_bits = np.uint64(bits - bits // 2)
-    low_mask = (np.uint64(1) << low_bits) - np.uint64(1)
-    high_mask = (np.uint64(1) << np.uint64(bits // 2)) - np.uint64(1)
-    keys = _round_keys(key)
-    for k in range(len(ids)):
-        value = np.uint64(ids[k])
-        while True:
-            high, low = value >> low_bits, value & low_mask
-            for number in range(ROUNDS - 2, -1, -2):
-                low ^= mix(high ^ keys[number + 1]) & low_mask
-                high ^= mix(low ^ keys[number]) & high_mask
+            if inverse:
+                for number in range(ROUNDS - 2, -1, -2):
+                    low ^= mix(high ^ keys[number + 1]) & low_mask
+                    high ^= mix(low ^ keys[number]) & high_mask
+            else:
+                for number in range(0, ROUNDS, 2):
+                    high ^= mix(low ^ keys[number]) & high_mask
+                    low ^= mix(high ^ keys[number + 1]) & low_mask
             value = (high << low_bits) | low
             if value < np.uint64(size):
                 break

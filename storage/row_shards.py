@@ -53,9 +53,10 @@ class RowShard:
     def __contains__(self, name: str) -> bool:
         return f"{self.prefix}/{name}" in self.shards.artifact
 
-    def read(self, name: str) -> NDArray[Any]:
-        """A whole array of the shard, such as ``vertex`` or ``feature``."""
-        return self.shards.artifact.array(f"{self.prefix}/{name}", self._counter).read()
+    def read(self, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+        """A whole array of the shard, such as ``vertex`` or ``feature``, perhaps in another dtype."""
+        array = self.shards.artifact.array(f"{self.prefix}/{name}", self._counter).read()
+        return array if dtype is None else array.astype(dtype, copy=False)
 
     def vertex(self) -> NDArray[np.int64]:
         """(num_own,) int64 global ids of the rank's vertices, ascending."""

@@ -20,6 +20,7 @@ from gnnloom.storage.schema import FORMAT_VERSION
 _CONFIG = "config.json"
 _METRICS = "metrics.jsonl"
 _RESULT = "result.json"
+_INPUTS = "inputs.json"
 _PREDICTIONS = "predictions"
 _INDEX = "predictions.json"
 
@@ -53,6 +54,10 @@ class Run:
         return (self.path / _CONFIG).exists()
 
     @property
+    def is_finished(self) -> bool:
+        return (self.path / _RESULT).exists()
+
+    @property
     def checkpoints(self) -> Path:
         """Folder of the checkpoints."""
         return self.path / "checkpoint"
@@ -60,6 +65,11 @@ class Run:
     def config(self) -> dict[str, Any]:
         """The resolved configuration."""
         return read_json(self.path / _CONFIG)
+
+    def inputs(self) -> dict[str, str]:
+        """Kind to key of the artifacts that the run reads; empty where its writer kept none."""
+        path = self.path / _INPUTS
+        return read_json(path) if path.exists() else {}
 
     def metrics(self) -> list[dict[str, Any]]:
         """One object per finished epoch; a last line that was cut short is left out."""
@@ -72,6 +82,14 @@ class Run:
             return [json.loads(line) for line in lines[:-1]]
         except ValueError as error:
             raise CorruptError(f"{path}: a line is not JSON ({error})") from error
+
+    def epochs_since(self, begun: float) -> int:
+        """Finished epochs of a writer that began at this time (seconds since 1970); 0 until it has."""
+        path = self.path / _METRICS
+        try:
+            return path.read_bytes().count(b"\n") if path.stat().st_mtime >= begun else 0
+        except FileNotFoundError:
+            return 0
 
     def result(self) -> dict[str, Any]:
         """The summary of the finished run.
@@ -88,8 +106,12 @@ class Run:
         """What the model predicts for every vertex, if it was asked to."""
         return Predictions(self.path / _PREDICTIONS)
 
-    def start(self, config: JsonObject, first_epoch: int) -> None:
-        """Begin to write: keep the metrics of the epochs before ``first_epoch``, drop what later ones left."""
+    def start(self, config: JsonObject, first_epoch: int, inputs: Mapping[str, str] | None = None) -> None:
+        """Begin to write: keep the metrics of the epochs before ``first_epoch``, drop what later ones left.
+
+        Args:
+            inputs: kind to key of the artifacts that the run reads.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         kept = [line for line in self.metrics() if line["epoch"] < first_epoch]
         (self.path / _RESULT).unlink(missing_ok=True)
@@ -100,6 +122,7 @@ class Run:
         aside = self.path / f".{_METRICS}"
         aside.write_text(text, encoding="utf-8")
         aside.replace(self.path / _METRICS)
+        write_json(self.path / _INPUTS, dict(inputs or {}))
         write_json(self.path / _CONFIG, config)
 
     def append_metrics(self, line: JsonObject) -> None:
@@ -153,7 +176,7 @@ class Predictions:
         return name in self._records
 
     def array(self, name: str) -> ArrayReader:
-        """One of ``label``, ``score`` and ``embedding``, to read in ranges."""
+        """One of ``label`` (or ``multilabel``), ``score`` and ``embedding``, to read in ranges."""
         if name not in self._records:
             raise NotFoundError(f"{self.path}: no {name}; there are {', '.join(self._records)}")
         return ArrayReader(self.path, self._records[name])
@@ -162,8 +185,12 @@ class Predictions:
         """(stop - start,) int32 predicted classes."""
         return self.array("label").read(start, stop)
 
+    def multilabel(self, start: int = 0, stop: int | None = None) -> NDArray[np.int8]:
+        """(stop - start, num_classes) int8, 1 for each label that is predicted."""
+        return self.array("multilabel").read(start, stop)
+
     def score(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
-        """(stop - start, num_classes) scores before the softmax."""
+        """(stop - start, num_classes) scores before the softmax, or the sigmoid."""
         return self.array("score").read(start, stop)
 
     def embedding(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:

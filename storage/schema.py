@@ -31,7 +31,7 @@ class ArraySpec:
 
 
 #: Dimensions whose size is a property of the whole artifact.
-GLOBAL_DIMS = frozenset({"vertex", "part", "part+1", "feature", "class"})
+GLOBAL_DIMS = frozenset({"vertex", "vertex+1", "part", "part+1", "feature", "class"})
 
 _CSR_BLOCK = {
     "block/*/indptr": ArraySpec(("row+1",), ("int64",)),
@@ -43,11 +43,14 @@ _GRAPH = {
     **_CSR_BLOCK,
     "degree": ArraySpec(("vertex",), ("int64",)),
     "original_id": ArraySpec(("vertex",), ("int64",), required=False),
+    "original_name_offset": ArraySpec(("vertex+1",), ("int64",), required=False),
+    "original_name": ArraySpec(("byte",), ("uint8",), required=False),
 }
 
 _VERTICES = {
     "feature": ArraySpec(("vertex", "feature"), FLOAT, required=False),
     "label": ArraySpec(("vertex",), ("int32",), required=False),
+    "multilabel": ArraySpec(("vertex", "class"), ("int8",), required=False),
     "split": ArraySpec(("vertex",), ("uint8",), required=False),
 }
 
@@ -76,6 +79,7 @@ _ROW_SHARDS = {
     **_row_shard_matrix("row/*/transpose/", required=False),
     "row/*/feature": ArraySpec(("row", "feature"), FLOAT, required=False),
     "row/*/label": ArraySpec(("row",), ("int32",), required=False),
+    "row/*/multilabel": ArraySpec(("row", "class"), ("int8",), required=False),
     "row/*/split": ArraySpec(("row",), ("uint8",), required=False),
 }
 
@@ -83,9 +87,11 @@ _GRID_SHARDS = {
     "grid/*/*/*/indptr": ArraySpec(("row+1",), ("int64",)),
     "grid/*/*/*/indices": ArraySpec(("nonzero",), INDEX),
     "grid/*/*/*/data": ArraySpec(("nonzero",), FLOAT, required=False),
+    "order/*/*/vertex": ArraySpec(("row",), ("int64",), required=False),
     "order/*/*/degree": ArraySpec(("row",), ("int64", "float64")),
     "order/*/*/feature": ArraySpec(("row", "feature"), FLOAT, required=False),
     "order/*/*/label": ArraySpec(("row",), ("int32",), required=False),
+    "order/*/*/multilabel": ArraySpec(("row", "class"), ("int8",), required=False),
     "order/*/*/split": ArraySpec(("row",), ("uint8",), required=False),
 }
 

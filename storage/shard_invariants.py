@@ -11,7 +11,8 @@ from gnnloom.storage.artifact import Artifact
 from gnnloom.storage.csr_invariants import check_csr, check_offsets
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.fingerprint import fingerprint_ids
-from gnnloom.storage.grid_shards import GridShards, cell_path, split_range, stored_variants
+from gnnloom.storage.grid_shards import GridShards, cell_path, stored_variants
+from gnnloom.storage.ranges import split_range
 from gnnloom.storage.row_shards import RowShards
 
 _MASK = (1 << 64) - 1

@@ -15,7 +15,7 @@ NO_LABEL = -1
 
 
 class Vertices:
-    """Features (vertex, feature) float32, labels (vertex,) int32 with -1 for none, split (vertex,) uint8."""
+    """Features, one label per vertex or a row of zeros and ones, and the split."""
 
     def __init__(self, artifact: Artifact) -> None:
         self.artifact = artifact
@@ -35,6 +35,10 @@ class Vertices:
         return "label" in self.artifact
 
     @property
+    def has_multilabel(self) -> bool:
+        return "multilabel" in self.artifact
+
+    @property
     def has_split(self) -> bool:
         return "split" in self.artifact
 
@@ -45,6 +49,10 @@ class Vertices:
     def label(self, start: int = 0, stop: int | None = None) -> NDArray[np.int32]:
         """(stop - start,) int32; -1 where a vertex has no label."""
         return self.artifact.array("label").read(start, stop)
+
+    def multilabel(self, start: int = 0, stop: int | None = None) -> NDArray[np.int8]:
+        """(stop - start, num_classes) int8; 1 or 0, -1 where it is not known."""
+        return self.artifact.array("multilabel").read(start, stop)
 
     def split(self, start: int = 0, stop: int | None = None) -> NDArray[np.uint8]:
         """(stop - start,) uint8; see ``SPLIT``."""

@@ -48,7 +48,7 @@ def to_xarray(dataset: Dataset, graph: str | None = None, vertices: str | None =
     return xarray.Dataset(variables, attrs=attributes)
 
 
-class _StoredArray(BackendArray):  # type: ignore[misc]  # xarray is not there when types are checked
+class _StoredArray(BackendArray):
     """An array of an artifact as xarray asks for it: by slices and numbers."""
 
     def __init__(self, reader: ArrayReader) -> None:

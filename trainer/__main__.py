@@ -67,4 +67,7 @@ def _log_from_first_rank(comm: Communicator) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    exit_code = main(sys.argv[1:])
+    # Else `-m mpi4py` would take the code, which all ranks have, for the failure of this one, and say so.
+    MPI.Finalize()
+    sys.exit(exit_code)

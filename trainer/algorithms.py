@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.process_grid import factorisations, most_square
+from gnnloom.trainer.factors import factorisations, most_square
 
 #: Axes of the process grid of each algorithm, in the order of ``--grid``.
 AXES = {

@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.files import read_json
-from gnnloom.trainer.config import CHOICES, TrainConfig
-from gnnloom.trainer.predict import PredictConfig
+from gnnloom.trainer.config import CHOICES, PredictConfig, TrainConfig
 
 PREDICT = "predict"
 

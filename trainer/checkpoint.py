@@ -2,27 +2,53 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 from torch import Tensor, nn
 
-from gnnloom.storage.checkpoint import Checkpoint
+from gnnloom.storage.arrays import ArrayReader
+from gnnloom.storage.checkpoint import (
+    StoredCheckpoint,
+    begin_checkpoint,
+    checkpoint_aside,
+    publish_checkpoint,
+    write_arrays,
+)
 from gnnloom.storage.errors import FormatError
+from gnnloom.trainer.comm import Communicator, Kind
 from gnnloom.trainer.optimizer import MOMENTS, Optimizer
 from gnnloom.trainer.shares import PartialParameter, Place
+from gnnloom.trainer.vertex_arrays import VertexArray, write_vertex_arrays
 
 _PARAMETER, _BUFFER, _OPTIMIZER = "parameter/", "buffer/", "optimizer/"
 
 
-def capture(epoch: int, model: nn.Module, optimizer: Optimizer) -> Checkpoint:
-    """The state after ``epoch`` epochs, whatever the ranks hold of it put together on rank 0. Collective."""
+def save_checkpoint(comm: Communicator, folder: Path, epoch: int, model: nn.Module, optimizer: Optimizer) -> None:
+    """Write the state after ``epoch`` epochs below ``folder``. Collective.
+
+    Rank 0 writes the weights, whatever the ranks hold of them put together; what has a row per vertex is written by
+    all ranks, and is nowhere whole.
+    """
     places = _places(model)
     tensors = {_PARAMETER + name: parameter.detach() for name, parameter in model.named_parameters()}
     tensors |= {_BUFFER + name: buffer for name, buffer in model.named_buffers()}
     tensors |= {_OPTIMIZER + name: tensor for name, tensor in optimizer.state.items()}
-    whole = {
-        name: places[name].gather(tensor) if name in places else tensor for name, tensor in sorted(tensors.items())
-    }
-    return Checkpoint(epoch, {name: tensor.numpy() for name, tensor in whole.items()}, {})
+    spread, whole = [], {}
+    for name, tensor in sorted(tensors.items()):
+        place = places.get(name)
+        if place is not None and place.layout is not None:
+            spread.append(VertexArray(name, tensor, place.layout, ("dim0", "dim1"), place.shape[1]))
+        else:
+            whole[name] = tensor if place is None else place.gather(tensor)
+    if comm.rank == 0:
+        begin_checkpoint(folder, epoch)
+    num_vertices = max((places[array.name].shape[0] for array in spread), default=0)
+    records = write_vertex_arrays(comm, checkpoint_aside(folder, epoch), spread, num_vertices, Kind.CHECKPOINT)
+    if comm.rank == 0:
+        arrays = {name: tensor.numpy() for name, tensor in whole.items()}
+        records += write_arrays(checkpoint_aside(folder, epoch), arrays)
+        publish_checkpoint(folder, epoch, records, {})
 
 
 def _places(model: nn.Module) -> dict[str, Place]:
@@ -32,7 +58,7 @@ def _places(model: nn.Module) -> dict[str, Place]:
     return {_PARAMETER + name: place for name, place in places.items()} | moments
 
 
-def restore_parameters(checkpoint: Checkpoint, model: nn.Module) -> None:
+def restore_parameters(checkpoint: StoredCheckpoint, model: nn.Module) -> None:
     """Put the parameters and running figures of a checkpoint into a model.
 
     Raises:
@@ -45,7 +71,7 @@ def restore_parameters(checkpoint: Checkpoint, model: nn.Module) -> None:
         _copy(checkpoint, _BUFFER + name, buffer, places)
 
 
-def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: Optimizer) -> None:
+def restore(checkpoint: StoredCheckpoint, model: nn.Module, optimizer: Optimizer) -> None:
     """Put the whole state of a checkpoint into a model and its optimiser.
 
     Raises:
@@ -57,11 +83,25 @@ def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: Optimizer) -> N
         _copy(checkpoint, _OPTIMIZER + name, tensor, places)
 
 
-def _copy(checkpoint: Checkpoint, name: str, target: Tensor, places: dict[str, Place]) -> None:
-    stored, place = checkpoint.arrays.get(name), places.get(name)
+def _copy(checkpoint: StoredCheckpoint, name: str, target: Tensor, places: dict[str, Place]) -> None:
+    stored, place = checkpoint.readers.get(name), places.get(name)
     shape = tuple(target.shape) if place is None else place.shape
     if stored is None or stored.shape != shape:
         found = "none" if stored is None else f"shape {stored.shape}"
         raise FormatError(f"checkpoint: {name}: expected shape {shape}, found {found}")
-    whole = torch.from_numpy(stored)
-    target.copy_(whole if place is None else place.cut(whole))
+    if place is None:
+        target.copy_(torch.from_numpy(stored.read()))
+    else:
+        _read_part(stored, place, target)
+
+
+def _read_part(stored: ArrayReader, place: Place, target: Tensor) -> None:
+    """Read a rank's part of a matrix, with a chunk of the whole in memory."""
+    order = torch.argsort(place.rows)
+    rows = place.rows[order]
+    for start in range(0, place.shape[0], stored.chunk_rows):
+        stop = min(start + stored.chunk_rows, place.shape[0])
+        first, last = torch.searchsorted(rows, torch.tensor([start, stop])).tolist()
+        if first < last:
+            chunk = torch.from_numpy(stored.read(start, stop))
+            target[order[first:last]] = chunk[rows[first:last] - start, place.columns].to(target.dtype)

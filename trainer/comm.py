@@ -40,7 +40,9 @@ MAX_COUNT = 2**31 - 1
 
 #: MPI waits by spinning, which starves the rank that is waited for where ranks outnumber cores.
 _AWAKE_SECONDS = 2e-4
-_SLEEP_SECONDS = 5e-5
+_SLEEP_SECONDS, _LONGEST_SLEEP_SECONDS = 5e-5, 5e-3
+#: Share of the time waited that a rank may wake up late by.
+_LATE = 1 / 32
 
 #: Names under which a profile counts what is no message: products with the adjacency, with weights, and idle time.
 SPMM, GEMM, WAITING = "spmm", "gemm", "waiting"
@@ -58,6 +60,8 @@ class Kind(StrEnum):
     PROPAGATE_BACKWARD = "propagate backward"
     TRANSFORM_FORWARD = "transform forward"
     TRANSFORM_BACKWARD = "transform backward"
+    ALIGN_FORWARD = "align forward"
+    ALIGN_BACKWARD = "align backward"
     ADJACENCY = "adjacency"
     WEIGHT = "weight"
     GRADIENT = "gradient"
@@ -75,12 +79,15 @@ class TrafficCounts:
 
     bytes: Counter[Kind] = field(default_factory=Counter)
     messages: Counter[Kind] = field(default_factory=Counter)
+    #: By the rank that they go to.
+    bytes_to: Counter[int] = field(default_factory=Counter)
     #: Of local work and communication, by name; empty unless profiled.
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def add(self, kind: Kind, num_bytes: int, num_messages: int) -> None:
+    def add(self, kind: Kind, num_bytes: int, num_messages: int, receiver: int) -> None:
         self.bytes[kind] += num_bytes
         self.messages[kind] += num_messages
+        self.bytes_to[receiver] += num_bytes
 
 
 class Traffic:
@@ -127,21 +134,37 @@ class CollectiveError(GnnloomError):
 class Communicator:
     """A group of ranks. Methods marked collective must be called by every rank of the group, in the same order."""
 
-    def __init__(self, comm: MPI.Comm, traffic: Traffic | None = None, max_count: int = MAX_COUNT) -> None:
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        traffic: Traffic | None = None,
+        max_count: int = MAX_COUNT,
+        members: Sequence[int] | None = None,
+    ) -> None:
         """Wrap an MPI communicator.
 
         Args:
             max_count: messages of more elements are sent in pieces.
+            members: what the ranks of the group are called where traffic is counted; by default as in the group.
         """
         self._comm = comm
         self._max_count = max_count
         self.traffic = traffic if traffic is not None else Traffic()
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
+        self.members: Sequence[int] = members if members is not None else range(self.size)
 
     def group(self, color: int, key: int) -> Communicator:
         """The ranks that gave the same ``color``, ordered by ``key``. Collective."""
-        return Communicator(self._comm.Split(color, key), self.traffic, self._max_count)
+        others = self.gather_numbers([color, key, self.members[self.rank]])
+        mine = others[others[:, 0] == color]
+        members = [int(member) for member in mine[np.argsort(mine[:, 1], kind="stable"), 2]]
+        return Communicator(self._comm.Split(color, key), self.traffic, self._max_count, members)
+
+    @property
+    def _following(self) -> int:
+        """Whom this rank sends to in a ring."""
+        return self.members[(self.rank + 1) % self.size]
 
     def ranks_on_this_machine(self) -> int:
         """Number of ranks that share this machine's memory. Collective."""
@@ -154,7 +177,7 @@ class Communicator:
         """Begin to send a contiguous CPU tensor; leave it unchanged until the requests are waited for."""
         pieces = self._pieces(tensor)
         if destination != self.rank:
-            self.traffic.counts.add(kind, tensor.nbytes, len(pieces))
+            self.traffic.counts.add(kind, tensor.nbytes, len(pieces), self.members[destination])
         return [self._comm.Isend(piece, destination) for piece in pieces]
 
     def receive(self, tensor: torch.Tensor, source: int) -> list[Request]:
@@ -165,10 +188,12 @@ class Communicator:
     def wait(requests: Sequence[Request]) -> None:
         """Wait for sends, receives and collectives; at first awake, then leaving the processor to other ranks."""
         pending = list(requests)
-        awake_until = time.perf_counter() + _AWAKE_SECONDS
+        started = time.perf_counter()
         while not MPI.Request.Testall(pending):
-            if time.perf_counter() > awake_until:
-                time.sleep(_SLEEP_SECONDS)
+            waited = time.perf_counter() - started
+            if waited > _AWAKE_SECONDS:
+                # The longer it takes, the less it matters to be late, and the dearer it is to look so often.
+                time.sleep(min(max(_SLEEP_SECONDS, waited * _LATE), _LONGEST_SLEEP_SECONDS))
 
     def all_reduce(self, tensor: torch.Tensor, kind: Kind, operation: MPI.Op = MPI.SUM) -> None:
         """Reduce a contiguous CPU tensor over the group, in place. Collective."""
@@ -196,7 +221,7 @@ class Communicator:
         following = (self.rank + 1) % self.size
         kept = bounds[self.rank + 1] - bounds[self.rank] + bounds[following + 1] - bounds[following]
         sent = (2 * tensor.numel() - kept) * tensor.element_size()
-        self.traffic.counts.add(kind, sent, 2 * (self.size - 1))
+        self.traffic.counts.add(kind, sent, 2 * (self.size - 1), self._following)
 
     def broadcast(self, tensor: torch.Tensor, root: int, kind: Kind) -> None:
         """Send a contiguous CPU tensor of rank ``root`` to all others, into theirs of the same size. Collective."""
@@ -205,7 +230,7 @@ class Communicator:
         with self.traffic.timing(kind, self):
             self.wait([self._comm.Ibcast(piece, root) for piece in self._pieces(tensor)])
         if self.rank != (root - 1) % self.size:  # the last of the chain
-            self.traffic.counts.add(kind, tensor.nbytes, 1)
+            self.traffic.counts.add(kind, tensor.nbytes, 1, self._following)
 
     def all_gather(self, mine: torch.Tensor, sizes: Sequence[int], kind: Kind) -> torch.Tensor:
         """Put the shares of all ranks in a row. Collective.
@@ -230,7 +255,7 @@ class Communicator:
                 pieces = [(piece, root) for root, share in enumerate(shares) for piece in self._pieces(share)]
                 self.wait([self._comm.Ibcast(piece, root) for piece, root in pieces])
         following = shares[(self.rank + 1) % self.size]
-        self.traffic.counts.add(kind, whole.nbytes - following.nbytes, self.size - 1)
+        self.traffic.counts.add(kind, whole.nbytes - following.nbytes, self.size - 1, self._following)
         return whole
 
     def reduce_scatter(self, whole: torch.Tensor, sizes: Sequence[int], kind: Kind) -> torch.Tensor:
@@ -254,7 +279,7 @@ class Communicator:
                 self.wait([self._comm.Ireduce_scatter(*flat, recvcounts=counts)])
             else:
                 self._reduce_in_turn(shares, mine)
-        self.traffic.counts.add(kind, whole.nbytes - mine.nbytes, self.size - 1)
+        self.traffic.counts.add(kind, whole.nbytes - mine.nbytes, self.size - 1, self._following)
         return mine
 
     def _reduce_in_turn(self, shares: Sequence[torch.Tensor], mine: torch.Tensor) -> None:

@@ -13,15 +13,20 @@ from typing import Any
 from gnnloom.storage.catalog import check_name
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.algorithms import AXES, settled_grid
-from gnnloom.trainer.data import FEATURE_NORMS
-from gnnloom.trainer.models.base import PRODUCT_ORDERS
-from gnnloom.trainer.models.norm import NORMS
-from gnnloom.trainer.models.registry import MODELS, check_options, settled_normalisation
+from gnnloom.trainer.choices import (
+    FEATURE_NORMS,
+    GRADIENT_PRODUCTS,
+    MODEL_NORMALISATIONS,
+    NORMS,
+    PRODUCT_ORDERS,
+    check_options,
+    settled_normalisation,
+)
 from gnnloom.trainer.normalisation import NORMALISATIONS
 
 CHOICES = {
     "algorithm": tuple(AXES),
-    "model": tuple(MODELS),
+    "model": tuple(MODEL_NORMALISATIONS),
     "normalisation": ("auto", *NORMALISATIONS),
     "norm": NORMS,
     "feature_norm": FEATURE_NORMS,
@@ -29,6 +34,7 @@ CHOICES = {
     "weight_decay_layers": ("all", "first"),
     "dtype": ("float32", "float64"),
     "product_order": PRODUCT_ORDERS,
+    "gradient_product": GRADIENT_PRODUCTS,
 }
 
 #: Fields that may change when a run is resumed: they decide how far and where it runs, not what it computes.
@@ -44,6 +50,7 @@ FREE_TO_CHANGE = frozenset(
         "profile",
         "summa_width",
         "aggregation_blocks",
+        "gradient_product",
         "epochs",
         "eval_every",
         "checkpoint_every",
@@ -102,6 +109,9 @@ class TrainConfig:
     threads: int = _option(0, "threads per rank; 0: the machine's cores shared by its ranks")
     product_order: str = _option("auto", "multiply (A H) W, A (H W), or the cheaper one in each layer")
     aggregation_blocks: int = _option(1, "blocks of a product, each summed over ranks while the next forms (tensor3d)")
+    gradient_product: str = _option(
+        "straight", "gradient of a weight: as H^T dQ, turned, or what is measured to be faster (tensor3d)"
+    )
     summa_width: int = _option(0, "most vertices in a stage; 0: as many as lie on one rank (summa, split3d)")
     cache_input_product: bool = _option(True, "form A X of fixed input features once and keep it")
     skip_input_gradient: bool = _option(True, "form no gradient of fixed input features")
@@ -175,6 +185,35 @@ class TrainConfig:
             raise InputError(f"configuration: unknown fields {unknown}, missing fields {missing}")
         values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in content.items()}
         return cls(**values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictConfig:
+    """Which run predicts, and on how many ranks (any number for which there are shards)."""
+
+    catalog: str
+    dataset: str
+    run: str
+    ranks: int = 1
+    shards: str | None = None
+    method: str | None = None
+    grid: tuple[int, ...] | None = None
+    embeddings: bool = False
+    epoch: int | None = None
+    threads: int = 0
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> PredictConfig:
+        """Build from JSON.
+
+        Raises:
+            InputError: a field is unknown or missing.
+        """
+        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in content.items()}
+        try:
+            return cls(**values)
+        except TypeError as error:
+            raise InputError(f"configuration of a prediction: {error}") from error
 
 
 _TYPES: dict[str, tuple[type, ...]] = {

@@ -17,7 +17,7 @@ from gnnloom.storage.row_shards import RowShards
 from gnnloom.storage.vertices import NO_LABEL, SPLIT
 from gnnloom.trainer.comm import Communicator, Kind
 
-FEATURE_NORMS = ("auto", "row", "none")
+_CHECKED_ROWS = 256
 
 
 class VertexRows(Protocol):
@@ -33,8 +33,8 @@ class VertexRows(Protocol):
 
     def __contains__(self, name: str) -> bool: ...
 
-    def read(self, name: str) -> NDArray[Any]:
-        """The rows of an array such as ``feature``."""
+    def read(self, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+        """The rows of an array such as ``feature``, perhaps in another dtype."""
         ...
 
     def vertex(self) -> NDArray[np.int64]:
@@ -47,7 +47,8 @@ class Labels:
     """Labels and split of this rank's rows.
 
     Attributes:
-        label: (num_rows,) int64, -1 where there is none.
+        label: (num_rows,) int64, -1 where there is none; or of a multi-label task (num_rows, num_classes) int8, 1 or
+            0, -1 where it is not known.
         split: (num_rows,) uint8, see ``SPLIT``.
     """
 
@@ -56,17 +57,24 @@ class Labels:
     num_classes: int
 
     @property
+    def is_multilabel(self) -> bool:
+        return self.label.dim() == 2
+
+    @property
     def training(self) -> Tensor:
         """(num_rows,) bool: vertices that the loss counts."""
-        return (self.split == SPLIT["train"]) & (self.label >= 0)
+        known = self.label >= 0
+        return (self.split == SPLIT["train"]) & (known.any(1) if self.is_multilabel else known)
 
 
 def read_labels(rows: VertexRows) -> Labels:
     """Read the labels and split of some rows. Communicates nothing.
 
     Raises:
-        InputError: the shards lack labels or a split, or hold a label out of range.
+        InputError: the shards lack labels or a split, or hold labels out of range or of other classes than they say.
     """
+    if "multilabel" in rows:
+        return Labels(_read_multilabel(rows), torch.from_numpy(_read(rows, "split")), rows.shards.num_classes)
     label = torch.from_numpy(_read(rows, "label").astype(np.int64))
     num_classes = rows.shards.num_classes
     if len(label) and (int(label.max()) >= num_classes or int(label.min()) < NO_LABEL):
@@ -75,6 +83,16 @@ def read_labels(rows: VertexRows) -> Labels:
             f" expected {NO_LABEL} (none) to {num_classes - 1}"
         )
     return Labels(label, torch.from_numpy(_read(rows, "split")), num_classes)
+
+
+def _read_multilabel(rows: VertexRows) -> Tensor:
+    label, num_classes = torch.from_numpy(_read(rows, "multilabel")), rows.shards.num_classes
+    where = f"{rows.shards.artifact.path}/{rows.prefix}/multilabel"
+    if label.shape[1] != num_classes:
+        raise InputError(f"{where}: {label.shape[1]} columns, expected the {num_classes} classes of the dataset")
+    if label.numel() and not NO_LABEL <= int(label.min()) <= int(label.max()) <= 1:
+        raise InputError(f"{where}: labels from {int(label.min())} to {int(label.max())}, expected 0, 1 or {NO_LABEL}")
+    return label
 
 
 def read_feature(rows: VertexRows, dtype: torch.dtype) -> Tensor:
@@ -86,8 +104,9 @@ def read_feature(rows: VertexRows, dtype: torch.dtype) -> Tensor:
     Raises:
         InputError: the shards hold no features, or one that is not a finite number.
     """
-    feature = torch.from_numpy(_read(rows, "feature")).to(dtype)
-    if not bool(feature.isfinite().all()):
+    feature = torch.from_numpy(_read(rows, "feature", torch.empty(0, dtype=dtype).numpy().dtype))
+    # A few rows at a time, as what the check makes of them would be as large as the features.
+    if not all(bool(part.isfinite().all()) for part in torch.split(feature, _CHECKED_ROWS)):
         row = int((~feature.isfinite()).any(1).nonzero()[0, 0])
         raise InputError(
             f"{rows.shards.artifact.path}/{rows.prefix}/feature: vertex {int(rows.vertex()[row])} has a feature"
@@ -113,11 +132,11 @@ def normalise_feature(feature: Tensor, norm: str, comm: Communicator) -> Tensor:
     return feature / feature.abs().sum(1, keepdim=True).clamp_min_(torch.finfo(feature.dtype).tiny)
 
 
-def _read(rows: VertexRows, name: str) -> NDArray[Any]:
+def _read(rows: VertexRows, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
     if name not in rows:
         dataset = rows.shards.artifact.path.parent.parent.name
         raise InputError(
             f"{rows.shards.artifact.path}: the shards hold no {name}; add one with `gnnloom features {dataset} ...`"
             " (or ingest a source that has it) and run `gnnloom shard` again"
         )
-    return rows.read(name)
+    return rows.read(name, dtype)

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.arrays import ReadCounter
-from gnnloom.storage.grid_shards import GridShards, Span, order_path
+from gnnloom.storage.grid_shards import GridShards, order_path
+from gnnloom.storage.ranges import Span
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,9 @@ class GridRows:
     def __contains__(self, name: str) -> bool:
         return f"{order_path('rows', 0)}/{name}" in self.shards.artifact
 
-    def read(self, name: str) -> NDArray[Any]:
-        """Rows of an array such as ``feature``."""
-        return self.shards.vertex_data(name, self.order, self.span, self.counter)
+    def read(self, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+        """Rows of an array such as ``feature``, perhaps in another dtype."""
+        return self.shards.vertex_data(name, self.order, self.span, self.counter, dtype)
 
     def vertex(self) -> NDArray[np.int64]:
         """(num_rows,) int64 global ids of the rows' vertices."""

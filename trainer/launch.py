@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import FrameType
@@ -23,10 +23,10 @@ from gnnloom.storage.errors import LaunchError
 from gnnloom.storage.files import read_json, write_json
 from gnnloom.storage.run import Run
 from gnnloom.trainer.arguments import PREDICT
-from gnnloom.trainer.config import TrainConfig
+from gnnloom.trainer.config import PredictConfig, TrainConfig
 from gnnloom.trainer.exit_codes import EXIT_STOPPED
-from gnnloom.trainer.predict import PredictConfig
-from gnnloom.trainer.session import open_source
+from gnnloom.trainer.signals import handling
+from gnnloom.trainer.source import open_source
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +38,16 @@ class StoppedError(LaunchError):
     """The run was asked to stop; it wrote a checkpoint and can be resumed."""
 
     exit_code = EXIT_STOPPED
+
+
+#: Becomes the command that follows, which Linux ends when this process ends, however that happens: ranks that went on
+#: alone would write into the run that the next command goes on with.  The launcher ends its ranks when it is ended.
+_WITH_PARENT = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 def launch(config: TrainConfig, ranks: int | None = None) -> dict[str, Any]:
@@ -77,14 +87,15 @@ def launch_prediction(
         LaunchError: as :func:`launch`.
         NotFoundError: there is no such run.
     """
-    trained = TrainConfig.from_json(Run.open(dataset, run).config())
+    opened = Run.open(dataset, run)
+    trained = TrainConfig.from_json(opened.config())
     same = ranks is None or ranks == trained.ranks
     config = PredictConfig(
         catalog=str(dataset.path.parent),
         dataset=dataset.name,
         run=run,
         ranks=trained.ranks if ranks is None else ranks,
-        shards=trained.shards if same else None,
+        shards=opened.inputs().get("shards") if same else None,
         method=trained.method,
         grid=trained.grid if same else None,
         embeddings=embeddings,
@@ -99,7 +110,7 @@ def _launch(action: list[str], content: dict[str, Any], ranks: int, threads: int
         write_json(config, content)
         program = [sys.executable, "-m", "mpi4py", "-m", "gnnloom.trainer", *action, str(config)]
         command = [find_mpiexec(), "-n", str(ranks), *program, "--result", str(result)]
-        code, last_lines = _run(command, rank_environment(ranks, threads))
+        code, last_lines = _run(command, rank_environment(ranks, threads), stops=not action)
         if code == 0 and result.exists():
             return read_json(result)
     said = "\n".join(last_lines)
@@ -135,12 +146,16 @@ def rank_environment(ranks: int, threads: int = 0) -> dict[str, str]:
     return {**defaults, **os.environ, **dict.fromkeys(names, count)}
 
 
-def _run(command: list[str], environment: dict[str, str]) -> tuple[int, list[str]]:
-    """Run the launcher; returns its exit code and the last lines of what it and the ranks said."""
+def _run(command: list[str], environment: dict[str, str], *, stops: bool) -> tuple[int, list[str]]:
+    """Run the launcher; returns its exit code and the last lines of what it and the ranks said.
+
+    Args:
+        stops: the ranks stop in order when they are asked to; others are just ended with this process.
+    """
     last_lines: deque[str] = deque(maxlen=_LAST_LINES)
     # In a session of its own, so that a signal to our group reaches the ranks through us only.
     with subprocess.Popen(
-        command,
+        [sys.executable, "-I", "-S", "-c", _WITH_PARENT, *command],
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -150,7 +165,7 @@ def _run(command: list[str], environment: dict[str, str]) -> tuple[int, list[str
         start_new_session=True,
     ) as process:
         try:
-            with _stop_signal_passed_to(process):
+            with _stop_signal_passed_to(process) if stops else nullcontext():
                 for line in _lines(process.stdout):
                     last_lines.append(line)
                     logger.info("%s", line)
@@ -166,19 +181,10 @@ def _lines(stream: IO[str] | None) -> Iterator[str]:
         yield line.rstrip("\n")
 
 
-@contextmanager
-def _stop_signal_passed_to(process: subprocess.Popen[str]) -> Iterator[None]:
+def _stop_signal_passed_to(process: subprocess.Popen[str]) -> AbstractContextManager[None]:
     """While inside, pass SIGTERM on to the ranks, as SIGUSR1: mpiexec passes only that one on."""
 
     def pass_on(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - what signal calls
         process.send_signal(signal.SIGUSR1)
 
-    try:
-        before = signal.signal(signal.SIGTERM, pass_on)
-    except ValueError:  # not in the main thread, which alone gets signals
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    return handling(signal.SIGTERM, pass_on)

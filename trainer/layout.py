@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,20 +20,27 @@ class Layout:
         vertex: (num_rows,) int64 global ids of this rank's rows.
         row_axes: axes of the grid that split the rows.
         column_axes: axes that split the columns; share i of p holds columns i*dim//p to (i+1)*dim//p.
+        order: name of the order of all vertices that the rows are a range of.
     """
 
     grid: ProcessGrid
     vertex: NDArray[np.int64]
     row_axes: tuple[str, ...]
     column_axes: tuple[str, ...] = ()
+    order: str = "rows"
 
     @property
     def num_rows(self) -> int:
         return len(self.vertex)
 
-    def columns(self, dim: int) -> slice:
-        """This rank's columns of a matrix of width ``dim``."""
-        return slice(*self.grid.span(dim, self.column_axes))
+    @property
+    def key(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+        """What tells the layouts of one grid and graph apart."""
+        return self.order, self.row_axes, self.column_axes
+
+    def columns(self, dim: int, coordinate: Mapping[str, int] | None = None) -> slice:
+        """Columns of a matrix of width ``dim`` that this rank holds, or the one at a coordinate of the grid."""
+        return slice(*self.grid.span(dim, self.column_axes, coordinate))
 
     def widths(self, dim: int) -> list[int]:
         """Numbers of columns of all ranks of the column group."""

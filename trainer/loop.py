@@ -13,21 +13,24 @@ from typing import Any
 import torch
 
 from gnnloom.storage.artifact import peak_memory
-from gnnloom.storage.checkpoint import Checkpoint, checkpoint_epochs, read_checkpoint, write_checkpoint
+from gnnloom.storage.checkpoint import StoredCheckpoint, checkpoint_epochs, read_checkpoint
 from gnnloom.storage.errors import CorruptError, ExistsError, InputError
 from gnnloom.storage.run import Run
-from gnnloom.trainer.checkpoint import capture, restore
+from gnnloom.trainer.checkpoint import restore, save_checkpoint
 from gnnloom.trainer.comm import CollectiveError, Communicator, Kind, TrafficCounts
 from gnnloom.trainer.config import TrainConfig
 from gnnloom.trainer.data import read_labels
-from gnnloom.trainer.loss import MaskedCrossEntropy
-from gnnloom.trainer.metrics import ACCURACIES, Accuracy
+from gnnloom.trainer.loss import build_loss
+from gnnloom.trainer.metrics import build_metrics
 from gnnloom.trainer.optimizer import build_optimizer, sum_gradients
 from gnnloom.trainer.predict import write_predictions
 from gnnloom.trainer.profile import gather_profile
 from gnnloom.trainer.session import Session, open_session, threads_per_rank
 
 logger = logging.getLogger(__name__)
+
+#: Up to this many ranks the result holds the bytes between every two of them.
+_MATRIX_RANKS = 256
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def train(comm: Communicator, config: TrainConfig, stop: Callable[[], bool] = la
     start = comm.together(lambda: _Start.read(comm, config, num_threads))
     training = Training(start, comm)
     if comm.rank == 0:
-        training.run.start(config.to_json(), training.first_epoch)
+        training.run.start(config.to_json(), training.first_epoch, {"shards": start.session.shards.artifact.key})
     comm.barrier()
     stopped = training.run_epochs(stop)
     return training.finish(stopped)
@@ -78,7 +81,7 @@ class _Start:
     session: Session
     labels: Any
     run: Run
-    checkpoint: Checkpoint | None
+    checkpoint: StoredCheckpoint | None
 
     @classmethod
     def read(cls, comm: Communicator, config: TrainConfig, num_threads: int) -> _Start:
@@ -88,7 +91,7 @@ class _Start:
         return cls(session, read_labels(session.label_rows), run, checkpoint)
 
 
-def _find_checkpoint(run: Run, config: TrainConfig) -> Checkpoint | None:
+def _find_checkpoint(run: Run, config: TrainConfig) -> StoredCheckpoint | None:
     """Where to go on; None at the beginning."""
     if run.exists:
         before, now = TrainConfig.from_json(run.config()).identity(), config.identity()
@@ -122,8 +125,8 @@ class Training:
         self.optimizer = build_optimizer(self.model, self.config)
         layout = self.session.operator.layout(self.model.num_layers)
         labels = start.labels
-        self.loss = MaskedCrossEntropy(layout, labels.label, labels.training, labels.num_classes)
-        self.accuracy = Accuracy(layout, labels.label, labels.split, labels.num_classes)
+        self.loss = build_loss(layout, labels)
+        self.metrics = build_metrics(layout, labels)
         if self.loss.num_vertices == 0:
             message = f"{self.session.shards.artifact.path}: no vertex has a label and is in the training split"
             raise CollectiveError(message, reports=comm.rank == 0, code=InputError.exit_code)
@@ -132,6 +135,7 @@ class Training:
         if start.checkpoint is not None:
             restore(start.checkpoint, self.model, self.optimizer)
         self.lines = [line for line in self.run.metrics() if line["epoch"] < self.first_epoch]
+        self.last_traffic = TrafficCounts()
 
     def _check_same_checkpoint(self) -> None:
         epochs = self.comm.gather_numbers([self.first_epoch])[:, 0].astype(int)
@@ -181,6 +185,7 @@ class Training:
         sums = everyones[:, 1:].sum(0).reshape(2, len(Kind)).astype(int)
         num_bytes, messages = ({kind.value: int(n) for kind, n in zip(Kind, row, strict=True) if n} for row in sums)
         slowest = float(everyones[:, 0].max())
+        self.last_traffic = counts
         profile = gather_profile(self.comm, counts, seconds) if self.config.profile else []
         return EpochReport(float(totals[0]), slowest, num_bytes, messages, bool(totals[1] > 0), profile)
 
@@ -193,20 +198,18 @@ class Training:
         self.model.eval()
         # Its own record, so that an epoch's figures are those of training only.
         with torch.no_grad(), self.comm.traffic.recording():
-            return self.accuracy(self.model(self.inputs))
+            return self.metrics(self.model(self.inputs))
 
     def _write_line(self, line: dict[str, Any]) -> None:
         self.lines.append(line)
         if self.comm.rank == 0:
             self.run.append_metrics(line)
             if "test_accuracy" in line:
-                figures = "  ".join(f"{name} {_percent(line[name])}" for name in ACCURACIES)
+                figures = "  ".join(f"{name} {_percent(line[name])}" for name in self.metrics.names)
                 logger.info("epoch %d  loss %.5f  %s  %.3f s", line["epoch"], line["loss"], figures, line["seconds"])
 
     def _save(self, epoch: int) -> None:
-        checkpoint = capture(epoch, self.model, self.optimizer)
-        if self.comm.rank == 0:
-            write_checkpoint(self.run.checkpoints, checkpoint)
+        save_checkpoint(self.comm, self.run.checkpoints, epoch, self.model, self.optimizer)
 
     def finish(self, stopped: bool) -> dict[str, Any]:
         """Predict if wanted, gather the result and write it. Collective."""
@@ -220,11 +223,19 @@ class Training:
             "peak_memory": per_rank[:, 1].astype(int).tolist(),
             "load_peak_memory": per_rank[:, 2].astype(int).tolist(),
             "load_seconds": float(per_rank[:, 3].max()),
+            **self._traffic_matrix(),
         }
         if self.comm.rank == 0 and not stopped:
             self.run.finish(result)
         self.comm.barrier()
         return result
+
+    def _traffic_matrix(self) -> dict[str, Any]:
+        """Bytes that rank [p] sent to rank [q] in the last epoch, of few enough ranks. Collective."""
+        if self.comm.size > _MATRIX_RANKS:
+            return {}
+        mine = [self.last_traffic.bytes_to[rank] for rank in self.comm.members]
+        return {"bytes_between": self.comm.gather_numbers(mine).astype(int).tolist()}
 
     def _result(self, stopped: bool) -> dict[str, Any]:
         last = self.lines[-1]
@@ -237,7 +248,7 @@ class Training:
             "grid": list(self.session.operator.grid.shape),
             "epochs": len(self.lines),
             "loss": [line["loss"] for line in self.lines],
-            **{name: evaluated.get(name) for name in ACCURACIES},
+            **{name: evaluated.get(name) for name in self.metrics.names},
             "epoch_seconds": statistics.median(line["seconds"] for line in self.lines),
             "bytes_sent": sum(last["bytes"].values()),
             "messages_sent": sum(last["messages"].values()),

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.grid_shards import Span, split_range
+from gnnloom.storage.ranges import Span, split_range
 from gnnloom.trainer.comm import Communicator
-
-
-def factorisations(number: int, num_axes: int) -> list[tuple[int, ...]]:
-    """All ways to write ``number`` as a product of ``num_axes`` factors, in their order."""
-    if num_axes == 1:
-        return [(number,)]
-    divisors = [first for first in range(1, number + 1) if number % first == 0]
-    return [(first, *rest) for first in divisors for rest in factorisations(number // first, num_axes - 1)]
-
-
-def most_square(number: int, num_axes: int) -> tuple[int, ...]:
-    """The factors of ``number`` that differ least, the largest first."""
-    return max(factorisations(number, num_axes), key=lambda factors: (-sum(factors), factors))
 
 
 class ProcessGrid:
@@ -49,21 +37,26 @@ class ProcessGrid:
     def shape(self) -> tuple[int, ...]:
         return tuple(self.axes.values())
 
-    def index(self, axes: Iterable[str]) -> int:
-        """This rank's number within the group along ``axes``."""
-        number = 0
+    def index(self, axes: Iterable[str], coordinate: Mapping[str, int] | None = None) -> int:
+        """Number within the group along ``axes`` of this rank, or of the one at a coordinate."""
+        number, coordinate = 0, coordinate or self.coordinate
         for axis in axes:
-            number = number * self.axes[axis] + self.coordinate[axis]
+            number = number * self.axes[axis] + coordinate[axis]
         return number
+
+    def members(self, axes: tuple[str, ...]) -> list[dict[str, int]]:
+        """Coordinates of the ranks of the group along ``axes``, in their order."""
+        numbers = itertools.product(*(range(self.axes[axis]) for axis in axes))
+        return [self.coordinate | dict(zip(axes, number, strict=True)) for number in numbers]
 
     def size(self, axes: Iterable[str]) -> int:
         """Number of ranks along ``axes`` together."""
         return math.prod(self.axes[axis] for axis in axes)
 
-    def span(self, size: int, axes: Iterable[str]) -> Span:
-        """This rank's range of 0..size-1 cut along ``axes``."""
+    def span(self, size: int, axes: Iterable[str], coordinate: Mapping[str, int] | None = None) -> Span:
+        """The range of 0..size-1 cut along ``axes`` of this rank, or of the one at a coordinate."""
         axes = tuple(axes)
-        return split_range(size, self.size(axes), self.index(axes))
+        return split_range(size, self.size(axes), self.index(axes, coordinate))
 
     def sizes(self, size: int, axes: Iterable[str]) -> list[int]:
         """Lengths of the ranges of all ranks of the group along ``axes``."""

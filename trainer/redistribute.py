@@ -17,9 +17,9 @@ from gnnloom.trainer.layout import Layout
 class VertexOrder:
     """Brings the rows of a matrix into the order of the vertices, chunk by chunk."""
 
-    def __init__(self, layout: Layout, num_vertices: int) -> None:
+    def __init__(self, layout: Layout, num_vertices: int, kind: Kind) -> None:
         """Prepare for matrices whose rows lie as ``layout`` says."""
-        self._comm = layout.grid.comm
+        self._comm, self._kind = layout.grid.comm, kind
         vertex = layout.vertex if layout.speaks_for_rows else layout.vertex[:0]
         self._order = torch.from_numpy(np.argsort(vertex))
         self._vertex = vertex[self._order.numpy()]
@@ -58,14 +58,14 @@ class VertexOrder:
             here, there = slice(*arriving[rank : rank + 2]), slice(*offset[rank : rank + 2].tolist())
             for target, source in ((ids, vertex), (values, rows)):
                 requests += self._comm.receive(target[here], rank)
-                requests += self._comm.send(source[there], rank, Kind.PREDICTION)
+                requests += self._comm.send(source[there], rank, self._kind)
         self._comm.wait(requests)
         chunk = torch.empty_like(values)
         chunk[ids - int(bounds[self._comm.rank])] = values
         return chunk
 
 
-def whole_rows(part: Tensor, layout: Layout, dim: int) -> Tensor:
+def whole_rows(part: Tensor, layout: Layout, dim: int, kind: Kind) -> Tensor:
     """Put the columns that the ranks hold of their rows together. Collective.
 
     Args:
@@ -76,7 +76,7 @@ def whole_rows(part: Tensor, layout: Layout, dim: int) -> Tensor:
     """
     if layout.column_group.size == 1:
         return part
-    return layout.column_group.all_gather(part.T.contiguous(), layout.widths(dim), Kind.PREDICTION).T.contiguous()
+    return layout.column_group.all_gather(part.T.contiguous(), layout.widths(dim), kind).T.contiguous()
 
 
 def split_rows(rows: Tensor, layout: Layout) -> Tensor:

@@ -11,21 +11,21 @@ import torch
 from gnnloom.storage.arrays import ReadCounter
 from gnnloom.storage.artifact import peak_memory
 from gnnloom.storage.catalog import Catalog, Dataset
-from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.grid_shards import GridShards
+from gnnloom.storage.grid_window import load_kernels
 from gnnloom.storage.row_shards import RowShard, RowShards
-from gnnloom.trainer.algorithms import settled_grid
 from gnnloom.trainer.comm import Communicator
 from gnnloom.trainer.config import TrainConfig
 from gnnloom.trainer.data import VertexRows, normalise_feature, read_feature
 from gnnloom.trainer.grid_rows import GridRows
 from gnnloom.trainer.kernels.threads import Threads
 from gnnloom.trainer.models.base import Inputs, Model
-from gnnloom.trainer.models.registry import build_model, check_graph, check_layouts, model_options
+from gnnloom.trainer.models.registry import build_model, check_graph, model_options
 from gnnloom.trainer.operators.adjacency import vertex_order
 from gnnloom.trainer.operators.base import Operator
 from gnnloom.trainer.operators.registry import build_operator
 from gnnloom.trainer.redistribute import split_rows
+from gnnloom.trainer.source import open_source
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,9 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
         InputError: the shards are made for another number of ranks, or lack features.
         NotFoundError: there is no such dataset, or no such shards.
     """
-    started, before = time.perf_counter(), peak_memory()
+    started = time.perf_counter()
+    load_kernels()
+    before = peak_memory()
     torch.set_num_threads(num_threads)
     threads = Threads(num_threads)
     counter = ReadCounter()
@@ -111,7 +113,6 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
     feature_rows = _vertex_rows(source, operator, 0, first.row_axes + first.column_axes, counter)
     feature = read_feature(feature_rows, getattr(torch, config.dtype))
     loaded = Loaded(time.perf_counter() - started, peak_memory() - before)
-    check_layouts(config, operator)
     model = build_model(operator, config, options, threads)
     return Session(comm, config, dataset, shards, label_rows, operator, model, feature, counter, loaded)
 
@@ -123,38 +124,3 @@ def _vertex_rows(
     if isinstance(source, RowShard):
         return source
     return GridRows(source, vertex_order(layer), operator.grid.span(source.num_vertices, axes), counter)
-
-
-def open_source(
-    dataset: Dataset, config: TrainConfig, rank: int, num_ranks: int, counter: ReadCounter
-) -> RowShard | GridShards:
-    """What a rank reads: its row shard, or the grid shards, which serve all ranks.
-
-    Raises:
-        InputError: the shards are made for another number of ranks, or the process grid does not fit it.
-        NotFoundError: there are no such shards.
-    """
-    if config.algorithm == "p2p":
-        return _open_shard(dataset, config, rank, num_ranks, counter)
-    settled_grid(config.algorithm, config.grid, num_ranks)
-    try:
-        return dataset.grid_shards(config.shards, counter, permutation=config.permutation)
-    except NotFoundError as error:
-        permutation = config.permutation or "double"
-        raise NotFoundError(
-            f"{error}; algorithm {config.algorithm} reads grid shards: make some with"
-            f" `gnnloom shard {dataset.name} --grid 16x16 --permutation {permutation}`"
-        ) from error
-
-
-def _open_shard(dataset: Dataset, config: TrainConfig, rank: int, num_ranks: int, counter: ReadCounter) -> RowShard:
-    """The shard of one rank; checks that the shards are made for this number of ranks."""
-    parts = None if config.shards else config.ranks
-    shards = dataset.row_shards(parts=parts, key=config.shards, counter=counter, method=config.method)
-    if not shards.num_parts == config.ranks == num_ranks:
-        raise InputError(
-            f"{shards.artifact.path}: shards for {shards.num_parts} ranks, the run has {num_ranks}"
-            f" (configured: {config.ranks}); start {shards.num_parts} ranks or run"
-            f" `gnnloom shard {dataset.name} --parts {num_ranks}`"
-        )
-    return shards.shard(rank, counter)

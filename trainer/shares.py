@@ -26,6 +26,7 @@ class Place:
         rows: (num_rows,) int64 rows of the whole that the rank holds.
         columns: columns that it holds.
         speaks: True on one of all ranks that hold copies of the same part.
+        layout: that of a matrix with a row per vertex; None of others, which are small.
     """
 
     comm: Communicator
@@ -33,6 +34,7 @@ class Place:
     rows: Tensor
     columns: slice
     speaks: bool = True
+    layout: Layout | None = None
 
     def cut(self, whole: Tensor) -> Tensor:
         """The rank's part of the whole, contiguous."""
@@ -88,7 +90,7 @@ def vertex_place(layout: Layout, num_vertices: int, dim: int) -> Place:
     axes = layout.grid.axes
     shape = (num_vertices, dim)
     speaks = layout.speaks_for_share(axes)
-    return Place(layout.grid.comm, shape, torch.from_numpy(layout.vertex), layout.columns(dim), speaks)
+    return Place(layout.grid.comm, shape, torch.from_numpy(layout.vertex), layout.columns(dim), speaks, layout)
 
 
 def columns_of(parameter: Tensor, layout: Layout, weight_axes: tuple[str, ...]) -> Tensor:

@@ -20,7 +20,8 @@ def vertex_data(dataset: Dataset, key: str | None = None) -> dict[str, NDArray[A
     """What is known of the vertices, by the names that both libraries use; empty where the dataset has none.
 
     Returns:
-        ``x`` (vertex, feature) float32, ``y`` (vertex,) int64 with -1 for no label, and ``train_mask``, ``val_mask``
+        ``x`` (vertex, feature) float32, ``y`` (vertex,) int64 with -1 for no label, or (vertex, class)
+        float32 of zeros and ones with NaN where a label is not known, and ``train_mask``, ``val_mask``
         and ``test_mask`` (vertex,) bool; those that the dataset has.
     """
     if key is None and not dataset.artifacts("vertices"):
@@ -30,6 +31,9 @@ def vertex_data(dataset: Dataset, key: str | None = None) -> dict[str, NDArray[A
         found["x"] = vertices.feature()
     if vertices.has_label:
         found["y"] = vertices.label().astype(np.int64)
+    if vertices.has_multilabel:
+        known = vertices.multilabel()
+        found["y"] = np.where(known < 0, np.float32(np.nan), known).astype(np.float32)
     if vertices.has_split:
         split = vertices.split()
         for name, value in (("train", "train"), ("val", "valid"), ("test", "test")):

@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -18,12 +18,14 @@ from gnnloom.pipeline.cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.mpi_cluster import LEAST_RANKS, serve_ranks
 from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.errors import GnnloomError, InputError
+from gnnloom.storage.run import Run
 from gnnloom.trainer.__main__ import StopRequest
 from gnnloom.trainer.comm import CollectiveError, Communicator
-from gnnloom.trainer.config import TrainConfig
+from gnnloom.trainer.config import PredictConfig, TrainConfig
 from gnnloom.trainer.loop import train
-from gnnloom.trainer.predict import PredictConfig, predict
-from gnnloom.workflows.run import Job, Request, prepare, save_recipe, write_output
+from gnnloom.trainer.predict import predict
+from gnnloom.workflows.plan import TRAINING, Job, Request
+from gnnloom.workflows.run import prepare, save_recipe, timed, write_output
 
 logger = logging.getLogger(__name__)
 
@@ -118,21 +120,36 @@ def _fail_with(failure: GnnloomError | None) -> None:
 def _train(comm: Communicator, job: Job) -> bool:
     """Run the training stages that are not done; False if a rank was asked to stop. Collective."""
     stop = StopRequest(signal.SIGTERM, signal.SIGUSR1)
-    missing = {step.stage for step in job.plan.steps if not step.is_done}
-    config = job.plan.config
-    if comm.rank != 0:
+    leads = comm.rank == 0
+    if not leads:
         logging.getLogger("gnnloom").setLevel(logging.ERROR)
         logging.getLogger("gnnloom.trainer").setLevel(logging.ERROR)
-    if "train" in missing:
-        comm.together(lambda: save_recipe(job.recipe, config) if comm.rank == 0 else None)
-        if train(comm, config, stop)["state"] == "stopped":
-            if comm.rank == 0:
-                logger.warning("stopped after a checkpoint; the same command goes on")
-            return False
-    if "predict" in missing:
+    try:
+        for step in job.plan.steps:
+            if step.stage in TRAINING and not step.is_done:
+                with timed(step) if leads else nullcontext():
+                    _train_stage(comm, job, step.stage, stop)
+    except _StoppedError:
+        if leads:
+            logger.warning("stopped after a checkpoint; the same command goes on")
+        return False
+    return True
+
+
+class _StoppedError(Exception):
+    """The training was asked to stop, and wrote a checkpoint; on every rank."""
+
+
+def _train_stage(comm: Communicator, job: Job, stage: str, stop: StopRequest) -> None:
+    """Train, or predict. Collective."""
+    config = job.plan.config
+    if stage == "predict":
         predict(comm, _prediction(config, job))
         comm.together(lambda: _write_output(job) if comm.rank == 0 else None)
-    return True
+        return
+    comm.together(lambda: save_recipe(job.recipe, config) if comm.rank == 0 else None)
+    if train(comm, config, stop)["state"] == "stopped":
+        raise _StoppedError
 
 
 def _prediction(config: TrainConfig, job: Job) -> PredictConfig:
@@ -149,7 +166,8 @@ def _prediction(config: TrainConfig, job: Job) -> PredictConfig:
 
 
 def _write_output(job: Job) -> None:
-    write_output(job.recipe, Catalog(job.recipe.catalog)[job.recipe.dataset.name], job.plan.config.run_name)
+    dataset = Catalog(job.recipe.catalog)[job.recipe.dataset.name]
+    write_output(job.recipe, dataset, Run.open(dataset, job.plan.config.run_name))
 
 
 @contextmanager

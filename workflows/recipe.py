@@ -19,8 +19,8 @@ from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.trainer.config import TrainConfig
 from gnnloom.workflows.cli.options import MemorySize
 from gnnloom.workflows.document import Document, to_toml
-from gnnloom.workflows.predictions import check_output
 from gnnloom.workflows.recipe_sources import SourceSection, VerticesSection
+from gnnloom.workflows.table_files import check_file
 
 #: Recipes that come with gnnloom.
 RECIPES = Path(__file__).parent / "recipes"
@@ -76,14 +76,14 @@ class ShardsSection:
 
 @dataclass(frozen=True, kw_only=True)
 class PredictSection:
-    """``[predict]``: predict every vertex's class after training, and into which file (.npy or .csv), if any."""
+    """``[predict]``: predict every vertex's class after training, and the file to export them to, if any."""
 
     out: str | None = None
     embeddings: bool = False
 
     def __post_init__(self) -> None:
         try:
-            check_output(Path(self.out) if self.out else None)
+            check_file(Path(self.out) if self.out else None)
         except InputError as error:
             raise InputError(f"out: {error}") from error
 

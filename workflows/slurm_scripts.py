@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gnnloom.storage.errors import InputError
+from gnnloom.workflows.plan import Request
 from gnnloom.workflows.recipe import Recipe, find_recipe
-from gnnloom.workflows.run import Request
 
 TEMPLATES = Path(__file__).parent / "slurm"
 _HOLE = re.compile(r"@([A-Z_]+)@")
@@ -50,6 +50,7 @@ def _values(recipe: Recipe, request: Request) -> dict[str, str]:
         "RECIPE": path.name,
         "NAME": name,
         "ARGUMENTS": shlex.join([str(path.resolve()), *settings]),
+        "FOLDER": shlex.quote(str(Path.cwd())),
         "CATALOG": shlex.quote(str(recipe.catalog.expanduser().resolve())),
         "RANKS": str(ranks),
         "NODES": str(_nodes(ranks, slurm.ranks_per_node)),

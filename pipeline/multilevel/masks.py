@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numba import njit
@@ -21,6 +21,8 @@ from gnnloom.pipeline.part_vector import map_part_vector
 #: Tasks that make the masks together.
 _NUM_TASKS = 16
 WORD_BITS = 64
+_DE_BRUIJN: Final = np.uint64(0x03F79D71B4CB0A89)
+_PLACE: Final = np.argsort([((int(_DE_BRUIJN) << place) & ((1 << 64) - 1)) >> 58 for place in range(64)])
 
 
 @dataclass(frozen=True)
@@ -81,3 +83,12 @@ def _fill_masks(
                 word, bit = place // WORD_BITS, np.uint64(1) << np.uint64(place % WORD_BITS)
                 mask[net, 1, word] |= mask[net, 0, word] & bit
                 mask[net, 0, word] |= bit
+
+
+@njit(cache=True, nogil=True, inline="always")
+def bit_number(bit: np.uint64) -> int:
+    """The place of the only bit set: the top six bits of its product with a de Bruijn sequence tell it.
+
+    Leiserson, Prokop, Randall, Using de Bruijn sequences to index a 1 in a computer word (MIT, 1998).
+    """
+    return int(_PLACE[(bit * _DE_BRUIJN) >> np.uint64(58)])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.hypergraph import Hypergraph
 from gnnloom.pipeline.memory import working_memory
+from gnnloom.pipeline.multilevel.band import Band, refine_band
 from gnnloom.pipeline.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.multilevel.contraction import contract
 from gnnloom.pipeline.multilevel.disk_hypergraph import DiskHypergraph, store_hypergraph
@@ -20,20 +22,20 @@ from gnnloom.pipeline.part_vector import create_part_vector
 from gnnloom.pipeline.partition_problem import PartitionProblem
 from gnnloom.pipeline.partitioners.balance import fill_empty_parts
 from gnnloom.pipeline.partitioners.native import native_memory, native_partition
-from gnnloom.pipeline.partitioners.request import PartitionRequest
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
-#: Passes of refinement at each level.
-_PASSES = 16
+#: Passes of refinement at each level and their heat: from random parts, and from those of a partitioner.
+_FROM_RANDOM, _FROM_GOOD = (16, 1.5), (4, 0.0)
 #: Rounds of label propagation at each level.
 _ROUNDS = 5
 #: A cluster may weigh one part in this many, and at one level this many vertices: slow coarsening makes better cuts.
 _CLUSTERS_PER_PART, _VERTICES_PER_CLUSTER = 20, 6
-#: A level that keeps more than this share of the pins of the one before is the last.
-_LEAST_SHRINKAGE = 0.95
-#: Partitions the coarsest hypergraph.
-_COARSE_METHOD, _COARSE_PRESET = "mtkahypar", "deterministic"
+#: A level that keeps more than this share of the pins of the one before is not worth its time, and ends the
+#: coarsening: the first, where many such levels would be needed to fit the memory; the second, where all are wanted.
+_TOO_MUCH = {"auto": 0.8, "streaming": 0.95}
+#: Partitions the coarsest hypergraph, and improves the bands around the cut of all.
+_METHOD, _COARSE_PRESET, _BAND_PRESET = "mtkahypar", "deterministic", "deterministic-quality"
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,8 @@ def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32]) ->
     """Fill ``part``, which the file ``problem.part_path`` backs, holding O(vertices) in memory.
 
     Coarsens until the hypergraph fits the memory of a worker, partitions it with Mt-KaHyPar, and refines on every
-    level on the way back.  Hypergraphs of power-law graphs hardly shrink: where a level shows that, refinement
-    starts there from heavy-first random parts instead.
+    level on the way back: in streams, and what lies around the cut in memory.  Hypergraphs of power-law graphs hardly
+    shrink: where a level shows that, refinement starts there from heavy-first random parts instead.
 
     Returns:
         ``levels``: vertices, nets and pins of each; ``start``: what partitioned the coarsest.
@@ -66,12 +68,11 @@ def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32]) ->
     levels, fits = [_Level(finest, None)], False
     if options.preset != "flat":
         levels, fits = _coarsen(levels[0], problem, memory)
-    refinement = Refinement(options.parts, options.imbalance, options.seed, _PASSES, memory // 2)
-    _uncoarsen(levels, fits, problem, refinement, part)
+    _uncoarsen(levels, fits, problem, memory, part)
     fill_empty_parts(part, finest.vertex_weight, options.parts)
     return {
         "levels": [_describe(level.hypergraph) for level in levels],
-        "start": _COARSE_METHOD if fits else "heavy-first",
+        "start": _METHOD if fits else "heavy-first",
     }
 
 
@@ -85,7 +86,7 @@ def _coarsen(finest: _Level, problem: PartitionProblem, memory: int) -> tuple[li
         coarse = contract(fine, label, folder, memory // 2, problem.cluster)
         LOGGER.info("coarsening: %s of %s pins", f"{coarse.num_pins:,}", f"{fine.num_pins:,}")
         too_few = coarse.num_vertices < _CLUSTERS_PER_PART * problem.options.parts
-        if too_few or coarse.num_pins > _LEAST_SHRINKAGE * fine.num_pins:
+        if too_few or coarse.num_pins > _TOO_MUCH[problem.options.preset] * fine.num_pins:
             shutil.rmtree(folder)
             return levels, False
         levels.append(_Level(coarse, label))
@@ -98,16 +99,20 @@ def _cluster_limit(hypergraph: DiskHypergraph, parts: int) -> int:
 
 
 def _fits(hypergraph: DiskHypergraph, problem: PartitionProblem, memory: int) -> bool:
-    needed = native_memory(
-        _COARSE_METHOD, _COARSE_PRESET, hypergraph.num_pins, hypergraph.num_vertices, problem.options.parts
-    )
-    return needed <= memory
+    return _needed(hypergraph.num_pins, hypergraph.num_vertices, problem) <= memory
+
+
+def _needed(num_pins: int, num_vertices: int, problem: PartitionProblem) -> int:
+    return native_memory(_METHOD, _COARSE_PRESET, num_pins, num_vertices, problem.options.parts)
 
 
 def _uncoarsen(
-    levels: list[_Level], fits: bool, problem: PartitionProblem, refinement: Refinement, part: NDArray[np.int32]
+    levels: list[_Level], fits: bool, problem: PartitionProblem, memory: int, part: NDArray[np.int32]
 ) -> None:
     """Partition the coarsest level and carry the parts down to ``part``, refined at every level."""
+    options = problem.options
+    passes, heat = _FROM_GOOD if fits else _FROM_RANDOM
+    refinement = Refinement(options.parts, options.imbalance, options.seed, passes, memory // 2, heat)
     coarser: NDArray[np.int32] | None = None
     for number in reversed(range(len(levels))):
         hypergraph = levels[number].hypergraph
@@ -117,19 +122,31 @@ def _uncoarsen(
         if coarser is not None and label is not None:
             here[:] = coarser[label]
         elif fits:
-            here[:] = _partition_coarsest(hypergraph, problem)
+            here[:] = _native(problem, hypergraph.load(), _COARSE_PRESET)
         else:
-            place_heavy_first(hypergraph.vertex_weight, refinement.parts, refinement.seed, here)
+            place_heavy_first(hypergraph.vertex_weight, options.parts, options.seed, here)
         refine(hypergraph, here, path, refinement, problem.scratch / "masks", problem.cluster)
+        if fits and len(levels) > 1:
+            _refine_band(hypergraph, here, problem, memory)
         coarser = here
 
 
-def _partition_coarsest(hypergraph: DiskHypergraph, problem: PartitionProblem) -> NDArray[np.int32]:
-    options = problem.options
-    request = PartitionRequest(
-        options.parts, options.imbalance, options.seed, options.request().threads, _COARSE_PRESET
+def _refine_band(hypergraph: DiskHypergraph, part: NDArray[np.int32], problem: PartitionProblem, memory: int) -> None:
+    band = Band(
+        fits=lambda num_pins, num_vertices: _needed(num_pins, num_vertices, problem) <= memory,
+        improve=lambda small, given: _native(problem, small, _BAND_PRESET, given),
+        memory=memory // 2,
+        scratch=problem.scratch,
     )
-    return native_partition(hypergraph.load(), _COARSE_METHOD, request, problem.scratch, options.time_limit)
+    refine_band(hypergraph, part, problem.options.parts, band, problem.cluster)
+
+
+def _native(
+    problem: PartitionProblem, hypergraph: Hypergraph, preset: str, given: NDArray[np.int32] | None = None
+) -> NDArray[np.int32]:
+    options = problem.options
+    request = replace(options.request(), preset=preset, memory_limit=None, improve=int(given is not None))
+    return native_partition(hypergraph, _METHOD, request, problem.scratch, options.time_limit, given)
 
 
 def _describe(hypergraph: DiskHypergraph) -> dict[str, int]:

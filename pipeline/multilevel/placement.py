@@ -21,14 +21,15 @@ def place_heavy_first(weight: NDArray[np.int64], parts: int, seed: int, part: ND
 
     Graham's longest-processing-time rule (SIAM J. Appl. Math. 17(2), 1969).
     """
-    order = _shuffled(len(weight), np.uint64(seed))
+    order = shuffled(len(weight), np.uint64(seed))
     order = order[np.argsort(-weight[order], kind="stable")]
     load = np.zeros(parts, dtype=np.int64)
     _place(order, weight, part, load)
     return load
 
 
-def _shuffled(count: int, seed: np.uint64) -> NDArray[np.int64]:
+def shuffled(count: int, seed: np.uint64) -> NDArray[np.int64]:
+    """(count,) the numbers from 0 on in a random order."""
     key = np.empty(count, dtype=np.uint64)
     _fill_keys(seed, key)
     return np.argsort(key, kind="stable")

@@ -15,11 +15,10 @@ vertices within each window in turn.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numba import njit
@@ -27,18 +26,18 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.cluster import Cluster
 from gnnloom.pipeline.multilevel.disk_hypergraph import DiskHypergraph
-from gnnloom.pipeline.multilevel.masks import WORD_BITS, create_masks, make_masks
-from gnnloom.pipeline.partitioners.balance import heaviest_allowed
+from gnnloom.pipeline.multilevel.masks import WORD_BITS, bit_number, create_masks, make_masks
+from gnnloom.pipeline.partitioners.balance import asked_limit, heaviest_allowed
 from gnnloom.pipeline.sources.random_numbers import stream_key, unit
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
-#: The loss that the first pass risks with a chance of 1/e.
-_HEAT = 1.5
 #: Parts may use one part in this many of the imbalance that a heavy vertex forces.
 _FORCED_SHARE = 3
 #: A pass that moves fewer than one vertex in this many is the last.
 _TOO_FEW = 100_000
+#: A word of masks with every bit.
+_ALL: Final = np.uint64((1 << 64) - 1)
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,7 @@ class Refinement:
         seed: of the order in which parts are dealt into windows.
         passes: the most passes.
         memory: bytes that the masks may take.
+        heat: the loss that the first pass risks with a chance of 1/e; 0 for parts that are good already.
     """
 
     parts: int
@@ -58,10 +58,11 @@ class Refinement:
     seed: int
     passes: int
     memory: int
+    heat: float
 
-    def heat(self, number: int) -> float:
-        """How much of a loss a pass still risks; falls to 0, so that the last two passes only improve."""
-        return max(0.0, _HEAT * (1 - (number + 1) / max(1, self.passes - 2)))
+    def heat_of(self, number: int) -> float:
+        """The heat of a pass; falls to 0, so that the last two passes only improve."""
+        return max(0.0, self.heat * (1 - (number + 1) / max(1, self.passes - 2)))
 
     def num_words(self, num_nets: int) -> int:
         """64-bit words for each net and mask: for all parts, or as many as the memory allows."""
@@ -99,7 +100,7 @@ def refine(
     total = 0
     for number, rank in enumerate(_deals(refinement, num_words)):
         np.save(rank_path, rank)
-        heat, key = refinement.heat(number), stream_key(refinement.seed, f"refinement {number}")
+        heat, key = refinement.heat_of(number), stream_key(refinement.seed, f"refinement {number}")
         moved = 0
         for first in range(0, refinement.parts, num_words * WORD_BITS):
             make_masks(hypergraph.nets, part_path, rank_path, first, mask_path, cluster)
@@ -119,7 +120,7 @@ def _limit(weight: NDArray[np.int64], refinement: Refinement) -> int:
     less, but let a few parts send far more than the others.
     """
     forced = heaviest_allowed(weight, refinement.parts, refinement.imbalance)
-    asked = math.floor((1 + refinement.imbalance) * -(-int(weight.sum()) // refinement.parts))
+    asked = asked_limit(int(weight.sum()), refinement.parts, refinement.imbalance)
     return asked + (forced - asked) // _FORCED_SHARE
 
 
@@ -194,6 +195,7 @@ def _move_vertices(
     """
     touched = np.zeros(len(window), np.int64)
     places = np.empty(len(window), np.int64)
+    whole = np.zeros(mask.shape[2], np.int64)
     moved = 0
     for row in range(len(offset) - 1):
         vertex = first_vertex + row
@@ -203,7 +205,7 @@ def _move_vertices(
         nets = ids[offset[row] : offset[row + 1]]
         weight = vertex_weight[vertex]
         old = window[source]
-        staying, num_places = _weigh_nets(nets, net_weight, mask, source, touched, places)
+        staying, num_places = _weigh_nets(nets, net_weight, mask, source, touched, places, whole)
         target = _best_target(touched, places[:num_places], window, load, source, weight, limit)
         if target < 0 and load[old] > limit:
             target = _lightest(window, load, weight, limit)
@@ -229,8 +231,12 @@ def _weigh_nets(
     source: int,
     touched: NDArray[np.int64],
     places: NDArray[np.int64],
+    whole: NDArray[np.int64],
 ) -> tuple[int, int]:
     """Add up, in ``touched``, the weight of nets with a pin in each part, and list these parts in ``places``.
+
+    Args:
+        whole: (num_words,) zero, before and after; sums up the nets with a pin in all parts of a word.
 
     Returns:
         The weight of the nets that keep a pin in the source, and the number of places.
@@ -243,26 +249,26 @@ def _weigh_nets(
             staying += weight
         for word in range(mask.shape[2]):
             bits = mask[net, 0, word]
+            if bits == _ALL:
+                whole[word] += weight
+                continue
             while bits:
                 lowest = bits & (~bits + np.uint64(1))
-                place = word * WORD_BITS + _bit_number(lowest)
+                place = word * WORD_BITS + bit_number(lowest)
                 if touched[place] == 0:
                     places[num_places] = place
                     num_places += 1
                 touched[place] += weight
                 bits ^= lowest
+    for word in range(len(whole)):
+        if whole[word]:
+            for place in range(word * WORD_BITS, (word + 1) * WORD_BITS):
+                if touched[place] == 0:
+                    places[num_places] = place
+                    num_places += 1
+                touched[place] += whole[word]
+            whole[word] = 0
     return staying, num_places
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _bit_number(bit: np.uint64) -> int:
-    """The place of the only bit set, by halving."""
-    number = 0
-    for half in (32, 16, 8, 4, 2, 1):
-        if bit >> np.uint64(half):
-            number += half
-            bit >>= np.uint64(half)
-    return number
 
 
 @njit(cache=True, nogil=True)

@@ -9,14 +9,27 @@ from numba import njit
 from numpy.typing import NDArray
 
 
+def asked_limit(total: int, parts: int, imbalance: float) -> int:
+    """The weight that no part may exceed: (1 + imbalance) times the average, but never below the average."""
+    return max(math.floor((1 + imbalance) * total / parts), -(-total // parts))
+
+
 def heaviest_allowed(weight: NDArray[np.int64], parts: int, imbalance: float) -> int:
     """The weight that no part may exceed: what was asked for, or what the heaviest vertex forces.
 
     Args:
         weight: (num_vertices,) int64.
     """
-    allowed = math.floor((1 + imbalance) * -(-int(weight.sum()) // parts))
-    return max(allowed, int(weight.max(initial=0)))
+    return max(asked_limit(int(weight.sum()), parts, imbalance), int(weight.max(initial=0)))
+
+
+def native_imbalance(weight: NDArray[np.int64], parts: int, imbalance: float) -> float:
+    """What to ask of a partitioner that measures from the average *rounded up*, so that parts stay within the limit.
+
+    Half a unit keeps a product that should be whole from being cut off below it.
+    """
+    total = int(weight.sum())
+    return (asked_limit(total, parts, imbalance) + 0.5) / -(-total // parts) - 1
 
 
 def repair_balance(part: NDArray[np.int32], weight: NDArray[np.int64], parts: int, imbalance: float) -> int:

@@ -13,14 +13,14 @@ from gnnloom.pipeline.partitioners.request import GRAPH, PartitionRequest
 
 
 def partition(request: PartitionRequest, folder: Path) -> NDArray[np.int32]:
-    """Partition a graph k-way; runs in the child process.  The imbalance is rounded to a per mille, at least 1.
+    """Partition a graph k-way; runs in the child process.  The imbalance is cut to a per mille, at least 1.
 
     Karypis, Kumar (J. Parallel Distrib. Comput. 48(1), 1998).
     """
     offset, neighbour, vertex_weight, edge_weight = load_graph(folder / GRAPH)
     options = pymetis.Options()
     options.seed = request.seed
-    options.ufactor = max(1, round(1000 * request.imbalance))
+    options.ufactor = max(1, int(1000 * request.imbalance))
     found = pymetis.part_graph(
         request.parts,
         xadj=offset,

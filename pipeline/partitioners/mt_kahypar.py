@@ -8,11 +8,13 @@ import mtkahypar
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partitioners.request import GRAPH, HYPERGRAPH, PartitionRequest
+from gnnloom.pipeline.partitioners.request import GIVEN, GRAPH, HYPERGRAPH, PartitionRequest
 
 
 def partition(request: PartitionRequest, folder: Path) -> NDArray[np.int32]:
-    """Partition a hypergraph by its connectivity, or a graph by its cut; runs in the child process.
+    """Partition a hypergraph by its connectivity, or a graph by its cut, or improve a partition of the former.
+
+    Runs in the child process.
 
     The deterministic presets give the same parts for the same seed whatever the number of threads.
 
@@ -28,4 +30,10 @@ def partition(request: PartitionRequest, folder: Path) -> NDArray[np.int32]:
         problem = library.graph_from_file(str(folder / GRAPH), context, mtkahypar.FileFormat.METIS)
     else:
         problem = library.hypergraph_from_file(str(folder / HYPERGRAPH), context, mtkahypar.FileFormat.HMETIS)
-    return np.asarray(problem.partition(context).get_partition(), dtype=np.int32)
+    if request.improve:
+        given = np.load(folder / GIVEN, allow_pickle=False)
+        found = problem.create_partitioned_hypergraph(context, request.parts, given)
+        found.improve_partition(context, request.improve)
+    else:
+        found = problem.partition(context)
+    return np.asarray(found.get_partition(), dtype=np.int32)

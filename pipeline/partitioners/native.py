@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.adjacency import AdjacencyGraph
 from gnnloom.pipeline.hypergraph import Hypergraph
-from gnnloom.pipeline.partitioners.balance import fill_empty_parts, repair_balance, spread
+from gnnloom.pipeline.partitioners.balance import fill_empty_parts, native_imbalance, repair_balance, spread
 from gnnloom.pipeline.partitioners.graph_file import save_graph, write_metis
 from gnnloom.pipeline.partitioners.guard import check_part, check_parts, check_problem, native_weights
 from gnnloom.pipeline.partitioners.hmetis import write_hmetis
 from gnnloom.pipeline.partitioners.presets import METHODS
-from gnnloom.pipeline.partitioners.request import GRAPH, HYPERGRAPH, RESULT, PartitionRequest
+from gnnloom.pipeline.partitioners.request import GIVEN, GRAPH, HYPERGRAPH, RESULT, PartitionRequest
 from gnnloom.storage.errors import BudgetError, PartitionerError
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
@@ -47,13 +47,15 @@ def native_partition(
     request: PartitionRequest,
     scratch: Path,
     time_limit: float | None = None,
+    given: NDArray[np.int32] | None = None,
 ) -> NDArray[np.int32]:
-    """Partition a hypergraph or a graph with a native partitioner.
+    """Partition a hypergraph or a graph with a native partitioner, or improve given parts of it.
 
     Args:
         method: one of ``NATIVE_METHODS``.
         scratch: folder for files that only live until the partitioner is done.
         time_limit: seconds after which the partitioner is killed; None waits for ever.
+        given: (num_vertices,) parts that ``request.improve`` V-cycles improve (method mtkahypar, hypergraphs).
 
     Returns:
         (num_vertices,) int32 parts, each part with at least one vertex.  Parts that came out heavier than asked
@@ -73,7 +75,7 @@ def native_partition(
         return np.arange(problem.num_vertices, dtype=np.int32)
     if not problem.size:
         return spread(weight, parts)
-    part = _in_child(problem, method, request, scratch, time_limit)
+    part = _in_child(problem, method, request, scratch, time_limit, given)
     fill_empty_parts(part, weight, parts)
     moved = repair_balance(part, weight, parts, request.imbalance)
     if moved:
@@ -87,6 +89,7 @@ def _in_child(
     request: PartitionRequest,
     scratch: Path,
     time_limit: float | None,
+    given: NDArray[np.int32] | None,
 ) -> NDArray[np.int32]:
     package = METHODS[method].package
     if find_spec(package) is None:
@@ -94,16 +97,19 @@ def _in_child(
     LOGGER.info("%s: %s pins or neighbours into %s parts", method, f"{problem.size:,}", f"{request.parts:,}")
     with tempfile.TemporaryDirectory(dir=scratch) as name:
         folder = Path(name)
-        replace(request, graph=isinstance(problem, AdjacencyGraph)).write(folder)
-        _write_problem(folder, problem, method)
+        weight = native_weights(problem.vertex_weight)
+        imbalance = native_imbalance(weight, request.parts, request.imbalance)
+        replace(request, imbalance=imbalance, graph=isinstance(problem, AdjacencyGraph)).write(folder)
+        _write_problem(folder, problem, weight, method)
+        if given is not None:
+            np.save(folder / GIVEN, given, allow_pickle=False)
         command = [sys.executable, "-m", _CHILD, method, name]
         part = run_child(command, folder, method, time_limit)
         check_part(part, problem.num_vertices, request.parts, folder / RESULT)
     return part.astype(np.int32)
 
 
-def _write_problem(folder: Path, problem: Hypergraph | AdjacencyGraph, method: str) -> None:
-    weight = native_weights(problem.vertex_weight)
+def _write_problem(folder: Path, problem: Hypergraph | AdjacencyGraph, weight: NDArray[np.int64], method: str) -> None:
     if isinstance(problem, Hypergraph):
         write_hmetis(folder / HYPERGRAPH, problem, weight)
     elif method == "metis":

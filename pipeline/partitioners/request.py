@@ -9,6 +9,7 @@ from gnnloom.storage.files import read_json, write_json
 
 HYPERGRAPH = "hypergraph.hgr"
 GRAPH = "graph.metis"
+GIVEN = "given.npy"
 RESULT = "part.npy"
 _REQUEST = "request.json"
 
@@ -23,6 +24,7 @@ class PartitionRequest:
         preset: one of the method's.
         graph: the folder holds a graph instead of a hypergraph.
         memory_limit: bytes that the partitioner may allocate; None for no limit.
+        improve: V-cycles that improve the parts in the file ``GIVEN``; 0 to partition from scratch.
     """
 
     parts: int
@@ -32,6 +34,7 @@ class PartitionRequest:
     preset: str = ""
     graph: bool = False
     memory_limit: int | None = None
+    improve: int = 0
 
     def write(self, folder: Path) -> None:
         write_json(folder / _REQUEST, asdict(self))

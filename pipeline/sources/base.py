@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +74,7 @@ class VertexSource(Protocol):
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        """Which there are of ``feature``, ``label`` and ``split``."""
+        """Which there are of ``feature``, ``label`` or ``multilabel``, and ``split``."""
         ...
 
     @property
@@ -106,10 +106,20 @@ class VertexSource(Protocol):
         needs one byte per vertex, and comes as one block.
 
         ``feature``: (num_rows, num_features) float32, finite.  ``label``: (num_rows,) int32, classes
-        from 0, -1 where there is none.  ``split``: (num_rows,) uint8 as in ``gnnloom.storage.vertices.SPLIT``.
+        from 0, -1 where there is none.  ``multilabel``: (num_rows, num_labels) int8, 1 or 0, -1 where it is not known.
+        ``split``: (num_rows,) uint8 as in ``gnnloom.storage.vertices.SPLIT``.
 
         Raises:
             InputError: another number of rows or columns than announced, something that is no number, NaN or
                 infinite features, a label or split out of range; the message names file or array, and line or row.
         """
+        ...
+
+
+@runtime_checkable
+class MultilabelSource(VertexSource, Protocol):
+    """A source whose vertices may have several labels each."""
+
+    def num_labels(self) -> int:
+        """Columns of the ``multilabel`` matrix; 0 where there is none."""
         ...

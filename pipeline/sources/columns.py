@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.files import SourceFile
+from gnnloom.pipeline.sources.label_values import EXPECTED_BINARY, binary_labels
 from gnnloom.pipeline.sources.lines import bad_line, whole_lines
 from gnnloom.pipeline.sources.numerals import REASONS
 from gnnloom.pipeline.sources.parse import parse_ids, parse_table
@@ -98,6 +99,19 @@ def read_labels(file: SourceFile) -> Iterator[RowBlock]:
             reason = f"expected a class from 0 to {_MAX_LABEL:,}, or -1 or nan where there is none"
             raise block.error(int(np.argmax(wrong)), reason)
         yield RowBlock(file, block.first, labels.astype(np.int32), block.line_at)
+
+
+def read_multilabels(file: SourceFile, num_columns: int) -> Iterator[RowBlock]:
+    """Rows of zeros and ones, -1 or NaN where a label is not known; as int8.
+
+    Raises:
+        InputError: a row has another width, or holds something else; the message names the line.
+    """
+    for block in read_table(file, num_columns, np.float32, missing=True):
+        rows, wrong = binary_labels(block.values)
+        if wrong >= 0:
+            raise block.error(wrong, EXPECTED_BINARY)
+        yield RowBlock(file, block.first, rows, block.line_at)
 
 
 def count_columns(file: SourceFile) -> int:

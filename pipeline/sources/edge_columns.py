@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.base import CHUNK_EDGES
+from gnnloom.pipeline.sources.names import HINT, NameFoundError
 from gnnloom.pipeline.sources.stored_arrays import StoredArray
 from gnnloom.storage.errors import InputError
 
@@ -26,7 +27,15 @@ class IdColumn(Protocol):
         ...
 
     def read(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        """Ids of edges ``start`` to ``stop``, ``CHUNK_EDGES`` at a time (the last block may have fewer)."""
+        """Ids of edges ``start`` to ``stop``, ``CHUNK_EDGES`` at a time (the last block may have fewer).
+
+        Raises:
+            NameFoundError: an id is no number from 0 to 2^63 - 1.
+        """
+        ...
+
+    def read_any(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        """The same, whatever the ids are."""
         ...
 
 
@@ -43,17 +52,22 @@ class FlatColumn:
         return self.array.is_mapped
 
     def read(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        for number, block in enumerate(self.read_any(start, stop)):
+            yield self._checked(block, start + number * CHUNK_EDGES)
+
+    def read_any(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
         last = self.first + (stop - 1) * self.step
         blocks = self.array.read_flat(self.first + start * self.step, last + 1, CHUNK_EDGES * self.step)
-        for number, block in enumerate(blocks):
-            yield self._checked(block[:: self.step], start + number * CHUNK_EDGES)
+        return (block[:: self.step] for block in blocks)
 
     def _checked(self, ids: NDArray[Any], first_edge: int) -> NDArray[np.int64]:
+        if ids.dtype.kind in "US":
+            raise NameFoundError(f"{self.array}: expected integers, found text{HINT}")
         low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
         if low < 0 or high > np.iinfo(np.int64).max:
             edge = int(np.argmin(ids)) if low < 0 else int(np.argmax(ids))
             what = "negative" if low < 0 else "beyond int64"
-            raise InputError(f"{self.array}, edge {first_edge + edge:,}: the id {ids[edge]} is {what}")
+            raise NameFoundError(f"{self.array}, edge {first_edge + edge:,}: the id {ids[edge]} is {what}{HINT}")
         return np.ascontiguousarray(ids, dtype=np.int64)
 
 
@@ -70,6 +84,9 @@ class MajorColumn:
 
     def read(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
         return rebatch(self._expanded(start, stop), CHUNK_EDGES)
+
+    def read_any(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        return self.read(start, stop)
 
     def _expanded(self, start: int, stop: int) -> Iterator[NDArray[np.int64]]:
         for row, offsets in self._offsets():

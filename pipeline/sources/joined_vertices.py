@@ -8,19 +8,17 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.base import VertexSource
+from gnnloom.pipeline.sources.base import MultilabelSource, VertexSource
 from gnnloom.storage.errors import InputError
 
-_ARRAYS = ("feature", "label", "split")
+_ARRAYS = ("feature", "label", "multilabel", "split")
 
 
 @dataclass(frozen=True)
 class JoinedVertices:
-    """Several sources of the same vertices; implements :class:`~gnnloom.pipeline.sources.base.VertexSource`."""
+    """Several sources of the same vertices; implements :class:`~gnnloom.pipeline.sources.base.MultilabelSource`."""
 
     sources: tuple[VertexSource, ...]
-
-    in_graph_order = False
 
     def __post_init__(self) -> None:
         """Check that the sources belong together.
@@ -40,6 +38,10 @@ class JoinedVertices:
         return tuple(name for name in _ARRAYS if any(name in source.arrays for source in self.sources))
 
     @property
+    def in_graph_order(self) -> bool:
+        return all(source.in_graph_order for source in self.sources)
+
+    @property
     def random_access(self) -> bool:
         return all(source.random_access for source in self.sources)
 
@@ -51,6 +53,9 @@ class JoinedVertices:
 
     def num_features(self) -> int:
         return max(source.num_features() for source in self.sources)
+
+    def num_labels(self) -> int:
+        return max(source.num_labels() if isinstance(source, MultilabelSource) else 0 for source in self.sources)
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         for source in self.sources:

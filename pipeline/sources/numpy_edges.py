@@ -3,7 +3,7 @@
 Pairs are (2, m), sources in the first row and targets in the second, or (m, 2), an edge per row; an
 array of shape (2, 2) is read as (2, m).  In a SciPy matrix, and in ``row`` and ``col``, the row is
 the source of an edge and the column its target, as in scipy.sparse.csgraph; every stored entry is
-an edge, an explicit zero too.  A SciPy matrix states the number of vertices.
+an edge, an explicit zero too.  A SciPy matrix states the number of vertices; elsewhere ids may be any numbers, or text.
 """
 
 from __future__ import annotations
@@ -14,15 +14,21 @@ from itertools import repeat
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.edge_columns import FlatColumn, IdColumn, MajorColumn, read_weights
 from gnnloom.pipeline.sources.files import SourceFile, open_files
+from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.stored_arrays import StoredArray, member_names, open_array
 from gnnloom.storage.errors import InputError
 
 #: Edges that one task reads from a memory-mapped file.
 RANGE_EDGES = 1 << 23
+#: Kinds of dtypes, as NumPy abbreviates them, of ids; they are text only where no number of vertices is stated.
+_INTEGERS, _TEXT = "iu", "US"
+#: Edges whose names are made at a time.
+_CHUNK_NAMES = 1 << 18
 #: Members of an ``.npz`` that hold weights; the first that is there counts.
 WEIGHT_NAMES = ("data", "edge_weight", "weight")
 
@@ -54,6 +60,29 @@ class EdgeArrays:
             yield EdgeChunk(source, target, weight)
             edge += len(source)
 
+    def read_names(self, start: int, stop: int) -> Iterator[NameChunk]:
+        """Edges ``start`` to ``stop``, ids as names."""
+        columns = (self.source, self.target)
+        # Ids below a stated number are numbers: reading them says what is wrong.
+        read = [column.read_any if self.num_vertices is None else column.read for column in columns]
+        weights = repeat(None) if self.weight is None else read_weights(self.weight, start, stop)
+        edge = start
+        for source, target, weight in zip(
+            read[0](start, stop), read[1](start, stop), weights, strict=self.weight is not None
+        ):
+            for first in range(0, len(source), _CHUNK_NAMES):
+                some = slice(first, first + _CHUNK_NAMES)
+                ends = [self._names(column[some], edge + first) for column in (source, target)]
+                yield NameChunk(ends[0], ends[1], None if weight is None else weight[some])
+            edge += len(source)
+
+    def _names(self, values: NDArray[Any], first_edge: int) -> Names:
+        names = Names.of_values(values)
+        edge, reason = names.first_wrong()
+        if edge >= 0:
+            raise InputError(f"{self.file.location}, edge {first_edge + edge:,}: {reason}")
+        return names
+
     def _check_below(self, source: Any, target: Any, first_edge: int) -> None:
         highest = np.maximum(source, target)
         edge = int(np.argmax(highest))
@@ -66,10 +95,15 @@ class EdgeArrays:
 
 @dataclass(frozen=True)
 class NumpyEdges:
-    """Edges from NumPy files; implements :class:`~gnnloom.pipeline.sources.base.EdgeSource`."""
+    """Edges from NumPy arrays; implements :class:`~gnnloom.pipeline.sources.names.NamedEdgeSource`.
+
+    Attributes:
+        format_name: of the files that the arrays lie in.
+    """
 
     parts: tuple[EdgeArrays, ...]
     weights: bool = False
+    format_name: str = "numpy"
     range_edges: int = RANGE_EDGES
 
     @classmethod
@@ -88,7 +122,7 @@ class NumpyEdges:
 
     def identity(self) -> dict[str, Any]:
         files = [part.file.identity() for part in self.parts]
-        return {"format": "numpy", "weights": self.weights, "files": files}
+        return {"format": self.format_name, "weights": self.weights, "files": files}
 
     @property
     def num_edges(self) -> int:
@@ -109,6 +143,13 @@ class NumpyEdges:
     def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
         return self.parts[part.file].read(part.start, part.stop)
 
+    @property
+    def may_begin_with_header(self) -> bool:
+        return False
+
+    def read_names(self, part: SourceRange) -> Iterator[NameChunk]:
+        return self.parts[part.file].read_names(part.start, part.stop)
+
 
 def _open_edges(file: SourceFile, weights: bool) -> EdgeArrays:
     if not file.location.endswith(".npz"):
@@ -122,7 +163,7 @@ def _open_edges(file: SourceFile, weights: bool) -> EdgeArrays:
     if "edge_index" in names:
         return _open_pairs(file, "edge_index", weight)
     if {"row", "col"} <= set(names):
-        row, col = _open_ids(file, "row"), _open_ids(file, "col")
+        row, col = (_open_ids(file, name, _INTEGERS + _TEXT) for name in ("row", "col"))
         return _checked(EdgeArrays(file, row.size, FlatColumn(row), FlatColumn(col), weight), col.size)
     raise InputError(
         f"{file.location}: expected an array edge_index, arrays row and col, or a matrix of scipy.sparse.save_npz;"
@@ -140,7 +181,7 @@ def pair_columns(pairs: StoredArray, weight: StoredArray | None, num_vertices: i
     Raises:
         InputError: it has another shape, holds no integers, or there is another number of weights.
     """
-    pairs, file = _checked_ids(pairs), pairs.file
+    pairs, file = _checked_ids(pairs, _INTEGERS + _TEXT if num_vertices is None else _INTEGERS), pairs.file
     if len(pairs.shape) != 2 or 2 not in pairs.shape:
         raise InputError(f"{pairs}: expected shape (2, m) or (m, 2), found {pairs.shape}")
     num_edges = pairs.size // 2
@@ -179,12 +220,12 @@ def _checked(edges: EdgeArrays, num_targets: int) -> EdgeArrays:
     return edges
 
 
-def _open_ids(file: SourceFile, member: str | None) -> StoredArray:
-    return _checked_ids(open_array(file, member))
+def _open_ids(file: SourceFile, member: str | None, kinds: str = _INTEGERS) -> StoredArray:
+    return _checked_ids(open_array(file, member), kinds)
 
 
-def _checked_ids(array: StoredArray) -> StoredArray:
-    if array.dtype.kind not in "iu":
+def _checked_ids(array: StoredArray, kinds: str) -> StoredArray:
+    if array.dtype.kind not in kinds:
         raise InputError(f"{array}: expected integers, found {array.dtype}; ids are never read from floats")
     return array
 

@@ -1,8 +1,8 @@
 """Vertex data from NumPy files: ``.npy`` memory-mapped, or an array of an ``.npz`` streamed.
 
 Features are (n, F) numbers, labels (n,) integers or floats without fraction, with -1 or NaN where
-there is none, and the split is (n,) codes (0 none, 1 train, 2 valid, 3 test) or an ``.npz`` with
-arrays ``train``, ``valid`` and ``test`` of vertex ids.
+there is none, or (n, C) zeros and ones, a column per class, and the split is (n,) codes (0 none,
+1 train, 2 valid, 3 test) or an ``.npz`` with arrays ``train``, ``valid`` and ``test`` of vertex ids.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.files import SourceFile, open_files
+from gnnloom.pipeline.sources.label_values import EXPECTED_BINARY, binary_labels
 from gnnloom.pipeline.sources.stored_arrays import StoredArray, member_names, open_array
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.vertices import NO_LABEL, SPLIT
@@ -25,9 +26,10 @@ _MAX_LABEL = np.iinfo(np.int32).max - 1
 
 @dataclass(frozen=True)
 class NumpyVertices:
-    """Vertex data from NumPy files; implements :class:`~gnnloom.pipeline.sources.base.VertexSource`.
+    """Vertex data from NumPy files; implements :class:`~gnnloom.pipeline.sources.base.MultilabelSource`.
 
     Attributes:
+        label: one column of classes, or several of zeros and ones.
         split: one array of codes, or three of vertex ids in the order train, valid, test.
     """
 
@@ -57,7 +59,7 @@ class NumpyVertices:
             InputError: no file is named, a shape or dtype does not fit, or an array holds Python objects.
         """
         features = _open_feature(feature) if feature else None
-        labels = _open_column(label, "label", "iuf") if label else None
+        labels = checked_label(_open_one(label, "label")) if label else None
         splits = _open_split(split) if split else ()
         with_rows = [array for array in (features, labels, *(splits if len(splits) == 1 else ())) if array]
         if not with_rows and not (splits and num_vertices):
@@ -69,7 +71,8 @@ class NumpyVertices:
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        given = {"feature": self.feature, "label": self.label, "split": self.split}
+        labels = "multilabel" if self.num_labels() else "label"
+        given = {"feature": self.feature, labels: self.label, "split": self.split}
         return tuple(name for name, array in given.items() if array)
 
     @property
@@ -93,15 +96,20 @@ class NumpyVertices:
     def num_features(self) -> int:
         return self.feature.shape[1] if self.feature else 0
 
+    def num_labels(self) -> int:
+        width = _width(self.label) if self.label else 0
+        return width if width > 1 else 0
+
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         if array == "split" and len(self.split) == 3:
             yield _codes_of(self.split, self.stated_vertices)[start:stop]
             return
-        stored = {"feature": self.feature, "label": self.label, "split": self.split[0] if self.split else None}[array]
+        given = {"feature": self.feature, "label": self.label, "multilabel": self.label}
+        stored = given.get(array, self.split[0] if self.split else None)
         if stored is None:
             raise InputError(f"no {array} file was given")
         convert = _CONVERTERS[array]
-        width = stored.shape[1] if array == "feature" else 1
+        width = _width(stored)
         rows = max(1, stored.block_elements // max(1, width))
         for number, block in enumerate(stored.read_flat(start * width, stop * width, rows * width)):
             yield convert(stored, block.reshape(-1, width), start + number * rows)
@@ -132,6 +140,13 @@ def _labels(stored: StoredArray, block: NDArray[Any], first: int) -> NDArray[np.
             f" none, found {block[row, 0]}"
         )
     return values.astype(np.int32)
+
+
+def _multilabels(stored: StoredArray, block: NDArray[Any], first: int) -> NDArray[np.int8]:
+    rows, wrong = binary_labels(block)
+    if wrong >= 0:
+        raise InputError(f"{stored}, row {first + wrong:,}: {EXPECTED_BINARY}, found {block[wrong]}")
+    return rows
 
 
 def _codes(stored: StoredArray, block: NDArray[Any], first: int) -> NDArray[np.uint8]:
@@ -171,6 +186,7 @@ def _codes_of(arrays: Sequence[StoredArray], num_vertices: int) -> NDArray[np.ui
 _CONVERTERS: Mapping[str, Callable[[StoredArray, NDArray[Any], int], NDArray[Any]]] = {
     "feature": _features,
     "label": _labels,
+    "multilabel": _multilabels,
     "split": _codes,
 }
 
@@ -191,8 +207,21 @@ def _only_file(location: str) -> SourceFile:
     return files[0]
 
 
+def _width(array: StoredArray) -> int:
+    return array.shape[1] if len(array.shape) == 2 else 1
+
+
 def _open_feature(location: str) -> StoredArray:
     return checked_feature(_open_one(location, "feature"))
+
+
+def checked_label(array: StoredArray) -> StoredArray:
+    """The array, if it is one column of classes, or a matrix of zeros and ones; only its shape tells which.
+
+    Raises:
+        InputError: it has another shape, dtype or order.
+    """
+    return _checked_matrix(array, "(n, C)") if _width(array) > 1 else checked_column(array, "iuf")
 
 
 def checked_feature(array: StoredArray) -> StoredArray:
@@ -201,8 +230,12 @@ def checked_feature(array: StoredArray) -> StoredArray:
     Raises:
         InputError: it has another shape, dtype or order.
     """
+    return _checked_matrix(array, "(n, F)")
+
+
+def _checked_matrix(array: StoredArray, shape: str) -> StoredArray:
     if len(array.shape) != 2 or array.dtype.kind not in "iufb":
-        raise InputError(f"{array}: expected numbers of shape (n, F), found {array.dtype} of shape {array.shape}")
+        raise InputError(f"{array}: expected numbers of shape {shape}, found {array.dtype} of shape {array.shape}")
     if array.fortran_order and 1 not in array.shape:
         raise InputError(f"{array}: stored in Fortran order, a column after the other; save np.ascontiguousarray of it")
     return array

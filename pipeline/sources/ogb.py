@@ -3,8 +3,9 @@
     raw/edge.csv.gz   num-node-list.csv.gz   num-edge-list.csv.gz   node-feat.csv.gz   node-label.csv.gz
     split/NAME/{train,valid,test}.csv.gz
 
-Each file may also lie there without ``.gz``.  Features, labels and split may be missing.  Hu et al.,
-Open Graph Benchmark (NeurIPS 2020).
+Each file may also lie there without ``.gz``.  Features, labels and split may be missing.  One column of labels holds
+classes, several hold zeros and ones, one per class, as in ogbn-proteins.  Hu et al., Open Graph Benchmark
+(NeurIPS 2020).
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange
-from gnnloom.pipeline.sources.columns import count_columns, read_count, read_ids, read_labels, read_table
+from gnnloom.pipeline.sources.columns import (
+    RowBlock,
+    count_columns,
+    read_count,
+    read_ids,
+    read_labels,
+    read_multilabels,
+    read_table,
+)
 from gnnloom.pipeline.sources.files import SourceFile, is_local, open_files
 from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.storage.errors import InputError, NotFoundError
@@ -73,10 +82,11 @@ class OgbEdges:
 
 @dataclass(frozen=True)
 class OgbVertices:
-    """Vertex data of an OGB folder; implements :class:`~gnnloom.pipeline.sources.base.VertexSource`."""
+    """Vertex data of an OGB folder; implements :class:`~gnnloom.pipeline.sources.base.MultilabelSource`."""
 
     stated_vertices: int
     feature_columns: int
+    label_columns: int
     feature: SourceFile | None
     label: SourceFile | None
     split: tuple[SourceFile, ...]
@@ -93,7 +103,7 @@ class OgbVertices:
 
         Raises:
             NotFoundError: the folder or the split is not there, or the folder holds nothing of vertices.
-            InputError: several splits, and none chosen; or several label columns.
+            InputError: several splits, and none chosen.
         """
         root = _root(folder)
         num_vertices = read_count(_require(root, "raw/num-node-list"))
@@ -101,16 +111,16 @@ class OgbVertices:
         parts = find_split(root, split)
         if not (feature or label or parts):
             raise NotFoundError(f"{folder}: no raw/node-feat.csv.gz, raw/node-label.csv.gz or split/ in it")
-        if label and count_columns(label) > 1:
-            raise InputError(f"{label.location}: expected one column of classes, found {count_columns(label)}")
+        num_labels = count_columns(label) if label else 0
         num_features = count_columns(feature) if feature else 0
         if feature and not num_features:
             raise InputError(f"{feature.location}: the file is empty; expected a row of features per vertex")
-        return cls(num_vertices, num_features, feature, label, parts)
+        return cls(num_vertices, num_features, num_labels, feature, label, parts)
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        files = {"feature": self.feature, "label": self.label, "split": self.split}
+        labels = "multilabel" if self.num_labels() else "label"
+        files = {"feature": self.feature, labels: self.label, "split": self.split}
         return tuple(name for name, file in files.items() if file)
 
     def identity(self) -> dict[str, Any]:
@@ -128,6 +138,9 @@ class OgbVertices:
     def num_features(self) -> int:
         return self.feature_columns
 
+    def num_labels(self) -> int:
+        return self.label_columns if self.label_columns > 1 else 0
+
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         if array == "split":
             yield read_split(self.split, self.stated_vertices)[start:stop]
@@ -142,8 +155,7 @@ class OgbVertices:
         if file is None:
             raise NotFoundError(f"the OGB folder has no {array} file")
         num_rows = 0
-        blocks = read_table(file, self.feature_columns, np.float32) if array == "feature" else read_labels(file)
-        for block in blocks:
+        for block in self._blocks(array, file):
             num_rows = block.first + len(block.values)
             if num_rows > self.stated_vertices:
                 reason = f"more rows than the {self.stated_vertices:,} vertices of num-node-list"
@@ -154,6 +166,11 @@ class OgbVertices:
                 f"{file.location}: {num_rows:,} rows, expected one for each of the {self.stated_vertices:,} vertices"
                 " of num-node-list"
             )
+
+    def _blocks(self, array: str, file: SourceFile) -> Iterator[RowBlock]:
+        if array == "feature":
+            return read_table(file, self.feature_columns, np.float32)
+        return read_multilabels(file, self.label_columns) if array == "multilabel" else read_labels(file)
 
 
 def has_vertices(folder: str) -> bool:

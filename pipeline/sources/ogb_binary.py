@@ -1,7 +1,7 @@
 """OGB's binary layout, in which papers100M is published: NumPy archives instead of CSV files.
 
     raw/data.npz                    edge_index (2, m), node_feat (n, F), num_nodes_list, num_edges_list
-    raw/node-label.npz              node_label (n, 1), NaN where there is none
+    raw/node-label.npz              node_label (n, 1) classes or (n, C) zeros and ones, NaN where there is none
     split/NAME/{train,valid,test}.csv.gz
 
 Everything is streamed member by member, stored or deflated; the two rows of edge_index are two streams, read in
@@ -10,18 +10,18 @@ step.  A folder may also be named by its ``data.npz``.  Hu et al., Open Graph Be
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange, VertexSource
+from gnnloom.pipeline.sources.base import VertexSource
 from gnnloom.pipeline.sources.files import SourceFile, open_files
 from gnnloom.pipeline.sources.joined_vertices import JoinedVertices
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges
-from gnnloom.pipeline.sources.numpy_vertices import NumpyVertices, checked_column, checked_feature
+from gnnloom.pipeline.sources.numpy_vertices import NumpyVertices, checked_feature, checked_label
 from gnnloom.pipeline.sources.ogb import find_split, read_split
 from gnnloom.pipeline.sources.stored_arrays import StoredArray, member_names, open_array
 from gnnloom.storage.errors import InputError, NotFoundError
@@ -29,42 +29,19 @@ from gnnloom.storage.errors import InputError, NotFoundError
 _DATA = "raw/data.npz"
 
 
-@dataclass(frozen=True)
-class OgbBinaryEdges:
-    """Edges of a binary OGB folder; implements :class:`~gnnloom.pipeline.sources.base.EdgeSource`."""
+def open_binary_edges(folder: str) -> NumpyEdges:
+    """The edges of a binary OGB folder.
 
-    edges: NumpyEdges
-
-    @classmethod
-    def open(cls, folder: str) -> OgbBinaryEdges:
-        """Find the file and read the headers of its arrays.
-
-        Raises:
-            NotFoundError: the folder, or an array of the file, is not there.
-            InputError: the file is no archive, or its stated numbers are not those of one graph.
-        """
-        file = _file(folder, _DATA)
-        num_vertices, num_edges = _count(file, "num_nodes_list"), _count(file, "num_edges_list")
-        part = NumpyEdges.open([file.location]).parts[0]
-        if part.num_edges != num_edges:
-            raise InputError(f"{file.location}: {part.num_edges:,} edges, num_edges_list states {num_edges:,}")
-        return cls(NumpyEdges((replace(part, num_vertices=num_vertices),)))
-
-    def identity(self) -> dict[str, Any]:
-        return {**self.edges.identity(), "format": "ogb-binary"}
-
-    @property
-    def num_edges(self) -> int:
-        return self.edges.num_edges
-
-    def num_vertices(self) -> int | None:
-        return self.edges.num_vertices()
-
-    def ranges(self) -> Sequence[SourceRange]:
-        return self.edges.ranges()
-
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
-        return self.edges.read(part)
+    Raises:
+        NotFoundError: the folder, or an array of its file, is not there.
+        InputError: the file is no archive, or its stated numbers are not those of one graph.
+    """
+    file = _file(folder, _DATA)
+    num_vertices, num_edges = _count(file, "num_nodes_list"), _count(file, "num_edges_list")
+    part = NumpyEdges.open([file.location]).parts[0]
+    if part.num_edges != num_edges:
+        raise InputError(f"{file.location}: {part.num_edges:,} edges, num_edges_list states {num_edges:,}")
+    return NumpyEdges((replace(part, num_vertices=num_vertices),), format_name="ogb-binary")
 
 
 @dataclass(frozen=True)
@@ -148,7 +125,7 @@ def _label(folder: str) -> StoredArray | None:
         file = _file(folder, "raw/node-label.npz")
     except NotFoundError:
         return None
-    return checked_column(open_array(file, "node_label"), "iuf")
+    return checked_label(open_array(file, "node_label"))
 
 
 def _count(file: SourceFile, member: str) -> int:

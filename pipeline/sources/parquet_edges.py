@@ -1,4 +1,4 @@
-"""Edges from Parquet files: two columns of ids and perhaps one of weights, by groups of rows."""
+"""Edges from Parquet files: two columns of ids, numbers or text, and perhaps one of weights, by groups of rows."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.files import open_files
+from gnnloom.pipeline.sources.names import HINT, NameChunk, NameFoundError, Names
 from gnnloom.pipeline.sources.parquet_table import ParquetTable
 from gnnloom.storage.errors import InputError
 
@@ -18,12 +19,14 @@ from gnnloom.storage.errors import InputError
 RANGE_EDGES = 1 << 23
 #: Edges read at a time.
 BLOCK_EDGES = 1 << 20
+#: Edges read at a time where ids are text, whose length nothing tells.
+_BLOCK_NAMES = 1 << 16
 _MAX_ID = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
 class ParquetEdges:
-    """Edges from Parquet files; implements :class:`~gnnloom.pipeline.sources.base.EdgeSource`.
+    """Edges from Parquet files; implements :class:`~gnnloom.pipeline.sources.names.NamedEdgeSource`.
 
     A range counts row groups.
 
@@ -87,16 +90,45 @@ class ParquetEdges:
 
     def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
         table, names = self.tables[part.file], self.columns[part.file]
+        self._refuse_text(table, names[:2])
         for first, values in table.read(names, range(part.start, part.stop), self.block_edges):
             source, target = (_ids(table, name, ids, first) for name, ids in zip(names[:2], values[:2], strict=True))
             yield EdgeChunk(source, target, _weights(table, names[2], values[2], first) if self.weights else None)
+
+    @staticmethod
+    def _refuse_text(table: ParquetTable, names: Sequence[str]) -> None:
+        for name in names:
+            if table.holds_text(name):
+                raise NameFoundError(f"{table.file.location}, column {name}: expected integers, found text{HINT}")
+
+    @property
+    def may_begin_with_header(self) -> bool:
+        return False
+
+    def read_names(self, part: SourceRange) -> Iterator[NameChunk]:
+        table, names = self.tables[part.file], self.columns[part.file]
+        rows = min(self.block_edges, _BLOCK_NAMES)
+        for first, columns in table.read_arrow(names, range(part.start, part.stop), rows):
+            source, target = (_names(table, name, ids, first) for name, ids in zip(names[:2], columns[:2], strict=True))
+            weight = None
+            if self.weights:
+                weight = _weights(table, names[2], columns[2].to_numpy(zero_copy_only=False), first)
+            yield NameChunk(source, target, weight)
+
+
+def _names(table: ParquetTable, name: str, column: Any, first: int) -> Names:
+    names = Names.of_values(column)
+    row, reason = names.first_wrong()
+    if row >= 0:
+        raise table.error(name, first + row, reason)
+    return names
 
 
 def _check(table: ParquetTable, names: Sequence[str], weighted: bool) -> None:
     if len(names) < (3 if weighted else 2):
         found = ", ".join(table.names) or "none"
         raise InputError(f"{table.file.location}: expected columns of sources and targets, found {found}")
-    table.check_columns(names[:2], "iu")
+    table.check_columns(names[:2], "ius")
     table.check_columns(names[2:], "iuf")
     if not table.num_rows:
         raise InputError(f"{table.file.location}: there are no edges in it")
@@ -105,10 +137,14 @@ def _check(table: ParquetTable, names: Sequence[str], weighted: bool) -> None:
 def _ids(table: ParquetTable, name: str, ids: NDArray[Any], first: int) -> NDArray[np.int64]:
     low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
     if low < 0:
-        raise table.error(name, first + int(np.argmin(ids)), f"expected a vertex id, found {low}")
+        raise _no_number(table, name, first + int(np.argmin(ids)), f"expected a vertex id, found {low}")
     if high > _MAX_ID:
-        raise table.error(name, first + int(np.argmax(ids)), f"expected a vertex id below 2^63, found {high}")
+        raise _no_number(table, name, first + int(np.argmax(ids)), f"expected a vertex id below 2^63, found {high}")
     return np.ascontiguousarray(ids, np.int64)
+
+
+def _no_number(table: ParquetTable, name: str, row: int, reason: str) -> NameFoundError:
+    return NameFoundError(*table.error(name, row, reason + HINT).args)
 
 
 def _weights(table: ParquetTable, name: str, given: NDArray[Any], first: int) -> NDArray[np.float32]:

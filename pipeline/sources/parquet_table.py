@@ -17,6 +17,14 @@ from gnnloom.storage.errors import InputError
 
 #: Bytes of a column that are read at a time.
 _BUFFER = 1 << 20
+#: How Arrow spells the types of a kind: signed, unsigned, float, text.
+_PREFIXES = {
+    "i": ("int",),
+    "u": ("uint",),
+    "f": ("float", "double", "halffloat"),
+    "b": ("bool",),
+    "s": ("string", "large_string", "binary", "large_binary", "dictionary<values=string"),
+}
 
 
 @dataclass(frozen=True)
@@ -59,25 +67,35 @@ class ParquetTable:
         """Refuse names that are no columns, and columns of other types.
 
         Args:
-            kinds: ``iu`` admits integers, ``iuf`` also floats.
+            kinds: ``iu`` admits integers, ``iuf`` also floats, ``iufb`` also truth values, ``ius`` also text.
 
         Raises:
             InputError: as said; the message names the file, the column and what there is.
         """
-        prefixes = {"i": ("int",), "u": ("uint",), "f": ("float", "double", "halffloat")}
         for name in names:
             if self.names.count(name) != 1:
                 there = ", ".join(self.names)
                 raise InputError(f"{self.file.location}: expected one column {name!r}; the columns are {there}")
             found = self.types[self.names.index(name)]
-            if not any(found.startswith(prefixes[kind]) for kind in kinds):
-                what = "integers" if kinds == "iu" else "numbers"
+            if not any(found.startswith(_PREFIXES[kind]) for kind in kinds):
+                what = {"iu": "integers", "ius": "integers or text"}.get(kinds, "numbers")
                 raise InputError(f"{self.file.location}, column {name}: expected {what}, found {found}")
+
+    def holds_text(self, name: str) -> bool:
+        """A column's values are strings or bytes."""
+        return self.types[self.names.index(name)].startswith(_PREFIXES["s"])
 
     def read(
         self, columns: Sequence[str], groups: Sequence[int], rows: int
     ) -> Iterator[tuple[int, tuple[NDArray[Any], ...]]]:
-        """Values of some columns of consecutive row groups.
+        """As :meth:`read_arrow`, in NumPy's arrays."""
+        for first, values in self.read_arrow(columns, groups, rows):
+            yield first, tuple(column.to_numpy(zero_copy_only=False) for column in values)
+
+    def read_arrow(
+        self, columns: Sequence[str], groups: Sequence[int], rows: int
+    ) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """Values of some columns of consecutive row groups, in Arrow's arrays.
 
         Yields:
             The first row of a block of at most ``rows``, and the columns, without nulls.
@@ -89,15 +107,14 @@ class ParquetTable:
         with _opened(self.file) as parquet:
             batches = parquet.iter_batches(batch_size=rows, row_groups=list(groups), columns=list(columns))
             while (batch := _next(batches, self.file)) is not None:
-                yield first, tuple(self._values(name, batch.column(name), first) for name in columns)
+                yield first, tuple(self._checked(name, batch.column(name), first) for name in columns)
                 first += batch.num_rows
 
-    def _values(self, name: str, column: Any, first: int) -> NDArray[Any]:
+    def _checked(self, name: str, column: Any, first: int) -> Any:
         if column.null_count:
             row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-            raise self.error(name, first + row, "expected a number, found null")
-        values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-        return values
+            raise self.error(name, first + row, "expected a value, found null")
+        return column
 
     def error(self, column: str, row: int, reason: str) -> InputError:
         """The error for a value."""

@@ -1,7 +1,7 @@
 """Features, labels or split codes of vertices from a Parquet file: a row per vertex.
 
-Features are all columns, or those named; labels and codes are the only column, or the one named ``label`` or
-``split``.
+Features are all columns; classes and codes are the only column, or the one named ``label`` or ``split``; labels of
+several columns, none of which is named so, are zeros and ones, a column per class.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.files import open_files
+from gnnloom.pipeline.sources.label_values import EXPECTED_BINARY, binary_labels
 from gnnloom.pipeline.sources.parquet_table import ParquetTable
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.vertices import NO_LABEL, SPLIT
@@ -25,10 +26,10 @@ _MAX_LABEL = np.iinfo(np.int32).max - 1
 
 @dataclass(frozen=True)
 class ParquetVertices:
-    """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.base.VertexSource`.
+    """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.base.MultilabelSource`.
 
     Attributes:
-        array: ``feature``, ``label`` or ``split``.
+        array: ``feature``, ``label``, ``multilabel`` or ``split``.
         columns: of the table, in the order of the features.
     """
 
@@ -42,6 +43,9 @@ class ParquetVertices:
     def open(cls, location: str, array: str) -> ParquetVertices:
         """Find the file and read its footer.
 
+        Args:
+            array: ``feature``, ``label`` or ``split``.
+
         Raises:
             NotFoundError: the file is not there.
             InputError: it is no Parquet file, or its columns are not of numbers, or none is named as the array.
@@ -50,9 +54,11 @@ class ParquetVertices:
         if len(files) != 1:
             raise InputError(f"{location}: expected one file, found {len(files)}")
         table = ParquetTable.open(files[0])
-        single = array != "feature" and len(table.names) != 1
+        if array == "label" and len(table.names) > 1 and array not in table.names:
+            array = "multilabel"
+        single = array in {"label", "split"} and len(table.names) != 1
         columns = (array,) if single else table.names
-        table.check_columns(columns, "iu" if array == "split" else "iuf")
+        table.check_columns(columns, {"split": "iu", "multilabel": "iufb"}.get(array, "iuf"))
         if not columns:
             raise InputError(f"{location}: there are no columns in it")
         return cls(table, array, columns)
@@ -76,6 +82,9 @@ class ParquetVertices:
     def num_features(self) -> int:
         return len(self.columns) if self.array == "feature" else 0
 
+    def num_labels(self) -> int:
+        return len(self.columns) if self.array == "multilabel" else 0
+
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         first_rows = self.table.first_rows
         groups = [
@@ -93,6 +102,8 @@ class ParquetVertices:
     def _converted(self, array: str, columns: tuple[NDArray[Any], ...], first: int) -> NDArray[Any]:
         if array == "feature":
             return self._features(columns, first)
+        if array == "multilabel":
+            return self._multilabels(columns, first)
         values = columns[0].astype(np.float64)
         if array == "label":
             values = np.where(np.isnan(values), NO_LABEL, values)
@@ -104,6 +115,15 @@ class ParquetVertices:
                 self.columns[0], first + row, f"expected a {array} from {low} to {high:,}, found {columns[0][row]}"
             )
         return values.astype(np.int32 if array == "label" else np.uint8)
+
+    def _multilabels(self, columns: tuple[NDArray[Any], ...], first: int) -> NDArray[np.int8]:
+        rows = np.empty((len(columns[0]), len(columns)), np.int8)
+        for number, column in enumerate(columns):
+            found, row = binary_labels(column[:, None])
+            if row >= 0:
+                raise self.table.error(self.columns[number], first + row, f"{EXPECTED_BINARY}, found {column[row]}")
+            rows[:, number] = found[:, 0]
+        return rows
 
     def _features(self, columns: tuple[NDArray[Any], ...], first: int) -> NDArray[np.float32]:
         with np.errstate(over="ignore"):

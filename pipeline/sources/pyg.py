@@ -1,7 +1,7 @@
 """PyTorch Geometric's ``Data`` (or a dict of tensors, or what InMemoryDataset saves) from a file of torch.save.
 
-Read are ``edge_index`` (2, m), ``edge_weight`` or ``edge_attr`` of one column, ``x`` (n, F), ``y`` (n,) and
-``train_mask``, ``val_mask`` and ``test_mask`` (n,).  Neither torch nor PyG is needed or run.
+Read are ``edge_index`` (2, m), ``edge_weight`` or ``edge_attr`` of one column, ``x`` (n, F), ``y`` (n,), or (n, C)
+of zeros and ones, and ``train_mask``, ``val_mask`` and ``test_mask`` (n,).  Neither torch nor PyG is needed or run.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange, VertexSource
+from gnnloom.pipeline.sources.base import VertexSource
 from gnnloom.pipeline.sources.files import SourceFile, open_files
 from gnnloom.pipeline.sources.joined_vertices import JoinedVertices
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges, pair_columns
-from gnnloom.pipeline.sources.numpy_vertices import NumpyVertices, checked_column, checked_feature
+from gnnloom.pipeline.sources.numpy_vertices import NumpyVertices, checked_column, checked_feature, checked_label
 from gnnloom.pipeline.sources.restricted_pickle import Record
 from gnnloom.pipeline.sources.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.torch_file import TENSOR, TorchFile
@@ -36,45 +36,22 @@ _MASKS = {"train_mask": "train", "val_mask": "valid", "test_mask": "test"}
 _WEIGHTS = ("edge_weight", "edge_attr")
 
 
-@dataclass(frozen=True)
-class PygEdges:
-    """Edges of a ``Data``; implements :class:`~gnnloom.pipeline.sources.base.EdgeSource`."""
+def open_pyg_edges(locations: Sequence[str], *, weights: bool = False) -> NumpyEdges:
+    """The edges of a ``Data``.
 
-    edges: NumpyEdges
-
-    @classmethod
-    def open(cls, locations: Sequence[str], *, weights: bool = False) -> PygEdges:
-        """Find the file and read its description of the tensors.
-
-        Raises:
-            NotFoundError: the file is not there.
-            InputError: it is no such file, holds no edges or no weights, or asks for code to be run.
-        """
-        file = _one_file(locations)
-        tensors, stated = _open(file)
-        if "edge_index" not in tensors:
-            raise InputError(f"{file.location}: no edge_index in it; found {', '.join(sorted(tensors)) or 'nothing'}")
-        weight = _weight(file, tensors) if weights else None
-        part = pair_columns(tensors["edge_index"], weight, stated)
-        if not part.num_edges:
-            raise InputError(f"{file.location}: there are no edges in it")
-        return cls(NumpyEdges((part,), weights))
-
-    def identity(self) -> dict[str, Any]:
-        return {**self.edges.identity(), "format": "pyg"}
-
-    @property
-    def num_edges(self) -> int:
-        return self.edges.num_edges
-
-    def num_vertices(self) -> int | None:
-        return self.edges.num_vertices()
-
-    def ranges(self) -> Sequence[SourceRange]:
-        return self.edges.ranges()
-
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
-        return self.edges.read(part)
+    Raises:
+        NotFoundError: the file is not there.
+        InputError: it is no such file, holds no edges or no weights, or asks for code to be run.
+    """
+    file = _one_file(locations)
+    tensors, stated = _open(file)
+    if "edge_index" not in tensors:
+        raise InputError(f"{file.location}: no edge_index in it; found {', '.join(sorted(tensors)) or 'nothing'}")
+    weight = _weight(file, tensors) if weights else None
+    part = pair_columns(tensors["edge_index"], weight, stated)
+    if not part.num_edges:
+        raise InputError(f"{file.location}: there are no edges in it")
+    return NumpyEdges((part,), weights, format_name="pyg")
 
 
 @dataclass(frozen=True)
@@ -135,7 +112,7 @@ def open_pyg_vertices(locations: Sequence[str]) -> VertexSource:
     file = _one_file(locations)
     tensors, _ = _open(file)
     feature = checked_feature(tensors["x"]) if "x" in tensors else None
-    label = checked_column(tensors["y"], "iuf") if "y" in tensors else None
+    label = checked_label(tensors["y"]) if "y" in tensors else None
     sources: list[VertexSource] = []
     first = feature or label
     if first is not None:

@@ -12,6 +12,7 @@ from gnnloom.pipeline.sources.base import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.compressed import SUFFIXES
 from gnnloom.pipeline.sources.files import is_local
 from gnnloom.pipeline.sources.graph500 import Graph500Edges
+from gnnloom.pipeline.sources.keyed_vertices import open_keyed_vertices
 from gnnloom.pipeline.sources.matrix_market import MatrixMarketEdges
 from gnnloom.pipeline.sources.metis import MetisEdges
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges
@@ -50,8 +51,8 @@ EDGE_FORMATS: Mapping[str, EdgeFormat] = {
     "metis": EdgeFormat(MetisEdges.open, ("weights",), doubles=True),
     "graph500": EdgeFormat(Graph500Edges.open, ("packed",)),
     "ogb": EdgeFormat(ogb.OgbEdges.open, one_location=True),
-    "ogb-binary": EdgeFormat(ogb_binary.OgbBinaryEdges.open, one_location=True),
-    "pyg": EdgeFormat(pyg.PygEdges.open, ("weights",)),
+    "ogb-binary": EdgeFormat(ogb_binary.open_binary_edges, one_location=True),
+    "pyg": EdgeFormat(pyg.open_pyg_edges, ("weights",)),
     "planetoid": EdgeFormat(planetoid.PlanetoidEdges.open, one_location=True),
 }
 
@@ -66,7 +67,8 @@ _SUFFIXES = {
     "metis": "metis",
     "pt": "pyg",
 }
-_SYNTHETIC = ("random", "degree-labels")
+#: Vertex data that only a stored graph makes sense of.
+_OF_GRAPH = ("keyed", "random", "degree-labels")
 
 
 def open_edges(
@@ -82,7 +84,7 @@ def open_edges(
         format: one of ``EDGE_FORMATS``; None chooses by the locations' names.
         locations: paths, URLs or globs; for ``ogb``, ``ogb-binary`` and ``planetoid`` one folder.
         options: of the format: ``weights``, ``header`` and ``extra_columns`` (text), ``columns`` (Parquet),
-            ``packed`` (Graph500); those that are false or None are as if not given.
+            ``packed`` (Graph500); those that are None, and all but ``header`` that are false, are as if not given.
         undirected: the graph will store both directions of every edge, so that a format which states both need
             not give both (their weights would be merged).
 
@@ -112,21 +114,24 @@ def open_vertices(
     Args:
         format: ``ogb`` or ``ogb-binary`` (one folder; option ``split`` names a folder below ``split/``), ``planetoid``
             (one folder), ``pyg`` (one file), ``files`` (no locations; options ``feature``, ``label`` and ``split``
-            name NumPy, Parquet or text files), ``random`` or ``degree-labels`` (no locations; options ``dim``,
+            name NumPy, Parquet or text files), ``keyed`` (the same, of text or Parquet files whose first column is the
+            id of the vertex), ``random`` or ``degree-labels`` (no locations; options ``dim``,
             ``classes`` and ``seed``).
-        graph: the stored graph, which ``random`` and ``degree-labels`` need.
+        graph: the stored graph, which ``keyed``, ``random`` and ``degree-labels`` need.
 
     Raises:
         InputError: an unknown format, or an option that it does not have.
         NotFoundError: a file is not there.
     """
-    if format in _SYNTHETIC:
+    if format in _OF_GRAPH:
         if graph is None:
             raise InputError(f"vertex data {format!r}: ingest a graph first")
+        if format == "keyed":
+            return open_keyed_vertices(graph, **_checked_options(format, ("feature", "label", "split"), options))
         given = _checked_options(format, ("dim", "classes", "seed"), options)
         return SyntheticVertices.open(graph, labels=format, **given)
     if format not in _VERTEX_FORMATS:
-        raise InputError(f"vertex data {format!r}: expected one of {', '.join((*_VERTEX_FORMATS, *_SYNTHETIC))}")
+        raise InputError(f"vertex data {format!r}: expected one of {', '.join((*_VERTEX_FORMATS, *_OF_GRAPH))}")
     opener, known = _VERTEX_FORMATS[format]
     return opener(locations, **_checked_options(format, known, options))
 
@@ -176,8 +181,12 @@ def _one_location(name: str, locations: Sequence[str]) -> str:
 
 
 def _checked_options(name: str, known: Sequence[str], options: Options | None) -> dict[str, Any]:
-    """Those given; numbers count even where they are 0."""
-    given = {key: value for key, value in (options or {}).items() if value is not None and value is not False}
+    """Those given; numbers count even where they are 0, and a header that is denied."""
+    given = {
+        key: value
+        for key, value in (options or {}).items()
+        if value is not None and (value is not False or key == "header")
+    }
     unknown = sorted(given.keys() - set(known))
     if unknown:
         raise InputError(f"format {name!r} has no option {', '.join(unknown)}; it has {', '.join(known) or 'none'}")

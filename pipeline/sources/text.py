@@ -5,6 +5,8 @@ by blanks, tabs or one comma; lines end with LF or CR LF, the last perhaps with 
 digits only, below 2^63.  A line with more columns than are asked for is refused, so that nobody
 loses weights or times unawares, or reads the size line of another format as an edge;
 ``extra_columns`` ignores them instead.
+
+Where ids are names, lines are cut as :mod:`gnnloom.pipeline.sources.name_parser` says.
 """
 
 from __future__ import annotations
@@ -16,11 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources import name_parser
 from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.files import SourceFile, open_files
-from gnnloom.pipeline.sources.lines import BLOCK_BYTES, bad_line, whole_lines
-from gnnloom.pipeline.sources.numerals import EXTRA, NO_ID, REASONS
+from gnnloom.pipeline.sources.lines import BLOCK_BYTES, bad_line
+from gnnloom.pipeline.sources.names import HINT, NameChunk, NameFoundError, Names
+from gnnloom.pipeline.sources.numerals import EXTRA, NEGATIVE, NO_ID, REASONS, TOO_LARGE
 from gnnloom.pipeline.sources.parse import parse_edges
+from gnnloom.pipeline.sources.text_layout import data_blocks, separator_of
 from gnnloom.storage.errors import InputError
 
 #: Bytes of a local plain file that one task reads.
@@ -28,29 +33,30 @@ RANGE_BYTES = 64 << 20
 #: The shortest line of an edge: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
 _ANY_ID = np.iinfo(np.int64).max
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _HINTS = {
     EXTRA: "; read the third column as weight (`--weights`), or ignore further columns (`--extra-columns`)",
-    NO_ID: "; if the first line names the columns, say so (`--header`)",
+    NO_ID: f"; if the first line names the columns, say so (`--header`){HINT}",
+    NEGATIVE: HINT,
+    TOO_LARGE: HINT,
 }
 
 
 @dataclass(frozen=True)
 class TextEdges:
-    """Edges from text files; implements :class:`~gnnloom.pipeline.sources.base.EdgeSource`.
+    """Edges from text files; implements :class:`~gnnloom.pipeline.sources.names.NamedEdgeSource`.
 
     Attributes:
         files: plain local files are read in ranges of ``range_bytes``, others each as a whole.
         weights: the third column holds float32 weights.
-        header: the first line of each file that is no comment names the columns.
+        header: the first line of each file that is no comment names the columns; None where nobody said, as False.
         extra_columns: columns after those asked for are ignored rather than refused.
         stated_vertices: the number of vertices, where something beside the file states it.
     """
 
     files: tuple[SourceFile, ...]
     weights: bool = False
-    header: bool = False
+    header: bool | None = None
     extra_columns: bool = False
     stated_vertices: int | None = None
     range_bytes: int = RANGE_BYTES
@@ -58,7 +64,12 @@ class TextEdges:
 
     @classmethod
     def open(
-        cls, locations: Sequence[str], *, weights: bool = False, header: bool = False, extra_columns: bool = False
+        cls,
+        locations: Sequence[str],
+        *,
+        weights: bool = False,
+        header: bool | None = None,
+        extra_columns: bool = False,
     ) -> TextEdges:
         """Find the files.
 
@@ -76,7 +87,7 @@ class TextEdges:
         return {
             "format": "snap",
             "weights": self.weights,
-            "header": self.header,
+            "header": bool(self.header),
             "extra_columns": self.extra_columns,
             "files": [file.identity() for file in self.files],
         }
@@ -101,16 +112,20 @@ class TextEdges:
             InputError: a line is no edge, a whole file has none, or compressed data is damaged.
         """
         file = self.files[part.file]
-        stop = None if part.stop < 0 else part.stop
-        first_line = _after_header(file) if self.header else 0
         num_edges = 0
-        for offset, block in whole_lines(file, part.start, stop, self.block_bytes):
-            mark = 0 if offset else _mark_bytes(block)
-            skipped = min(max(mark, first_line - offset), len(block))
-            chunk = self._parse(file, offset + skipped, block[skipped:])
+        for offset, block in self._blocks(part):
+            chunk = self._parse(file, offset, block)
             num_edges += len(chunk.source)
             yield chunk
-        if not num_edges and part.start == 0 and (stop is None or stop == file.size):
+        self._check_any(part, num_edges)
+
+    def _blocks(self, part: SourceRange) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+        stop = None if part.stop < 0 else part.stop
+        return data_blocks(self.files[part.file], bool(self.header), part.start, stop, self.block_bytes)
+
+    def _check_any(self, part: SourceRange, num_edges: int) -> None:
+        file = self.files[part.file]
+        if not num_edges and part.start == 0 and part.stop in {-1, file.size}:
             raise _no_edges(file)
 
     def _parse(self, file: SourceFile, offset: int, block: NDArray[np.uint8]) -> EdgeChunk:
@@ -120,31 +135,64 @@ class TextEdges:
         last_id = _ANY_ID if self.stated_vertices is None else self.stated_vertices - 1
         count, at, wrong = parse_edges(block, self.weights, self.extra_columns, last_id, source, target, weight)
         if wrong:
-            raise bad_line(file, offset + at, REASONS[wrong] + _HINTS.get(wrong, ""))
+            raise self._wrong_line(file, offset + at, wrong)
         return EdgeChunk(source[:count], target[:count], weight[:count] if self.weights else None)
+
+    def _wrong_line(self, file: SourceFile, offset: int, wrong: int) -> InputError:
+        # Who states the number of vertices has numbers for ids.
+        may_be_name = wrong in {NO_ID, NEGATIVE, TOO_LARGE} and self.stated_vertices is None
+        hint = _HINTS.get(wrong, "") if may_be_name or wrong == EXTRA else ""
+        error = bad_line(file, offset, REASONS[wrong] + hint)
+        return NameFoundError(*error.args) if may_be_name else error
+
+    @property
+    def may_begin_with_header(self) -> bool:
+        return self.header is None
+
+    def read_names(self, part: SourceRange) -> Iterator[NameChunk]:
+        """Chunks of one range, ids as names.
+
+        Raises:
+            InputError: a line is no edge between names, a whole file has none, or compressed data is damaged.
+        """
+        file = self.files[part.file]
+        separator, num_edges = separator_of(file), 0
+        for offset, block in self._blocks(part):
+            chunk = self._parse_names(file, offset, block, separator)
+            num_edges += len(chunk.source)
+            yield chunk
+        self._check_any(part, num_edges)
+
+    def _parse_names(self, file: SourceFile, offset: int, block: NDArray[np.uint8], separator: int) -> NameChunk:
+        most = len(block) // _SHORTEST_LINE + 1
+        source, target = np.empty(len(block), np.uint8), np.empty(len(block), np.uint8)
+        source_offset, target_offset = np.empty(most + 1, np.int64), np.empty(most + 1, np.int64)
+        weight, line_at = np.empty(most if self.weights else 0, np.float32), np.empty(most, np.int64)
+        count, plain, first_is_plain, at, wrong = name_parser.parse_names(
+            block,
+            separator,
+            self.weights,
+            self.extra_columns,
+            source,
+            source_offset,
+            target,
+            target_offset,
+            weight,
+            line_at,
+        )
+        sources, targets = Names(source_offset[: count + 1], source), Names(target_offset[: count + 1], target)
+        for names in (sources, targets):
+            edge, reason = names.first_wrong()
+            if edge >= 0:
+                raise bad_line(file, offset + int(line_at[edge]), reason)
+        if wrong:
+            reason = name_parser.REASONS.get(wrong) or REASONS[wrong] + _HINTS.get(wrong, "")
+            raise bad_line(file, offset + at, reason)
+        return NameChunk(sources, targets, weight[:count] if self.weights else None, plain, first_is_plain)
 
     def with_vertices(self, num_vertices: int) -> TextEdges:
         """The same edges, with ids that must be below ``num_vertices``."""
         return replace(self, stated_vertices=num_vertices)
-
-
-def _mark_bytes(block: NDArray[np.uint8]) -> int:
-    """Bytes of a byte order mark at a file's start."""
-    return len(_BYTE_ORDER_MARK) if block[: len(_BYTE_ORDER_MARK)].tobytes() == _BYTE_ORDER_MARK else 0
-
-
-def _after_header(file: SourceFile) -> int:
-    """Where the line after the first that is neither blank nor a comment begins."""
-    end = 0
-    for offset, block in whole_lines(file):
-        text, at, end = block.tobytes(), 0 if offset else _mark_bytes(block), offset + len(block)
-        while at < len(text):
-            stop = text.index(b"\n", at) + 1
-            line = text[at:stop].strip()
-            if line and not line.startswith((b"#", b"%")):
-                return offset + stop
-            at = stop
-    return end
 
 
 def _no_edges(file: SourceFile) -> InputError:

@@ -10,7 +10,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.columns import RowBlock, count_columns, read_ids, read_labels, read_table
+from gnnloom.pipeline.sources.columns import (
+    RowBlock,
+    count_columns,
+    read_ids,
+    read_labels,
+    read_multilabels,
+    read_table,
+)
 from gnnloom.pipeline.sources.files import SourceFile, open_files
 from gnnloom.pipeline.sources.lines import whole_lines
 from gnnloom.pipeline.sources.numerals import is_end, next_line, skip_blanks
@@ -20,10 +27,10 @@ from gnnloom.storage.vertices import SPLIT
 
 @dataclass(frozen=True)
 class TextVertices:
-    """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.base.VertexSource`.
+    """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.base.MultilabelSource`.
 
     Attributes:
-        array: ``feature``, ``label`` or ``split``.
+        array: ``feature``, ``label``, ``multilabel`` or ``split``.
     """
 
     file: SourceFile
@@ -38,9 +45,12 @@ class TextVertices:
     def open(cls, location: str, array: str) -> TextVertices:
         """Find the file and count its columns and rows.
 
+        Args:
+            array: ``feature``, ``label`` (several columns are zeros and ones, one per class) or ``split``.
+
         Raises:
             NotFoundError: the file is not there.
-            InputError: it is empty, or has several columns of labels or codes.
+            InputError: it is empty, or has several columns of codes.
         """
         files = open_files([location])
         if len(files) != 1:
@@ -48,7 +58,9 @@ class TextVertices:
         columns, rows = count_columns(files[0]), _count_rows(files[0])
         if not rows:
             raise InputError(f"{location}: the file is empty; expected a line per vertex")
-        if array != "feature" and columns != 1:
+        if array == "label" and columns > 1:
+            array = "multilabel"
+        if array == "split" and columns != 1:
             raise InputError(f"{location}: expected one column of {array}s, found {columns}")
         return cls(files[0], array, columns, rows)
 
@@ -65,6 +77,9 @@ class TextVertices:
     def num_features(self) -> int:
         return self.num_columns if self.array == "feature" else 0
 
+    def num_labels(self) -> int:
+        return self.num_columns if self.array == "multilabel" else 0
+
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         for block in self._blocks(array):
             rows = block.values[max(0, start - block.first) : max(0, stop - block.first)]
@@ -74,6 +89,8 @@ class TextVertices:
     def _blocks(self, array: str) -> Iterator[RowBlock]:
         if array == "feature":
             return read_table(self.file, self.num_columns, np.float32)
+        if array == "multilabel":
+            return read_multilabels(self.file, self.num_columns)
         return read_labels(self.file) if array == "label" else _read_codes(self.file)
 
 

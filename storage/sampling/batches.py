@@ -1,7 +1,8 @@
-"""Mini-batches that are drawn independently of each other: uniform vertices, or the ends of uniform edges.
+"""Mini-batches that are drawn independently of each other; a batch is the subgraph that its vertices induce.
 
-A batch is the subgraph that its vertices induce.  Every draw is a hash of the seed, the batch's number and the
-vertex or edge, so that any range of a graph can be drawn anywhere.
+``vertex``: every vertex with the same probability.  ``edge``: the two ends of every nonzero that is drawn with the same
+probability (self loops are not).  ``walk`` and ``frontier``: random walks until a share of the vertices is drawn
+(:mod:`gnnloom.storage.sampling.walks`).  Every choice is a hash of the seed, the batch's number and what is chosen.
 """
 
 from __future__ import annotations
@@ -15,27 +16,48 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.graph import Graph
 from gnnloom.storage.permutation import mix
+from gnnloom.storage.sampling.walks import FRONTIER, Neighbours, draw_frontier, draw_walks, load_neighbours
+
+BATCHES = ("vertex", "edge", "walk", "frontier")
+_STEP = 0x9E3779B97F4A7C15
 
 
-def draw_batch(kind: str, graph: Graph, rate: float, seed: int, number: int) -> NDArray[np.bool_]:
-    """(num_vertices,) which vertices are in a batch.
+class BatchDrawer:
+    """Draws the batches of a graph.
 
     Args:
-        kind: ``vertex``: every vertex with probability ``rate``; ``edge``: the two ends of every nonzero that is drawn
-            with that probability (self loops are not).
-        number: of the batch; batches with other numbers or seeds are independent.
+        kind: one of ``BATCHES``.
+        rate: the share of the vertices in a batch; of the nonzeros for ``edge``.
+        seed: batches of other seeds are independent.
+
+    ``walk`` and ``frontier`` hold the graph's pattern in memory, the others one row block at a time.
     """
-    key = np.uint64(int.from_bytes(hashlib.sha256(f"{seed}/batch/{number}".encode()).digest()[:8], "little"))
-    limit = np.uint64(int(rate * (1 << 53)))
-    chosen = np.zeros(graph.num_vertices, dtype=np.bool_)
-    if kind == "vertex":
-        _draw_vertices(key, limit, chosen)
+
+    def __init__(self, kind: str, graph: Graph, rate: float, seed: int) -> None:
+        self._kind, self._graph, self._rate, self._seed = kind, graph, rate, seed
+        self._neighbours: Neighbours | None = load_neighbours(graph) if kind in {"walk", "frontier"} else None
+
+    def draw(self, number: int) -> NDArray[np.bool_]:
+        """(num_vertices,) which vertices are in the batch of a number; those of other numbers are independent."""
+        digest = hashlib.sha256(f"{self._seed}/batch/{number}".encode()).digest()
+        key = np.uint64(int.from_bytes(digest[:8], "little"))
+        limit = np.uint64(int(self._rate * (1 << 53)))
+        chosen = np.zeros(self._graph.num_vertices, dtype=np.bool_)
+        if self._neighbours is not None:
+            offset, neighbour = self._neighbours
+            wanted = max(1, round(self._rate * len(chosen)))
+            if self._kind == "walk":
+                draw_walks(key, wanted, offset, neighbour, chosen)
+            else:
+                draw_frontier(key, wanted, min(FRONTIER, -(-wanted // 8)), offset, neighbour, chosen)
+        elif self._kind == "vertex":
+            _draw_vertices(key, limit, chosen)
+        else:
+            first = 0
+            for block in self._graph.blocks():
+                _draw_edges(key, limit, first, block.row_offset, block.indptr, block.indices, chosen)
+                first += block.nnz
         return chosen
-    first = 0
-    for block in graph.blocks():
-        _draw_edges(key, limit, first, block.row_offset, block.indptr, block.indices, chosen)
-        first += block.nnz
-    return chosen
 
 
 @njit(cache=True, nogil=True)
@@ -64,5 +86,5 @@ def _draw_edges(
 
 @njit(cache=True, nogil=True, inline="always")
 def _is_drawn(key: np.uint64, limit: np.uint64, number: int) -> bool:
-    value = mix(key + (np.uint64(number) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
+    value = mix(key + (np.uint64(number) + np.uint64(1)) * np.uint64(_STEP))
     return bool((value >> np.uint64(11)) < limit)

@@ -1,11 +1,13 @@
 """Every algorithm on one R-MAT graph at 2 and 4 ranks: epoch time, bytes and messages sent, memory, bytes read.
 
-    python tests/benchmarks/bench_algorithms.py [--scale small|full] [--ranks 2,4] [--folder FOLDER]
+    python tests/benchmarks/bench_algorithms.py [--scale small|full] [--ranks 2,4] [--modes plain,saved]
+                                                [--data FOLDER] [--folder FOLDER]
 
 128 features, three layers of 128, 32 classes, float32; p2p over a partition of Mt-KaHyPar, the others over grid
 shards with the double permutation and the most even grid.  `saved` trains with every saving, `plain` as the
 algorithms' papers do: (A H) W in every layer, the first product formed in every epoch.  Prints a table, then lines
-``RESULT name value unit``; ratios are against p2p with every saving.
+``RESULT name value unit``; ratios are against p2p of the same mode.  Then the balance of grid shards, and the cost
+of a permutation (see balance.py); ``--ranks none`` prints these alone.
 """
 
 from __future__ import annotations
@@ -17,8 +19,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from balance import report_balance, report_permutation
 
 from gnnloom.trainer.algorithms import AXES
 
@@ -34,19 +39,30 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-algorithms-") as folder:
         _prepare(folder, scale, options.ranks)
         for ranks in options.ranks:
-            for mode in MODES:
+            for mode in options.modes:
                 _report(scale, ranks, mode, {name: _train(folder, name, ranks, epochs, mode) for name in AXES})
+        small = options.scale == "small"
+        report_balance(partial(_gnnloom, folder), options.data, 200 if small else 1000)
+        report_permutation(1 << (18 if small else 24))
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", choices=SCALES, default=os.environ.get("SCALE", "full"))
-    parser.add_argument("--ranks", type=lambda text: [int(item) for item in text.split(",")], default=[2, 4])
+    parser.add_argument("--ranks", type=_numbers, default=[2, 4], help="numbers of ranks, or none")
+    parser.add_argument("--modes", type=lambda text: text.split(","), default=list(MODES))
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of the real graphs")
     parser.add_argument("--folder", type=Path, help="where files go [default: the system's temporary folder]")
     return parser.parse_args()
 
 
+def _numbers(text: str) -> list[int]:
+    return [] if text == "none" else [int(item) for item in text.split(",")]
+
+
 def _prepare(folder: str, scale: int, ranks: Sequence[int]) -> None:
+    if not ranks:
+        return
     _gnnloom(folder, "generate", DATASET, "rmat", "--scale", str(scale), "--edge-factor", "16")
     _gnnloom(folder, "features", DATASET, "random", "--dim", "128", "--classes", "32")
     for count in ranks:

@@ -5,8 +5,9 @@
 slashdot: soc-Slashdot0902 at 512 parts and imbalance 0.01, beside Demirci, Haldar, Ferhatosmanoglu (PVLDB 16(4),
 2022), Table 2: average and maximum volume and messages, relative to random (mean of 3 seeds).  lattice: 1000 x 1000
 with scrambled ids at 512 parts, and the out-of-core method beside Mt-KaHyPar at 64.  epinions: the same beside
-Mt-KaHyPar.  batches: rows sent per uniform mini-batch of 6 % of the vertices at 27 parts.  Small: fewer parts, quick
-methods, a lattice of 200 x 200.  Prints a table, then lines ``RESULT name value unit``.
+Mt-KaHyPar.  batches: rows sent per uniform mini-batch of 6 % of the vertices at 27 parts, and on ca-AstroPh per batch
+of the samplers that are merged.  plan: what `partition --plan` says on soc-Epinions1, over what is measured.  Small:
+fewer parts, quick methods, a lattice of 200 x 200.  Prints a table, then lines ``RESULT name value unit``.
 """
 
 from __future__ import annotations
@@ -14,22 +15,26 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import peak
 
 from gnnloom.pipeline.cluster import InProcessCluster
 from gnnloom.pipeline.ingest import IngestOptions, ingest_graph
 from gnnloom.pipeline.partition import PartitionOptions, partition_graph
+from gnnloom.pipeline.partition_plan import plan_partition
 from gnnloom.pipeline.sources.registry import open_edges
 from gnnloom.storage import Catalog, Dataset
 
 FIGURES = ("volume_avg", "volume_max", "messages_avg", "messages_max")
 PAPER = {"paper HP": (0.74, 0.69, 0.86, 0.92), "paper GP": (0.85, 4.38, 0.93, 1.00)}
 NO_OPTIONS = {"weights": False, "header": False, "extra_columns": False}
+GNNLOOM = (sys.executable, "-m", "gnnloom.workflows.cli.main")
 #: A worker with less than this cannot hold what Mt-KaHyPar needs for the pins of the large lattice.
 LITTLE_MEMORY = 448 << 20
 
@@ -44,7 +49,17 @@ SLASHDOT = {
 SLASHDOT["small"].append(("multilevel flat", {"method": "multilevel", "preset": "flat"}))
 SLASHDOT["full"] += SLASHDOT["small"]
 
-Row = tuple[str, str, str]
+LATTICE: list[tuple[str, dict[str, str]]] = [
+    ("multilevel", {"method": "multilevel"}),
+    ("mtkahypar large-k", {"preset": "large-k"}),
+]
+#: Of the vertices, or of the edges: so few of them already have an eighth of the vertices at their ends.
+RATES = {"vertex": 0.06, "edge": 0.003, "walk": 0.06, "frontier": 0.06}
+PLANNED = {
+    "small": [("metis", ""), ("multilevel", "flat"), ("random", "")],
+    "full": [("mtkahypar", "large-k"), ("mtkahypar", "default"), ("mtkahypar", "deterministic")],
+}
+PLANNED["full"] += [("multilevel", "streaming"), ("kahypar", "recursive"), *PLANNED["small"]]
 
 
 def main() -> None:
@@ -92,10 +107,12 @@ def lattice(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str
     dataset = _lattice(catalog, 200 if small else 1000)
     parts = 16 if small else 512
     random = _mean(dataset, [PartitionOptions(parts, "random", seed=seed) for seed in range(options.seeds)])
-    quality, seconds = _partition(dataset, PartitionOptions(parts))
-    yield "lattice volume_avg", quality["volume_avg"] / random["volume_avg"], "x"
-    yield "lattice messages_avg", quality["messages_avg"] / random["messages_avg"], "x"
-    yield "lattice processor", seconds, "s"
+    for name, chosen in LATTICE:
+        quality, seconds = _partition(dataset, PartitionOptions(parts, **chosen))
+        for figure in FIGURES:
+            yield f"lattice {name} {figure}", quality[figure] / random[figure], "x"
+        yield f"lattice {name} imbalance", quality["imbalance"], "x"
+        yield f"lattice {name} processor", seconds, "s"
     yield from _out_of_core("lattice", dataset, 16 if small else 64)
 
 
@@ -111,13 +128,36 @@ def batches(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str
         dataset = _read(catalog, options.data / f"{name}.txt.gz", undirected=True)
         if dataset is None:
             continue
-        chosen = PartitionOptions(27, model="stochastic", preset="large-k" if small else "", batch_rate=0.06)
-        quality, seconds = _partition(dataset, chosen)
-        yield f"batches {name} volume", quality["batch_volume"] / quality["batch_volume_full"], "x"
-        yield f"batches {name} processor", seconds, "s"
+        kinds = RATES if name == "ca-AstroPh" and not small else ("vertex",)
+        for kind in kinds:
+            preset = "large-k" if small or kind != "vertex" else ""
+            chosen = PartitionOptions(27, model="stochastic", preset=preset, batches=kind, batch_rate=RATES[kind])
+            quality, seconds = _partition(dataset, chosen)
+            yield f"batches {name} {kind} full-batch", quality["batch_volume_full"], "rows"
+            yield f"batches {name} {kind} volume", quality["batch_volume"] / quality["batch_volume_full"], "x"
+            yield f"batches {name} {kind} processor", seconds, "s"
+            if kind != "vertex":
+                yield f"batches {name} {kind} merged", quality["batches_merged"], "batches"
+                yield f"batches {name} {kind} covered", quality["batches_covered"], "x"
 
 
-CASES = {"slashdot": slashdot, "lattice": lattice, "epinions": epinions, "batches": batches}
+def plan(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str, float, str]]:
+    """What the plan says over what a process of its own takes."""
+    dataset = _read(catalog, options.data / "soc-Epinions1.txt.gz", undirected=True)
+    if dataset is None:
+        return
+    parts = 8 if options.scale == "small" else 64
+    planned = {(plan.method, plan.preset): plan for plan in plan_partition(dataset.graph(), parts)}
+    for method, preset in PLANNED[options.scale]:
+        command = ["partition", dataset.name, "--parts", str(parts), "--method", method, "--workers", "0"]
+        chosen = ["--preset", preset] if preset else []
+        taken = peak.run([*GNNLOOM, "--catalog", str(catalog.root), *command, *chosen], {})
+        name = f"plan {method} {preset}".rstrip()
+        yield f"{name} memory", planned[method, preset].memory / taken.peak_total, "x"
+        yield f"{name} processor", planned[method, preset].cpu_seconds / taken.processor, "x"
+
+
+CASES = {"slashdot": slashdot, "lattice": lattice, "epinions": epinions, "batches": batches, "plan": plan}
 
 
 def _out_of_core(name: str, dataset: Dataset, parts: int, preset: str = "") -> Iterator[tuple[str, float, str]]:
@@ -167,6 +207,8 @@ def _lattice(catalog: Catalog, side: int) -> Dataset:
 
 
 def _ingest(catalog: Catalog, name: str, path: Path, undirected: bool) -> Dataset:
+    if name in catalog:
+        return catalog[name]
     dataset = catalog.create(name)
     source = open_edges(None, (str(path),), NO_OPTIONS if path.suffix == ".gz" else {"weights": False})
     ingest_graph(dataset, source, IngestOptions(undirected=undirected), InProcessCluster())

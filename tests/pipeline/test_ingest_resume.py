@@ -189,7 +189,7 @@ def test_spill_files_are_gone_before_the_commit(
 ) -> None:
     """Killed while committing, the next run needs no spill files: every block is recorded."""
 
-    def killed(self, plan, symmetric):
+    def killed(self, plan, vertex_parts, symmetric):
         raise StoppedError
 
     dataset = catalog.create("g")

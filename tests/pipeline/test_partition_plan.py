@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks.peak import run
+
+from gnnloom.pipeline.cluster import InProcessCluster
+from gnnloom.pipeline.ingest import IngestOptions, ingest_graph
 from gnnloom.pipeline.partition_plan import plan_partition
 from gnnloom.pipeline.partitioners.presets import METHODS
+from gnnloom.pipeline.sources.registry import open_edges
 from gnnloom.storage import Catalog
 from support.graphs import random_adjacency, store_graph
+
+NO_OPTIONS = {"weights": False, "header": False, "extra_columns": False}
 
 
 def test_every_preset_is_planned_and_needs_more_for_more(catalog: Catalog) -> None:
@@ -27,3 +38,42 @@ def test_what_does_not_fit_is_said_and_streams_fit_longest(catalog: Catalog) -> 
     fitting = {plan.method for plan in plan_partition(graph, 64, 6 << 30) if plan.fits}
     assert fitting == {"multilevel", "random", "block"}
     assert not any(plan.fits for plan in plan_partition(graph, 64, 1 << 20))
+
+
+def test_multilevel_needs_the_memory_of_a_worker_beside_its_state(catalog: Catalog) -> None:
+    graph = store_graph(catalog.create("g"), random_adjacency(100, 300, 0, symmetric=True), symmetric=True)
+    graph.nnz, graph.num_vertices = 1_000_000_000, 50_000_000
+    needed = {}
+    for worker in (1 << 30, 4 << 30):
+        plans = plan_partition(graph, 64, worker_memory=worker)
+        needed[worker] = {plan.preset: plan.memory for plan in plans if plan.method == "multilevel"}
+    assert needed[4 << 30]["auto"] - needed[1 << 30]["auto"] == 3 << 30
+    assert needed[4 << 30]["streaming"] == needed[1 << 30]["streaming"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("method", "preset"),
+    [
+        ("metis", ""),
+        ("multilevel", "streaming"),
+        ("multilevel", "flat"),
+        ("multilevel", "auto"),
+        ("mtkahypar", "large-k"),
+        ("mtkahypar", "default"),
+        ("mtkahypar", "deterministic"),
+    ],
+)
+def test_the_plan_of_a_real_graph_is_near_what_is_measured(
+    catalog: Catalog, shared_data: Path, method: str, preset: str
+) -> None:
+    """Memory within a factor of 2, processor time (which a busy machine prolongs) within one of 5."""
+    dataset = catalog.create("epinions")
+    source = open_edges(None, (str(shared_data / "soc-Epinions1.txt.gz"),), NO_OPTIONS)
+    graph = ingest_graph(dataset, source, IngestOptions(undirected=True), InProcessCluster())
+    (plan,) = [plan for plan in plan_partition(graph, 8) if (plan.method, plan.preset) == (method, preset)]
+    command = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", str(catalog.root), "partition"]
+    chosen = ["--parts", "8", "--method", method, "--workers", "0", *(["--preset", preset] if preset else [])]
+    taken = run([*command, "epinions", *chosen], {})
+    assert taken.peak_total / 2 < plan.memory < 2 * taken.peak_total
+    assert taken.processor / 5 < plan.cpu_seconds < 5 * taken.processor

@@ -20,7 +20,13 @@ from hypothesis import strategies as st
 from gnnloom.pipeline.adjacency import AdjacencyGraph
 from gnnloom.pipeline.hypergraph import Hypergraph
 from gnnloom.pipeline.partitioners import guard, native
-from gnnloom.pipeline.partitioners.balance import fill_empty_parts, heaviest_allowed, repair_balance
+from gnnloom.pipeline.partitioners.balance import (
+    asked_limit,
+    fill_empty_parts,
+    heaviest_allowed,
+    native_imbalance,
+    repair_balance,
+)
 from gnnloom.pipeline.partitioners.guard import check_problem, native_weights
 from gnnloom.pipeline.partitioners.hmetis import write_hmetis
 from gnnloom.pipeline.partitioners.native import check_native_memory, run_child
@@ -84,6 +90,45 @@ def test_the_same_seed_gives_the_same_parts(method: str) -> None:
     parts = [partition(hypergraph, method, PartitionRequest(7, 0.05, 3, threads)) for threads in (1, 2, 4)]
     np.testing.assert_array_equal(parts[0], parts[1])
     np.testing.assert_array_equal(parts[0], parts[2])
+
+
+@pytest.mark.parametrize("method", ["mtkahypar", "kahypar", "metis"])
+def test_no_part_is_heavier_than_asked_for_where_the_average_is_broken(method: str) -> None:
+    """Partitioners measure from the average rounded up: here 82 instead of 81.2."""
+    nets = ring(200)
+    weight = np.full(200, 2)
+    weight[:6] = 3
+    hypergraph = Hypergraph(weight, nets.net_offset, nets.pin)
+    problem = as_graph(hypergraph) if method == "metis" else hypergraph
+    part = partition(problem, method, PartitionRequest(5, 0.03, 0))
+    assert np.bincount(part, weights=weight).max() <= 1.03 * weight.sum() / 5
+
+
+@settings(deadline=None)
+@given(
+    weight=st.lists(st.integers(1, 1 << 40), min_size=1, max_size=50),
+    parts=st.integers(1, 50),
+    imbalance=st.floats(0, 2),
+)
+def test_what_is_asked_of_a_native_partitioner_is_the_limit_of_every_part(
+    weight: list[int], parts: int, imbalance: float
+) -> None:
+    weights = np.array(weight, dtype=np.int64)
+    average = weights.sum() / parts
+    native_limit = int((1 + native_imbalance(weights, parts, imbalance)) * np.ceil(average))
+    assert native_limit == asked_limit(int(weights.sum()), parts, imbalance)
+    assert average <= native_limit <= max((1 + imbalance) * average, np.ceil(average)) * (1 + 1e-12)
+
+
+def test_given_parts_are_improved() -> None:
+    hypergraph = ring(200)
+    given = np.repeat(np.arange(4, dtype=np.int32), 50)
+    given[np.arange(0, 200, 9)] = given[np.arange(0, 200, 9)[::-1]]
+    with tempfile.TemporaryDirectory() as scratch:
+        request = PartitionRequest(4, 0.03, 1, improve=1)
+        part = native.native_partition(hypergraph, "mtkahypar", request, Path(scratch), given=given)
+    assert connectivity_minus_one(hypergraph, part) <= 12 < connectivity_minus_one(hypergraph, given)
+    assert np.bincount(part).max() <= 51
 
 
 @NATIVE

@@ -15,8 +15,11 @@ from gnnloom.pipeline.shard_grid import GridOptions, shard_grid
 from gnnloom.storage import CSR, Catalog, Dataset, ReadCounter
 from gnnloom.storage.artifact import Artifact
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.grid_shards import GridShards, split_range
+from gnnloom.storage.grid_shards import GridShards
+from gnnloom.storage.ranges import split_range
+from gnnloom.storage.shard_invariants import check_grid_shards
 from support.graphs import random_adjacency, store_graph, store_vertices
+from support.partitions import random_parts, store_partition
 
 CLUSTER = InProcessCluster()
 
@@ -186,10 +189,42 @@ def test_weights_travel_with_their_entries(catalog: Catalog) -> None:
     np.testing.assert_allclose(degree, adjacency.toarray().sum(1)[shards.vertex_ids("rows", (0, n))], rtol=1e-5)
 
 
+def test_the_order_of_a_partition_sorts_by_part_and_then_by_id(catalog: Catalog) -> None:
+    dataset, n = catalog.create("web"), 83
+    adjacency = random_adjacency(n, 400, 2, symmetric=False)
+    graph = store_graph(dataset, adjacency, symmetric=False)
+    label = np.arange(n)
+    store_vertices(dataset, None, label, None)
+    part = random_parts(n, 5, 4)
+    partition = store_partition(dataset, graph, part, 5)
+    shards = shard_grid(dataset, graph, GridOptions((3, 4), "partition"), CLUSTER, partition=partition)
+    expected = np.argsort(part, kind="stable")
+    for order in ("rows", "columns"):
+        np.testing.assert_array_equal(shards.vertex_ids(order, (0, n)), expected)
+        np.testing.assert_array_equal(shards.vertex_data("label", order, (7, 40)), label[expected[7:40]])
+    for variant, matrix in (("even", adjacency.toarray()), ("odd_transposed", adjacency.toarray().T)):
+        window = dense(shards.window(variant, (5, 60), (20, 70)))
+        np.testing.assert_array_equal(window, matrix[np.ix_(expected[5:60], expected[20:70])])
+    assert dataset.grid_shards(permutation="partition", parts=5).artifact.key == shards.artifact.key
+    check_grid_shards(shards.artifact, graph.nnz)
+    with pytest.raises(InputError, match="not stored by id"):
+        shards.places("rows", expected)
+
+
+def test_a_partition_is_taken_where_it_orders_the_vertices_and_nowhere_else(catalog: Catalog) -> None:
+    dataset = catalog.create("web")
+    graph = store_graph(dataset, random_adjacency(20, 50, 0, symmetric=True), symmetric=True)
+    partition = store_partition(dataset, graph, random_parts(20, 2, 0), 2)
+    with pytest.raises(InputError, match="none was given"):
+        cut(dataset, permutation="partition")
+    with pytest.raises(InputError, match="one was given"):
+        shard_grid(dataset, graph, GridOptions(), CLUSTER, partition=partition)
+
+
 def test_wrong_options_are_named() -> None:
     for options, message in (
         ({"grid": (0, 4)}, "grid 0x4"),
-        ({"permutation": "triple"}, "expected one of none, single, double"),
+        ({"permutation": "triple"}, "expected one of none, single, double, partition"),
         ({"seed": -1}, "seed=-1"),
     ):
         with pytest.raises(InputError, match=message):

@@ -80,13 +80,13 @@ def test_a_csv_with_names_says_how_to_read_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "reason"),
     [
-        ({"a": [1, None, 3], "b": [1, 2, 3]}, "column a, row 1: expected a number, found null"),
-        ({"a": ["1", "2"], "b": [1, 2]}, "column a: expected integers, found string"),
-        ({"a": [1.0, 2.0], "b": [1, 2]}, "column a: expected integers, found double"),
-        ({"a": [True, False], "b": [1, 2]}, "column a: expected integers, found bool"),
+        ({"a": [1, None, 3], "b": [1, 2, 3]}, "column a, row 1: expected a value, found null"),
+        ({"a": ["1", "2"], "b": [1, 2]}, "column a: expected integers, found text; .*--ids compact"),
+        ({"a": [1.0, 2.0], "b": [1, 2]}, "column a: expected integers or text, found double"),
+        ({"a": [True, False], "b": [1, 2]}, "column a: expected integers or text, found bool"),
         ({"a": [1, 2, 3], "b": [4, 5, -6]}, "column b, row 2: expected a vertex id, found -6"),
         ({"a": pa.array([1, 2**63], pa.uint64()), "b": [1, 2]}, "row 1: expected a vertex id below"),
-        ({"a": [[1], [2]], "b": [1, 2]}, "column a: expected integers, found list"),
+        ({"a": [[1], [2]], "b": [1, 2]}, "column a: expected integers or text, found list"),
         ({"a": [1]}, "expected columns of sources and targets, found a"),
         ({"a": pa.array([], pa.int64()), "b": pa.array([], pa.int64())}, "no edges"),
     ],
@@ -411,7 +411,7 @@ def test_tables_that_hold_no_vertex_data_are_named(tmp_path: Path) -> None:
     vertices_fail(re.escape("y.csv, line 2: expected a split code (0 none"), split=text)
     text.write_text("1,2\n3\n")
     vertices_fail("line 2: found too few columns", feature=text)
-    vertices_fail("expected one column of labels, found 2", label=text)
+    vertices_fail("expected one column of splits, found 2", split=text)
     text.write_text("\n \n")
     vertices_fail("the file is empty", feature=text)
 

@@ -105,7 +105,7 @@ def test_labels_may_be_floats_with_gaps(tmp_path: Path) -> None:
         ({"node_label": "0\n0\n2147483648\n0\n"}, r"node-label\.csv\.gz, line 3: expected a class"),
         ({"node_label": "0\n0\n0\n1.5\n"}, r"node-label\.csv\.gz, line 4: expected a class"),
         ({"node_label": "0\n0\n0\n"}, r"node-label\.csv\.gz: 3 rows"),
-        ({"node_label": "0,1\n0,0\n1,1\n0,1\n"}, r"node-label\.csv\.gz: expected one column"),
+        ({"node_label": "0,1\n0,0\n1,3\n0,1\n"}, r"node-label\.csv\.gz, line 3: expected labels of 0 or 1"),
         ({"train": "0\n4\n"}, r"train\.csv\.gz, line 2: expected a vertex below 4: '4'"),
         ({"train": "0\n-1\n"}, r"train\.csv\.gz, line 2: .*negative"),
         ({"valid": "\n2\n1\n"}, r"valid\.csv\.gz, line 3: the vertex is in the train split already"),

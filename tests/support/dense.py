@@ -37,16 +37,9 @@ class DenseGCN:
         return outputs
 
     def loss_and_gradients(self, feature: Matrix, label: Matrix, mask: Matrix) -> tuple[float, list[Matrix]]:
-        """Mean cross-entropy over ``mask`` and the gradients (weights, then biases)."""
+        """The loss over ``mask`` and the gradients (weights, then biases)."""
         outputs = self.layers(feature)
-        scores = outputs[-1] - outputs[-1].max(1, keepdims=True)
-        log_probability = scores - np.log(np.exp(scores).sum(1, keepdims=True))
-        rows = np.flatnonzero(mask)
-        loss = -log_probability[rows, label[rows]].mean()
-        gradient = np.zeros_like(scores)
-        gradient[rows] = np.exp(log_probability[rows])
-        gradient[rows, label[rows]] -= 1
-        gradient /= len(rows)
+        loss, gradient = self.loss(outputs[-1], label, mask)
         by_weight, by_bias = [], []
         for layer in reversed(range(len(self.weights))):
             back = self.operator.T @ gradient
@@ -54,11 +47,33 @@ class DenseGCN:
             by_bias.append(gradient.sum(0))
             self.feature_gradient = back @ self.weights[layer].T
             gradient = self.feature_gradient * (outputs[layer] > 0)
-        return float(loss), by_weight[::-1] + by_bias[::-1]
+        return loss, by_weight[::-1] + by_bias[::-1]
+
+    def loss(self, scores: Matrix, label: Matrix, mask: Matrix) -> tuple[float, Matrix]:
+        """Mean cross-entropy over ``mask``, and its gradient by the scores."""
+        scores = scores - scores.max(1, keepdims=True)
+        log_probability = scores - np.log(np.exp(scores).sum(1, keepdims=True))
+        rows = np.flatnonzero(mask)
+        gradient = np.zeros_like(scores)
+        gradient[rows] = np.exp(log_probability[rows])
+        gradient[rows, label[rows]] -= 1
+        return float(-log_probability[rows, label[rows]].mean()), gradient / len(rows)
 
     @property
     def parameters(self) -> list[Matrix]:
         return self.weights + self.biases
+
+
+class DenseMultilabelGCN(DenseGCN):
+    """The same for labels of zeros and ones, -1 where they are not known."""
+
+    def loss(self, scores: Matrix, label: Matrix, mask: Matrix) -> tuple[float, Matrix]:
+        """Mean binary cross-entropy over the known labels of ``mask``, and its gradient by the scores."""
+        known = (label >= 0) & mask[:, None]
+        probability = 1 / (1 + np.exp(-scores))
+        losses = -np.where(label == 1, np.log(probability), np.log(1 - probability))
+        gradient = np.where(known, probability - (label == 1), 0.0)
+        return float(losses[known].mean()), gradient / known.sum()
 
 
 def train_dense(

@@ -104,7 +104,9 @@ class DenseModel:
         """Losses with torch's own optimisers; changes the parameters."""
         kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[optimizer]
         steps = kind(list(self.parameters.values()), lr=lr)
-        inputs, target = torch.tensor(feature).double(), torch.tensor(label)
+        # Input features that are trained are a parameter of the checkpoint, as the others.
+        inputs = self.parameters.get("feature", torch.tensor(feature).double())
+        target = torch.tensor(label)
         losses = []
         for _ in range(epochs):
             steps.zero_grad()

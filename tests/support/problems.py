@@ -11,6 +11,7 @@ from gnnloom.pipeline.cluster import InProcessCluster
 from gnnloom.pipeline.shard_grid import GridOptions, shard_grid
 from gnnloom.storage import Catalog, Dataset
 from support.graphs import random_adjacency, store_graph, store_vertices
+from support.partitions import store_partition
 from support.shards import store_row_shards
 
 
@@ -63,7 +64,9 @@ class Problem:
         graph = store_graph(dataset, self.adjacency, symmetric=self.symmetric, weighted=self.weighted)
         store_vertices(dataset, self.feature, self.label, self.split)
         for permutation in permutations:
-            shard_grid(dataset, graph, GridOptions(grid, permutation, seed=5), InProcessCluster())
+            by_part = store_partition(dataset, graph, self.part(3), 3) if permutation == "partition" else None
+            options = GridOptions(grid, permutation, seed=5)
+            shard_grid(dataset, graph, options, InProcessCluster(), partition=by_part)
         return dataset
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,8 @@ TINY = (
     "train.hidden=8",
     "train.epochs=4",
 )
+#: In the environment of all that belongs to a job.
+_MARK = "GNNLOOM_TEST_JOB"
 GNNLOOM = str(Path(sys.executable).parent / "gnnloom")
 
 
@@ -40,17 +45,19 @@ def run_here(arguments: list[str], timeout: float = 300) -> dict[str, Any]:
     return content
 
 
-class MpiJob:
-    """``mpirun -n RANKS gnnloom ... --cluster mpi``, begun."""
+class Job:
+    """A command that was begun, in a session of its own, as a terminal would begin it."""
 
-    def __init__(self, ranks: int, arguments: list[str], program: tuple[str, ...] = (GNNLOOM,)) -> None:
+    def __init__(self, command: list[str], environment: dict[str, str] | None = None) -> None:
+        self._name = uuid.uuid4().hex
         self.process = subprocess.Popen(
-            [find_mpiexec(), "-n", str(ranks), *program, *arguments, "--cluster", "mpi", "--json"],
-            env=rank_environment(ranks),
+            command,
+            env={**(environment or os.environ), _MARK: self._name},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
         self.said = ""
 
@@ -90,3 +97,41 @@ class MpiJob:
         self.process.communicate()
         _, alive = psutil.wait_procs(family, 60)
         assert not alive
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """What a terminal does at Ctrl-C: a signal to everything that was not set apart."""
+        os.killpg(self.process.pid, number)
+
+    def wait_until_gone(self, timeout: float = 60) -> None:
+        """Wait until nothing of the job is left."""
+        deadline = time.monotonic() + timeout
+        while left := self._left():
+            if time.monotonic() > deadline:
+                raise AssertionError(left)
+            time.sleep(0.1)
+
+    def _left(self) -> list[str]:
+        """Processes that the job or its children started, however far they have been set apart."""
+        return [str(process) for process in psutil.process_iter() if _mark_of(process) == self._name]
+
+
+def _mark_of(process: psutil.Process) -> str | None:
+    try:
+        return process.environ().get(_MARK)
+    except (psutil.Error, OSError):
+        return None
+
+
+class LocalJob(Job):
+    """``gnnloom ...`` on this machine."""
+
+    def __init__(self, arguments: list[str]) -> None:
+        super().__init__([GNNLOOM, *arguments, "--json"])
+
+
+class MpiJob(Job):
+    """``mpirun -n RANKS gnnloom ... --cluster mpi``."""
+
+    def __init__(self, ranks: int, arguments: list[str], program: tuple[str, ...] = (GNNLOOM,)) -> None:
+        command = [find_mpiexec(), "-n", str(ranks), *program, *arguments, "--cluster", "mpi", "--json"]
+        super().__init__(command, rank_environment(ranks))

@@ -37,7 +37,7 @@ def store_small_dataset(catalog: Catalog, name: str = "web") -> Dataset:
 def store_run(dataset: Dataset, name: str = "first") -> Run:
     """A finished run of three epochs with a checkpoint and predictions."""
     run = Run(dataset.run_path(name))
-    run.start({"dataset": dataset.name, "ranks": 2, "method": "given"}, 0)
+    run.start({"dataset": dataset.name, "ranks": 2, "method": "given"}, 0, {"shards": dataset.find("shards").key})
     for epoch in range(3):
         run.append_metrics({"epoch": epoch, "loss": 1.0 / (epoch + 1)})
     write_checkpoint(run.checkpoints, Checkpoint(3, {"layers/0/weight": np.eye(3)}, {"step": 3}))

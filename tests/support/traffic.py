@@ -8,6 +8,7 @@ Every figure is a sum over all ranks.  With n vertices, P ranks and a product of
 * 3D: the same in every layer, and a reduce-scatter of (c - 1) n w along the fibres (IV-D).
 * Plexus, section 3: all-reduces of H over X, of Q over Y, of dH over X and of dF over Z, of which the first and the
   last layer of the input's are an all-gather and a reduce-scatter; W gathered and dW scattered over Z.
+* What a layer adds to the product with A of its own rows: each rank is sent what it does not hold already.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
+
+import numpy as np
 
 WORD = 8
 
@@ -143,3 +146,56 @@ def tensor3d(epoch: Epoch, x: int, y: int, z: int, blocks: int = 1) -> None:
         epoch.gathers("weight", 2 * before * after, share, 2 * ranks // share)
         outer, inner, depth = (depth, outer, inner) if first else (inner, depth, outer)
     epoch.loss_and_gradients(ranks, 1, sum(epoch.dims[1:]), inner, depth)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A matrix with its rows, in some order of the vertices, and its columns cut along axes of a grid, by number."""
+
+    order: str
+    rows: tuple[int, ...]
+    columns: tuple[int, ...] = ()
+
+    def block(self, shape: tuple[int, ...], rank: tuple[int, ...], vertices: dict, dim: int) -> tuple[set, set]:
+        """Vertices and columns that a rank holds."""
+        found = []
+        for axes, items in ((self.rows, vertices[self.order].tolist()), (self.columns, range(dim))):
+            parts, number = 1, 0
+            for axis in axes:
+                parts, number = parts * shape[axis], number * shape[axis] + rank[axis]
+            found.append(set(items[number * len(items) // parts : (number + 1) * len(items) // parts]))
+        return found[0], found[1]
+
+
+def alignment(shape: tuple[int, ...], source: Cut, target: Cut, vertices: dict, dim: int) -> tuple[int, int]:
+    """Bytes and messages that bring every rank what it lacks: one message from each part of the source.
+
+    Args:
+        vertices: order -> ids of the vertices in it.
+    """
+    ranks = list(np.ndindex(shape))
+    sent = messages = 0
+    for rank in ranks:
+        wanted, mine = (cut.block(shape, rank, vertices, dim) for cut in (target, source))
+        parts = {tuple(map(frozenset, source.block(shape, other, vertices, dim))) for other in ranks}
+        for rows, columns in parts - {tuple(map(frozenset, mine))}:
+            entries = len(rows & wanted[0]) * len(columns & wanted[1])
+            sent, messages = sent + entries * WORD, messages + (entries > 0)
+    return sent, messages
+
+
+def plane_cuts(propagates_first: tuple[bool, ...], orders: tuple[str, str]) -> list[tuple[Cut, Cut, Cut, Cut]]:
+    """Of every layer of tensor3d: what enters and leaves the product with A, and what enters and leaves the layer."""
+    found, (outer, inner, depth) = [], (0, 1, 2)
+    for layer, first in enumerate(propagates_first):
+        here, there = orders[layer % 2], orders[(layer + 1) % 2]
+        enters = Cut(here, (outer,), (inner,))
+        if first:
+            product, leaves = (enters, Cut(there, (depth,), (inner,))), Cut(there, (depth,), (outer,))
+            outer, inner, depth = depth, outer, inner
+        else:
+            leaves = Cut(there, (inner,), (depth,))
+            product = (Cut(here, (outer,), (depth,)), leaves)
+            outer, inner, depth = inner, depth, outer
+        found.append((*product, enters, leaves))
+    return found

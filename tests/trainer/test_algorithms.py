@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,17 +13,16 @@ from gnnloom.storage.checkpoint import read_checkpoint
 from gnnloom.storage.run import Run
 from gnnloom.trainer.algorithms import AXES
 from gnnloom.trainer.config import TrainConfig
-from gnnloom.trainer.process_grid import factorisations
+from gnnloom.trainer.factors import factorisations
 from support import traffic
 from support.dense import DenseGCN, from_arrays, normalised, train_dense
+from support.dense_models import DenseModel
 from support.mpi import train_all
 from support.problems import Problem, problem
 
 EPOCHS = 4
-LONG_EPOCHS = 20
 LR = 0.02
 HIDDEN = {2: (17,), 3: (17, 11), 4: (17, 11, 6)}
-PERMUTATIONS = ("none", "single", "double")
 ON_GRIDS = ("broadcast", "replicated", "summa", "split3d", "tensor3d")
 
 PROBLEMS = {
@@ -52,14 +51,16 @@ SAVINGS = {
     "transform-first": {"product_order": "transform-first"},
     "nothing-saved": {"cache_input_product": False, "skip_input_gradient": False, "product_order": "propagate-first"},
     "turned-gradient": {"skip_input_gradient": False, "product_order": "transform-first"},
+    "turned-products": {"gradient_product": "turned"},
+    "measured-products": {"gradient_product": "measured"},
     "in-pieces": {"cache_input_product": False, "aggregation_blocks": 3, "summa_width": 7},
 }
-#: Models that have no dense reference here; one rank is theirs.
+#: Other models and options.
 VARIANTS = {
-    "sage": {"model": "sage"},
+    "sage": {"model": "sage", "hidden": (7, 11)},
+    "residual": {"hidden": (9, 9, 9), "residual": True},
     "layer-norm": {"norm": "layer"},
     "batch-norm": {"norm": "batch", "lr": 0.01},
-    "residual": {"hidden": (9, 9, 9), "residual": True},
 }
 
 
@@ -107,7 +108,10 @@ def grids_of(ranks: tuple[int, ...]) -> list[tuple[str, tuple[int, ...]]]:
 
 
 EVERY_GRID = [Case("directed", *where) for where in grids_of((2, 4))]
-PREDICTED = [Case("undirected", *where, permutation="single") for where in SOME_GRIDS[::2]]
+PREDICTED = [
+    Case("undirected", *where, permutation=permutation)
+    for where, permutation in zip(SOME_GRIDS[::2], ("single", "single", "partition", "partition"), strict=True)
+]
 PREDICTED += [Case("directed", *where, depth=2) for where in SOME_GRIDS[1::2]]
 ODD_GRAPHS = [
     *(Case("fewer-vertices-than-ranks", *where) for where in (("replicated", (4, 2)), *SOME_GRIDS[4:])),
@@ -115,38 +119,45 @@ ODD_GRAPHS = [
     *(Case("weighted", *where) for where in SOME_GRIDS[1:6:2]),
 ]
 DEEPER = [Case("directed", *where, depth=4) for where in SOME_GRIDS[2:6]]
-SWITCHED = [Case("directed", *where, switch=switch) for switch in SAVINGS for where in (SOME_GRIDS[2], SOME_GRIDS[5])]
+SWITCHED = [
+    Case("directed", *where, switch=switch)
+    for switch, options in SAVINGS.items()
+    for where in (SOME_GRIDS[2], SOME_GRIDS[5])
+    if where[0] == "tensor3d" or "gradient_product" not in options
+]
 SWITCHED += [Case("directed", *SOME_GRIDS[1], switch=switch) for switch in ("transform-first", "nothing-saved")]
 FEATURES = [Case("directed", *where, train_features=True) for where in SOME_GRIDS[:6]]
 FEATURES += [Case("directed", *SOME_GRIDS[5], switch="transform-first", train_features=True)]
 DROPPED = [Case("undirected", *where, "double", 3, "dropout", dropout=0.4) for where in SOME_GRIDS[1:6]]
 
-#: The base is a variant's first case; those that turn their layouts do not serve sage and residual.
 VARIED = {
-    switch: [Case("directed", *where, "single", switch=switch) for where in (("broadcast", (1,)), *grids)]
+    switch: [Case("directed", *where, switch=switch) for where in grids]
     for switch, grids in (
-        ("sage", SOME_GRIDS[1:4]),
-        ("residual", SOME_GRIDS[2:4]),
+        ("sage", SOME_GRIDS[:6]),
+        ("residual", SOME_GRIDS[:6]),
         ("layer-norm", (SOME_GRIDS[2], SOME_GRIDS[5])),
         ("batch-norm", (SOME_GRIDS[1], SOME_GRIDS[5])),
     )
 }
+VARIED["sage"] += [Case("directed", *SOME_GRIDS[number], "single", switch="sage") for number in (1, 6)]
+VARIED["sage"] += [Case("directed", *SOME_GRIDS[5], switch="sage", train_features=True)]
 
 
 class Results:
     """All runs of one MPI job."""
 
-    def __init__(self, folder, cases: list[Case], predicted: list[Case], epochs: int = EPOCHS) -> None:
-        self.catalog, self.epochs = Catalog(folder / "catalog"), epochs
-        self.first = [
-            Case(name, "broadcast", (1,), depth=depth, switch="start") for name in PROBLEMS for depth in HIDDEN
-        ]
+    def __init__(self, folder, cases: list[Case]) -> None:
+        self.catalog = Catalog(folder / "catalog")
+        # The weights at the start are those of any graph.
+        self.first = [Case("directed", "broadcast", (1,), depth=depth, switch="start") for depth in HIDDEN]
         for given in PROBLEMS.values():
-            given.store_grid(self.catalog, *PERMUTATIONS, grid=(3, 2))
+            permutations = {case.permutation for case in (*self.first, *cases) if case.problem == given.name}
+            given.store_grid(self.catalog, *sorted(permutations), grid=(3, 2))
+        self.first += [Case("directed", "broadcast", (1,), switch=switch) for switch in VARIANTS]
         # Nothing is learnt at rate 0: these runs' checkpoints hold the weights at the start.
         configs = [case.config(self.catalog, lr=0.0, epochs=1) for case in self.first]
-        configs += [case.config(self.catalog, epochs=epochs, save_embeddings=case in predicted) for case in cases]
-        results = train_all(folder, configs, timeout=1000 if epochs == EPOCHS else 3600)
+        configs += [case.config(self.catalog, save_embeddings=case in PREDICTED) for case in cases]
+        results = train_all(folder, configs, timeout=1000)
         self.of = dict(zip([*self.first, *cases], results, strict=True))
 
     def arrays(self, case: Case) -> dict[str, np.ndarray]:
@@ -154,7 +165,7 @@ class Results:
 
     def dense(self, case: Case) -> DenseGCN:
         """The dense model with the weights that all runs start with."""
-        start = next(first for first in self.first if (first.problem, first.depth) == (case.problem, case.depth))
+        start = next(first for first in self.first if first.depth == case.depth)
         operator = normalised(PROBLEMS[case.problem].adjacency.toarray(), "symmetric")
         return from_arrays(operator, self.arrays(start), case.depth)
 
@@ -164,7 +175,7 @@ class Results:
         assert "error" not in result, result
         feature = given.feature.astype(float)
         losses = train_dense(
-            dense, feature, given.label, given.training, self.epochs, LR, "adam", train_features=case.train_features
+            dense, feature, given.label, given.training, EPOCHS, LR, "adam", train_features=case.train_features
         )
         np.testing.assert_allclose(result["loss"], losses, rtol=1e-10, err_msg=str(case))
         assert result["grid"] == list(case.grid)
@@ -180,7 +191,7 @@ class Results:
 def results(tmp_path_factory) -> Results:
     cases = EVERY_GRID + PREDICTED + ODD_GRAPHS + DEEPER + SWITCHED + FEATURES + DROPPED
     cases += [case for varied in VARIED.values() for case in varied]
-    return Results(tmp_path_factory.mktemp("algorithms"), cases, PREDICTED)
+    return Results(tmp_path_factory.mktemp("algorithms"), cases)
 
 
 @pytest.mark.parametrize("algorithm", ON_GRIDS)
@@ -214,14 +225,65 @@ def test_dropout_draws_the_same_masks_on_every_layout(results):
     assert abs(curves[0][-1] - results.of[PREDICTED[0]]["loss"][-1]) > 1e-6
 
 
-@pytest.mark.parametrize("switch", VARIANTS)
-def test_other_models_and_norms_are_those_of_one_rank(results, switch):
-    first, *others = VARIED[switch]
-    base, arrays = results.of[first], results.arrays(first)
-    for case in others:
-        np.testing.assert_allclose(results.of[case]["loss"], base["loss"], rtol=1e-10, err_msg=str(case))
-        for name, array in results.arrays(case).items():
-            np.testing.assert_allclose(array, arrays[name], rtol=1e-7, atol=1e-9, err_msg=f"{case} {name}")
+def _dense_variant(results: Results, switch: str, train_features: bool) -> tuple[list[float], dict[str, np.ndarray]]:
+    """Losses and parameters of the dense model."""
+    given, options = PROBLEMS["directed"], dict(VARIANTS[switch])
+    kind, lr = options.pop("model", "gcn"), options.pop("lr", LR)
+    options.pop("hidden", None)
+    arrays = results.arrays(Case("directed", "broadcast", (1,), switch=switch))
+    if train_features:
+        arrays["parameter/feature"] = given.feature.astype(float)
+    dense = DenseModel.from_arrays(kind, given.adjacency.toarray(), arrays, **options)
+    losses = dense.train(given.feature, given.label, given.training, EPOCHS, lr, "adam")
+    return losses, {name: parameter.detach().numpy() for name, parameter in dense.parameters.items()}
+
+
+@pytest.mark.parametrize(("switch", "features"), [*((switch, False) for switch in VARIANTS), ("sage", True)])
+def test_other_models_and_norms_equal_the_dense_ones(results, switch, features):
+    losses, parameters = _dense_variant(results, switch, features)
+    cases = [case for case in VARIED[switch] if case.train_features == features]
+    assert cases
+    for case in cases:
+        np.testing.assert_allclose(results.of[case]["loss"], losses, rtol=1e-10, err_msg=str(case))
+        arrays = results.arrays(case)
+        for name, parameter in parameters.items():
+            mine = arrays[f"parameter/{name}"]
+            np.testing.assert_allclose(mine, parameter, rtol=1e-7, atol=1e-9, err_msg=f"{case} {name}")
+
+
+def _cuts(case: Case, orders: tuple[bool, ...]) -> list[tuple[traffic.Cut, ...]]:
+    """Of every layer: what enters and leaves the product with A, and what enters and leaves the layer."""
+    names = ("columns", "rows") if case.permutation == "double" else ("rows", "rows")
+    if case.algorithm == "tensor3d":
+        return traffic.plane_cuts(orders, names)
+    rows, columns = ((0, 2)[: len(case.grid) - 1], (1,)) if case.algorithm in {"summa", "split3d"} else ((0,), ())
+    ends = [traffic.Cut(names[layer % 2], rows, columns) for layer in range(len(orders) + 1)]
+    return [(before, after, before, after) for before, after in pairwise(ends)]
+
+
+@pytest.mark.parametrize("switch", ["sage", "residual"])
+def test_own_rows_are_realigned_by_sending_each_rank_only_what_it_lacks(results, switch):
+    for case in VARIED[switch]:
+        shards = results.catalog["directed"].grid_shards(permutation=case.permutation)
+        vertices = {order: shards.vertex_ids(order, (0, shards.num_vertices)) for order in ("rows", "columns")}
+        dims = (5, *VARIANTS[switch]["hidden"], 3)
+        orders = tuple(2 * before <= 2 * after for before, after in pairwise(dims))
+        expected = {"align forward": [0, 0], "align backward": [0, 0]}
+        for layer, (product, result, enters, leaves) in enumerate(_cuts(case, orders)):
+            if switch == "residual" and (layer == 0 or dims[layer] != dims[layer + 1]):
+                continue
+            source, target = (enters, leaves) if switch == "residual" else (product, result)
+            if switch == "sage" and layer == 0:
+                if not case.train_features:
+                    continue
+                source = replace(source, rows=(0, 2))
+            width = dims[layer] if switch == "residual" or orders[layer] else dims[layer + 1]
+            for kind, ends in (("align forward", (source, target)), ("align backward", (target, source))):
+                for number, count in enumerate(traffic.alignment(case.grid, *ends, vertices, width)):
+                    expected[kind][number] += count
+        for kind, counts in expected.items():
+            found = [results.of[case][f"{what}_by_kind"].get(kind, 0) for what in ("bytes", "messages")]
+            assert found == counts, (case, kind)
 
 
 @pytest.mark.parametrize("case", PREDICTED, ids=lambda case: f"{case.problem}-{case.run}")
@@ -269,29 +331,3 @@ def test_bytes_and_messages_of_an_epoch_equal_the_papers_formulas(results, algor
             expected = expected_traffic(PROBLEMS[case.problem], case.config(results.catalog))
             found = results.of[case]["bytes_by_kind"], results.of[case]["messages_by_kind"]
             assert found == tuple(expected), case
-
-
-@pytest.fixture(scope="module")
-def long_results(tmp_path_factory) -> Results:
-    return Results(tmp_path_factory.mktemp("long"), LONG, [], LONG_EPOCHS)
-
-
-LONG = [
-    Case(name, *where, permutation, depth)
-    for where in grids_of((1, 2, 3, 4, 6, 8, 12))
-    for name, permutation, depth in (
-        ("directed", "double", 4),
-        ("undirected", "single", 3),
-        ("fewer-vertices-than-ranks", "double", 2),
-        ("isolated", "double", 3),
-    )
-]
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("name", ["directed", "undirected", "fewer-vertices-than-ranks", "isolated"])
-def test_every_factorisation_up_to_twelve_ranks_gives_the_dense_loss_curve(long_results, name):
-    for case in LONG:
-        if case.problem == name:
-            long_results.compare(case)

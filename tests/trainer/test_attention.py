@@ -9,8 +9,10 @@ import torch
 
 from gnnloom.storage import CSR
 from gnnloom.storage.row_shards import ShardMatrix
+from gnnloom.trainer.comm import Traffic
 from gnnloom.trainer.kernels.threads import Threads
-from gnnloom.trainer.operators.attention import Attention
+from gnnloom.trainer.operators.attention import Attending, Attention
+from gnnloom.trainer.operators.halo import Arrival, HaloFetch
 
 ROWS, HALO, HEADS, DIM, SLOPE = 30, 12, 3, 4, 0.2
 
@@ -31,6 +33,11 @@ def _attention() -> tuple[Attention, torch.Tensor]:
     nothing = np.empty(0, np.int64)
     matrix = ShardMatrix(own, halo, nothing, nothing, nothing, nothing)
     return Attention(matrix, SLOPE, Threads(1)), torch.from_numpy(np.hstack([own_dense, halo_dense]))
+
+
+def _attend(attention: Attention, own, halo, source, halo_source, target) -> torch.Tensor:
+    step = Attending(attention)
+    return step.finish(step.begin(own, source, target), halo, halo_source, target)
 
 
 def _given(dtype: torch.dtype, scale: float) -> list[torch.Tensor]:
@@ -54,7 +61,7 @@ def test_attention_and_its_gradients_equal_the_dense_softmax(dtype, scale):
     attention, pattern = _attention()
     assert not pattern.any(1).all()
     mine, dense = _given(dtype, scale), [tensor.detach().double().requires_grad_() for tensor in _given(dtype, scale)]
-    found, expected = attention.attend(*mine), _dense(pattern, *dense)
+    found, expected = _attend(attention, *mine), _dense(pattern, *dense)
     tolerance = 200 * torch.finfo(dtype).eps * max(1.0, scale)
     torch.testing.assert_close(found.double(), expected, rtol=0, atol=tolerance)
     factor = torch.randn(found.shape, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
@@ -68,7 +75,7 @@ def test_a_row_without_neighbours_is_zero_and_inputs_stay():
     attention, pattern = _attention()
     given = _given(torch.float64, 1.0)
     before = [tensor.detach().clone() for tensor in given]
-    found = attention.attend(*given)
+    found = _attend(attention, *given)
     assert (found[~pattern.any(1)] == 0).all()
     found.sum().backward()
     assert all(torch.equal(tensor, old) for tensor, old in zip(given, before, strict=True))
@@ -87,11 +94,57 @@ def test_memory_holds_nothing_of_the_size_of_edges_and_features():
     given = [
         torch.randn(*shape, requires_grad=True) for shape in ((rows, 2, dim), (0, 2, dim), (rows, 2), (0, 2), (rows, 2))
     ]
-    attention.attend(*given).sum().backward()  # compiled before it is measured
+    _attend(attention, *given).sum().backward()  # compiled before it is measured
     tracemalloc.start()
-    attention.attend(*given).sum().backward()
+    _attend(attention, *given).sum().backward()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (
         peak < own.nnz * 2 * 4
     )  # one float32 per edge and head; NumPy's arrays are traced, the kernels make no others
+
+
+class RecordedExchange:
+    """Moves nothing, and notes when rows leave and are waited for."""
+
+    def __init__(self, events: list[str]) -> None:
+        self.events, self.comm = events, self
+        self.traffic = Traffic()
+
+    def begin(self, own: torch.Tensor, kind: str) -> Arrival:
+        self.events.append("rows leave")
+        return Arrival(own.detach()[:HALO].clone(), [], [], own)
+
+    def wait(self, requests: list) -> None:
+        self.events.append("rows are waited for")
+
+    def begin_return(self, halo: torch.Tensor, kind: str) -> Arrival:
+        self.events.append("gradients leave")
+        return Arrival(halo, [], [], halo)
+
+    def add_returned(self, arrival: Arrival) -> torch.Tensor:
+        self.events.append("gradients are waited for")
+        return torch.cat([arrival.rows, arrival.rows.new_zeros(ROWS - HALO, DIM)])
+
+
+def test_the_exchange_is_hidden_behind_the_own_part_forward_and_backward(monkeypatch):
+    attention, _ = _attention()
+    events: list[str] = []
+    for name, event in (("accumulate", "own sums"), ("source_gradient", "own gradients")):
+        method = getattr(attention.own, name)
+        monkeypatch.setattr(attention.own, name, lambda *given, m=method, e=event: (events.append(e), m(*given))[1])
+    values = torch.randn(ROWS, DIM, requires_grad=True)
+    fetch, step = HaloFetch(RecordedExchange(events)), Attending(attention)
+    begun = fetch.begin(values)
+    own = values.view(ROWS, 1, DIM).expand(ROWS, HEADS, DIM)
+    attended = step.begin(own, own.sum(2), own.sum(2))
+    halo = fetch.finish(begun).view(HALO, 1, DIM).expand(HALO, HEADS, DIM)
+    step.finish(attended, halo, halo.sum(2), own.sum(2)).sum().backward()
+    assert events == [
+        "rows leave",
+        "own sums",
+        "rows are waited for",
+        "gradients leave",
+        "own gradients",
+        "gradients are waited for",
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -171,6 +171,14 @@ def test_bytes_of_an_epoch_equal_what_the_partition_says(results, name, ranks):
     assert result["bytes_sent"] == sum(expected.values())
     metrics = Run.open(results.dataset(name), f"adam-{ranks}").metrics()
     assert all(line["bytes"] == result["bytes_by_kind"] for line in metrics)
+    between = np.array(result["bytes_between"])
+    assert between.sum() == result["bytes_sent"]
+    dense = [matrix.toarray() != 0 for matrix in (given.adjacency, given.adjacency.T.tocsr())]
+    for sender, receiver in product(range(ranks), repeat=2):
+        rows = sum(int(each[np.ix_(part == receiver, part == sender)].any(0).sum()) for each in dense)
+        # Sums go round as in a ring, to the next rank; all else is rows.
+        if receiver not in {sender, (sender + 1) % ranks}:
+            assert between[sender, receiver] == rows * columns * itemsize
 
 
 @pytest.mark.parametrize("ranks", [2, 7])

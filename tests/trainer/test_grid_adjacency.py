@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import dataclass
 
 import numpy as np
+import pytest
 import scipy.sparse
+import torch
 
-from gnnloom.storage import CSR, Catalog
-from gnnloom.storage.grid_shards import split_range
+from gnnloom.pipeline.cluster import InProcessCluster
+from gnnloom.pipeline.shard_grid import GridOptions, shard_grid
+from gnnloom.storage import CSR, Catalog, ReadCounter
+from gnnloom.storage.artifact import Artifact
+from gnnloom.storage.grid_shards import GridShards
+from gnnloom.trainer.config import TrainConfig
+from gnnloom.trainer.data import read_feature
+from gnnloom.trainer.factors import factorisations, most_square
+from gnnloom.trainer.grid_rows import GridRows
 from gnnloom.trainer.kernels.threads import Threads
-from gnnloom.trainer.operators.adjacency import GridAdjacency, split_columns, split_rows
-from gnnloom.trainer.process_grid import factorisations, most_square
-from support.graphs import random_adjacency
+from gnnloom.trainer.models.registry import model_options
+from gnnloom.trainer.operators.adjacency import GridAdjacency, split_rows
+from gnnloom.trainer.operators.grid import GridOperator
+from gnnloom.trainer.operators.registry import build_operator
+from support.graphs import random_adjacency, store_graph, store_vertices
 from support.problems import problem
 
 
@@ -23,13 +35,10 @@ def dense(block: CSR) -> np.ndarray:
     ).toarray()
 
 
-def test_blocks_of_columns_and_rows_are_slices() -> None:
+def test_blocks_of_rows_are_slices() -> None:
     matrix = random_adjacency(37, 200, 0, symmetric=False)
     given = CSR(0, matrix.indptr.astype(np.int64), matrix.indices, np.arange(matrix.nnz, dtype=np.float64), 37)
     whole = dense(given)
-    spans = [(0, 5), (5, 5), (5, 30), (30, 37)]
-    for (start, stop), block in zip(spans, split_columns(given, spans), strict=True):
-        np.testing.assert_array_equal(dense(block), whole[:, start:stop])
     for rows, block in split_rows(given, 5):
         np.testing.assert_array_equal(dense(block), whole[rows])
 
@@ -44,19 +53,109 @@ def test_the_same_window_is_read_and_kept_once(tmp_path) -> None:
     assert adjacency.blocks(1, (0, 20), blocks, transposed=True) is forward
 
 
-def test_reading_a_plane_takes_little_more_memory_than_the_plane(tmp_path) -> None:
-    given = problem("large", 8000, 1_000_000, symmetric=True)
-    shards = given.store_grid(Catalog(tmp_path), "double", grid=(8, 8)).grid_shards()
-    rows, columns = split_range(8000, 2, 1), split_range(8000, 2, 0)
-    shards.window("even", rows, (0, 1))  # compiles
+#: Planes whose edges are no edges of cells, and ranks of them.
+PLANES = (
+    ("broadcast", (5,), (0, 2, 4)),
+    ("replicated", (4, 2), (1, 6)),
+    ("summa", (4, 2), (1, 5)),
+    ("split3d", (4, 2, 1), (2, 3)),
+    ("tensor3d", (5, 2, 1), (4, 7)),
+    ("tensor3d", (1, 2, 4), (1, 6)),
+    ("tensor3d", (3, 2, 2), (6,)),
+)
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A rank that is built and never speaks."""
+
+    rank: int
+    size: int
+
+
+class Recorded(GridShards):
+    """Remembers the windows that were asked for."""
+
+    def windows(self, variant, rows, columns, counter=None, dtype=None):  # type: ignore[no-untyped-def]
+        self.asked = getattr(self, "asked", [])
+        self.asked.append((self.stored_variant(variant), rows, (columns[0][0], columns[-1][1])))
+        return super().windows(variant, rows, columns, counter, dtype)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory) -> Artifact:
+    catalog = Catalog(tmp_path_factory.mktemp("large"))
+    given = problem("large", 4000, 600_000, symmetric=True)
+    return given.store_grid(catalog, "double", grid=(6, 6)).grid_shards().artifact
+
+
+def _build(shards: GridShards, algorithm: str, grid: tuple[int, ...], rank: int, counter: ReadCounter) -> GridOperator:
+    ranks = int(np.prod(grid))
+    config = TrainConfig(
+        catalog="c", dataset="large", ranks=ranks, algorithm=algorithm, grid=grid, hidden=(16, 16), threads=1
+    )
+    plan = model_options(config, 5, 3).layer_plan()
+    return build_operator(Rank(rank, ranks), shards, config, plan, Threads(), counter)  # type: ignore[arg-type,return-value]
+
+
+@pytest.mark.parametrize(("algorithm", "grid", "ranks"), PLANES)
+def test_every_plane_is_read_with_little_beside_it(large, algorithm, grid, ranks) -> None:
+    """Bytes read and memory taken stay within 1.2 times the rank's exact share, where ranks do not divide cells."""
+    stored = {
+        variant: sum(file.stat().st_size for file in (large.path / "grid" / variant).rglob("c/*"))
+        for variant in ("even", "odd")
+    }
+    _build(GridShards(large), algorithm, grid, ranks[0], ReadCounter())  # compiles
+    for rank in ranks:
+        shards, counter = Recorded(large), ReadCounter()
+        tracemalloc.start()
+        try:
+            operator = _build(shards, algorithm, grid, rank, counter)
+            kept, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        spans = ((stored[variant], _width(rows), _width(columns)) for variant, rows, columns in shards.asked)
+        exact = sum(size * height * width / 4000**2 for size, height, width in spans)
+        assert 0.9 * exact < counter.bytes < 1.2 * exact
+        assert operator.adjacency.num_vertices == 4000
+        assert peak < 1.2 * kept + (1 << 18)  # chunks on their way, and the readers
+
+
+def test_the_first_window_is_freed_once_its_product_is_kept(large) -> None:
+    operator = _build(GridShards(large), "tensor3d", (2, 2, 1), 1, ReadCounter())
     tracemalloc.start()
     try:
-        (plane,) = GridAdjacency(shards, "none", np.dtype("float32"), Threads()).blocks(0, rows, [columns])
+        operator = _build(GridShards(large), "tensor3d", (2, 2, 1), 1, ReadCounter())
+        before = tracemalloc.get_traced_memory()[0]
+        operator.release(0)
+        freed = before - tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    # Rows over z, columns over x: half of the entries, of which there are four bytes each, and nobody else's.
+    assert freed > 0.9 * 4 * GridShards(large).artifact.facts["nnz"] / 2
+
+
+def _width(span: tuple[int, int]) -> int:
+    return span[1] - span[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_reading_features_takes_little_more_memory_than_they(tmp_path, dtype) -> None:
+    dataset, rng = Catalog(tmp_path).create("wide"), np.random.default_rng(0)
+    graph = store_graph(dataset, random_adjacency(6000, 6000, 0, symmetric=True), symmetric=True)
+    store_vertices(dataset, rng.normal(size=(6000, 256)), None, None)
+    shards = shard_grid(dataset, graph, GridOptions((3, 3)), InProcessCluster())
+    read_feature(GridRows(shards, "rows", (0, 10), ReadCounter()), dtype)
+    rows = GridRows(shards, "columns", (1500, 5100), ReadCounter())
+    tracemalloc.start()
+    try:
+        feature = read_feature(rows, dtype)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    exact = plane.indptr.nbytes + plane.indices.nbytes
-    assert exact < peak < 1.2 * exact + (1 << 19)  # chunks on their way, and the readers
+    assert feature.nbytes < peak < 1.2 * feature.nbytes
+    stored = 3600 * 256 * 4
+    assert rows.counter.bytes < 1.2 * stored
 
 
 def test_factorisations_are_all_there_and_the_even_one_is_chosen() -> None:

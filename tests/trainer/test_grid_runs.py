@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.checkpoint import read_checkpoint
 from gnnloom.storage.errors import InputError, NotFoundError
-from gnnloom.storage.grid_shards import split_range
+from gnnloom.storage.ranges import split_range
 from gnnloom.storage.run import Run
 from gnnloom.trainer.algorithms import AXES, settled_grid
 from gnnloom.trainer.config import TrainConfig
@@ -171,9 +169,3 @@ def test_missing_grid_shards_are_named_with_the_command_that_makes_them(results,
     config = _config(results.catalog, "none", algorithm, (1,) * len(AXES[algorithm]), permutation="single")
     with pytest.raises(NotFoundError, match="gnnloom shard graph --grid 16x16 --permutation single"):
         launch(config)
-
-
-def test_layers_that_need_one_order_refuse_layouts_that_turn(results, tmp_path):
-    config = _config(results.catalog, "turned", "tensor3d", (1, 1, 1), hidden=(7, 7), residual=True)
-    (result,) = train_all(tmp_path, [replace(config, grid=None)])
-    assert "residual: needs the rows of all layers in one order" in result["error"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.arguments import parse_arguments
-from gnnloom.trainer.config import TrainConfig
-from gnnloom.trainer.predict import PredictConfig
+from gnnloom.trainer.config import PredictConfig, TrainConfig
 from support.mpi import run_program
 
 
@@ -38,6 +40,11 @@ def test_cross_entropy_over_split_rows_equals_torch_and_leaves_the_labels(found)
     assert found["loss"]["gradient"] < 1e-14
     assert found["loss"]["predicted"]
     assert found["loss"]["label"] == [0, 6, -1, 3, 2]
+
+
+def test_binary_cross_entropy_over_split_columns_equals_torch(found):
+    assert found["binary"]["loss"][0] == pytest.approx(found["binary"]["loss"][1], rel=1e-13)
+    assert found["binary"]["gradient"] < 1e-14
 
 
 def test_options_by_hand_equal_a_configuration():
@@ -77,3 +84,9 @@ def test_runs_are_named_by_what_decides_them():
     longer = TrainConfig(catalog="elsewhere", dataset="cora", ranks=4, epochs=7)
     assert longer.run_name == config.run_name
     assert TrainConfig(catalog="c", dataset="cora", ranks=4, lr=0.5).run_name != config.run_name
+
+
+def test_what_starts_the_ranks_loads_neither_torch_nor_mpi():
+    program = "import sys, gnnloom.trainer.launch; print({'torch', 'mpi4py'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

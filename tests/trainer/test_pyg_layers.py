@@ -10,6 +10,7 @@ import torch
 from mpi4py import MPI
 
 from gnnloom.storage import Catalog
+from gnnloom.trainer.choices import settled_normalisation
 from gnnloom.trainer.comm import Communicator
 from gnnloom.trainer.kernels.dropout import Dropout
 from gnnloom.trainer.kernels.threads import Threads
@@ -33,7 +34,7 @@ def _model(given: Problem, kind: str, folder, threads: int = 1):
     dataset = given.store(Catalog(folder / "catalog"), 1)
     shard = dataset.row_shards(parts=1).shard(0)
     pool = Threads(threads)
-    normalisation = MODELS[kind].normalisations[0]
+    normalisation = settled_normalisation(kind, "auto")
     operator = PointToPoint(Communicator(MPI.COMM_SELF), shard, normalisation, np.dtype(np.float64), pool)
     options = ModelOptions(dims=DIMS, heads=HEADS)
     model = MODELS[kind](operator, options, Dropout(0.0, 0, pool), 5, torch.float64)

@@ -18,7 +18,7 @@ from gnnloom.storage import Catalog
 from gnnloom.workflows.cli.main import cli
 
 STAGES = ["ingest", "generate", "features", "partition", "shard", "train", "predict"]
-COMMANDS = [*STAGES, "run", "demo", "doctor", "check"]
+COMMANDS = [*STAGES, "export", "report", "run", "demo", "doctor", "check"]
 CATALOG_COMMANDS = ["ls", "show", "tree", "lineage", "du", "verify", "gc", "export", "import", "part", "rm"]
 EDGES = "# a comment\n0\t1\n1\t2\n2\t0\n2\t3\n3\t3\n0\t1\n"
 
@@ -149,19 +149,25 @@ def test_wrong_usage_ends_with_2(tmp_path: Path) -> None:
         assert fail(tmp_path / "catalog", *arguments)[0] == 2
 
 
-def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "says"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "ended by SIGTERM")]
+)
+def test_a_signal_ends_with_its_code_and_the_same_command_goes_on(
+    tmp_path: Path, number: signal.Signals, code: int, says: str
+) -> None:
     root = tmp_path / "catalog"
-    arguments = ("generate", "big", "rmat", "--scale", "20", "--edge-factor", "16", "--workers", "0")
+    arguments = ("generate", "big", "rmat", "--scale", "17", "--edge-factor", "16", "--workers", "0")
     program = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", str(root), *arguments]
     with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as process:
         while not list(root.glob("big/graph/*/.work/parts/*.json")):
             assert process.poll() is None
             time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         said = process.communicate(timeout=60)[1]
-    assert process.returncode == 130
-    assert "interrupted" in said
-    assert succeed(root, *arguments)["vertices"] == 1 << 20
+    assert process.returncode == code
+    assert says in said
+    assert "Traceback" not in said
+    assert succeed(root, *arguments)["vertices"] == 1 << 17
 
 
 def test_invalid_input_ends_with_3_and_one_line(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
+from gnnloom.workflows.plan import STAGES, Request, make_plan
 from gnnloom.workflows.recipe import RECIPES, Recipe
-from gnnloom.workflows.run import STAGES, Request, make_plan
 from gnnloom.workflows.slurm_scripts import write_scripts
 
 GOOD = """\

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,10 @@ import pytest
 from gnnloom.pipeline.cluster import InProcessCluster, open_cluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import ExistsError, GnnloomError, InputError
-from gnnloom.workflows.run import Job, Request, make_plan, prepare
+from gnnloom.storage.run import Run
+from gnnloom.workflows.plan import Job, Request, make_plan
+from gnnloom.workflows.run import prepare
+from support.ogb_folders import write_ogb_binary_folder
 
 RECIPE = """\
 [dataset]
@@ -89,8 +91,29 @@ def test_a_changed_parameter_redoes_what_depends_on_it_and_nothing_else(tmp_path
     assert len(after) == len(before) + 2
     assert before.items() <= after.items()
     assert not open_job(tmp_path, "train.lr=0.5").plan.prepares
-    with pytest.raises(ExistsError, match="choose another name"):
-        run(open_job(tmp_path, "source.seed=9"))
+
+
+def test_another_source_makes_another_graph_and_all_that_depends_on_it(tmp_path: Path) -> None:
+    before = run(open_job(tmp_path))
+    other = open_job(tmp_path, "source.seed=9")
+    assert not any(states(other).values())
+    after = run(other)
+    assert before.items() <= after.items()
+    assert set(after) - set(before) == {f"{step.stage}/{step.key}" for step in other.plan.steps}
+    assert after.items() >= run(open_job(tmp_path, "source.seed=9", catalog="fresh")).items()
+    random = open_job(tmp_path, "vertices.format=random", "train.algorithm=broadcast")
+    assert states(random) == {"graph": True, "vertices": False, "shards": False, "train": False}
+    assert {f"{step.stage}/{step.key}" for step in random.plan.steps} <= set(run(random))
+    assert all(states(open_job(tmp_path))[stage] for stage in ("graph", "vertices", "partition", "shards"))
+
+
+def test_a_run_of_other_shards_keeps_its_name(tmp_path: Path) -> None:
+    job = open_job(tmp_path, "train.run=mine")
+    run(job)
+    Run(Catalog(job.recipe.catalog)["tiny"].run_path("mine")).start(job.plan.config.to_json(), 0)
+    assert open_job(tmp_path, "train.run=mine").plan
+    with pytest.raises(ExistsError, match=r"made from other shards; choose another name \(--set train.run="):
+        open_job(tmp_path, "train.run=mine", "source.seed=9")
 
 
 def test_killed_after_every_task_and_started_again_a_run_ends_in_the_same_bytes(tmp_path: Path) -> None:
@@ -129,22 +152,6 @@ def test_data_that_do_not_fit_the_training_end_the_run_before_the_partition(tmp_
         run(open_job(tmp_path, "train.ranks=200", catalog="parts"))
 
 
-def write_binary_ogb(folder: Path) -> Path:
-    """Thirty vertices in the layout of papers100M."""
-    (folder / "raw").mkdir(parents=True)
-    (folder / "split" / "time").mkdir(parents=True)
-    random = np.random.default_rng(1)
-    edges = random.integers(0, 30, (2, 90))
-    counts = {"num_nodes_list": np.array([30]), "num_edges_list": np.array([90])}
-    feature = random.standard_normal((30, 4), np.float32)
-    np.savez(folder / "raw" / "data.npz", edge_index=edges, node_feat=feature, **counts)
-    np.savez(folder / "raw" / "node-label.npz", node_label=random.integers(0, 5, (30, 1)).astype(np.float32))
-    for number, name in enumerate(("train", "valid", "test")):
-        with gzip.open(folder / "split" / "time" / f"{name}.csv.gz", "wt") as file:
-            file.write("".join(f"{10 * number + place}\n" for place in range(10)))
-    return folder
-
-
 @pytest.mark.parametrize("name", ["rmat", "snap", "ogbn-papers100m"])
 def test_the_recipes_that_come_along_prepare_at_a_small_size(tmp_path: Path, name: str) -> None:
     edges = tmp_path / "edges.txt"
@@ -152,7 +159,7 @@ def test_the_recipes_that_come_along_prepare_at_a_small_size(tmp_path: Path, nam
     settings = {
         "rmat": ("source.scale=7", "train.ranks=4", "shards.grid=4,4"),
         "snap": (f"source.path={edges}", "partition.method=random"),
-        "ogbn-papers100m": (f"source.path={write_binary_ogb(tmp_path / 'papers')}", "train.ranks=4"),
+        "ogbn-papers100m": (f"source.path={write_ogb_binary_folder(tmp_path / 'papers')}", "train.ranks=4"),
     }
     job = Request(Path(name), tmp_path / "catalog", settings[name], last="shards").open()
     assert len(digests_of(job)) == len(job.plan.steps)

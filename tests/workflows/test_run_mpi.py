@@ -13,10 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from gnnloom.trainer.launch import find_mpiexec
 from gnnloom.workflows.recipe import Recipe
 from gnnloom.workflows.run import SAVED_RECIPE
 from support.recipes import GNNLOOM, TINY, MpiJob, run_arguments, run_here
+from support.slurm import write_slurm
 
 COMPARED = ("keys", "digests", "loss", "test_accuracy")
 MPI4PY = (sys.executable, "-m", "mpi4py", "-m", "gnnloom.workflows.cli.main")
@@ -99,7 +99,7 @@ def test_two_dependent_jobs_of_different_sizes_by_the_emitted_scripts(tmp_path: 
     emitted = run_arguments("quick-start", tmp_path / "store", *settings, more=("--emit", "slurm", "--out"))
     scripts = run_here([*emitted, str(tmp_path / "jobs")])["scripts"]
     assert len(scripts) == 5
-    bin_folder = write_stand_ins(tmp_path / "bin")
+    bin_folder = write_slurm(tmp_path / "bin")
     done = subprocess.run(
         ["bash", str(tmp_path / "jobs" / "submit.sh")],
         env={**os.environ, "PATH": f"{bin_folder}:{Path(GNNLOOM).parent}:{os.environ['PATH']}"},
@@ -111,33 +111,6 @@ def test_two_dependent_jobs_of_different_sizes_by_the_emitted_scripts(tmp_path: 
     assert done.returncode == 0, done.stderr
     result = run_here(run_arguments("quick-start", tmp_path / "store", *TINY))
     assert compared(result) == compared(here)
-
-
-def write_stand_ins(folder: Path) -> Path:
-    """``sbatch`` runs a script at once, with the number of tasks that it asks for; ``srun`` starts them by MPI."""
-    folder.mkdir()
-    tasks = r"""$(sed -n 's/^#SBATCH --ntasks=//p' "$script")"""
-    programs = {
-        "sbatch": f'for script; do :; done\nSLURM_NTASKS={tasks} bash "$script" >&2 || exit 1\necho 1',
-        "srun": 'while [[ "$1" == -* ]]; do shift; done\n' + f'exec "{find_mpiexec()}" -n "$SLURM_NTASKS" "$@"',
-    }
-    for name, text in programs.items():
-        (folder / name).write_text(f"#!/bin/bash\n{text}\n")
-        (folder / name).chmod(0o755)
-    return folder
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "moment", ["graph: begins", "vertices: begins", "partition: begins", "shards: begins", "epoch"]
-)
-def test_killed_anywhere_and_started_again_a_job_ends_in_the_same(
-    tmp_path: Path, here: dict[str, Any], moment: str
-) -> None:
-    job = MpiJob(4, run_arguments("quick-start", tmp_path, *TINY))
-    job.wait_until_said(moment)
-    job.kill()
-    assert compared(succeed(MpiJob(4, run_arguments("quick-start", tmp_path, *TINY)))) == compared(here)
 
 
 @pytest.mark.long
@@ -155,13 +128,14 @@ def test_asked_to_stop_a_job_leaves_a_checkpoint_and_says_so_once(tmp_path: Path
 
 
 @pytest.mark.long
-def test_a_real_graph_gives_the_same_on_this_machine_and_in_one_mpi_job(tmp_path: Path, shared_data: Path) -> None:
-    settings = (
-        f"source.path={shared_data / 'soc-Epinions1.txt.gz'}",
-        "partition.method=random",
-        "vertices.dim=16",
-        "train.hidden=16",
-        "train.epochs=3",
-    )
-    alone = run_here(run_arguments("snap", tmp_path / "here", *settings))
-    assert compared(succeed(MpiJob(4, run_arguments("snap", tmp_path / "mpi", *settings)))) == compared(alone)
+@pytest.mark.parametrize("recipe", ["quick-start", "snap"])
+def test_a_recipe_as_it_comes_gives_the_same_on_this_machine_and_in_one_mpi_job(
+    tmp_path: Path, shared_data: Path, recipe: str
+) -> None:
+    """The default partitioner, and worker processes for all that is to be prepared."""
+    settings = ("train.epochs=10",)
+    if recipe == "snap":
+        settings += (f"source.path={shared_data / 'soc-Epinions1.txt.gz'}", "vertices.dim=32", "train.hidden=32,32")
+    alone = run_here(run_arguments(recipe, tmp_path / "here", *settings))
+    assert compared(succeed(MpiJob(4, run_arguments(recipe, tmp_path / "mpi", *settings)))) == compared(alone)
+    assert alone["digests"].keys() == {"graph", "vertices", "partition", "shards"}

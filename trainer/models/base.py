@@ -16,8 +16,6 @@ from gnnloom.trainer.models.norm import build_norms, unit_rows
 from gnnloom.trainer.operators.base import LayerPlan, Operator
 from gnnloom.trainer.shares import PartialParameter, columns_of, held, vertex_place
 
-PRODUCT_ORDERS = ("auto", "propagate-first", "transform-first")
-
 
 @dataclass(frozen=True)
 class Inputs:
@@ -27,7 +25,7 @@ class Inputs:
         value: the features.
         propagated: ``value`` is what the layer's communication makes of the features already, such as the
             adjacency times them: it is kept where they never change.
-        own: the features themselves beside a propagated ``value``, for models that need both.
+        own: the features themselves, where the product lies, beside a propagated ``value``, for models that need both.
     """
 
     value: Tensor
@@ -103,8 +101,6 @@ class Model(nn.Module, ABC):
     from its input; everything between the layers is here.
     """
 
-    #: Normalisations of the adjacency that the model is defined for, its usual one first.
-    normalisations: ClassVar[tuple[str, ...]]
     #: The model is defined for weighted edges.
     takes_weights: ClassVar[bool] = False
     #: The layers multiply with the adjacency, and so their adjoints with its transpose.
@@ -135,7 +131,11 @@ class Model(nn.Module, ABC):
     def keep(self, features: Tensor) -> Inputs:
         """The inputs with all of the first layer that never changes while ``features`` do not. Collective."""
         product = self.operator.propagate(features, 0)
-        return Inputs(product, propagated=True, own=features if self.needs_features else None)
+        self.operator.release(0)
+        if not self.needs_features:
+            return Inputs(product, propagated=True)
+        own = self.operator.align(features, *self.operator.product_layouts(0), self.options.dims[0])
+        return Inputs(product, propagated=True, own=own)
 
     def train_features(self, feature: Tensor, num_vertices: int) -> nn.Parameter:
         """Make the input features a parameter, of which every rank keeps (and updates) its share.
@@ -171,7 +171,7 @@ class Model(nn.Module, ABC):
         if len(self.norms):
             output = self.norms[layer](output, self.operator.layout(layer + 1), self.operator.weight_axes)
         output = self._activate(output)
-        return output + inputs.value if self.adds_input(layer) else output
+        return output + self._realigned(inputs.value, layer) if self.adds_input(layer) else output
 
     @abstractmethod
     def _layer(self, inputs: Inputs, layer: int) -> Tensor:
@@ -198,6 +198,21 @@ class Model(nn.Module, ABC):
         if self.options.propagates_first(layer):
             return self.operator.transform(self.operator.propagate(inputs.value, layer), weight, layer)
         return self.operator.propagate(self.operator.transform(inputs.value, weight, layer), layer)
+
+    def _own_product(self, inputs: Inputs, weight: Tensor, layer: int) -> Tensor:
+        """The inputs times ``weight``, where :meth:`_product` lies and in the same order of its steps. Collective."""
+        if inputs.propagated:
+            return self.operator.transform(inputs.features, weight, layer)
+        source, target = self.operator.product_layouts(layer)
+        before, after = self.options.dims[layer : layer + 2]
+        if self.options.propagates_first(layer):
+            return self.operator.transform(self.operator.align(inputs.value, source, target, before), weight, layer)
+        return self.operator.align(self.operator.transform(inputs.value, weight, layer), source, target, after)
+
+    def _realigned(self, features: Tensor, layer: int) -> Tensor:
+        """A layer's input in the layout of its output. Collective."""
+        source, target = self.operator.layout(layer), self.operator.layout(layer + 1)
+        return self.operator.align(features, source, target, self.options.dims[layer])
 
     def _held(self, whole: Tensor, layer: int) -> nn.Parameter:
         """A layer's weight, of which this rank keeps what the algorithm gives it."""

@@ -12,16 +12,15 @@ from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm import Kind
 from gnnloom.trainer.kernels.dropout import Dropout
 from gnnloom.trainer.models.base import Inputs, Model, ModelOptions, glorot
-from gnnloom.trainer.operators.attention import Attention
+from gnnloom.trainer.operators.attention import Attending, Attention
 from gnnloom.trainer.operators.base import Operator
-from gnnloom.trainer.operators.halo import gather_halo
+from gnnloom.trainer.operators.halo import HaloFetch
 from gnnloom.trainer.operators.p2p import PointToPoint
 
 
 class GAT(Model):
     """A weight matrix, a source and a target attention vector per head, and a bias per layer."""
 
-    normalisations = ("none",)
     multiplies = False
 
     def __init__(
@@ -58,10 +57,18 @@ class GAT(Model):
         return torch.nn.functional.elu(output)
 
     def _layer(self, inputs: Inputs, layer: int) -> Tensor:
-        own, halo = (self._by_head(values) for values in self._values(inputs, layer))
+        values = inputs.features @ self.weights[layer]
+        fetch = HaloFetch(self._exchange)
+        # The narrower of H and H W is sent, and arrives while the own columns are summed.
+        sends_inputs = self.options.propagates_first(layer, values.shape[1])
+        begun = None if inputs.propagated else fetch.begin(inputs.value if sends_inputs else values)
+        own, step = self._by_head(values), Attending(self._attention)
         source, target = self.source_attention[layer], self.target_attention[layer]
-        scores = [(values * vector).sum(2) for values, vector in ((own, source), (halo, source), (own, target))]
-        output = self._attention.attend(own, halo, *scores)
+        target_score = _score(own, target)
+        attended = step.begin(own, _score(own, source), target_score)
+        fetched = inputs.value if begun is None else fetch.finish(begun)
+        halo = self._by_head(fetched @ self.weights[layer] if begun is None or sends_inputs else fetched)
+        output = step.finish(attended, halo, _score(halo, source), target_score)
         output = output.mean(1) if layer == self.num_layers - 1 else output.flatten(1)
         return self._with_bias(output, self.biases, layer)
 
@@ -69,12 +76,7 @@ class GAT(Model):
         """(num_rows, heads, dim), of which a rank may have no rows."""
         return values.view(len(values), self.options.heads, values.shape[1] // self.options.heads)
 
-    def _values(self, inputs: Inputs, layer: int) -> tuple[Tensor, Tensor]:
-        """H W of this rank's rows and of the halo's, from whichever is the narrower to send. Collective."""
-        weight = self.weights[layer]
-        own = inputs.features @ weight
-        if inputs.propagated:
-            return own, inputs.value @ weight
-        if self.options.propagates_first(layer, own.shape[1]):
-            return own, gather_halo(inputs.value, self._exchange) @ weight
-        return own, gather_halo(own, self._exchange)
+
+def _score(values: Tensor, attention: Tensor) -> Tensor:
+    """(num_rows, heads) of (num_rows, heads, dim) values."""
+    return (values * attention).sum(2)

@@ -13,7 +13,6 @@ from gnnloom.trainer.operators.base import Operator
 class GCN(Model):
     """One weight matrix and bias per layer, over the normalised adjacency."""
 
-    normalisations = ("symmetric", "mean", "none")
     takes_weights = True
 
     def __init__(

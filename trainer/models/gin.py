@@ -22,7 +22,6 @@ class GIN(Model):
     would be a bottleneck that a rectifier closes easily.
     """
 
-    normalisations = ("none",)
     needs_features = True
 
     def __init__(

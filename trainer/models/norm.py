@@ -13,7 +13,6 @@ from gnnloom.trainer.comm import Communicator, Kind
 from gnnloom.trainer.layout import Layout
 from gnnloom.trainer.shares import columns_of
 
-NORMS = ("none", "layer", "batch")
 _EPSILON = 1e-5
 
 

@@ -16,7 +16,6 @@ from gnnloom.trainer.operators.base import Operator
 class GraphSAGE(Model):
     """Two weight matrices and a bias per layer, over the adjacency with mean normalisation."""
 
-    normalisations = ("mean",)
     needs_features = True
 
     def __init__(
@@ -35,5 +34,5 @@ class GraphSAGE(Model):
 
     def _layer(self, inputs: Inputs, layer: int) -> Tensor:
         neighbours = self._product(inputs, self.weights[layer], layer)
-        output = neighbours + self.operator.transform(inputs.features, self.self_weights[layer], layer)
+        output = neighbours + self._own_product(inputs, self.self_weights[layer], layer)
         return self._with_bias(output, self.biases, layer)

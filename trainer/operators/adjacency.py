@@ -7,16 +7,15 @@ permutation, or with a single one, both are the same matrix.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.arrays import ReadCounter
-from gnnloom.storage.csr import CSR, cast_ids
-from gnnloom.storage.grid_shards import TRANSPOSED, GridShards, Span, split_range, stored_variants
+from gnnloom.storage.csr import CSR
+from gnnloom.storage.grid_shards import TRANSPOSED, GridShards, stored_variants
+from gnnloom.storage.ranges import Span, split_range
 from gnnloom.trainer.kernels.spmm import SparseProduct
 from gnnloom.trainer.kernels.threads import Threads
 from gnnloom.trainer.normalisation import Scaling, check_degrees, scaling
@@ -56,21 +55,18 @@ class GridAdjacency:
         """Rows of a layer's matrix, or of its transpose, in blocks of columns, each numbered from 0.
 
         Args:
-            columns: ascending ranges.  Those without a gap between them are read at once.
+            columns: ascending ranges.
         """
         variant = "even" if layer % 2 == 0 else "odd"
         stored = self._stored[TRANSPOSED[variant] if transposed else variant]
         key = (stored, rows, tuple(columns))
         if key not in self._blocks:
-            self._blocks[key] = [block for run in _runs(columns) for block in self._read(stored, rows, run)]
+            self._blocks[key] = self.shards.windows(stored, rows, columns, self._counter, self.dtype)
         return self._blocks[key]
 
-    def _read(self, stored: str, rows: Span, columns: list[Span]) -> list[CSR]:
-        first = columns[0][0]
-        window = self.shards.window(stored, rows, (first, columns[-1][1]), self._counter)
-        if window.data is not None:
-            window = replace(window, data=window.data.astype(self.dtype))
-        return split_columns(window, [(start - first, stop - first) for start, stop in columns])
+    def forget(self) -> None:
+        """Leave the blocks to those who read them: none will be read again."""
+        self._blocks.clear()
 
     def product(self, block: CSR) -> SparseProduct:
         """A block, ready to multiply."""
@@ -92,20 +88,13 @@ class GridAdjacency:
             self._scalings[order, span] = scaling(self._normalisation, degree, self.dtype)
         return self._scalings[order, span]
 
+    def places(self, order: str, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Places of vertices in an order."""
+        return self.shards.places(order, vertex)
+
     def vertex_ids(self, order: str, span: Span) -> NDArray[np.int64]:
         """(span,) global ids of the vertices at some places of an order."""
         return self.shards.vertex_ids(order, span)
-
-
-def _runs(columns: list[Span]) -> list[list[Span]]:
-    """Ranges that follow each other without a gap, together."""
-    runs: list[list[Span]] = []
-    for span in columns:
-        if runs and runs[-1][-1][1] == span[0]:
-            runs[-1].append(span)
-        else:
-            runs.append([span])
-    return runs
 
 
 def split_rows(matrix: CSR, num_blocks: int) -> list[tuple[slice, CSR]]:
@@ -118,32 +107,3 @@ def split_rows(matrix: CSR, num_blocks: int) -> list[tuple[slice, CSR]]:
         block = CSR(matrix.row_offset + start, indptr, matrix.indices[entries], data, matrix.num_columns)
         blocks.append((slice(start, stop), block))
     return blocks
-
-
-def split_columns(matrix: CSR, spans: list[Span]) -> list[CSR]:
-    """Cut a matrix into blocks of columns; the matrix itself where there is one block of all."""
-    if spans == [(0, matrix.num_columns)]:
-        return [matrix]
-    return [_cut_columns(matrix, *span) for span in spans]
-
-
-def _cut_columns(matrix: CSR, start: int, stop: int) -> CSR:
-    counts = np.zeros(matrix.num_rows, np.int64)
-    chosen = _choose(matrix.indptr, matrix.indices, start, stop, counts)
-    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    data = None if matrix.data is None else matrix.data[chosen]
-    return CSR(matrix.row_offset, indptr, cast_ids(matrix.indices[chosen] - start, stop - start), data, stop - start)
-
-
-@njit(cache=True, nogil=True)
-def _choose(
-    indptr: NDArray[np.int64], indices: NDArray[Any], start: int, stop: int, counts: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """Mark the entries within some columns and count them by row."""
-    chosen = np.zeros(len(indices), np.bool_)
-    for row in range(len(counts)):
-        for position in range(indptr[row], indptr[row + 1]):
-            if start <= indices[position] < stop:
-                chosen[position] = True
-                counts[row] += 1
-    return chosen

@@ -6,6 +6,7 @@ stored in-neighbours, a stored self loop among them, as in PyG's GATConv on the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,49 +22,73 @@ class Attention:
     """The pattern of a rank's rows, prepared for attention."""
 
     def __init__(self, matrix: ShardMatrix, negative_slope: float, threads: Threads) -> None:
-        self._own = EdgeSoftmax(matrix.own, negative_slope, threads)
-        self._halo = EdgeSoftmax(matrix.halo, negative_slope, threads)
+        self.own = EdgeSoftmax(matrix.own, negative_slope, threads)
+        self.halo = EdgeSoftmax(matrix.halo, negative_slope, threads)
 
-    def attend(self, own: Tensor, halo: Tensor, source: Tensor, halo_source: Tensor, target: Tensor) -> Tensor:
-        """(num_own, heads, dim) sums of the columns' values, weighted by attention. Differentiable.
+
+class Attending:
+    """One application of attention, in two steps between which the halo may arrive; differentiable.
+
+    Backward the halo's gradients are formed first, so that they can be sent while the others are.
+    """
+
+    def __init__(self, attention: Attention) -> None:
+        self.attention = attention
+        self.state: SoftmaxState | None = None
+        self.gradient: SoftmaxGradient | None = None
+
+    def begin(self, own: Tensor, source: Tensor, target: Tensor) -> Tensor:
+        """What the rank's own columns add; only to be given to :meth:`finish`.
 
         Args:
             own: (num_own, heads, dim) values of the rank's vertices.
-            halo: (num_halo, heads, dim) values of the halo's.
             source: (num_own, heads) scores as a source.
-            halo_source: (num_halo, heads) the halo's.
             target: (num_own, heads) scores as a target.
         """
-        result: Tensor = _Attend.apply(self, own, halo, source, halo_source, target)  # type: ignore[no-untyped-call]
+        result: Tensor = _Own.apply(self, own, source, target)  # type: ignore[no-untyped-call]
         return result
 
-    def forward(self, given: list[Any]) -> tuple[SoftmaxState, Tensor]:
-        """The state of the softmax and the output."""
-        own, halo, source, halo_source, target = given
-        state = SoftmaxState.like(own)
-        self._own.accumulate(own, source, target, state)
-        self._halo.accumulate(halo, halo_source, target, state)
+    def finish(self, begun: Tensor, halo: Tensor, source: Tensor, target: Tensor) -> Tensor:
+        """(num_own, heads, dim) sums of the columns' values, weighted by attention.
+
+        Args:
+            halo: (num_halo, heads, dim) values of the halo's vertices.
+            source: (num_halo, heads) scores as a source.
+            target: (num_own, heads) as in :meth:`begin`.
+        """
+        result: Tensor = _Halo.apply(self, begun, halo, source, target)  # type: ignore[no-untyped-call]
+        return result
+
+
+class _Own(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, step: Attending, *tensors: Tensor) -> Tensor:
+        given = [tensor.detach().contiguous() for tensor in tensors]
+        own, source, target = (tensor.numpy() for tensor in given)
+        step.state = SoftmaxState.like(own)
+        step.attention.own.accumulate(own, source, target, step.state)
+        ctx.step = step
+        ctx.save_for_backward(*given)
+        return torch.from_numpy(step.state.weighted)
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *_gradients(ctx.step.attention.own, ctx.saved_tensors, ctx.step.gradient)
+
+
+class _Halo(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, step: Attending, _: Tensor, *tensors: Tensor) -> Tensor:
+        given = [tensor.detach().contiguous() for tensor in tensors]
+        halo, source, target = (tensor.numpy() for tensor in given)
+        state, step.state = step.state, None
+        if state is None:
+            raise ValueError("attention is begun before it is finished, and finished once")
+        step.attention.halo.accumulate(halo, source, target, state)
         # A row with columns has a sum of at least 1; one without has 0 and gets zeros.
         np.divide(state.weighted, np.maximum(state.total, 1)[:, :, None], out=state.weighted)
-        return state, torch.from_numpy(state.weighted)
-
-    def backward(self, given: list[Any], gradient: SoftmaxGradient) -> tuple[Tensor, ...]:
-        """Gradients of the five inputs."""
-        own, halo, source, halo_source, target = given
-        by_target = np.zeros_like(target)
-        self._own.add_target_gradient(own, source, target, gradient, by_target)
-        self._halo.add_target_gradient(halo, halo_source, target, gradient, by_target)
-        by_own, by_source = self._own.source_gradient(own, source, target, gradient)
-        by_halo, by_halo_source = self._halo.source_gradient(halo, halo_source, target, gradient)
-        return tuple(torch.from_numpy(array) for array in (by_own, by_halo, by_source, by_halo_source, by_target))
-
-
-class _Attend(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, attention: Attention, *tensors: Tensor) -> Tensor:
-        given = [tensor.detach().contiguous() for tensor in tensors]
-        state, output = attention.forward([tensor.numpy() for tensor in given])
-        ctx.attention = attention
+        output = torch.from_numpy(state.weighted)
+        ctx.step = step
         ctx.save_for_backward(*given, torch.from_numpy(state.maximum), torch.from_numpy(state.total), output)
         return output
 
@@ -72,4 +97,14 @@ class _Attend(torch.autograd.Function):
         *given, maximum, total, output = ctx.saved_tensors
         along = (gradient * output).sum(2)
         arrays = [tensor.numpy() for tensor in (maximum, total, gradient.contiguous(), along)]
-        return None, *ctx.attention.backward([tensor.numpy() for tensor in given], SoftmaxGradient(*arrays))
+        ctx.step.gradient = SoftmaxGradient(*arrays)
+        return None, gradient, *_gradients(ctx.step.attention.halo, given, ctx.step.gradient)
+
+
+def _gradients(softmax: EdgeSoftmax, given: Sequence[Tensor], gradient: SoftmaxGradient) -> tuple[Tensor, ...]:
+    """Gradients of the values, the source scores and the target scores, by way of one part of the columns."""
+    values, source, target = (tensor.numpy() for tensor in given)
+    by_target = np.zeros_like(target)
+    softmax.add_target_gradient(values, source, target, gradient, by_target)
+    by_value, by_source = softmax.source_gradient(values, source, target, gradient)
+    return tuple(torch.from_numpy(array) for array in (by_value, by_source, by_target))

@@ -55,6 +55,18 @@ class Operator(Protocol):
         """Layout of the input of layer ``layer``, which is the output of the one before."""
         ...
 
+    def product_layouts(self, layer: int) -> tuple[Layout, Layout]:
+        """Layouts of what :meth:`propagate` takes in a layer and of what it gives."""
+        ...
+
+    def align(self, features: Tensor, source: Layout, target: Layout, dim: int) -> Tensor:
+        """A matrix of width ``dim`` in another layout, exactly; differentiable. Collective."""
+        ...
+
+    def release(self, layer: int) -> None:
+        """Forget what :meth:`propagate` alone needs in a layer, as it will not be called for it again."""
+        ...
+
     def weight_place(self, layer: int, shape: tuple[int, int]) -> Place | None:
         """The part of a layer's (input dim, output dim) weight that this rank holds; None for all of it."""
         ...

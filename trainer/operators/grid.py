@@ -16,6 +16,7 @@ from gnnloom.trainer.kernels.spmm import SparseProduct
 from gnnloom.trainer.layout import Layout
 from gnnloom.trainer.operators.adjacency import GridAdjacency
 from gnnloom.trainer.process_grid import ProcessGrid
+from gnnloom.trainer.realignment import Realigner
 from gnnloom.trainer.shares import Place
 
 
@@ -30,6 +31,7 @@ class GridOperator(ABC):
         self.adjacency = adjacency
         self.weight_axes = weight_axes
         self._layouts: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Layout] = {}
+        self._realigner = Realigner(adjacency)
 
     @abstractmethod
     def layout(self, layer: int) -> Layout:
@@ -38,6 +40,16 @@ class GridOperator(ABC):
     @abstractmethod
     def multiply(self, features: Tensor, layer: int, *, backward: bool) -> Tensor:
         """The layer's normalised adjacency, or its transpose (``backward``), times this rank's share. Collective."""
+
+    @abstractmethod
+    def release(self, layer: int) -> None:
+        """Forget the layer's adjacency, which will not be multiplied with again; other layers' may be the same."""
+
+    def product_layouts(self, layer: int) -> tuple[Layout, Layout]:
+        return self.layout(layer), self.layout(layer + 1)
+
+    def align(self, features: Tensor, source: Layout, target: Layout, dim: int) -> Tensor:
+        return self._realigner.align(features, source, target, dim)
 
     def weight_place(self, layer: int, shape: tuple[int, int]) -> Place | None:  # noqa: ARG002
         return None
@@ -80,10 +92,12 @@ class GridOperator(ABC):
 
     def grid_layout(self, layer: int, row_axes: tuple[str, ...], column_axes: tuple[str, ...]) -> Layout:
         """The layout of a layer's input whose rows are cut along some axes and its columns along others."""
-        key = self.adjacency.order(layer), row_axes, column_axes
+        # Along an axis of one rank nothing is cut: layouts that are the same everywhere are one.
+        rows, columns = (tuple(axis for axis in axes if self.grid.axes[axis] > 1) for axes in (row_axes, column_axes))
+        key = self.adjacency.order(layer), rows, columns
         if key not in self._layouts:
-            vertex = self.adjacency.vertex_ids(key[0], self.rows(row_axes))
-            self._layouts[key] = Layout(self.grid, vertex, row_axes, column_axes)
+            vertex = self.adjacency.vertex_ids(key[0], self.rows(rows))
+            self._layouts[key] = Layout(self.grid, vertex, rows, columns, key[0])
         return self._layouts[key]
 
     def rows(self, axes: tuple[str, ...]) -> tuple[int, int]:

@@ -59,19 +59,22 @@ class HaloExchange:
         self.comm.wait(arrival.receives + arrival.sends)
         return arrival.rows
 
-    def add_back(self, halo: Tensor, kind: Kind) -> Tensor:
-        """The adjoint of :meth:`gather`: (num_own, dim) sums of what the other ranks have for this rank's rows.
-
-        A row that several ranks fetched gets something back from each of them.
+    def begin_return(self, halo: Tensor, kind: Kind) -> Arrival:
+        """Begin the adjoint of :meth:`gather`: what this rank has for its halo rows goes back to their owners.
 
         Args:
             halo: (num_halo, dim), for the halo rows.
         """
+        packed = halo.contiguous()
         returned = halo.new_empty(self._send_offset[-1], halo.shape[1])
         receives = self._receive(returned, self._send_offset)
-        sends = self._send(halo.contiguous(), self._halo_offset, kind)
-        self.comm.wait(receives + sends)
-        return halo.new_zeros(self.num_own, halo.shape[1]).index_add_(0, self._send_row, returned)
+        return Arrival(returned, receives, self._send(packed, self._halo_offset, kind), packed)
+
+    def add_returned(self, arrival: Arrival) -> Tensor:
+        """(num_own, dim) sums of what the other ranks sent back; from each that fetched a row."""
+        self.comm.wait(arrival.receives + arrival.sends)
+        returned = arrival.rows
+        return returned.new_zeros(self.num_own, returned.shape[1]).index_add_(0, self._send_row, returned)
 
     def _send(self, rows: Tensor, offset: list[int], kind: Kind) -> list[Request]:
         requests: list[Request] = []
@@ -89,25 +92,58 @@ class HaloExchange:
         return requests
 
 
-def gather_halo(own: Tensor, exchange: HaloExchange) -> Tensor:
-    """The halo's rows of a matrix; differentiable. Collective, forward and backward.
+class HaloFetch:
+    """The halo's rows of one matrix on their way, and later their gradients on the way back; differentiable.
 
-    Args:
-        own: (num_own, dim) this rank's rows.
-
-    Returns:
-        (num_halo, dim).
+    What is computed between :meth:`begin` and :meth:`finish` hides the exchange: forward because the rows are waited
+    for in the latter, and backward because autograd goes through operations in the reverse order of their making, so
+    that the gradients leave before those of what lies between are formed, and are waited for after it.
     """
-    result: Tensor = _Gather.apply(own, exchange)  # type: ignore[no-untyped-call]
-    return result
+
+    def __init__(self, exchange: HaloExchange) -> None:
+        self.exchange = exchange
+        self.arriving: Arrival | None = None
+        self.returning: Arrival | None = None
+
+    def begin(self, own: Tensor) -> Tensor:
+        """Begin to fetch; what is returned has no values yet. Collective, forward and backward.
+
+        Args:
+            own: (num_own, dim) this rank's rows.
+        """
+        result: Tensor = _Begin.apply(own, self)  # type: ignore[no-untyped-call]
+        return result
+
+    def finish(self, begun: Tensor) -> Tensor:
+        """(num_halo, dim) the rows. Collective, forward and backward."""
+        result: Tensor = _Finish.apply(begun, self)  # type: ignore[no-untyped-call]
+        return result
 
 
-class _Gather(torch.autograd.Function):
+class _Begin(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, own: Tensor, exchange: HaloExchange) -> Tensor:
-        ctx.exchange = exchange
-        return exchange.gather(own.detach(), Kind.HALO_FORWARD)
+    def forward(ctx: Any, own: Tensor, fetch: HaloFetch) -> Tensor:
+        ctx.fetch = fetch
+        fetch.arriving = fetch.exchange.begin(own.detach(), Kind.HALO_FORWARD)
+        return fetch.arriving.rows
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, None]:
+        with ctx.fetch.exchange.comm.traffic.timing(Kind.HALO_BACKWARD):
+            return ctx.fetch.exchange.add_returned(ctx.fetch.returning), None
+
+
+class _Finish(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, begun: Tensor, fetch: HaloFetch) -> Tensor:
+        ctx.fetch, arrival, fetch.arriving = fetch, fetch.arriving, None
+        if arrival is not None:
+            with fetch.exchange.comm.traffic.timing(Kind.HALO_FORWARD):
+                fetch.exchange.comm.wait(arrival.receives + arrival.sends)
+        # The same memory, but another tensor to autograd.
+        return torch.from_numpy(begun.detach().numpy())
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return ctx.exchange.add_back(gradient, Kind.HALO_BACKWARD), None
+        ctx.fetch.returning = ctx.fetch.exchange.begin_return(gradient, Kind.HALO_BACKWARD)
+        return gradient, None

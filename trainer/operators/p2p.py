@@ -71,6 +71,15 @@ class PointToPoint:
     def layout(self, layer: int) -> Layout:  # noqa: ARG002 - the same for every layer
         return self._layout
 
+    def product_layouts(self, layer: int) -> tuple[Layout, Layout]:  # noqa: ARG002 - the same for every layer
+        return self._layout, self._layout
+
+    def align(self, features: Tensor, source: Layout, target: Layout, dim: int) -> Tensor:  # noqa: ARG002
+        return features
+
+    def release(self, layer: int) -> None:
+        """All layers multiply with the same matrix, so nothing can go."""
+
     def propagate(self, features: Tensor, layer: int) -> Tensor:  # noqa: ARG002
         result: Tensor = _Propagate.apply(features, self)  # type: ignore[no-untyped-call]
         return result

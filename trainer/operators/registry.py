@@ -41,8 +41,14 @@ def build_operator(
         return PointToPoint(comm, source, config.normalisation, dtype, threads, multiplies=multiplies)
     grid = ProcessGrid(comm, settled_grid(config.algorithm, config.grid, comm.size))
     adjacency = GridAdjacency(source, config.normalisation, dtype, threads, counter)
+    operator = _on_grid(grid, adjacency, config, plan)
+    adjacency.forget()
+    return operator
+
+
+def _on_grid(grid: ProcessGrid, adjacency: GridAdjacency, config: TrainConfig, plan: LayerPlan) -> GridOperator:
     if config.algorithm == "tensor3d":
-        return Tensor3D(grid, adjacency, plan, config.aggregation_blocks)
+        return Tensor3D(grid, adjacency, plan, config.aggregation_blocks, config.gradient_product)
     if config.algorithm in {"summa", "split3d"}:
         return Summa(grid, adjacency, plan, config.summa_width)
     return RowBlocks(grid, adjacency, plan)

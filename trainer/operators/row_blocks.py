@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gnnloom.storage.grid_shards import split_range
+from gnnloom.storage.ranges import split_range
 from gnnloom.trainer.comm import Kind
 from gnnloom.trainer.kernels.spmm import SparseProduct
 from gnnloom.trainer.layout import Layout
@@ -44,6 +44,9 @@ class RowBlocks(GridOperator):
     def _read(self, layer: int, *, backward: bool) -> list[SparseProduct]:
         columns = [self._bounds[source] for source in self._sources]
         return self.adjacency.products(layer, self.rows(_ROW), columns, transposed=backward)
+
+    def release(self, layer: int) -> None:
+        del self._products[layer, False]
 
     def layout(self, layer: int) -> Layout:
         return self.grid_layout(layer, _ROW, ())

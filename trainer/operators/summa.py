@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gnnloom.storage.csr import CSR, index_dtype
-from gnnloom.storage.grid_shards import Span, split_range
+from gnnloom.storage.ranges import Span, split_range
 from gnnloom.trainer.comm import Communicator, Kind
 from gnnloom.trainer.layout import Layout
 from gnnloom.trainer.operators.adjacency import GridAdjacency
@@ -93,6 +93,9 @@ class Summa(GridOperator):
         mine = [number for number, stage in enumerate(self._stages) if stage.column == column]
         spans = [self._stages[number].span for number in mine]
         return dict(zip(mine, self.adjacency.blocks(layer, self.rows(_ROW), spans, transposed=backward), strict=True))
+
+    def release(self, layer: int) -> None:
+        del self._blocks[layer, False]
 
     def layout(self, layer: int) -> Layout:
         return self.grid_layout(layer, self._feature_rows, _COLUMN)

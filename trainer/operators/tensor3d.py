@@ -20,7 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.comm import Communicator, Kind, Request
+from gnnloom.trainer.comm import GEMM, Communicator, Kind, Request
+from gnnloom.trainer.kernels.gemm import transposed_product, turned_is_faster
 from gnnloom.trainer.kernels.spmm import SparseProduct
 from gnnloom.trainer.layout import Layout
 from gnnloom.trainer.operators.adjacency import GridAdjacency, split_rows
@@ -79,15 +80,20 @@ class Tensor3D(GridOperator):
         adjacency: GridAdjacency,
         plan: LayerPlan,
         aggregation_blocks: int = 1,
+        gradient_product: str = "straight",
     ) -> None:
         """Read this rank's windows. Communicates nothing.
 
         Args:
             grid: axes ``x``, ``y``, ``z``.
             aggregation_blocks: blocks of rows of a product, each summed over the ranks while the next is formed.
+            gradient_product: form a weight's gradient as H^T dQ (``straight``), as (dQ^T H)^T (``turned``), or as
+                the first product of each layer finds to be faster (``measured``).
         """
         super().__init__(grid, adjacency, weight_axes=tuple(grid.axes))
         self._dims = plan.dims
+        chosen = {"straight": False, "turned": True}.get(gradient_product)
+        self._turned = dict.fromkeys(range(plan.num_layers), chosen)
         self._roles = [Roles("x", "y", "z", plan.propagates_first[0])]
         for following in (*plan.propagates_first[1:], True):
             self._roles.append(self._roles[-1].following(following))
@@ -106,6 +112,12 @@ class Tensor3D(GridOperator):
     def layout(self, layer: int) -> Layout:
         roles = self._roles[layer]
         return self.grid_layout(layer, roles.input_rows if layer == 0 else (roles.outer,), (roles.inner,))
+
+    def product_layouts(self, layer: int) -> tuple[Layout, Layout]:
+        roles = self._roles[layer]
+        if roles.propagates_first:
+            return self.layout(layer), self.grid_layout(layer + 1, (roles.depth,), (roles.inner,))
+        return self.grid_layout(layer, (roles.outer,), (roles.depth,)), self.layout(layer + 1)
 
     def weight_place(self, layer: int, shape: tuple[int, int]) -> Place:
         roles = self._roles[layer]
@@ -177,7 +189,17 @@ class Tensor3D(GridOperator):
                 back = self._scatter_input(back, Kind.TRANSFORM_BACKWARD)
             else:
                 self.grid.group((roles.weight_columns,)).all_reduce(back, Kind.TRANSFORM_BACKWARD)
-        return back, self.gemm(features.T, gradient)
+        return back, self._weight_gradient(features, gradient, layer)
+
+    def _weight_gradient(self, features: Tensor, gradient: Tensor, layer: int) -> Tensor:
+        turned = self._turned[layer]
+        if turned is None:
+            turned = self._turned[layer] = turned_is_faster(features, gradient, self.grid.comm)
+        with self.grid.comm.traffic.timing(GEMM):
+            return transposed_product(features, gradient, turned=turned)
+
+    def release(self, layer: int) -> None:
+        del self._products[layer, False]
 
     def _gather_input(self, features: Tensor, kind: Kind) -> Tensor:
         """The input features' rows of all ranks along the first layer's depth."""

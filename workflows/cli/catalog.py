@@ -9,10 +9,8 @@ import click
 from gnnloom.storage import Dataset
 from gnnloom.storage.artifact import Artifact
 from gnnloom.storage.catalog import ArtifactInfo
-from gnnloom.storage.errors import CorruptError, GnnloomError, IncompleteError, InputError
-from gnnloom.storage.invariants import check_artifact
-from gnnloom.storage.run import Run
-from gnnloom.storage.run_invariants import check_run
+from gnnloom.storage.errors import CorruptError, IncompleteError, InputError
+from gnnloom.storage.verify import Finding
 from gnnloom.workflows.cli.catalog_files import export_command, gc_command, import_command, part_command
 from gnnloom.workflows.cli.catalog_tree import du_command, lineage_command, tree_command
 from gnnloom.workflows.cli.options import current_catalog, json_option
@@ -145,45 +143,28 @@ def verify_command(name: str, quick: bool, as_json: bool) -> None:
     Example:
       gnnloom catalog verify web
     """
-    dataset = current_catalog()[name]
-    findings = [_verify(dataset, info, quick) for info in dataset.artifacts()]
-    runs = [_verify_run(dataset, run) for run in dataset.runs()]
+    findings = current_catalog()[name].verify(quick=quick)
     if as_json:
-        show({"dataset": name, "artifacts": findings, "runs": runs}, as_json=True, title="")
+        artifacts = [_row(finding, "kind", "key", "arrays") for finding in findings if finding.kind != "runs"]
+        runs = [_row(finding, "", "run", "epochs") for finding in findings if finding.kind == "runs"]
+        show({"dataset": name, "artifacts": artifacts, "runs": runs}, as_json=True, title="")
     else:
-        artifact_rows = [(f"{row['kind']}/{row['key']}", f"{row['arrays']} arrays", _state(row)) for row in findings]
-        run_rows = [(f"runs/{row['run']}", f"{row['epochs']} epochs", _state(row)) for row in runs]
-        show_rows(("artifact", "read", "state"), artifact_rows + run_rows, title=f"dataset {name}")
-    damaged = [row for row in findings + runs if row["problem"] and row["state"] == "complete"]
+        show_rows(("artifact", "read", "state"), map(_told, findings), title=f"dataset {name}")
+    damaged = sum(finding.is_damaged for finding in findings)
     if damaged:
-        raise CorruptError(f"dataset {name}: {len(damaged)} of {len(findings + runs)} artifacts and runs are damaged")
-    if any(row["problem"] for row in findings):
+        raise CorruptError(f"dataset {name}: {damaged} of {len(findings)} artifacts and runs are damaged")
+    if any(finding.problem for finding in findings):
         raise IncompleteError(f"dataset {name} has incomplete artifacts; run their stages again, or remove them")
 
 
-def _state(row: dict[str, Any]) -> str:
-    return row["problem"] or "whole"
+def _row(finding: Finding, kind: str, key: str, read: str) -> dict[str, Any]:
+    named = {kind: finding.kind, key: finding.key, "state": finding.state, read: finding.read}
+    return {name: value for name, value in named.items() if name} | {"problem": finding.problem}
 
 
-def _verify(dataset: Dataset, info: ArtifactInfo, quick: bool) -> dict[str, Any]:
-    arrays, problem = 0, None
-    try:
-        artifact = Artifact(info.path)
-        arrays = artifact.verify()
-        if not quick:
-            check_artifact(dataset, artifact)
-    except GnnloomError as error:
-        problem = str(error)
-    return {"kind": info.kind, "key": info.key, "state": info.state, "arrays": arrays, "problem": problem}
-
-
-def _verify_run(dataset: Dataset, name: str) -> dict[str, Any]:
-    epochs, problem = 0, None
-    try:
-        epochs = check_run(Run.open(dataset, name))
-    except GnnloomError as error:
-        problem = str(error)
-    return {"run": name, "state": "complete", "epochs": epochs, "problem": problem}
+def _told(finding: Finding) -> tuple[str, str, str]:
+    what = "epochs" if finding.kind == "runs" else "arrays"
+    return f"{finding.kind}/{finding.key}", f"{finding.read} {what}", finding.problem or "whole"
 
 
 @catalog_command.command("rm")

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import click
 
-from gnnloom.storage.archive import export_dataset
-from gnnloom.storage.archive_import import import_dataset
-from gnnloom.storage.garbage import Garbage, find_catalog_garbage, find_garbage, remove_garbage
+from gnnloom.storage.garbage import Garbage
 from gnnloom.storage.metis_file import write_metis_part
 from gnnloom.workflows.cli.options import current_catalog, json_option, key_option
 from gnnloom.workflows.cli.output import readable_bytes, show, show_rows
@@ -31,10 +29,7 @@ def gc_command(name: str | None, dry_run: bool, as_json: bool) -> None:
       gnnloom catalog gc web
     """
     catalog = current_catalog()
-    items = [item for found in ([name] if name else catalog) for item in find_garbage(catalog[found])]
-    if name is None:
-        items += find_catalog_garbage(catalog)
-    removed = items if dry_run else remove_garbage(items)
+    removed = (catalog[name] if name else catalog).collect_garbage(dry_run=dry_run)
     total = sum(item.bytes for item in removed)
     if as_json:
         rows = [{"path": str(item.path), "reason": item.reason, "bytes": item.bytes} for item in removed]
@@ -65,7 +60,7 @@ def export_command(name: str, file: Path, as_json: bool) -> None:
     Example:
       gnnloom catalog export web web.tar
     """
-    result = export_dataset(current_catalog()[name], file)
+    result = current_catalog()[name].export(file)
     show({"dataset": name, "file": str(file), **result}, as_json=as_json, title=f"export of {name}")
 
 
@@ -82,7 +77,7 @@ def import_command(file: Path, name: str | None, as_json: bool) -> None:
     Example:
       gnnloom catalog import web.tar --as web-copy
     """
-    dataset = import_dataset(current_catalog(), file, name)
+    dataset = current_catalog().import_dataset(file, name)
     content = {
         "dataset": dataset.name,
         "path": str(dataset.path),

@@ -15,7 +15,7 @@ from gnnloom.storage import Dataset
 from gnnloom.storage.artifact import Artifact
 from gnnloom.storage.catalog import ArtifactInfo
 from gnnloom.storage.errors import GnnloomError
-from gnnloom.storage.lineage import Node, disk_usage, lineage
+from gnnloom.storage.lineage import Node
 from gnnloom.workflows.cli.options import current_catalog, json_option
 from gnnloom.workflows.cli.output import readable_bytes, show, show_rows
 
@@ -95,7 +95,7 @@ def lineage_command(name: str, as_json: bool) -> None:
     Example:
       gnnloom catalog lineage web
     """
-    nodes = lineage(current_catalog()[name])
+    nodes = current_catalog()[name].lineage()
     if as_json:
         show({"dataset": name, "nodes": [node.to_json() for node in nodes.values()]}, as_json=True, title="")
         return
@@ -138,7 +138,7 @@ def du_command(name: str | None, as_json: bool) -> None:
     """
     catalog = current_catalog()
     found = [catalog[name]] if name else [catalog[dataset] for dataset in catalog]
-    rows = [{"dataset": dataset.name, **asdict(usage)} for dataset in found for usage in disk_usage(dataset)]
+    rows = [{"dataset": dataset.name, **asdict(usage)} for dataset in found for usage in dataset.disk_usage()]
     total = sum(row["bytes"] for row in rows)
     if as_json:
         show({"catalog": str(catalog.root), "bytes": total, "items": rows}, as_json=True, title="")

@@ -38,15 +38,15 @@ class Outcome:
 def demo_steps(name: str, ranks: int, edges: int) -> list[Step]:
     """The commands, from a generator to predictions."""
     vertices = max(100, edges // 20)
-    classes = max(2, min(100, vertices // 250))
+    classes = max(2, min(16, vertices // 250))
     return [
         Step(
             "generate and ingest",
-            f"generate {name} sbm --vertices {vertices} --edges {edges} --classes {classes} --seed 1",
+            f"generate {name} sbm --vertices {vertices} --edges {edges} --classes {classes} --noise 60 --seed 1",
         ),
         Step("partition", f"partition {name} --parts {ranks}"),
         Step("shard", f"shard {name} --parts {ranks}"),
-        Step("train", f"train {name} --ranks {ranks} --hidden 64,64 --epochs 40 --lr 0.01 --run demo"),
+        Step("train", f"train {name} --ranks {ranks} --hidden 64 --epochs 40 --lr 0.01 --run demo"),
         Step("predict", f"predict {name} --run demo"),
     ]
 
@@ -74,6 +74,7 @@ def demo_command(name: str, ranks: int, edges: int) -> None:
     console.print("\nThe commands, to run on your own data (`gnnloom ingest --help` lists the formats):")
     for outcome in outcomes:
         click.echo(f"  gnnloom --catalog {shlex.quote(root)} {outcome.step.arguments}")
+    click.echo(f"  gnnloom --catalog {shlex.quote(root)} report {name}/demo")
 
 
 def _run(root: str, step: Step) -> Outcome:

@@ -37,7 +37,7 @@ from gnnloom.workflows.cli.progress import shown_progress
     type=click.Choice(("keep", "compact")),
     default="keep",
     show_default=True,
-    help="Keep the ids, or renumber those that occur 0, 1, ... in ascending order.",
+    help="Keep the ids, or number those that occur (numbers or names) 0, 1, ... in ascending order.",
 )
 @click.option("--weights", is_flag=True, help="Read edge weights (text and Parquet: the third column).")
 @click.option(
@@ -47,7 +47,7 @@ from gnnloom.workflows.cli.progress import shown_progress
     show_default=True,
     help="What becomes of the weights of equal edges.",
 )
-@click.option("--header", is_flag=True, help="Text: the first line names the columns.")
+@click.option("--header/--no-header", default=None, help="Text: whether the first line names the columns.")
 @click.option("--extra-columns", is_flag=True, help="Text: ignore columns after those that are needed.")
 @click.option("--columns", metavar="SRC,DST[,WEIGHT]", help="Parquet: names of the columns.  [default: the first]")
 @click.option("--packed", is_flag=True, help="Graph500: 48 bits per id instead of 64.")
@@ -63,7 +63,7 @@ def ingest_command(
     ids: str,
     weights: bool,
     merge: str,
-    header: bool,
+    header: bool | None,
     extra_columns: bool,
     columns: str | None,
     packed: bool,
@@ -90,12 +90,13 @@ def ingest_command(
       ogb-binary  OGB's binary layout of papers100M
       planetoid   ind.NAME.x, .graph and so on
     An edge "u v" goes from u to v. Features, labels and split that lie beside the edges are stored too.
+    Ids in text and Parquet may be names: --ids compact numbers them, and keeps them for what is exported.
 
     \b
     Example:
       gnnloom ingest web edges.txt.gz --undirected --ids compact
       gnnloom ingest arxiv dataset/ogbn_arxiv --format ogb --undirected
-      gnnloom ingest calls calls-*.parquet --columns caller,callee,minutes
+      gnnloom ingest calls calls-*.parquet --columns caller,callee,minutes --ids compact
       gnnloom ingest web edges-*.txt --undirected --plan
     """
     given = {
@@ -145,6 +146,7 @@ def graph_result(dataset: Dataset, graph: Graph) -> dict[str, Any]:
         "vertices": graph.num_vertices,
         "symmetric": graph.symmetric,
         "weighted": graph.weighted,
+        "names": graph.has_names,
         **{name: artifact.facts[name] for name in counted},
         **{name: artifact.measured[name] for name in measured},
         "plan": artifact.measured.get("plan", {}),
@@ -167,8 +169,11 @@ def vertices_result(vertices: Vertices) -> dict[str, Any]:
 @click.argument("name")
 @click.argument("synthetic", type=click.Choice(("random", "degree-labels")), required=False)
 @click.option("--feature", metavar="FILE", help="(n, F) numbers: .npy, .npz, .parquet, or text.")
-@click.option("--label", metavar="FILE", help="(n,) classes from 0, -1 for none; as --feature.")
+@click.option(
+    "--label", metavar="FILE", help="(n,) classes from 0, -1 for none; or (n, C) zeros and ones; as --feature."
+)
 @click.option("--split", metavar="FILE", help="(n,) codes 0 none, 1 train, 2 valid, 3 test; or .npz of index arrays.")
+@click.option("--by-id", is_flag=True, help="Text and Parquet: the first column is the id of the vertex.")
 @click.option("--dim", type=click.IntRange(min=1), default=None, help="Synthetic features.  [default: 128]")
 @click.option("--classes", type=click.IntRange(min=1), default=None, help="Synthetic classes.  [default: 32]")
 @click.option("--seed", type=click.IntRange(min=0), default=None, help="Of the synthetic ones.  [default: 0]")
@@ -180,6 +185,7 @@ def features_command(
     feature: str | None,
     label: str | None,
     split: str | None,
+    by_id: bool,
     dim: int | None,
     classes: int | None,
     seed: int | None,
@@ -188,25 +194,32 @@ def features_command(
 ) -> None:
     """Store features, labels and a split for the vertices of dataset NAME, from files or synthetic.
 
+    Row k belongs to vertex k; with --ids compact, to the vertex whose id was k, or to the k-th name; with --by-id, to
+    the vertex whose id (number or name, as the edges call it) stands in the first column.
     random: random features and labels. degree-labels: random features, classes by the degree of the vertex.
 
     \b
     Example:
       gnnloom features web --feature x.npy --label y.npy --split split.npz
       gnnloom features web --feature x.parquet --label y.csv
+      gnnloom features people --label labels.csv --split split.csv --by-id
       gnnloom features web degree-labels --dim 128 --classes 32 --seed 1
     """
     dataset = current_catalog()[name]
-    files = {"feature": feature, "label": label, "split": split}
+    files = {"feature": feature, "label": label, "split": split, "by_id": by_id or None}
     numbers = {"dim": dim, "classes": classes, "seed": seed}
-    given = [f"--{key}" for key, value in (files if synthetic else numbers).items() if value is not None]
+    given = [
+        f"--{key.replace('_', '-')}" for key, value in (files if synthetic else numbers).items() if value is not None
+    ]
     if given:
         raise click.UsageError(
             f"{', '.join(given)} cannot be given {'with' if synthetic else 'without'} random or degree-labels"
         )
+    del files["by_id"]
     if not synthetic and not any(files.values()):
         raise click.UsageError("give --feature, --label or --split files, or one of random and degree-labels")
-    source = open_vertices(synthetic or "files", (), numbers if synthetic else files, dataset.graph())
+    kind = synthetic or ("keyed" if by_id else "files")
+    source = open_vertices(kind, (), numbers if synthetic else files, dataset.graph())
     with open_cluster(cluster) as opened:
         vertices = ingest_vertices(dataset, source, opened)
     result = {"dataset": name, "vertices": vertices.num_vertices} | vertices_result(vertices)

@@ -1,7 +1,7 @@
 """The `gnnloom` command: global options, exit codes, and which subcommand is where.
 
 Exit codes: 0 done, 1 a failure while running, 2 wrong usage, 3 invalid input, 4 an incomplete artifact,
-75 stopped after a checkpoint, 130 interrupted.
+75 stopped after a checkpoint, 130 interrupted, 143 ended by SIGTERM.
 """
 
 from __future__ import annotations
@@ -9,13 +9,16 @@ from __future__ import annotations
 import errno
 import importlib
 import logging
+import signal
 import sys
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, TextIO
 
 import click
 
 from gnnloom.storage import Catalog, GnnloomError
+from gnnloom.trainer.signals import handling
 
 #: Subcommands by name and the module that holds them, imported only when asked for: some need seconds.
 _COMMANDS = {
@@ -28,6 +31,8 @@ _COMMANDS = {
     "predict": "train",
     "catalog": "catalog",
     "run": "run",
+    "export": "export",
+    "report": "report",
     "demo": "demo",
     "doctor": "doctor",
     "check": "check",
@@ -50,10 +55,17 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand; Ctrl-C ends with the shells' code for it, where click would say 1."""
         try:
-            return super().invoke(ctx)
+            # Closes what is open, workers among it, as Ctrl-C does.
+            with handling(signal.SIGTERM, _terminate):
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo("interrupted; what is finished is kept, run again to go on", err=True)
             ctx.exit(130)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - what signal calls
+    click.echo("ended by SIGTERM; what is finished is kept, run again to go on", err=True)
+    sys.exit(128 + number)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -81,15 +93,26 @@ def cli(context: click.Context, catalog: Path, verbose: bool) -> None:
       gnnloom train web --ranks 4
 
     Exit codes: 0 done, 1 failed while running, 2 wrong usage, 3 invalid input, 4 incomplete artifact,
-    75 stopped after a checkpoint, 130 interrupted.
+    75 stopped after a checkpoint, 130 interrupted, 143 ended by SIGTERM.
     """
     _log_to_stderr(logging.INFO if verbose else logging.WARNING)
     context.obj = Catalog(catalog)
 
 
+class _StderrHandler(logging.StreamHandler[TextIO]):
+    """Writes to what is standard error at the moment: bars take its place, so that lines stand above them."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]
+        return sys.stderr
+
+
 def _log_to_stderr(level: int) -> None:
     """Only gnnloom's own lines: what Dask says when it closes tells a user nothing."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _StderrHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", datefmt="%H:%M:%S"))
     logger = logging.getLogger("gnnloom")
     logger.handlers = [handler]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -82,15 +83,28 @@ def key_option(kind: str) -> Callable[[Command], Command]:
     return click.option(f"--{kind}", metavar="KEY", default=None, help=f"Which {kind}, where there are several.")
 
 
+def performance_report_option(command: Command) -> Command:
+    """``--performance-report FILE``: what Dask has to say of its workers."""
+    return click.option(
+        "--performance-report",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE.html",
+        help="Write Dask's report of what its workers did.",
+    )(command)
+
+
 def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
     """Where the tasks of a stage run; the command gets them as one argument, ``cluster``."""
 
     @functools.wraps(command)
-    def with_cluster(*, workers: int | None, memory: int, scheduler: str | None, **others: Any) -> None:
+    def with_cluster(
+        *, workers: int | None, memory: int, scheduler: str | None, performance_report: Path | None, **others: Any
+    ) -> None:
         kind = "address" if scheduler else "local"
-        command(cluster=ClusterOptions(kind, workers, memory, scheduler), **others)
+        command(cluster=ClusterOptions(kind, workers, memory, scheduler, performance_report), **others)
 
     for option in (
+        performance_report_option,
         click.option("--scheduler", metavar="ADDRESS", help="Run on a Dask cluster, such as tcp://host:8786."),
         click.option(
             "--memory", type=MemorySize(), default="1G", show_default=True, help="Memory of one worker process."

@@ -55,7 +55,7 @@ def readable(name: str, value: Any) -> str:
         return "-"
     if isinstance(value, bool | str):
         return str(value)
-    if name.startswith(("bytes", "peak_memory", "spill_bytes")) or name.endswith("_bytes"):
+    if name.startswith(("bytes", "peak_memory")) or name.endswith(("_bytes", "_memory")):
         return readable_bytes(value)
     if name.endswith("seconds"):
         return readable_seconds(value)

@@ -11,15 +11,16 @@ import click
 
 from gnnloom.pipeline.cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.partition import partition_graph
-from gnnloom.pipeline.partition_options import BATCHES, DIRECTIONS, WEIGHTS, PartitionOptions
+from gnnloom.pipeline.partition_options import DIRECTIONS, WEIGHTS, PartitionOptions
 from gnnloom.pipeline.partition_plan import MethodPlan, plan_partition
 from gnnloom.pipeline.partitioners.presets import METHODS, MODELS, PRESETS
 from gnnloom.pipeline.shard_grid import PERMUTATIONS, GridOptions, shard_grid
 from gnnloom.pipeline.shard_rows import shard_rows
-from gnnloom.storage import Partition, RowShards
+from gnnloom.storage import Dataset, Partition, RowShards
 from gnnloom.storage.artifact import Artifact
 from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.grid_shards import GridShards
+from gnnloom.storage.sampling.batches import BATCHES
 from gnnloom.workflows.cli.options import (
     MemorySize,
     Sizes,
@@ -29,6 +30,7 @@ from gnnloom.workflows.cli.options import (
     key_option,
 )
 from gnnloom.workflows.cli.output import readable_bytes, readable_seconds, show, show_rows
+from gnnloom.workflows.cli.progress import shown_progress
 
 
 def _partition_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -79,14 +81,14 @@ _OPTIONS = (
         type=click.Choice(BATCHES),
         default="vertex",
         show_default=True,
-        help="Model stochastic: what mini-batches draw.",
+        help="Model stochastic: how mini-batches are drawn.",
     ),
     click.option(
         "--batch-rate",
         type=click.FloatRange(0, 1, min_open=True),
         default=0.06,
         show_default=True,
-        help="Model stochastic: the share of the vertices or edges in a batch.",
+        help="Model stochastic: the share of the vertices in a batch; edge: of the edges, whose ends are far more.",
     ),
     click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the partitioner."),
     click.option(
@@ -133,14 +135,16 @@ def partition_command(
       gnnloom partition web --parts 4
       gnnloom partition web --parts 512 --preset large-k --compare random
       gnnloom partition web --parts 64 --method multilevel --memory 4G
+      gnnloom partition web --parts 8 --model stochastic --batches walk --batch-rate 0.05
       gnnloom partition web --parts 64 --plan
     """
     dataset = current_catalog()[name]
     stored = dataset.graph(graph)
     if plan:
-        _show_plan(name, plan_partition(stored, options.parts, options.memory_limit), as_json=as_json)
+        plans = plan_partition(stored, options.parts, options.memory_limit, cluster.memory)
+        _show_plan(name, plans, as_json=as_json)
         return
-    with open_cluster(cluster) as opened:
+    with open_cluster(cluster) as opened, shown_progress():
         partition = partition_graph(dataset, stored, options, opened)
         other = None
         if compare is not None:
@@ -189,7 +193,12 @@ def partition_result(name: str, partition: Partition) -> dict[str, Any]:
 
 @click.command("shard")
 @click.argument("name")
-@click.option("--parts", type=click.IntRange(min=1), default=None, help="Row shards: number of parts, the ranks.")
+@click.option(
+    "--parts",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Row shards: number of parts, the ranks. Grid shards with permutation partition: whose parts.",
+)
 @click.option(
     "--method", type=click.Choice(tuple(METHODS)), default=None, help="Which partition, where there are several."
 )
@@ -222,23 +231,30 @@ def shard_command(
       gnnloom shard web --parts 4
       gnnloom shard web --parts 64 --method random
       gnnloom shard web --grid 16x16 --permutation double
+      gnnloom shard web --grid 16x16 --permutation partition --parts 16
     """
     dataset = current_catalog()[name]
-    if (parts is None) == (grid is None):
-        raise click.UsageError("give either --parts, for row shards, or --grid, for grid shards")
+    if (parts is None) == (grid is None or permutation == "partition"):
+        raise click.UsageError(
+            "give either --parts, for row shards, or --grid, for grid shards; both for permutation partition"
+        )
+    found = None if parts is None else _find_partition(dataset, parts, partition, method)
     if grid is not None:
         options = GridOptions(grid, permutation, seed)
-        with open_cluster(cluster) as opened:
-            result = grid_result(name, shard_grid(dataset, dataset.graph(), options, opened))
-        show(result, as_json=as_json, title=f"grid shards of {name}")
-        return
+        graph = dataset.graph(found.artifact.inputs["graph"] if found else None)
+        with open_cluster(cluster) as opened, shown_progress():
+            result = grid_result(name, shard_grid(dataset, graph, options, opened, partition=found))
+    elif found is not None:
+        with open_cluster(cluster) as opened, shown_progress():
+            result = shard_result(name, shard_rows(dataset, found, opened))
+    show(result, as_json=as_json, title=f"{result['layout']} shards of {name}")
+
+
+def _find_partition(dataset: Dataset, parts: int, key: str | None, method: str | None) -> Partition:
     try:
-        found = dataset.partition(parts, partition, method=method)
+        return dataset.partition(parts, key, method=method)
     except NotFoundError as error:
-        raise NotFoundError(f"{error}; make one with `gnnloom partition {name} --parts {parts}`") from error
-    with open_cluster(cluster) as opened:
-        shards = shard_rows(dataset, found, opened)
-    show(shard_result(name, shards), as_json=as_json, title=f"row shards of {name}")
+        raise NotFoundError(f"{error}; make one with `gnnloom partition {dataset.name} --parts {parts}`") from error
 
 
 def shard_result(name: str, shards: RowShards) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from gnnloom.pipeline.cluster import ClusterOptions, available_cores
+from gnnloom.pipeline.cluster import ClusterOptions, available_cores, threads_suffice
 from gnnloom.pipeline.ingest import IngestOptions, plan_ingest
 from gnnloom.pipeline.sources.base import EdgeSource
 from gnnloom.storage import Catalog
@@ -41,6 +41,8 @@ def show_plan(
     """
     workers = available_cores() if cluster.workers is None else max(1, cluster.workers)
     plan = plan_ingest(source, options, _existing(catalog.root), workers, cluster.memory)
+    if cluster.kind == "local" and cluster.workers is None and threads_suffice(workers, plan.work):
+        plan = plan.in_one_process()
     show(plan.to_json(), as_json=as_json, title="plan")
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
+import signal
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import click
 
 from gnnloom.pipeline.cluster import open_cluster
+from gnnloom.storage.run import Run
 from gnnloom.trainer.exit_codes import EXIT_STOPPED
-from gnnloom.workflows.cli.options import current_catalog, json_option
+from gnnloom.workflows.cli.options import current_catalog, json_option, performance_report_option
 from gnnloom.workflows.cli.output import show, show_rows
-from gnnloom.workflows.cli.progress import shown_progress
-from gnnloom.workflows.run import STAGES, Job, Plan, Request, prepare, summary, train_here
+from gnnloom.workflows.cli.progress import shown_epochs, shown_progress
+from gnnloom.workflows.plan import STAGES, Job, Plan, Request
+from gnnloom.workflows.run import prepare, summary, train_here
 
 
 @click.command("run")
@@ -28,6 +32,7 @@ from gnnloom.workflows.run import STAGES, Job, Plan, Request, prepare, summary, 
     metavar="local|mpi|ADDRESS|FILE",
     help="Where the stages before training run: processes here, the ranks of this MPI job, or a Dask scheduler.",
 )
+@performance_report_option
 @click.option("--emit", type=click.Choice(("slurm",)), help="Write batch scripts for the recipe, and run nothing.")
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="Folder for --emit.  [default: .]"
@@ -40,6 +45,7 @@ def run_command(
     first: str | None,
     dry_run: bool,
     cluster: str,
+    performance_report: Path | None,
     emit: str | None,
     out: Path,
     as_json: bool,
@@ -57,7 +63,7 @@ def run_command(
       gnnloom run my.toml --emit slurm --out jobs
     """
     _log_stages()
-    request = Request(recipe, current_catalog().root, settings, cluster, first, until)
+    request = Request(recipe, current_catalog().root, settings, cluster, first, until, performance_report)
     if emit:
         _emit(request, out, as_json=as_json)
     elif dry_run:
@@ -69,8 +75,17 @@ def run_command(
         if job.plan.prepares:
             with open_cluster(job.cluster) as opened, shown_progress():
                 prepare(job.recipe, job.plan, opened)
-        train_here(job.recipe, job.plan)
+        with _shown_training(job):
+            train_here(job.recipe, job.plan)
         _show_result(job, as_json=as_json)
+
+
+def _shown_training(job: Job) -> AbstractContextManager[None]:
+    """Progress of the training, if there is one to come."""
+    config = job.plan.config
+    trains = any(step.stage == "train" and not step.is_done for step in job.plan.steps)
+    path = Path(config.catalog) / config.dataset / "runs" / config.run_name
+    return shown_epochs(Run(path), config.epochs) if trains else nullcontext()
 
 
 def _log_stages() -> None:
@@ -99,14 +114,16 @@ def _show_plan(plan: Plan, *, as_json: bool) -> None:
 
 
 def _show_result(job: Job, *, as_json: bool) -> None:
-    title = f"{job.recipe.source_name} on {job.recipe.dataset.name}"
-    show(summary(job.recipe, job.plan), as_json=as_json, title=title)
+    title = f"{Path(job.recipe.source_name).name} on {job.recipe.dataset.name}"
+    show(summary(job.recipe, job.plan), as_json=as_json, title=title, hide=("bytes_between",))
 
 
 def _run_in_mpi(request: Request, *, as_json: bool) -> None:
     """Run as one rank of an MPI job; the first shows the result."""
     from gnnloom.workflows.mpi import end_job_on_error, leave, run_on_ranks
 
+    # The launcher ends all ranks; one that closed what it has open would wait for others that are gone.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with end_job_on_error():
         done = run_on_ranks(request, shown_progress)
         if done.shows and done.is_finished:

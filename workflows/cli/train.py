@@ -14,7 +14,9 @@ from gnnloom.trainer.config import CHOICES, TrainConfig
 from gnnloom.trainer.launch import launch, launch_prediction
 from gnnloom.workflows.cli.options import Sizes, Widths, current_catalog, json_option
 from gnnloom.workflows.cli.output import show
-from gnnloom.workflows.predictions import check_output, write_predictions
+from gnnloom.workflows.cli.progress import shown_epochs
+from gnnloom.workflows.export import write_predictions
+from gnnloom.workflows.table_files import check_file
 
 #: Fields that are not options: the catalog is global, the dataset an argument.
 _NOT_OPTIONS = frozenset({"catalog", "dataset"})
@@ -68,8 +70,9 @@ def train_command(name: str, as_json: bool, **options: Any) -> None:
     """
     catalog = current_catalog()
     config = TrainConfig(catalog=str(catalog.root), dataset=catalog[name].name, **options)
-    result = launch(config)
-    show(result, as_json=as_json, title=f"run {result['run']} of {name}")
+    with shown_epochs(Run(catalog[name].run_path(config.run_name)), config.epochs):
+        result = launch(config)
+    show(result, as_json=as_json, title=f"run {result['run']} of {name}", hide=("bytes_between",))
 
 
 @click.command("predict")
@@ -80,7 +83,7 @@ def train_command(name: str, as_json: bool, **options: Any) -> None:
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     default=None,
-    help="Also write the classes here: .npy in the order of the vertices, or .csv with their original ids.",
+    help="Also write the classes here: .npy in the order of the vertices, or .npz, .parquet, .csv with their ids.",
 )
 @click.option("--embeddings", is_flag=True, help="Keep the last hidden layer too.")
 @json_option
@@ -92,9 +95,9 @@ def predict_command(name: str, run: str, ranks: int | None, out: Path | None, em
       gnnloom predict web --run demo --out predictions.npy
     """
     dataset = current_catalog()[name]
-    check_output(out)
+    check_file(out)
     result = launch_prediction(dataset, run, ranks, embeddings=embeddings)
     if out is not None:
-        write_predictions(Run.open(dataset, run).predictions(), dataset.graph(), out)
+        write_predictions(dataset, Run.open(dataset, run), out)
         result["out"] = str(out)
     show(result, as_json=as_json, title=f"predictions of run {run}")

@@ -9,6 +9,7 @@
 #SBATCH --output=%x-%j.log
 @ACCOUNT@
 set -euo pipefail
+cd @FOLDER@  # from where the recipe's relative paths are meant
 export GNNLOOM_CATALOG=@CATALOG@
 export OMP_WAIT_POLICY=PASSIVE PYTHONUNBUFFERED=1
 

@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from gnnloom.trainer.comm import Communicator, Kind
 from gnnloom.trainer.layout import Layout
-from gnnloom.trainer.loss import MaskedCrossEntropy
+from gnnloom.trainer.loss import MaskedBinaryCrossEntropy, MaskedCrossEntropy
 from gnnloom.trainer.metrics import predicted_class
 from gnnloom.trainer.process_grid import ProcessGrid
 
@@ -78,9 +78,30 @@ def split_loss() -> dict:
     }
 
 
+def split_binary_loss() -> dict:
+    """7 columns of zeros and ones split over 3 ranks, with scores whose exponentials overflow."""
+    comm = Communicator(MPI.COMM_WORLD)
+    layout = Layout(ProcessGrid(comm, {"row": 1, "column": comm.size}), np.arange(5), ("row",), ("column",))
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(5, 7, generator=generator, dtype=torch.float64) * 1000
+    label, mask = torch.randint(0, 2, (5, 7), generator=generator), torch.tensor([True, True, False, True, False])
+    mine = scores[:, layout.columns(7)].clone().requires_grad_()
+    contribution = MaskedBinaryCrossEntropy(layout, label.to(torch.int8), mask, 7)(mine)
+    contribution.backward()
+    whole = scores.clone().requires_grad_()
+    expected = torch.nn.functional.binary_cross_entropy_with_logits(whole[mask], label[mask].double())
+    expected.backward()
+    difference = (mine.grad - whole.grad[:, layout.columns(7)]).abs().max()
+    return {
+        "loss": [float(comm.gather_numbers([float(contribution)]).sum()), float(expected)],
+        "gradient": comm.gather_numbers([float(difference)]).max(),
+    }
+
+
 results = {
     "pieces": exchange_in_pieces(),
     "loss": split_loss(),
+    "binary": split_binary_loss(),
     "collectives": [collectives(4), collectives(2**31 - 1)],
 }
 if MPI.COMM_WORLD.rank == 0:

@@ -8,9 +8,9 @@ from pathlib import Path
 from mpi4py import MPI
 
 from gnnloom.trainer.comm import CollectiveError, Communicator
-from gnnloom.trainer.config import TrainConfig
+from gnnloom.trainer.config import PredictConfig, TrainConfig
 from gnnloom.trainer.loop import train
-from gnnloom.trainer.predict import PredictConfig, predict
+from gnnloom.trainer.predict import predict
 
 
 def run(group: Communicator, content: dict) -> dict:

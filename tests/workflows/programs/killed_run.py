@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.cluster import InProcessCluster
-from gnnloom.workflows.run import Request, prepare
+from gnnloom.workflows.plan import Request
+from gnnloom.workflows.run import prepare
 
 
 class DeadlyCluster(InProcessCluster):

@@ -1,0 +1,1 @@
+"""Ids that are names: an external sort of the distinct ones, and the numbers that they get."""

@@ -1,0 +1,185 @@
+"""Vertex data from tables that say in their first column which vertex a row belongs to, in any order.
+
+Rows of ids that are no vertices are left out.  A vertex without a row has no label and is in no split; features it
+must have.  The rows are put in their places in a temporary file, so that they need not fit in memory.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.base import VertexSource
+from gnnloom.pipeline.sources.files import open_files
+from gnnloom.pipeline.sources.joined_vertices import JoinedVertices
+from gnnloom.pipeline.sources.keyed_rows import KeyedBlock, KeyedParquet, KeyedRows, KeyedText
+from gnnloom.pipeline.sources.label_values import EXPECTED_BINARY, binary_labels
+from gnnloom.pipeline.sources.vertex_lookup import VertexLookup
+from gnnloom.storage.artifact import Artifact
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.graph import Graph
+from gnnloom.storage.vertices import NO_LABEL, SPLIT
+
+#: Values that are read back at a time.
+_BLOCK_VALUES = 1 << 20
+_MAX_LABEL = np.iinfo(np.int32).max - 1
+
+
+def open_keyed_vertices(graph: Graph, **files: str | None) -> VertexSource:
+    """The source for tables (text or Parquet) of ``feature``, ``label`` and ``split``.
+
+    Raises:
+        NotFoundError: a file is not there.
+        InputError: no file is named, or one is of another format or width.
+    """
+    given = {array: location for array, location in files.items() if location}
+    return JoinedVertices(tuple(KeyedVertices.open(graph, location, array) for array, location in given.items()))
+
+
+@dataclass(frozen=True)
+class KeyedVertices:
+    """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.base.MultilabelSource`.
+
+    Attributes:
+        graph: folder of the stored graph.
+        array: ``feature``, ``label``, ``multilabel`` or ``split``.
+    """
+
+    graph: Path
+    stated_vertices: int
+    rows: KeyedRows
+    array: str
+
+    random_access = False
+    in_graph_order = True
+
+    @classmethod
+    def open(cls, graph: Graph, location: str, array: str) -> KeyedVertices:
+        """Find the file and its columns.
+
+        Args:
+            array: ``feature``, ``label`` (several columns are zeros and ones, one per class) or ``split``.
+        """
+        files = open_files([location])
+        if len(files) != 1 or location.endswith((".npy", ".npz")):
+            raise InputError(f"{location}: expected one text or Parquet file with a column of ids")
+        kind = KeyedParquet if location.endswith((".parquet", ".pq")) else KeyedText
+        rows: KeyedRows = kind.open(files[0])
+        if array == "label" and rows.num_columns > 1:
+            array = "multilabel"
+        if array == "split" and rows.num_columns != 1:
+            raise InputError(f"{location}: expected one column of splits beside the ids, found {rows.num_columns}")
+        return cls(graph.artifact.path, graph.num_vertices, rows, array)
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        return (self.array,)
+
+    def identity(self) -> dict[str, Any]:
+        return {"format": "keyed", "array": self.array, "file": self.rows.file.identity()}
+
+    def num_vertices(self) -> int:
+        return self.stated_vertices
+
+    def num_features(self) -> int:
+        return self.rows.num_columns if self.array == "feature" else 0
+
+    def num_labels(self) -> int:
+        return self.rows.num_columns if self.array == "multilabel" else 0
+
+    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        width = self.rows.num_columns
+        shape = (self.stated_vertices, width) if array in {"feature", "multilabel"} else (self.stated_vertices,)
+        with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
+            empty = _EMPTY[array]
+            placed = np.memmap(Path(folder) / "placed", empty.dtype, "w+", shape=shape)
+            taken = np.memmap(Path(folder) / "taken", np.bool_, "w+", shape=shape[:1])
+            step = max(1, _BLOCK_VALUES // width)
+            for first in range(0, len(placed), step):
+                placed[first : first + step] = empty
+            self._place(array, placed, taken, Path(folder))
+            for first in range(start, stop, step):
+                yield np.array(placed[first : min(first + step, stop)])
+
+    def _place(self, array: str, placed: NDArray[Any], taken: NDArray[np.bool_], folder: Path) -> None:
+        graph = Graph(Artifact(self.graph))
+        lookup, count = VertexLookup(graph, folder), 0
+        for block in self.rows.blocks():
+            values, found = _CONVERTERS[array](block), lookup.find(block.ids)
+            rows = np.flatnonzero(found >= 0)
+            vertices = found[rows]
+            again = taken[vertices] | _repeated(vertices)
+            if again.any():
+                raise block.error(int(rows[np.argmax(again)]), "the vertex has a row already")
+            taken[vertices], placed[vertices] = True, values[rows]
+            count += len(vertices)
+        where = self.rows.file.location
+        if not count:
+            raise InputError(f"{where}: none of its ids is one of the graph's")
+        if array == "feature" and count < self.stated_vertices:
+            vertex = int(np.argmin(taken))
+            name = graph.original_name(vertex, vertex + 1) if graph.has_names else graph.original_id(vertex, vertex + 1)
+            raise InputError(
+                f"{where}: {self.stated_vertices - count:,} vertices have no features; the first is {name[0]}"
+            )
+
+
+def _repeated(vertices: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of them stood before."""
+    repeated = np.ones(len(vertices), bool)
+    repeated[np.unique(vertices, return_index=True)[1]] = False
+    return repeated
+
+
+def _features(block: KeyedBlock) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        rows = block.values.astype(np.float32)
+    _check(block, np.logical_and.reduce(np.isfinite(rows), axis=1), "expected finite float32 features")
+    return rows
+
+
+def _labels(block: KeyedBlock) -> NDArray[np.int32]:
+    values = np.where(np.isnan(block.values[:, 0]), NO_LABEL, block.values[:, 0])
+    right = (values >= NO_LABEL) & (values <= _MAX_LABEL) & (np.floor(values) == values)
+    _check(block, right, f"expected a class from 0 to {_MAX_LABEL:,}, or -1 or NaN where there is none")
+    return values.astype(np.int32)
+
+
+def _multilabels(block: KeyedBlock) -> NDArray[np.int8]:
+    rows, wrong = binary_labels(block.values)
+    if wrong >= 0:
+        raise block.error(wrong, EXPECTED_BINARY)
+    return rows
+
+
+def _codes(block: KeyedBlock) -> NDArray[np.uint8]:
+    names = ", ".join(f"{code} {name}" for name, code in SPLIT.items())
+    _check(block, np.isin(block.values[:, 0], list(SPLIT.values())), f"expected a split code ({names})")
+    return block.values[:, 0].astype(np.uint8)
+
+
+def _check(block: KeyedBlock, right: NDArray[np.bool_], reason: str) -> None:
+    if not right.all():
+        raise block.error(int(np.argmin(right)), reason)
+
+
+_CONVERTERS: Mapping[str, Callable[[KeyedBlock], NDArray[Any]]] = {
+    "feature": _features,
+    "label": _labels,
+    "multilabel": _multilabels,
+    "split": _codes,
+}
+
+#: What a vertex without a row has.
+_EMPTY: Mapping[str, np.generic] = {
+    "feature": np.float32(0),
+    "label": np.int32(NO_LABEL),
+    "multilabel": np.int8(NO_LABEL),
+    "split": np.uint8(SPLIT["none"]),
+}

@@ -1,0 +1,133 @@
+"""Ids that are names: what a source gives whose ids are no numbers, and what a name may be.
+
+A name is 1 to ``LONGEST_NAME`` bytes of UTF-8.  Names are equal where their bytes are, and ascend as their bytes do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.base import EdgeSource, SourceRange
+from gnnloom.storage.errors import InputError
+
+#: Bytes of the longest name that is read.
+LONGEST_NAME: Final = 1 << 16
+
+#: What to do where an id is no number.
+HINT: Final = "; if ids are names, number them (`--ids compact`)"
+
+
+class NameFoundError(InputError):
+    """An id that is no number below 2^63; with ``--ids compact`` all ids of the source are names then."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names behind one another: name k is ``text[offset[k]:offset[k + 1]]``.
+
+    Attributes:
+        offset: (num_names + 1,) int64, from 0.
+        text: (num_bytes,) uint8.
+    """
+
+    offset: NDArray[np.int64]
+    text: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.offset) - 1
+
+    def name(self, number: int) -> bytes:
+        """One of them."""
+        return self.text[self.offset[number] : self.offset[number + 1]].tobytes()
+
+    def to_arrow(self) -> Any:
+        """As Arrow's large binary array, which shares the memory."""
+        import pyarrow as pa  # noqa: PLC0415 - only names need it
+
+        buffers = [None, pa.py_buffer(self.offset), pa.py_buffer(self.text)]
+        return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self), buffers)
+
+    @classmethod
+    def from_arrow(cls, array: Any) -> Names:
+        """From Arrow's large binary array (or large string array) without nulls; shares its memory."""
+        _, offset_buffer, text_buffer = array.buffers()
+        count = len(array) + 1
+        if offset_buffer is None or not len(array):
+            return cls(np.zeros(count, np.int64), np.empty(0, np.uint8))
+        offset = np.frombuffer(offset_buffer, np.int64)[array.offset : array.offset + count]
+        text = np.empty(0, np.uint8) if text_buffer is None else np.frombuffer(text_buffer, np.uint8)
+        return cls(offset - offset[0], text[offset[0] : offset[-1]])
+
+    @classmethod
+    def of_values(cls, values: Any) -> Names:
+        """From NumPy's or Arrow's array of text, or of integers, whose names are their digits."""
+        import pyarrow as pa  # noqa: PLC0415 - only names need it
+
+        column = pa.array(values) if isinstance(values, np.ndarray) else values
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if pa.types.is_integer(column.type):
+            column = column.cast(pa.string())
+        return cls.from_arrow(column.cast(pa.large_binary()))
+
+    def first_wrong(self) -> tuple[int, str]:
+        """Number of the first that is no name, and what is wrong with it; -1 where there is none."""
+        length = np.diff(self.offset)
+        wrong = (length == 0) | (length > LONGEST_NAME)
+        limit = int(np.argmax(wrong)) if wrong.any() else len(self)
+        if int(self.text[: self.offset[limit]].max(initial=0)) > 0x7F:
+            for number in range(limit):
+                try:
+                    self.name(number).decode()
+                except UnicodeDecodeError:
+                    return number, "expected a name in UTF-8, found other bytes"
+        if limit == len(self):
+            return -1, ""
+        return limit, name_fault(int(length[limit]))
+
+
+def name_fault(length: int) -> str:
+    """What is wrong with a name of a length that none may have."""
+    if not length:
+        return "expected a vertex name, found an empty one"
+    return f"expected a vertex name of at most {LONGEST_NAME:,} bytes, found a longer one"
+
+
+@dataclass(frozen=True)
+class NameChunk:
+    """Edges ``source[k] -> target[k]`` as the source lists them, by name.
+
+    Attributes:
+        weight: (num_edges,) float32, or None.
+        num_plain: edges both of whose names are numbers below 2^63.
+        first_is_plain: the first edge is one of these.
+    """
+
+    source: Names
+    target: Names
+    weight: NDArray[np.float32] | None = None
+    num_plain: int = 0
+    first_is_plain: bool = False
+
+
+@runtime_checkable
+class NamedEdgeSource(EdgeSource, Protocol):
+    """A source that can give its ids as names; its ``read`` raises :class:`NameFoundError` where one is no number."""
+
+    @property
+    def may_begin_with_header(self) -> bool:
+        """Nobody said whether the first line of a file names the columns."""
+        ...
+
+    def read_names(self, part: SourceRange) -> Iterator[NameChunk]:
+        """Chunks of one range, of a few megabytes.
+
+        Raises:
+            InputError: something in the file is no edge, or a name is empty, too long or no UTF-8.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""Partitions for training on mini-batches."""

@@ -1,0 +1,107 @@
+"""The stochastic model: parts for training on mini-batches, which exchange other rows than the whole graph does.
+
+A batch exchanges the rows that its own subgraph needs.  For batches of uniform vertices at rate q, the rows sent
+for net j to a part that holds c of its other pins number 1 - (1-q)^c on average, whenever j is drawn: between the
+connectivity cut (q = 1) and, small q, c times q: the edge cut.  A chord of that curve is a full net and one 2-pin
+net for each of its pins, so this hypergraph needs no sampling, and its partition is then improved on the curve itself.
+For other batches the nets of many drawn ones are merged.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.hypergraph import Hypergraph, column_net_hypergraph, net_matrices
+from gnnloom.pipeline.partition_problem import PartitionProblem
+from gnnloom.pipeline.partitioners.balance import fill_empty_parts
+from gnnloom.pipeline.partitioners.native import available_memory
+from gnnloom.pipeline.stochastic.annealing import BatchNets, anneal
+from gnnloom.pipeline.stochastic.merged import MOST_BATCHES, merge_batches
+from gnnloom.pipeline.stochastic.mixed import mixed_hypergraph, net_owners
+from gnnloom.pipeline.stochastic.volume import batch_volume
+from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.sampling.batches import BatchDrawer
+
+LOGGER = logging.getLogger("gnnloom.pipeline")
+
+#: Batches that decide between two partitions, and as many others on which the volume is then reported.
+_FRESH_BATCHES = 20
+
+
+def partition_for_batches(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
+    """Fill ``part`` with the better of two partitions: of the stochastic and of the full-batch hypergraph.
+
+    Both are judged on batches that the model has not seen, and reported on others again.
+
+    Returns:
+        ``batch_volume``: rows sent per batch and product, on average, with these parts; ``batch_volume_full``: with
+        the parts of the full-batch hypergraph; ``batch_gain``: by how much the first is less, as a share;
+        ``batch_model``: which one was kept; ``batch_volume_expected``: of the stochastic parts, by the closed form of
+        uniform batches; or what the nets of drawn batches were made of.
+    """
+    options = problem.options
+    problem.check_memory(problem.graph.nnz + problem.graph.num_vertices)
+    matrices = net_matrices(problem.graph, problem.transpose, options.directions)
+    full = column_net_hypergraph(problem.graph, problem.transpose, options.weights, options.directions)
+    nets = BatchNets(full, net_owners(matrices), options.batch_rate)
+    drawer = BatchDrawer(options.batches, problem.graph, options.batch_rate, options.seed)
+    if options.batches == "vertex":
+        stochastic, facts = _partition_uniform(problem, nets)
+    else:
+        stochastic, facts = _partition_drawn(problem, nets, drawer)
+    found = {"stochastic": stochastic, "hypergraph": problem.native(full)}
+    judging = {name: _fresh_volume(problem, drawer, candidate, 0) for name, candidate in found.items()}
+    best = min(judging, key=lambda name: judging[name])
+    part[:] = found[best]
+    volume = {name: _fresh_volume(problem, drawer, candidate, 1) for name, candidate in found.items()}
+    gain = 1 - volume[best] / volume["hypergraph"] if volume["hypergraph"] else 0.0
+    LOGGER.info("stochastic model: %.1f %% fewer rows per batch than the full-batch partition", 100 * gain)
+    facts |= {"batch_volume": volume[best], "batch_volume_full": volume["hypergraph"], "batch_gain": gain}
+    return facts | {"batch_model": best}
+
+
+def _partition_uniform(problem: PartitionProblem, nets: BatchNets) -> tuple[NDArray[np.int32], dict[str, Any]]:
+    """Parts for batches of uniform vertices, with the rows that they send on average by the closed form."""
+    options = problem.options
+    _check_counts(nets, options.parts, options.memory_limit)
+    part = _native(problem, mixed_hypergraph(nets.full, nets.owner, nets.rate, options.parts))
+    part = anneal(nets, part, options.parts, options.imbalance, options.seed)
+    fill_empty_parts(part, nets.full.vertex_weight, options.parts)
+    return part, {"batch_volume_expected": nets.expected_volume(part, options.parts)}
+
+
+def _check_counts(nets: BatchNets, parts: int, limit: int | None) -> None:
+    needed, available = nets.state_bytes(parts), available_memory() if limit is None else limit
+    if needed > available:
+        raise BudgetError(
+            f"model stochastic: counting the pins of {nets.full.num_nets:,} nets in {parts:,} parts takes"
+            f" {needed / 2**30:,.1f} GiB, there are {available / 2**30:,.1f} GiB; use fewer parts or model hypergraph"
+        )
+
+
+def _partition_drawn(
+    problem: PartitionProblem, nets: BatchNets, drawer: BatchDrawer
+) -> tuple[NDArray[np.int32], dict[str, Any]]:
+    merged = merge_batches(nets.full, nets.owner, drawer.draw)
+    return _native(problem, merged.hypergraph), merged.facts()
+
+
+def _native(problem: PartitionProblem, hypergraph: Hypergraph) -> NDArray[np.int32]:
+    problem.check_memory(hypergraph.num_pins)
+    return problem.native(hypergraph)
+
+
+def _fresh_volume(problem: PartitionProblem, drawer: BatchDrawer, part: NDArray[np.int32], series: int) -> float:
+    """Rows sent per batch on average, over one of the series of batches that no model has seen."""
+    options = problem.options
+    first = MOST_BATCHES + series * _FRESH_BATCHES
+    sent = 0
+    for number in range(first, first + _FRESH_BATCHES):
+        batch = drawer.draw(number)
+        for matrix in net_matrices(problem.graph, problem.transpose, options.directions):
+            sent += batch_volume(matrix, part, options.parts, batch)
+    return sent / _FRESH_BATCHES

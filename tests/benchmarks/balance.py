@@ -1,0 +1,66 @@
+"""How evenly grid shards spread the nonzeros, and what a keyed permutation costs: two sections of bench_algorithms.
+
+Max/mean nonzeros of 8 x 8 blocks, as in Table 3 of Plexus (SC 2025; there europe_osm: 7.70 as it is, 3.24 with a
+single and 1.001 with a double permutation).  A permutation's cost per id stands beside a look-up in a table of
+random order, which needs 8 bytes per vertex on every worker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnloom.storage.permutation import KeyedPermutation
+
+GRID = "8x8"
+PERMUTATIONS = ("none", "single", "double")
+Run = Callable[..., dict[str, Any]]
+
+
+def report_balance(run: Run, data: Path, side: int) -> None:
+    """Print max/mean of a lattice with loops, and of soc-Slashdot0902 where it is there."""
+    run("generate", "lattice", "lattice", "--size", f"{side}x{side}")
+    names = ["lattice"]
+    slashdot = data / "soc-Slashdot0902.txt.gz"
+    if slashdot.exists():
+        run("ingest", "slashdot", str(slashdot), "--ids", "compact")
+        names.append("slashdot")
+    print(f"\nMax/mean nonzeros of {GRID} blocks\n{'':12}" + "".join(f"{name:>10}" for name in PERMUTATIONS))
+    lines = []
+    for name in names:
+        found = [_balance(run, name, permutation) for permutation in PERMUTATIONS]
+        print(f"{name:12}" + "".join(f"{figure:10.4f}" for figure in found))
+        pairs = zip(PERMUTATIONS, found, strict=True)
+        lines += [f"RESULT balance_{name}_{permutation} {figure:.4g} x" for permutation, figure in pairs]
+    print("\n".join(lines), flush=True)
+
+
+def _balance(run: Run, name: str, permutation: str) -> float:
+    return float(run("shard", name, "--grid", GRID, "--permutation", permutation)["balance"])
+
+
+def report_permutation(size: int) -> None:
+    """Print nanoseconds per id of random ids below ``size``."""
+    permutation, rng = KeyedPermutation(size, 7), np.random.default_rng(0)
+    ids, table = rng.integers(0, size, size, dtype=np.int64), rng.permutation(size)
+    ways = {"forward": permutation.forward, "inverse": permutation.inverse, "table": lambda chosen: table[chosen]}
+    permutation.forward(ids[:8]), permutation.inverse(ids[:8])  # compiles
+    cost = {name: _seconds(way, ids) / size * 1e9 for name, way in ways.items()}
+    print(f"\nPermutation of {size:,} ids, ns per id, one thread")
+    for name, figure in cost.items():
+        print(f"{name:12}{figure:10.2f}")
+    lines = [f"RESULT permutation_{name} {figure:.3g} ns" for name, figure in cost.items()]
+    print("\n".join([*lines, f"RESULT permutation_over_table {cost['forward'] / cost['table']:.3g} x"]), flush=True)
+
+
+def _seconds(way: Callable[[np.ndarray], np.ndarray], ids: np.ndarray) -> float:
+    found = []
+    for _ in range(3):
+        started = time.process_time()
+        way(ids)
+        found.append(time.process_time() - started)
+    return min(found)

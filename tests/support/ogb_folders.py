@@ -1,0 +1,54 @@
+"""Small graphs in the folders in which OGB brings its own."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_VERTICES = 30
+_SPLITS = ("train", "valid", "test")
+
+
+def write_ogb_folder(folder: Path) -> Path:
+    """Thirty vertices as text, as ogbn-products and others come."""
+    random = np.random.default_rng(2)
+    edges = np.stack([np.arange(_VERTICES), (np.arange(_VERTICES) + 7) % _VERTICES], 1)
+    for name, rows in (
+        ("num-node-list", [[_VERTICES]]),
+        ("num-edge-list", [[len(edges)]]),
+        ("edge", edges),
+        ("node-feat", random.standard_normal((_VERTICES, 4)).round(3)),
+        ("node-label", (np.arange(_VERTICES) % 3)[:, None]),
+    ):
+        _write_rows(folder / "raw" / f"{name}.csv.gz", rows)
+    _write_splits(folder / "split" / "public")
+    return folder
+
+
+def write_ogb_binary_folder(folder: Path) -> Path:
+    """Thirty vertices in the layout of papers100M."""
+    (folder / "raw").mkdir(parents=True)
+    random = np.random.default_rng(1)
+    edges = random.integers(0, _VERTICES, (2, 90))
+    counts = {"num_nodes_list": np.array([_VERTICES]), "num_edges_list": np.array([90])}
+    feature = random.standard_normal((_VERTICES, 4), np.float32)
+    label = random.integers(0, 5, (_VERTICES, 1)).astype(np.float32)
+    np.savez(folder / "raw" / "data.npz", edge_index=edges, node_feat=feature, **counts)
+    np.savez(folder / "raw" / "node-label.npz", node_label=label)
+    _write_splits(folder / "split" / "time")
+    return folder
+
+
+def _write_splits(folder: Path) -> None:
+    for number, name in enumerate(_SPLITS):
+        _write_rows(folder / f"{name}.csv.gz", [[10 * number + place] for place in range(10)])
+
+
+def _write_rows(path: Path, rows: Iterable[Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wt") as file:
+        file.write("".join(",".join(map(str, row)) + "\n" for row in rows))

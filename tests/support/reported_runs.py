@@ -1,0 +1,64 @@
+"""Runs as a training leaves them, written by hand: of any number of ranks and epochs, profiled or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gnnloom.pipeline.cluster import InProcessCluster
+from gnnloom.pipeline.ingest import IngestOptions, ingest_graph
+from gnnloom.pipeline.partition import PartitionOptions, partition_graph
+from gnnloom.pipeline.shard_grid import GridOptions, shard_grid
+from gnnloom.pipeline.shard_rows import shard_rows
+from gnnloom.pipeline.sources.sbm import StochasticBlockModel
+from gnnloom.pipeline.vertices import ingest_vertices
+from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.run import Run
+
+CLUSTER = InProcessCluster()
+
+
+def store_reported(catalog: Catalog, parts: int = 3) -> Dataset:
+    """A small graph with row shards and grid shards."""
+    dataset = catalog.create("web")
+    model = StochasticBlockModel(num_vertices=60, num_edges=300, num_blocks=3, num_features=4, seed=1)
+    graph = ingest_graph(dataset, model.edges(), IngestOptions(undirected=True), CLUSTER)
+    ingest_vertices(dataset, model.vertices(), CLUSTER)
+    shard_rows(dataset, partition_graph(dataset, graph, PartitionOptions(parts, "random"), CLUSTER), CLUSTER)
+    shard_grid(dataset, graph, GridOptions((2, 3), "double"), CLUSTER)
+    return dataset
+
+
+def store_run(dataset: Dataset, name: str, ranks: int, epochs: int = 12, **given: Any) -> Run:
+    """A run that looks as if trained.
+
+    Args:
+        given: ``layout`` of the shards (row), ``profiled`` and ``finished`` (both yes).
+    """
+    layout = given.get("layout", "row")
+    shards = dataset.find("shards", layout=layout).key
+    run = Run(dataset.run_path(name))
+    config = {"model": "gcn", "algorithm": "p2p" if layout == "row" else "summa", "hidden": [8, 8], "ranks": ranks}
+    run.start(
+        {**config, "epochs": 12, "dtype": "float32", "seed": 0, "bias": True, "grid": None}, 0, {"shards": shards}
+    )
+    random = np.random.default_rng(ranks)
+    for epoch in range(epochs):
+        run.append_metrics(_line(random, epoch, ranks, profiled=given.get("profiled", True)))
+    if given.get("finished", True):
+        matrix = random.integers(1, 9, (ranks, ranks)) * (1 - np.eye(ranks, dtype=int))
+        memory, read = (random.integers(10**8, 2 * 10**8, ranks).tolist() for _ in range(2))
+        grid = [ranks] if layout == "row" else [2, ranks // 2]
+        run.finish({"grid": grid, "peak_memory": memory, "bytes_read": read, "bytes_between": matrix.tolist()})
+    return run
+
+
+def _line(random: np.random.Generator, epoch: int, ranks: int, *, profiled: bool) -> dict[str, Any]:
+    counts = {"halo forward": 1000 * ranks, "gradient": 50}
+    line = {"epoch": epoch, "loss": 2.0 * 0.9**epoch, "seconds": 0.02 + 0.001 * random.random()}
+    line |= {"bytes": counts, "messages": dict.fromkeys(counts, 2)}
+    if epoch % 2:
+        line |= {"train_accuracy": 0.9, "val_accuracy": 0.7, "test_accuracy": 0.6 + epoch / 100}
+    seconds = {"spmm": 0.004, "gemm": 0.002, "other": 0.001, "waiting": 0.002, "halo forward": 0.001, "gradient": 0.002}
+    return {**line, "profile": [{"seconds": seconds}] * ranks} if profiled else line

@@ -1,0 +1,21 @@
+"""Stand-ins for Slurm's commands, for tests of the scripts that are written for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gnnloom.trainer.launch import find_mpiexec
+
+
+def write_slurm(folder: Path) -> Path:
+    """``sbatch`` runs a script at once, with the number of tasks that it asks for; ``srun`` starts them by MPI."""
+    folder.mkdir()
+    tasks = r"""$(sed -n 's/^#SBATCH --ntasks=//p' "$script")"""
+    programs = {
+        "sbatch": f'for script; do :; done\nSLURM_NTASKS={tasks} bash "$script" >&2 || exit 1\necho 1',
+        "srun": 'while [[ "$1" == -* ]]; do shift; done\n' + f'exec "{find_mpiexec()}" -n "$SLURM_NTASKS" "$@"',
+    }
+    for name, text in programs.items():
+        (folder / name).write_text(f"#!/bin/bash\n{text}\n")
+        (folder / name).chmod(0o755)
+    return folder

@@ -1,0 +1,164 @@
+"""Every command that the README, CONTRIBUTING or a recipe shows is run, as it stands or at a smaller size."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnloom.workflows.recipe import RECIPES
+from support.documents import shown_commands, shown_python
+from support.ogb_folders import write_ogb_binary_folder, write_ogb_folder
+from support.recipes import TINY
+from support.slurm import write_slurm
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+
+def _smaller(*settings: str) -> str:
+    return "".join(f" --set {setting}" for setting in settings)
+
+
+_VERTICES = 120
+
+#: What is run in place of what is shown, where that is large, takes a network, or leaves something to be filled in.
+INSTEAD = {
+    "make demo": "gnnloom demo --ranks 2 --edges 3000",
+    "gnnloom features web random": ("gnnloom ingest bare edges.txt.gz --ids compact && gnnloom features bare random"),
+    "make bench-...": f"make --dry-run --directory {ROOT} bench-ingest",
+    "mpirun -n 4 python -m mpi4py -m gnnloom.trainer ...": (
+        "mpirun -n 4 python -m mpi4py -m gnnloom.trainer"
+        " --catalog catalog --dataset web --ranks 4 --hidden 8 --epochs 2 --run second"
+    ),
+    # It builds MPI for Python; that pip knows the option is all that can be seen here.
+    "pip install --no-binary mpi4py mpi4py": "pip install --no-binary mpi4py --help",
+    "bash .ci/run": f"bash -n {ROOT}/.ci/run",
+}
+QUICK = _smaller(*TINY)
+SMALL_TRAINING = _smaller("partition.method=random", "train.ranks=2", "train.epochs=2", "train.hidden=8")
+#: What is added to commands that begin so.
+SMALLER = {
+    "gnnloom generate big rmat": " --scale 10 --workers 0",
+    "gnnloom run quick-start": QUICK,
+    "mpirun -n 4 gnnloom run quick-start": QUICK,
+    "gnnloom run cora": SMALL_TRAINING,
+    "gnnloom run ogbn-products --set": SMALL_TRAINING,
+    "gnnloom run ogbn-products --emit": _smaller("source.path=dataset/ogbn_products"),
+    "gnnloom run ogbn-papers100m": SMALL_TRAINING
+    + _smaller("source.path=dataset/ogbn_papers100M", "slurm.prepare_ranks=2"),
+    "gnnloom run rmat --emit": "",
+    "gnnloom run rmat": _smaller("source.scale=7", "shards.grid=4,4", "train.epochs=2", "train.hidden=8"),
+    "gnnloom run snap": SMALL_TRAINING,
+}
+
+
+#: Commands that start ranks, or need what those leave: a few seconds each.
+OF_RUNS = tuple(f"gnnloom {name}" for name in ("train", "predict", "export", "report", "run"))
+LONG = (*OF_RUNS, "mpirun", "make demo")
+#: What a test cannot install.
+INSTALLED = ("pip install gnnloom[", "pip install 'gnnloom[")
+
+
+def replaced(command: str) -> str:
+    """What is run for a command that a document shows."""
+    if command in INSTEAD:
+        return INSTEAD[command]
+    if command.startswith("make "):
+        # Whether the targets work is for those to say who call them; here, that they are there.
+        return f"make --dry-run --directory {ROOT} {command.removeprefix('make ')}"
+    if len(command.split()) == 2 and command.startswith("gnnloom "):
+        return f"{command} --help"
+    return command + next((more for begin, more in SMALLER.items() if command.startswith(begin)), "")
+
+
+def write_data(folder: Path) -> None:
+    """The files that the documents' commands read, of a ring of vertices with chords."""
+    around, rows = np.arange(_VERTICES), np.arange(3 * _VERTICES)
+    edges = np.concatenate([np.stack([around, (around + step) % _VERTICES], 1) for step in (1, 7)])
+    lines = "".join(f"{3 * u}\t{3 * v}\n" for u, v in edges)
+    for name in ("edges.txt", "soc-Epinions1.txt"):
+        (folder / name).write_text(lines)
+        subprocess.run(["gzip", str(folder / name)], check=True)
+    # A row for every id of the edges, of which every third is a vertex.
+    np.save(folder / "features.npy", np.random.default_rng(1).standard_normal((len(rows), 4), np.float32))
+    np.save(folder / "labels.npy", rows // _VERTICES)
+    np.savez(folder / "split.npz", train=rows[::2], valid=rows[1::4], test=rows[3::4])
+    for name in ("path/to/cora", "dataset/ogbn_products"):
+        write_ogb_folder(folder / name)
+    write_ogb_binary_folder(folder / "dataset" / "ogbn_papers100M")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with the data, in which commands are run one after the other."""
+    write_data(tmp_path)
+    write_slurm(tmp_path / "stand-ins")
+    return tmp_path
+
+
+def run(place: Path, command: str) -> None:
+    """Run one command as a shell would."""
+    path = f"{place / 'stand-ins'}:{BIN}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=place,
+        env={**os.environ, "PATH": path},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+
+
+def run_readme(place: Path, *left_out: str) -> None:
+    """Run all that the README shows in its order, but for commands that begin so."""
+    text = (ROOT / "README.md").read_text()
+    commands = [command for command in shown_commands(text) if not command.startswith((*INSTALLED, *left_out))]
+    assert len(commands) > 8
+    for command in commands:
+        run(place, replaced(command))
+    for program in shown_python(text):
+        run(place, shlex.join([sys.executable, "-c", program]))
+
+
+def test_the_commands_of_the_readme_that_start_no_ranks_work_in_their_order(place: Path) -> None:
+    run_readme(place, *LONG)
+
+
+@pytest.mark.long
+def test_all_commands_of_the_readme_work_in_their_order(place: Path) -> None:
+    run_readme(place)
+
+
+def test_packages_that_are_to_be_installed_are_extras() -> None:
+    shown = [
+        command for name in ("README.md", "CONTRIBUTING.md") for command in shown_commands((ROOT / name).read_text())
+    ]
+    extras = [command.partition("[")[2].partition("]")[0] for command in shown if "gnnloom[" in command]
+    assert extras
+    assert set(extras) <= set(EXTRAS)
+
+
+def test_the_commands_for_contributors_are_there(place: Path) -> None:
+    commands = shown_commands((ROOT / "CONTRIBUTING.md").read_text())
+    assert "make test" in commands
+    for command in commands:
+        run(place, replaced(command))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("recipe", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_commands_of_the_recipes_work(place: Path, recipe: Path) -> None:
+    commands = shown_commands(recipe.read_text())
+    assert commands
+    for command in commands:
+        run(place, replaced(command))

@@ -1,0 +1,168 @@
+"""Reports: one page that needs nothing else, pictures beside it, and figures that are those of the run."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from gnnloom.storage import Catalog, Dataset, GnnloomError
+from gnnloom.storage.errors import ExistsError, InputError, NotFoundError
+from gnnloom.workflows.cli.main import cli
+from gnnloom.workflows.report.build import write_comparison, write_report
+from gnnloom.workflows.report.curves import loss_picture
+from gnnloom.workflows.report.facts import RunFacts, open_run, shard_nonzeros
+from gnnloom.workflows.report.heat import rows_picture
+from gnnloom.workflows.report.ranks import split_seconds
+from support.reported_runs import store_reported, store_run
+
+PNG = b"\x89PNG\r\n\x1a\n"
+CURVES = {"loss", "accuracy", "seconds"}
+OF_RANKS = {"time", "communication", "memory", "reading"}
+ORIGIN = {"nonzeros", "stages", "lineage"}
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    found = store_reported(Catalog(tmp_path_factory.mktemp("reported") / "catalog"))
+    store_run(found, "rows", 3)
+    store_run(found, "grid", 4, layout="grid")
+    store_run(found, "plain", 3, profiled=False)
+    store_run(found, "begun", 3, epochs=1, profiled=False, finished=False)
+    return found
+
+
+class Links(HTMLParser):
+    """Collects everything that a page would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag not in {"script", "link", "iframe", "object"}
+        names = {"src", "href", "xlink:href", "data", "srcset"}
+        self.found += [value or "" for name, value in attrs if name in names]
+
+
+def pictures(files: list[Path]) -> set[str]:
+    assert all(file.read_bytes().startswith(PNG) for file in files[1:])
+    return {file.stem for file in files[1:]}
+
+
+def check_page(page: Path) -> str:
+    """The page, after a look that it needs nothing else and that its pictures are sound."""
+    text = page.read_text(encoding="utf-8")
+    links = Links()
+    links.feed(text)
+    assert all(link.startswith(("#", "data:image/png;base64,")) for link in links.found)
+    assert "@import" not in text
+    assert not re.search(r"url\((?!#)", text)
+    for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
+        ET.fromstring(svg)
+    identities = re.findall(r'\sid="([^"]+)"', text)
+    shared = {name for name in identities if identities.count(name) > 1}
+    assert not [name for name in shared if f"#{name}" in text]
+    return text
+
+
+def test_a_report_is_one_page_that_needs_nothing_else_with_pictures_beside_it(dataset: Dataset, tmp_path: Path) -> None:
+    files = write_report(open_run(Catalog(dataset.path.parent), "web/rows"), tmp_path / "report")
+    assert pictures(files) == CURVES | OF_RANKS | ORIGIN | {"halo"}
+    text = check_page(files[0])
+    assert "71.00%" in text
+    assert f"{2.0 * 0.9**11:.4f}" in text
+    assert dataset.find("partition").key in text
+
+
+@pytest.mark.parametrize(
+    ("run", "missing", "says"),
+    [
+        ("grid", set(), "ranks, as 2x2"),
+        ("plain", {"time"}, "--profile"),
+        ("begun", OF_RANKS | {"accuracy"}, "--resume"),
+    ],
+)
+def test_what_is_not_known_of_a_run_is_left_out_and_said(
+    dataset: Dataset, tmp_path: Path, run: str, missing: set[str], says: str
+) -> None:
+    files = write_report(RunFacts.gather(dataset, run), tmp_path / run)
+    of_rows = set() if run == "grid" else {"halo"}
+    assert pictures(files) == (CURVES | OF_RANKS | ORIGIN | of_rows) - missing
+    assert says in check_page(files[0])
+
+
+def test_the_same_run_gives_the_same_picture(dataset: Dataset) -> None:
+    first, second = (loss_picture([RunFacts.gather(dataset, "rows")]).svg() for _ in range(2))
+    assert first == second
+
+
+def test_a_comparison_shows_what_differs_and_the_pictures_of_both(dataset: Dataset, tmp_path: Path) -> None:
+    runs = [RunFacts.gather(dataset, name) for name in ("rows", "grid")]
+    files = write_comparison(runs, tmp_path / "both")
+    text = check_page(files[0])
+    table = re.sub(r"<[^>]+>", " ", text[text.index("Settings that differ") : text.index("<h2>Training")])
+    assert "algorithm  p2p  summa" in table
+    assert "seed" not in table
+    assert {"loss", "accuracy", "time-web-rows", "time-web-grid", "halo-web-rows"} <= pictures(files)
+
+
+def test_a_report_of_many_ranks_and_epochs_stays_small(tmp_path: Path) -> None:
+    dataset = store_reported(Catalog(tmp_path / "catalog"))
+    store_run(dataset, "large", 512, epochs=900, profiled=False)
+    files = write_report(RunFacts.gather(dataset, "large"), tmp_path / "report")
+    assert check_page(files[0])
+    assert files[0].stat().st_size < 1_500_000
+
+
+def test_the_figures_are_those_of_the_shards_and_of_the_profile(dataset: Dataset) -> None:
+    facts = RunFacts.gather(dataset, "rows")
+    parts = split_seconds(facts.rank_seconds)
+    assert {name: round(float(seconds[0]) * 1e3, 6) for name, seconds in parts.items()} == {
+        "adjacency products": 4,
+        "weight products": 2,
+        "other computing": 1,
+        "communication": 3,
+        "waiting": 2,
+    }
+    adjacency = dataset.graph().to_scipy().toarray() != 0
+    part = dataset.partition(3).part()
+    assert facts.shards is not None
+    own = [adjacency[np.ix_(part == rank, part == rank)].sum() for rank in range(3)]
+    halo = [adjacency[np.ix_(part == rank, part != rank)].sum() for rank in range(3)]
+    assert shard_nonzeros(facts.shards).T.tolist() == [own, halo]
+    needed = [[(adjacency[np.ix_(part == q, part == p)].any(0)).sum() * (p != q) for q in range(3)] for p in range(3)]
+    assert facts.rows_between is not None
+    assert facts.rows_between.tolist() == needed
+    grid = RunFacts.gather(dataset, "grid")
+    assert grid.shards is not None
+    assert (shard_nonzeros(grid.shards).shape, shard_nonzeros(grid.shards).sum()) == ((2, 3), adjacency.sum())
+    assert rows_picture(grid) is None
+
+
+def test_a_run_is_named_by_dataset_and_run_or_by_its_folder(dataset: Dataset) -> None:
+    catalog = Catalog(dataset.path.parent)
+    assert open_run(catalog, str(dataset.run_path("grid"))).name == "web/grid"
+    with pytest.raises(InputError, match="web/begun, web/grid"):
+        open_run(catalog, "web")
+    with pytest.raises(NotFoundError, match="there are: begun, grid"):
+        open_run(catalog, "web/none")
+
+
+def test_the_command_writes_one_folder_a_run_and_overwrites_reports_only(dataset: Dataset, tmp_path: Path) -> None:
+    def report(*arguments: str) -> GnnloomError | str:
+        done = CliRunner().invoke(cli, ["--catalog", str(dataset.path.parent), "report", *arguments])
+        return done.exception if isinstance(done.exception, GnnloomError) else done.output
+
+    assert "index.html" in str(report("web/begun", "web/begun", "--out", str(tmp_path)))
+    assert [path.name for path in tmp_path.iterdir()] == ["report-web-begun"]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "index.html").write_text("<html>a page of my own</html>")
+    assert isinstance(report("web/begun", "--out", str(tmp_path / "mine")), ExistsError)
+    assert (tmp_path / "mine" / "index.html").exists()
+    assert "two runs" in str(report("--compare", "web/plain"))

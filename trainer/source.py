@@ -1,0 +1,52 @@
+"""Which shards a run reads."""
+
+from __future__ import annotations
+
+from gnnloom.storage.arrays import ReadCounter
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.grid_shards import GridShards
+from gnnloom.storage.row_shards import RowShard
+from gnnloom.trainer.algorithms import settled_grid
+from gnnloom.trainer.config import TrainConfig
+
+
+def open_source(
+    dataset: Dataset, config: TrainConfig, rank: int, num_ranks: int, counter: ReadCounter
+) -> RowShard | GridShards:
+    """What a rank reads: its row shard, or the grid shards, which serve all ranks.
+
+    Raises:
+        InputError: the shards are made for another number of ranks, or the process grid does not fit it.
+        NotFoundError: there are no such shards.
+    """
+    if config.algorithm == "p2p":
+        return _open_shard(dataset, config, rank, num_ranks, counter)
+    settled_grid(config.algorithm, config.grid, num_ranks)
+    try:
+        return dataset.grid_shards(config.shards, counter, permutation=config.permutation)
+    except NotFoundError as error:
+        permutation = config.permutation or "double"
+        raise NotFoundError(
+            f"{error}; algorithm {config.algorithm} reads grid shards: make some with"
+            f" `gnnloom shard {dataset.name} --grid 16x16 --permutation {permutation}`"
+        ) from error
+
+
+def _open_shard(dataset: Dataset, config: TrainConfig, rank: int, num_ranks: int, counter: ReadCounter) -> RowShard:
+    """The shard of one rank; checks that the shards are made for this number of ranks."""
+    parts = None if config.shards else config.ranks
+    try:
+        shards = dataset.row_shards(parts=parts, key=config.shards, counter=counter, method=config.method)
+    except NotFoundError as error:
+        raise NotFoundError(
+            f"{error}; make some with `gnnloom partition {dataset.name} --parts {config.ranks}` and `gnnloom shard"
+            f" {dataset.name} --parts {config.ranks}`, or train on as many ranks as there are parts"
+        ) from error
+    if not shards.num_parts == config.ranks == num_ranks:
+        raise InputError(
+            f"{shards.artifact.path}: shards for {shards.num_parts} ranks, the run has {num_ranks}"
+            f" (configured: {config.ranks}); start {shards.num_parts} ranks or run"
+            f" `gnnloom shard {dataset.name} --parts {num_ranks}`"
+        )
+    return shards.shard(rank, counter)

@@ -1,0 +1,182 @@
+"""Reports as folders: ``index.html``, which needs nothing else, and the pictures as PNG files beside it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gnnloom.storage.errors import ExistsError
+from gnnloom.workflows.report.curves import accuracy_picture, loss_picture, seconds_picture
+from gnnloom.workflows.report.facts import RunFacts
+from gnnloom.workflows.report.heat import blocks_picture, bytes_picture, rows_picture
+from gnnloom.workflows.report.page import (
+    MARK,
+    card,
+    folded,
+    message_card,
+    page,
+    picture_card,
+    section,
+    table,
+    tiles,
+    warning,
+)
+from gnnloom.workflows.report.ranks import memory_picture, nonzeros_picture, reading_picture, time_picture
+from gnnloom.workflows.report.stages import lineage_picture, stages_picture
+from gnnloom.workflows.report.style import Picture, share_scale
+from gnnloom.workflows.report.tables import (
+    comparison_rows,
+    configuration_table,
+    difference_rows,
+    headline,
+    quality_table,
+    stages_table,
+    traffic_table,
+)
+
+PAGE = "index.html"
+
+
+def write_report(facts: RunFacts, folder: Path) -> list[Path]:
+    """Write the report of one run; returns the page and the pictures.
+
+    Raises:
+        ExistsError: the folder holds something else than a report.
+    """
+    curves = [loss_picture([facts]), accuracy_picture([facts]), seconds_picture([facts]), time_picture(facts)]
+    ranks = [
+        bytes_picture(facts),
+        rows_picture(facts),
+        nonzeros_picture(facts) or blocks_picture(facts),
+        memory_picture(facts),
+        reading_picture(facts),
+    ]
+    origin = [stages_picture(facts), lineage_picture(facts)]
+    text = page(
+        f"Run {facts.run.name}",
+        _subtitle(facts),
+        _unfinished(facts),
+        tiles(headline(facts)),
+        section("Training", *map(picture_card, curves[:3]), _time_card(curves[3])),
+        section("Ranks and shards", *map(picture_card, ranks), *_communication_tables(facts)),
+        section("How it was made", *_stages_cards(facts, origin[0]), picture_card(origin[1])),
+        section("Configuration", folded("Every setting of the training", configuration_table(facts))),
+    )
+    return _write(folder, text, [*curves, *ranks, *origin])
+
+
+def _subtitle(facts: RunFacts) -> str:
+    config = facts.config
+    widths = ", ".join(map(str, config.get("hidden", ()))) or "none"
+    return (
+        f"Dataset {facts.dataset.name}: {config.get('model')} with hidden layers {widths}, algorithm"
+        f" {config.get('algorithm')}, {config.get('dtype')}, seed {config.get('seed')}"
+    )
+
+
+def _unfinished(facts: RunFacts) -> str:
+    if facts.result:
+        return ""
+    done, wanted = len(facts.metrics), facts.config.get("epochs")
+    return warning(f"The run has not finished: {done} of {wanted} epochs. Train with --resume to finish it.")
+
+
+def _time_card(picture: Picture | None) -> str:
+    text = "This run was not profiled; --profile records what every rank computes, sends and waits for."
+    return picture_card(picture) or message_card("Where the time of a rank goes", text)
+
+
+def _communication_tables(facts: RunFacts) -> list[str]:
+    titled = {"Sent in the last epoch, by kind": traffic_table(facts), "The partition": quality_table(facts)}
+    return [card(title, content, kind="table") for title, content in titled.items() if content]
+
+
+def _stages_cards(facts: RunFacts, picture: Picture | None) -> list[str | None]:
+    content = stages_table(facts)
+    if content is None:
+        text = "The artifacts that this run read are not in the catalog any more."
+        return [message_card("Stages before the training", text, "wide")]
+    return [card("Stages before the training", content, kind="wide"), picture_card(picture, "Time of their phases")]
+
+
+def write_comparison(runs: Sequence[RunFacts], folder: Path) -> list[Path]:
+    """Write a report that lays several runs side by side; returns the page and the pictures.
+
+    Raises:
+        ExistsError: the folder holds something else than a report.
+    """
+    names = [facts.name for facts in runs]
+    curves = [loss_picture(runs), accuracy_picture(runs), seconds_picture(runs)]
+    beside = _pictures_beside(runs)
+    text = page(
+        " and ".join(names) if len(names) == 2 else f"{len(names)} runs",
+        "Runs side by side; ratios are to the first",
+        section("Results", card("", table(("", *names), comparison_rows(runs)), kind="wide")),
+        section("Settings that differ", _differences(runs)),
+        section("Training", *map(picture_card, curves)),
+        *(section(title, *(picture_card(each, each.title) for each in row)) for title, row in beside.items()),
+    )
+    return _write(folder, text, [*curves, *(picture for row in beside.values() for picture in row)])
+
+
+def _differences(runs: Sequence[RunFacts]) -> str:
+    rows = difference_rows(runs)
+    if not rows:
+        return message_card("None", "The runs have the same configuration and read the same shards.")
+    return card("", table(("", *(facts.name for facts in runs)), rows), kind="wide")
+
+
+_BESIDE: tuple[tuple[str, bool, Callable[[RunFacts], Picture | None]], ...] = (
+    ("Where the time of a rank goes", True, time_picture),
+    ("Communication", False, bytes_picture),
+    ("Rows exchanged", False, rows_picture),
+    ("Nonzeros", False, lambda facts: nonzeros_picture(facts) or blocks_picture(facts)),
+    ("Peak memory", True, memory_picture),
+    ("Read", True, reading_picture),
+)
+
+
+def _pictures_beside(runs: Sequence[RunFacts]) -> dict[str, list[Picture]]:
+    """The pictures that every run has of its own, by their title; of those that should be compared on one scale."""
+    beside = {}
+    for title, has_one_scale, draw in _BESIDE:
+        drawn = [(facts, draw(facts)) for facts in runs]
+        pictures = [_of_run(picture, facts) for facts, picture in drawn if picture is not None]
+        if has_one_scale:
+            share_scale(pictures)
+        beside[title] = pictures
+    return beside
+
+
+def _of_run(picture: Picture, facts: RunFacts) -> Picture:
+    name = f"{picture.name}-{facts.dataset.name}-{facts.run.name}"
+    return replace(picture, name=name, title=f"{facts.name}: {picture.title[0].lower()}{picture.title[1:]}")
+
+
+def _write(folder: Path, text: str, pictures: Sequence[Picture | None]) -> list[Path]:
+    """Write into a folder beside, which then takes the place of an older report."""
+    folder = folder.absolute()
+    if folder.exists() and not _is_replaceable(folder):
+        raise ExistsError(f"{folder}: there is something else than a report; choose another folder with --out")
+    aside = folder.with_name(f".{folder.name}.writing")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    drawn = [picture for picture in pictures if picture is not None]
+    for picture in drawn:
+        picture.write_png(aside / f"{picture.name}.png")
+    (aside / PAGE).write_text(text, encoding="utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    aside.rename(folder)
+    return [folder / PAGE, *(folder / f"{picture.name}.png" for picture in drawn)]
+
+
+def _is_replaceable(folder: Path) -> bool:
+    """An empty folder, or one that holds a report and nothing else."""
+    if not folder.is_dir():
+        return False
+    files = list(folder.iterdir())
+    if not files or any(file.name != PAGE and file.suffix != ".png" for file in files):
+        return not files
+    return (folder / PAGE).is_file() and MARK in (folder / PAGE).read_text(encoding="utf-8", errors="replace")

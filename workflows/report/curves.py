@@ -1,0 +1,117 @@
+"""Pictures over epochs: loss, accuracy and seconds, of one run or of several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
+from numpy.typing import NDArray
+
+from gnnloom.workflows.report.facts import SCORES, SPLITS, RunFacts
+from gnnloom.workflows.report.style import (
+    SERIES,
+    Picture,
+    colour,
+    draw_grid,
+    draw_legend,
+    in_seconds,
+    new_axes,
+    whole_numbers,
+)
+
+#: Points of a line; more epochs than that are shown by medians.
+_MOST_POINTS = 400
+#: Up to this many points each is marked.
+_MARKED_POINTS = 25
+#: A loss that falls by more than this factor is drawn on a logarithmic axis.
+_LOGARITHMIC = 30.0
+
+Curve = tuple[NDArray[np.int64], NDArray[np.float64]]
+
+
+def loss_picture(runs: Sequence[RunFacts]) -> Picture:
+    """The training loss."""
+    curves = {_label(facts, runs, "training"): facts.curve("loss") for facts in runs}
+    figure, axes = new_axes()
+    _draw(axes, curves, {name: f"{name}  {values[-1]:.4f}" for name, (_, values) in curves.items()})
+    values = np.concatenate([curve[1] for curve in curves.values()])
+    if values.min() > 0 and values.max() > _LOGARITHMIC * values.min():
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+    axes.set_ylabel("cross-entropy")
+    return Picture("loss", "Loss", figure)
+
+
+def accuracy_picture(runs: Sequence[RunFacts]) -> Picture | None:
+    """Accuracy (or F1) on every split, or of several runs on the test vertices; None if it was never taken."""
+    score = runs[0].score
+    if len(runs) == 1:
+        curves = {text: runs[0].curve(f"{split}_{score}") for split, text in SPLITS.items()}
+    else:
+        curves = {_label(facts, runs, "test"): facts.curve(f"test_{score}") for facts in runs}
+    curves = {name: curve for name, curve in curves.items() if len(curve[0])}
+    if not curves:
+        return None
+    figure, axes = new_axes()
+    _draw(axes, curves, {name: f"{name}  {values[-1]:.1%}" for name, (_, values) in curves.items()})
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    lowest = min(values.min() for _, values in curves.values())
+    # Most of what happens is near the top; the room below it is kept where a run begins there.
+    axes.set_ylim(max(0.0, lowest - 0.05), 1.0 if lowest < 0.9 else 1.002)
+    axes.set_ylabel("labels given correctly" if score == "accuracy" else SCORES[score])
+    title = SCORES[score] if len(runs) == 1 else f"test {SCORES[score]}"
+    return Picture("accuracy", title[0].upper() + title[1:], figure)
+
+
+def seconds_picture(runs: Sequence[RunFacts]) -> Picture:
+    """Seconds of every epoch, of its slowest rank."""
+    taken = {_label(facts, runs, "slowest rank"): facts.curve("seconds") for facts in runs}
+    _, unit = in_seconds(np.concatenate([np.atleast_1d(np.median(curve[1])) for curve in taken.values()]))
+    factor = 1e3 if unit == "ms" else 1.0
+    curves = {name: (epochs, seconds * factor) for name, (epochs, seconds) in taken.items()}
+    figure, axes = new_axes()
+    _draw(axes, curves, {name: f"{name}  {np.median(values):.3g} {unit}" for name, (_, values) in curves.items()})
+    # One epoch that waited for the machine would flatten all others.
+    top = max(float(np.quantile(values, 0.98)) for _, values in curves.values())
+    highest = max(float(values.max()) for _, values in curves.values())
+    axes.set_ylim(0, min(1.4 * top, 1.06 * highest) or 1.0)
+    axes.set_ylabel(f"{unit} per epoch")
+    cut = "; epochs above the axis were slower" if highest > 1.4 * top else ""
+    return Picture("seconds", "Time of an epoch", figure, f"Of the slowest rank; figures are medians over epochs{cut}.")
+
+
+def _label(facts: RunFacts, runs: Sequence[RunFacts], alone: str) -> str:
+    """The run's name, with the dataset where the runs have several; ``alone`` if there is one run only."""
+    if len(runs) == 1:
+        return alone
+    return facts.run.name if len({each.dataset.name for each in runs}) == 1 else facts.name
+
+
+def _thinned(epochs: NDArray[np.int64], values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A curve of few enough points: medians of as many neighbours as it takes, the last few epochs apart."""
+    many = -(-len(epochs) // _MOST_POINTS)
+    whole = len(epochs) // many * many
+    middles = [np.median(each[:whole].reshape(-1, many), axis=1) for each in (epochs, values)]
+    return np.append(middles[0], epochs[whole:]), np.append(middles[1], values[whole:])
+
+
+def _draw(axes: Axes, curves: dict[str, Curve], labels: dict[str, str]) -> None:
+    for number, (name, (epochs, values)) in enumerate(curves.items()):
+        axes.plot(
+            *_thinned(epochs, values),
+            color=colour(SERIES[number % len(SERIES)]),
+            linestyle="-" if number < len(SERIES) else "--",
+            marker="o" if len(epochs) <= _MARKED_POINTS else None,
+            markersize=3.5,
+            label=labels[name],
+        )
+    if max(len(epochs) for epochs, _ in curves.values()) == 1:
+        axes.set_xlim(0, 2)
+    axes.margins(x=0.02)
+    axes.set_xlabel("epoch")
+    whole_numbers(axes)
+    draw_grid(axes)
+    draw_legend(axes)

@@ -1,0 +1,171 @@
+"""What is known of a run: its configuration, metrics and result, the shards that it read, and how they were made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.artifact import Artifact
+from gnnloom.storage.catalog import Catalog, Dataset
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.lineage import Node, lineage
+from gnnloom.storage.row_shards import RowShards
+from gnnloom.storage.run import Run
+
+#: What a rank computes, by the names of a profile; all else in one is communication, but for these and ``waiting``.
+COMPUTING = {"spmm": "adjacency products", "gemm": "weight products", "other": "other computing"}
+WAITING = "waiting"
+#: How the splits are called in the metrics, and here.
+SPLITS = {"train": "training", "val": "validation", "test": "test"}
+#: How good the classes are that a model gives, by the name in the metrics; where there is an F1 it says more.
+SCORES = {"f1": "micro F1", "accuracy": "accuracy"}
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """One run and where it came from.
+
+    Attributes:
+        result: of a finished run; empty for one that is not.
+        metrics: an object per epoch.
+        lineage: the run and all that it was made of, by name, inputs first.
+    """
+
+    dataset: Dataset
+    run: Run
+    config: Mapping[str, Any]
+    result: Mapping[str, Any]
+    metrics: list[dict[str, Any]]
+    lineage: Mapping[str, Node]
+
+    @classmethod
+    def gather(cls, dataset: Dataset, name: str) -> RunFacts:
+        """Read what is there of a run.
+
+        Raises:
+            NotFoundError: the dataset has no such run.
+            InputError: the run has not finished an epoch.
+        """
+        run = Run.open(dataset, name)
+        metrics = run.metrics()
+        if not metrics:
+            raise InputError(f"{run.path}: no epoch is finished; there is nothing to report yet")
+        result = run.result() if run.is_finished else {}
+        return cls(dataset, run, run.config(), result, metrics, _ancestors(lineage(dataset), f"runs/{name}"))
+
+    @property
+    def name(self) -> str:
+        return f"{self.dataset.name}/{self.run.name}"
+
+    def curve(self, figure: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Epochs (counted from 1) at which a figure of the metrics was taken, and the figure."""
+        pairs = [(line["epoch"] + 1, line[figure]) for line in self.metrics if line.get(figure) is not None]
+        epochs, values = zip(*pairs, strict=True) if pairs else ((), ())
+        return np.array(epochs, np.int64), np.array(values, np.float64)
+
+    @cached_property
+    def score(self) -> str:
+        """That of ``SCORES`` by which the run is judged."""
+        return next((name for name in SCORES if len(self.curve(f"train_{name}")[0])), "accuracy")
+
+    @cached_property
+    def artifacts(self) -> list[Artifact]:
+        """All complete artifacts that the run was made of, inputs first."""
+        names = [name for name, node in self.lineage.items() if node.state == "complete"]
+        return [Artifact(self.dataset.path / name) for name in names if not name.startswith("runs/")]
+
+    @cached_property
+    def shards(self) -> Artifact | None:
+        """What the run read; None if it is not there any more."""
+        return next((artifact for artifact in self.artifacts if artifact.kind == "shards"), None)
+
+    @cached_property
+    def rank_seconds(self) -> list[dict[str, float]]:
+        """Of each rank the seconds of a median epoch, by name; empty if the run was not profiled."""
+        profiles = [line["profile"] for line in self.metrics if line.get("profile")]
+        # The first epochs compile and allocate.
+        profiles = profiles[min(2, len(profiles) - 1) :] if profiles else []
+        ranks = len(profiles[0]) if profiles else 0
+        return [_medians([profile[rank]["seconds"] for profile in profiles]) for rank in range(ranks)]
+
+    @cached_property
+    def bytes_between(self) -> NDArray[np.float64] | None:
+        """(rank, rank) bytes that one sends to another in an epoch, as counted; None where that was not kept."""
+        matrix = self.result.get("bytes_between")
+        return np.array(matrix, np.float64) if matrix else None
+
+    @cached_property
+    def rows_between(self) -> NDArray[np.int64] | None:
+        """(part, part) rows that one part sends to another in a forward product; None without row shards."""
+        if self.shards is None or self.shards.parameters.get("layout") != "row":
+            return None
+        shards = RowShards(self.shards)
+        return np.stack([np.diff(shards.shard(rank).read("send_offset")) for rank in range(shards.num_parts)])
+
+
+def open_run(catalog: Catalog, name: str) -> RunFacts:
+    """A run by DATASET/RUN, by DATASET if that has one run only, or by its folder.
+
+    Raises:
+        NotFoundError: there is no such dataset or run.
+        InputError: the dataset has several runs, or none.
+    """
+    folder = Path(name).expanduser()
+    if (folder / "config.json").is_file() and folder.resolve().parent.name == "runs":
+        path = folder.resolve()
+        return RunFacts.gather(Dataset(path.parents[1]), path.name)
+    dataset_name, _, run = name.partition("/")
+    dataset = catalog[dataset_name]
+    run = run.removeprefix("runs/")
+    if not run:
+        runs = dataset.runs()
+        if len(runs) != 1:
+            listing = ", ".join(f"{dataset_name}/{each}" for each in runs) or "none; `gnnloom train` makes them"
+            raise InputError(f"{name}: name one run of this dataset: {listing}")
+        run = runs[0]
+    return RunFacts.gather(dataset, run)
+
+
+def _ancestors(nodes: Mapping[str, Node], name: str) -> dict[str, Node]:
+    """A node of a lineage and all that it was made of, in the lineage's order."""
+    wanted, pending = set(), [name]
+    while pending:
+        found = pending.pop()
+        if found in nodes and found not in wanted:
+            wanted.add(found)
+            pending.extend(nodes[found].inputs.values())
+    return {each: node for each, node in nodes.items() if each in wanted}
+
+
+def _medians(samples: list[dict[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for sample in samples for name in sample)
+    return {name: float(np.median([sample.get(name, 0.0) for sample in samples])) for name in names}
+
+
+def is_row_shards(artifact: Artifact | None) -> bool:
+    """Whether an artifact holds row shards, and not grid shards or nothing."""
+    return artifact is not None and artifact.parameters.get("layout") == "row"
+
+
+def shard_nonzeros(artifact: Artifact) -> NDArray[np.int64]:
+    """Nonzeros of every shard: (part, 2) of own and halo columns, or (p, q) of the blocks of a grid."""
+    if not is_row_shards(artifact):
+        return np.array(next(iter(artifact.facts["cell_nnz"].values())), np.int64)
+    arrays = artifact.manifest["arrays"]
+    sides = [
+        [arrays[f"row/{rank:05d}/{side}/indices"]["shape"][0] for side in ("own", "halo")]
+        for rank in range(artifact.sizes["part"])
+    ]
+    return np.array(sides, np.int64)
+
+
+def mean_ratio(values: NDArray[Any]) -> float:
+    """The largest value over the mean; 1 where all are 0."""
+    mean = float(values.mean()) if values.size else 0.0
+    return float(values.max()) / mean if mean else 1.0

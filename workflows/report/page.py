@@ -1,0 +1,82 @@
+"""The HTML of a report: one page that refers to nothing outside of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+
+from gnnloom.workflows.report.style import COLOURS, Picture
+
+#: By which a report is known as one.
+MARK = "<meta name='generator' content='gnnloom report'>"
+_STYLE = Path(__file__).with_name("page.css")
+
+
+def page(title: str, subtitle: str, *sections: str) -> str:
+    """A whole page of sections."""
+    head = f"<h1>{escape(title)}</h1><p class='muted'>{escape(subtitle)}</p>"
+    return (
+        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        f"<meta name='color-scheme' content='light dark'>{MARK}"
+        f"<title>{escape(title)}</title>\n<style>\n{_colours()}\n{_STYLE.read_text(encoding='utf-8')}</style></head>\n"
+        f"<body><main><header>{head}</header>\n{''.join(sections)}</main></body></html>\n"
+    )
+
+
+def _colours() -> str:
+    light, dark = (";".join(f"--{name}:{pair[which]}" for name, pair in COLOURS.items()) for which in (0, 1))
+    return f":root{{color-scheme:light dark;{light}}}\n@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+
+
+def section(title: str, *cards: str | None) -> str:
+    """Cards under a heading, two in a row; nothing where there are none."""
+    there = [card for card in cards if card]
+    if not there:
+        return ""
+    return f"<h2>{escape(title)}</h2>\n<div class='grid'>\n{''.join(there)}</div>\n"
+
+
+def card(title: str, content: str, *, note: str = "", kind: str = "") -> str:
+    """A box with a title; ``content`` is HTML, ``kind`` is ``wide``, or ``table`` for what can be of any width."""
+    below = f"<p class='note'>{escape(note)}</p>" if note else ""
+    heading = f"<h3>{escape(title)}</h3>" if title else ""
+    return f"<div class='card {kind}'>{heading}{content}{below}</div>\n"
+
+
+def picture_card(picture: Picture | None, title: str | None = None) -> str | None:
+    """A picture in its box; None for none."""
+    if picture is None:
+        return None
+    return card(title or picture.title, picture.svg(), note=picture.note, kind="wide" if picture.is_wide else "")
+
+
+def message_card(title: str, text: str, kind: str = "table") -> str:
+    """A box that says what is not there, and how to have it."""
+    return card(title, f"<p class='muted'>{escape(text)}</p>", kind=kind)
+
+
+def warning(text: str) -> str:
+    """A box over the whole width that cannot be overlooked."""
+    return f"<div class='card warning'><p>{escape(text)}</p></div>\n"
+
+
+def tiles(pairs: Iterable[tuple[str, str]]) -> str:
+    """Small boxes of a figure and what it is."""
+    boxes = "".join(
+        f"<div class='tile'><b>{escape(value)}</b><span>{escape(name)}</span></div>" for name, value in pairs
+    )
+    return f"<div class='tiles'>{boxes}</div>\n"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table whose first column is aligned to the left."""
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<div class='scroll'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+def folded(title: str, content: str) -> str:
+    """A wide box that shows its content when it is opened."""
+    return f"<details class='card wide'><summary>{escape(title)}</summary>{content}</details>\n"

@@ -1,0 +1,141 @@
+"""Pictures over ranks: where their time goes, and what they hold and read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike, NDArray
+
+from gnnloom.workflows.report.facts import (
+    COMPUTING,
+    WAITING,
+    RunFacts,
+    is_row_shards,
+    mean_ratio,
+    shard_nonzeros,
+)
+from gnnloom.workflows.report.style import (
+    Picture,
+    colour,
+    draw_grid,
+    draw_legend,
+    in_bytes,
+    in_counts,
+    in_seconds,
+    new_axes,
+    whole_numbers,
+)
+
+#: Up to this many ranks there is room between their bars.
+_SPACED_RANKS = 64
+#: Up to this many ranks each has its number.
+_LABELLED_RANKS = 16
+_COMPUTING_COLOURS = ("navy", "blue", "sky")
+
+
+def time_picture(facts: RunFacts) -> Picture | None:
+    """The seconds of a median epoch of every rank, split; None if the run was not profiled."""
+    if not facts.rank_seconds:
+        return None
+    parts = split_seconds(facts.rank_seconds)
+    _, unit = in_seconds(np.sum(list(parts.values()), axis=0))
+    factor = 1e3 if unit == "ms" else 1.0
+    figure, axes = new_axes()
+    colours = dict(zip(COMPUTING.values(), _COMPUTING_COLOURS, strict=True))
+    colours |= {"communication": "orange", "waiting": "grey"}
+    _stack(axes, {name: seconds * factor for name, seconds in parts.items()}, colours)
+    axes.set_ylabel(f"{unit} per epoch")
+    totals = {name: float(seconds.mean()) for name, seconds in parts.items()}
+    whole = sum(totals.values()) or 1.0
+    computing = sum(totals[name] for name in COMPUTING.values())
+    note = (
+        f"On average {computing / whole:.0%} computing, {totals['communication'] / whole:.0%} communication,"
+        f" {totals['waiting'] / whole:.0%} waiting for other ranks (median epoch)."
+    )
+    return Picture("time", "Where the time of a rank goes", figure, note)
+
+
+def split_seconds(ranks: Sequence[Mapping[str, float]]) -> dict[str, NDArray[np.float64]]:
+    """(rank,) seconds by what they went into: kinds of computing, communication, waiting."""
+    parts = {text: np.array([rank.get(name, 0.0) for rank in ranks]) for name, text in COMPUTING.items()}
+    known = {*COMPUTING, WAITING}
+    sending = [sum(seconds for name, seconds in rank.items() if name not in known) for rank in ranks]
+    return parts | {"communication": np.array(sending), "waiting": np.array([rank.get(WAITING, 0.0) for rank in ranks])}
+
+
+def memory_picture(facts: RunFacts) -> Picture | None:
+    """Peak memory of every rank; None if the run has not finished."""
+    peaks = facts.result.get("peak_memory")
+    if not peaks:
+        return None
+    return _bytes_picture("memory", "Peak memory of a rank", peaks, "green", "Resident, with Python and torch")
+
+
+def reading_picture(facts: RunFacts) -> Picture | None:
+    """Bytes that every rank read of the shards; None if the run has not finished."""
+    read = facts.result.get("bytes_read")
+    if not read:
+        return None
+    note = "Chunks as stored"
+    if facts.shards is not None:
+        share = np.mean(read) / max(1, facts.shards.stored_bytes())
+        note = f"On average {share:.1%} of the shards; chunks as stored"
+    return _bytes_picture("reading", "Read by a rank", read, "purple", note)
+
+
+def _bytes_picture(name: str, title: str, values: ArrayLike, shade: str, note: str) -> Picture:
+    scaled, unit = in_bytes(values)
+    figure, axes = new_axes()
+    _stack(axes, {"": scaled}, {"": shade})
+    axes.set_ylabel(unit)
+    _draw_mean(axes, scaled, unit)
+    return Picture(name, title, figure, f"{note}. Largest over mean: {mean_ratio(scaled):.2f}.")
+
+
+def nonzeros_picture(facts: RunFacts) -> Picture | None:
+    """Nonzeros of every row shard; None for grid shards (see :mod:`~gnnloom.workflows.report.heat`)."""
+    if facts.shards is None or not is_row_shards(facts.shards):
+        return None
+    nonzeros = shard_nonzeros(facts.shards)
+    sums = nonzeros.sum(1)
+    _, unit = in_counts(sums)
+    own, halo = (nonzeros * (in_counts(sums)[0].max() / max(1, sums.max()))).T
+    figure, axes = new_axes()
+    _stack(axes, {"own columns": own, "halo columns": halo}, {"own columns": "blue", "halo columns": "orange"})
+    axes.set_ylabel(f"{unit}nonzeros")
+    note = f"Largest over mean: {mean_ratio(sums):.2f}. Halo columns are vertices of other ranks."
+    return Picture("nonzeros", "Nonzeros of a shard", figure, note)
+
+
+def _stack(axes: Axes, parts: Mapping[str, NDArray[np.float64]], colours: Mapping[str, str]) -> None:
+    """Bars on each other, one pile a rank; steps without gaps where there are many."""
+    below: NDArray[np.float64] = np.zeros(len(next(iter(parts.values()))))
+    ranks = np.arange(len(below))
+    few = len(ranks) <= _SPACED_RANKS
+    for name, values in parts.items():
+        above = below + values
+        if few:
+            axes.bar(
+                ranks, values, bottom=below, width=min(0.72, 0.12 * len(ranks)), color=colour(colours[name]), label=name
+            )
+        else:
+            axes.fill_between(ranks, below, above, step="mid", color=colour(colours[name]), linewidth=0, label=name)
+        below = above
+    axes.set_xlim(-0.6, len(ranks) - 0.4)
+    if len(ranks) <= _LABELLED_RANKS:
+        axes.set_xticks(ranks)
+    else:
+        whole_numbers(axes)
+    axes.set_ylim(0, 1.1 * float(below.max(initial=0)) or 1.0)
+    axes.set_xlabel("rank")
+    draw_grid(axes)
+    if len(parts) > 1:
+        draw_legend(axes, 3)
+
+
+def _draw_mean(axes: Axes, values: NDArray[np.float64], unit: str) -> None:
+    mean = float(values.mean())
+    axes.axhline(mean, color=colour("ink"), linewidth=0.9, linestyle=(0, (4, 3)), label=f"mean  {mean:.4g} {unit}")
+    draw_legend(axes)

@@ -1,0 +1,181 @@
+"""Pictures of what came before the training: how long the stages took, and what was made from what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+
+from gnnloom.storage.artifact import Artifact
+from gnnloom.storage.lineage import Node
+from gnnloom.workflows.report.facts import RunFacts
+from gnnloom.workflows.report.style import SERIES, WHOLE, Picture, colour, draw_grid, in_seconds, new_axes
+
+#: Of a box of the lineage, in inches.
+_BOX_WIDTH, _BOX_HEIGHT, _GAP = 2.15, 1.0, 0.22
+_LINE_LETTERS = 30
+
+
+def stages_picture(facts: RunFacts) -> Picture | None:
+    """Seconds of the tasks of every phase of every stage; None if no stage is left."""
+    phases = [
+        (f"{artifact.kind}: {phase}", artifact.kind, seconds)
+        for artifact in facts.artifacts
+        for phase, seconds in artifact.measured["task_seconds"].items()
+    ]
+    if not phases:
+        return None
+    names, kinds, seconds = zip(*phases, strict=True)
+    scaled, unit = in_seconds(seconds)
+    figure, axes = new_axes(WHOLE, 0.9 + 0.24 * len(names))
+    shades = {kind: SERIES[number % len(SERIES)] for number, kind in enumerate(dict.fromkeys(kinds))}
+    bars = axes.barh(range(len(names)), scaled, height=0.66, color=[colour(shades[kind]) for kind in kinds])
+    axes.bar_label(bars, [f"{value:.3g}" for value in scaled], padding=3, fontsize=8, color=colour("muted"))
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.12 * max(scaled) or 1.0)
+    axes.set_xlabel(f"{unit} of all tasks together")
+    draw_grid(axes, "x")
+    return Picture("stages", "Stages before the training", figure)
+
+
+def lineage_picture(facts: RunFacts) -> Picture:
+    """What the run was made of, from the sources on the left to the run on the right."""
+    levels = _levels(facts.lineage)
+    columns: list[list[str]] = [[] for _ in range(max(levels.values()) + 1)]
+    for name in facts.lineage:
+        columns[levels[name]].append(name)
+    # An arrow that passes a column of an odd number of boxes has to go round the middle one.
+    passes = any(levels[name] - levels[source] > 1 for name, source in _edges(facts.lineage))
+    is_bent = passes and any(len(column) % 2 for column in columns[1:-2])
+    rows = max(map(len, columns)) + 0.6 * is_bent
+    figure, axes = new_axes(WHOLE, rows * (_BOX_HEIGHT + _GAP) + 0.1)
+    axes.set_axis_off()
+    axes.set_xlim(0, WHOLE)
+    axes.set_ylim(0, rows * (_BOX_HEIGHT + _GAP))
+    places = _places(columns, rows)
+    for name, node in facts.lineage.items():
+        _draw_box(axes, places[name], name, _describe(facts, name, node))
+    for name, source in _edges(facts.lineage):
+        bend = -0.4 if is_bent and levels[name] - levels[source] > 1 else 0.0
+        _draw_arrow(axes, places[source], places[name], bend)
+    return Picture("lineage", "Lineage", figure)
+
+
+def _edges(nodes: Mapping[str, Node]) -> list[tuple[str, str]]:
+    """Names of what was made and of what it was made of."""
+    return [(name, source) for name, node in nodes.items() for source in node.inputs.values() if source in nodes]
+
+
+def _levels(nodes: Mapping[str, Node]) -> dict[str, int]:
+    """How many steps lie at most between a node and one without inputs; inputs come first in ``nodes``."""
+    levels: dict[str, int] = {}
+
+    def level(name: str) -> int:
+        if name not in levels:
+            known = [source for source in nodes[name].inputs.values() if source in nodes]
+            levels[name] = max((level(source) + 1 for source in known), default=0)
+        return levels[name]
+
+    for name in nodes:
+        level(name)
+    return levels
+
+
+def _places(columns: Sequence[Sequence[str]], rows: float) -> dict[str, tuple[float, float]]:
+    """Lower left corners of the boxes: columns as far apart as fits, each centred."""
+    step = (WHOLE - _BOX_WIDTH) / max(1, len(columns) - 1)
+    places = {}
+    for number, column in enumerate(columns):
+        offset = (rows - len(column)) / 2
+        for place, name in enumerate(column):
+            row = rows - 1 - place - offset
+            places[name] = (min(number * step, number * 3.0), row * (_BOX_HEIGHT + _GAP) + _GAP / 2)
+    return places
+
+
+def _draw_box(axes: Axes, place: tuple[float, float], name: str, lines: Sequence[str]) -> None:
+    kind, _, key = name.replace("runs/", "run/").partition("/")
+    x, y = place
+    box = FancyBboxPatch(
+        (x + 0.05, y),
+        _BOX_WIDTH - 0.1,
+        _BOX_HEIGHT,
+        boxstyle="round,pad=0,rounding_size=0.07",
+        facecolor=colour("page"),
+        edgecolor=colour("line"),
+        linewidth=0.9,
+    )
+    axes.add_patch(box)
+    axes.text(x + 0.15, y + 0.82, kind, fontsize=9, fontweight="bold", color=colour("ink"), va="center")
+    axes.text(
+        x + _BOX_WIDTH - 0.15, y + 0.82, _cut(key, 18), fontsize=7, color=colour("muted"), va="center", ha="right"
+    )
+    for number, line in enumerate(lines):
+        axes.text(
+            x + 0.15,
+            y + 0.58 - 0.2 * number,
+            _cut(line, _LINE_LETTERS),
+            fontsize=7.5,
+            color=colour("muted"),
+            va="center",
+        )
+
+
+def _draw_arrow(axes: Axes, source: tuple[float, float], target: tuple[float, float], bend: float) -> None:
+    begin = (source[0] + _BOX_WIDTH - 0.05, source[1] + _BOX_HEIGHT / 2)
+    end = (target[0] + 0.05, target[1] + _BOX_HEIGHT / 2)
+    arrow = FancyArrowPatch(
+        begin,
+        end,
+        arrowstyle="-|>",
+        mutation_scale=9,
+        connectionstyle=f"arc3,rad={bend}",
+        shrinkA=0,
+        shrinkB=0,
+        color=colour("grey"),
+        linewidth=1.0,
+        zorder=0.5,
+    )
+    axes.add_patch(arrow)
+
+
+def _cut(text: str, letters: int) -> str:
+    return text if len(text) <= letters else text[: letters - 1] + "…"
+
+
+def _describe(facts: RunFacts, name: str, node: Node) -> list[str]:
+    """Two lines about a node."""
+    if node.state == "gone":
+        return ["not there any more"]
+    if name.startswith("runs/"):
+        return [
+            f"{node.parameters.get('model')}, {node.parameters.get('algorithm')}",
+            f"ranks: {node.parameters.get('ranks')}, epochs: {len(facts.metrics):,}",
+        ]
+    artifact = next((each for each in facts.artifacts if f"{each.kind}/{each.key}" == name), None)
+    return [node.state] if artifact is None else _describe_artifact(artifact)
+
+
+def _describe_artifact(artifact: Artifact) -> list[str]:
+    parameters, sizes = artifact.parameters, artifact.sizes
+    if artifact.kind in {"graph", "transpose"}:
+        return [f"{sizes['vertex']:,} vertices", f"{artifact.facts['nnz']:,} nonzeros", *_source(parameters)]
+    if artifact.kind == "vertices":
+        counts = [f"{sizes.get('feature', 0):,} features", f"{artifact.facts.get('num_classes', 0):,} classes"]
+        return [*counts, *_source(parameters)]
+    if artifact.kind == "partition":
+        return [f"{parameters['method']}, {parameters['parts']} parts", f"km1 {artifact.facts['quality']['km1']:,}"]
+    if parameters["layout"] == "row":
+        return [f"{parameters['parts']} row shards", str(parameters.get("method", ""))]
+    return [f"{'x'.join(map(str, parameters['grid']))} blocks", f"{parameters['permutation']} permutation"]
+
+
+def _source(parameters: Mapping[str, Any]) -> list[str]:
+    """Where the edges or vertex data came from, if that is known."""
+    source = parameters.get("source", {})
+    names = [str(file.get("name")) for file in source.get("files", [])]
+    more = f" + {len(names) - 1}" if len(names) > 1 else ""
+    return [f"{source.get('format', '')}: {names[0]}{more}" if names else str(source.get("format", ""))]

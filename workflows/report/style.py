@@ -1,0 +1,174 @@
+"""How reports look: colours for light and dark, sizes and letters, and pictures as SVG and PNG.
+
+Pictures are drawn in the light colours; in the page each is a CSS variable, so that one picture serves both.  The
+colours of data are those of Okabe and Ito ("Color Universal Design", 2008), which colour-blind readers tell apart,
+made a little darker on white and lighter on black.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike, NDArray
+
+#: Colours by name: on white, and on black.
+COLOURS: Mapping[str, tuple[str, str]] = {
+    "ink": ("#1c2430", "#e8ebf0"),
+    "muted": ("#5a6575", "#9ba6b5"),
+    "line": ("#dbe0e8", "#343c48"),
+    "card": ("#fefefe", "#181d24"),
+    "page": ("#f4f6f9", "#0f1318"),
+    "blue": ("#0072b2", "#4aa8e0"),
+    "orange": ("#d97f00", "#f2ab45"),
+    "green": ("#008a6a", "#35c09c"),
+    "purple": ("#a8568a", "#db95c1"),
+    "red": ("#c74e18", "#f28a61"),
+    "sky": ("#5fb3e0", "#8fd0f5"),
+    "navy": ("#0a4f7d", "#2c7db3"),
+    "grey": ("#9aa3ae", "#6b7583"),
+}
+#: Of one line or bar after the other.
+SERIES = ("blue", "orange", "green", "purple", "red", "sky", "grey")
+#: Inches; at the page's width a point is 1.4 pixels.
+HALF, WHOLE, HEIGHT = 5.4, 11.2, 3.0
+
+#: Matplotlib names its settings one by one in its types, other ones in each version.
+_SETTINGS: Any = {
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.labelsize": 9,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "legend.fontsize": 8.5,
+    "axes.linewidth": 0.8,
+    "lines.linewidth": 1.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "hatch.linewidth": 0.6,
+}
+_PNG_DPI = 200
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One figure of a report; ``name`` is its file's, ``note`` says what else one should know."""
+
+    name: str
+    title: str
+    figure: Figure
+    note: str = ""
+
+    @property
+    def is_wide(self) -> bool:
+        return bool(self.figure.get_figwidth() > HALF)
+
+    def svg(self) -> str:
+        """The picture as an SVG element, whose colours the page decides."""
+        text = self._rendered("svg", metadata={"Date": None, "Creator": None}).decode()
+        text = text[text.index("<svg") :]
+        text = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', f'role="img" aria-label="{self.title}"', text, count=1)
+        for name, (light, _) in COLOURS.items():
+            text = text.replace(light, f"var(--{name})")
+        return text
+
+    def write_png(self, path: Path) -> None:
+        path.write_bytes(self._rendered("png", dpi=_PNG_DPI, facecolor="white"))
+
+    def _rendered(self, kind: str, **options: Any) -> bytes:
+        stream = io.BytesIO()
+        # The salt makes the same input give the same bytes, and keeps pictures of one page apart.
+        with rc_context({**_SETTINGS, "svg.hashsalt": self.name}):
+            self.figure.savefig(stream, format=kind, **options)
+        # What was laid out once stays: finding places for everything is most of the work.
+        self.figure.set_layout_engine("none")
+        return stream.getvalue()
+
+
+def colour(name: str) -> str:
+    """A colour to draw with."""
+    return COLOURS[name][0]
+
+
+def new_axes(width: float = HALF, height: float = HEIGHT) -> tuple[Figure, Axes]:
+    """An empty figure with one pair of axes."""
+    with rc_context(_SETTINGS):
+        figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06))
+        axes = figure.add_subplot()
+        axes.tick_params(color=colour("line"), labelcolor=colour("muted"), length=3)
+        for spine in axes.spines.values():
+            spine.set_color(colour("line"))
+        for label in (axes.xaxis.label, axes.yaxis.label):
+            label.set_color(colour("muted"))
+    return figure, axes
+
+
+def draw_grid(axes: Axes, axis: Literal["x", "y"] = "y") -> None:
+    """Faint lines behind the data."""
+    axes.grid(axis=axis, color=colour("line"), linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def draw_legend(axes: Axes, columns: int = 4) -> None:
+    """A legend above the axes, where no data can be below it."""
+    with rc_context(_SETTINGS):
+        axes.legend(
+            loc="lower left",
+            bbox_to_anchor=(0, 1.0),
+            borderaxespad=0.2,
+            ncols=columns,
+            handlelength=1.2,
+            columnspacing=1.4,
+            labelcolor=colour("ink"),
+        )
+
+
+def whole_numbers(axes: Axes) -> None:
+    """Ticks of the x axis at whole numbers only."""
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+
+
+def share_scale(pictures: Sequence[Picture]) -> None:
+    """Give bar charts that are laid side by side the same y axis, if they are in the same unit."""
+    axes = [picture.figure.axes[0] for picture in pictures]
+    if len({each.get_ylabel() for each in axes}) == 1:
+        top = max(each.get_ylim()[1] for each in axes)
+        for each in axes:
+            each.set_ylim(0, top)
+
+
+def in_bytes(values: ArrayLike) -> tuple[NDArray[np.float64], str]:
+    """Bytes in a unit in which the largest has at most four digits, and the unit's name."""
+    return _scaled(values, 1024, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
+
+
+def in_counts(values: ArrayLike) -> tuple[NDArray[np.float64], str]:
+    """Counts in thousands or more where they are many, and the word for it."""
+    return _scaled(values, 1000, 20_000, ("", "thousand ", "million ", "billion "))
+
+
+def in_seconds(values: ArrayLike) -> tuple[NDArray[np.float64], str]:
+    """Seconds, or milliseconds if all are below one, and the unit's name."""
+    array = np.asarray(values, np.float64)
+    return (array * 1e3, "ms") if array.max(initial=0) < 1 else (array, "s")
+
+
+def _scaled(values: ArrayLike, base: int, most: int, units: Sequence[str]) -> tuple[NDArray[np.float64], str]:
+    array, unit = np.asarray(values, np.float64), 0
+    while array.max(initial=0) >= most and unit < len(units) - 1:
+        array, unit = array / base, unit + 1
+    return array, units[unit]
