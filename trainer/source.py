@@ -27,6 +27,7 @@ def open_source(
         return dataset.grid_shards(config.shards, counter, permutation=config.permutation)
     except NotFoundError as error:
         permutation = config.permutation or "double"
+        permutation += f" --parts {config.ranks}" if permutation == "partition" else ""
         raise NotFoundError(
             f"{error}; algorithm {config.algorithm} reads grid shards: make some with"
             f" `gnnloom shard {dataset.name} --grid 16x16 --permutation {permutation}`"

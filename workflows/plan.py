@@ -179,9 +179,11 @@ def _artifact_keys(recipe: Recipe, memory: int) -> dict[str, str]:
 
 
 def _shard_parameters(recipe: Recipe) -> dict[str, Any]:
-    if recipe.partition is not None:
-        return {"layout": "row", "parts": recipe.partition.parts, "method": recipe.partition.method}
-    return {**asdict(recipe.shards), "grid": list(recipe.shards.grid)}
+    partition = recipe.partition
+    parted = {"parts": partition.parts, "method": partition.method} if partition is not None else {}
+    if recipe.grid is None:
+        return {"layout": "row", **parted}
+    return {**asdict(recipe.shards), "grid": list(recipe.shards.grid), **parted}
 
 
 def _train_config(recipe: Recipe, shards: str) -> TrainConfig:

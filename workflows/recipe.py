@@ -169,7 +169,7 @@ def _size(memory: str) -> int:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A checked recipe; ``partition`` is None for grid shards, ``predict`` where nothing is to be predicted."""
+    """A checked recipe; ``partition`` is None where the shards need none, ``predict`` where nothing is predicted."""
 
     source_name: str
     catalog: Path
@@ -202,14 +202,15 @@ class Recipe:
         root = Path(named).expanduser() if named else catalog
         settled = {"catalog": str(root.resolve()), "dataset": dataset.name, "resume": True}
         train = document.build("train", TrainConfig, **settled, **dict.fromkeys(_FOUND))
+        shards = _shards(document, train)
         return cls(
             document.name,
             root,
             dataset,
             document.build("source", SourceSection),
             document.build("vertices", VerticesSection),
-            _partition(document, train),
-            _shards(document, train),
+            _partition(document, train, shards),
+            shards,
             train,
             document.build("predict", PredictSection) if "predict" in document.sections else None,
             document.build("cluster", ClusterSection),
@@ -262,13 +263,13 @@ def _shards(document: Document, train: TrainConfig) -> ShardsSection:
     return dataclasses.replace(shards, layout=needed)
 
 
-def _partition(document: Document, train: TrainConfig) -> PartitionOptions | None:
-    """The partition, into as many parts as ranks train; None where the algorithm needs none."""
-    if train.algorithm != "p2p":
+def _partition(document: Document, train: TrainConfig, shards: ShardsSection) -> PartitionOptions | None:
+    """The partition, into as many parts as ranks train or as orders a grid; None where the shards need none."""
+    if shards.layout == "grid" and shards.permutation != "partition":
         return None
     given = document.sections.get("partition", {})
     options = document.build("partition", PartitionOptions, **({} if "parts" in given else {"parts": train.ranks}))
-    if options.parts != train.ranks:
+    if shards.layout == "row" and options.parts != train.ranks:
         raise InputError(
             f"{document.where('partition', 'parts')}: [partition] parts = {options.parts}, but [train] ranks ="
             f" {train.ranks}: algorithm p2p needs one part per rank; leave parts out, or make the two equal"

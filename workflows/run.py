@@ -97,11 +97,11 @@ class _Work:
             partition_graph(self.dataset, self.graph, self.recipe.partition, self.cluster)
 
     def make_shards(self) -> None:
-        if self.recipe.partition is None:
-            options = self.recipe.shards.options()
-            shard_grid(self.dataset, self.graph, options, self.cluster, self.vertices.artifact)
-        else:
-            partition = self.dataset.partition(key=self.plan.all_keys["partition"])
+        key, grid = self.plan.all_keys.get("partition"), self.recipe.grid
+        partition = self.dataset.partition(key=key) if key is not None else None
+        if grid is not None:
+            shard_grid(self.dataset, self.graph, grid, self.cluster, self.vertices.artifact, partition)
+        elif partition is not None:
             shard_rows(self.dataset, partition, self.cluster, self.vertices)
 
     def check_vertices(self, stage: str) -> None:

@@ -72,7 +72,7 @@ def test_more_parts_than_vertices_are_refused(catalog: Catalog, method: str) -> 
         ({"parts": 2, "method": "random", "preset": "flat"}, "preset 'flat': method random has none"),
         ({"parts": 2, "weights": "heavy"}, "weights 'heavy': expected one of nonzeros, unit"),
         ({"parts": 2, "directions": "up"}, "directions 'up': expected one of forward, both"),
-        ({"parts": 2, "batches": "walk"}, "batches 'walk': expected one of vertex, edge"),
+        ({"parts": 2, "batches": "star"}, "batches 'star': expected one of vertex, edge, walk, frontier"),
         ({"parts": 2, "batch_rate": 0}, "batch_rate=0: expected a share"),
         ({"parts": 2, "memory_limit": 0}, "memory_limit=0: expected bytes"),
         ({"parts": 2, "imbalance": -0.1}, "imbalance=-0.1"),

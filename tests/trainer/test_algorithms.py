@@ -114,6 +114,8 @@ PREDICTED = [
 ]
 PREDICTED += [Case("directed", *where, depth=2) for where in SOME_GRIDS[1::2]]
 ODD_GRAPHS = [
+    # Of seven layers two have no vertex of five.
+    Case("fewer-vertices-than-ranks", "split3d", (1, 1, 7)),
     *(Case("fewer-vertices-than-ranks", *where) for where in (("replicated", (4, 2)), *SOME_GRIDS[4:])),
     *(Case("isolated", *where, "none") for where in SOME_GRIDS[:6:2]),
     *(Case("weighted", *where) for where in SOME_GRIDS[1:6:2]),

@@ -71,6 +71,20 @@ def test_the_plan_names_what_the_stages_make_before_they_run(tmp_path: Path) -> 
     assert not open_job(tmp_path).plan.prepares
 
 
+def test_a_grid_may_be_ordered_by_a_partition_of_any_number_of_parts(tmp_path: Path) -> None:
+    settings = ["train.algorithm=summa", "shards.grid=2,2", "shards.permutation=partition", "partition.parts=5"]
+    job = open_job(tmp_path, *settings)
+    assert set(run(job)) == {f"{step.stage}/{step.key}" for step in job.plan.steps} | _transposed(job)
+    shards = Catalog(job.recipe.catalog)["tiny"].find("shards")
+    assert shards.parameters["permutation"] == "partition"
+    assert shards.parameters["parts"] == 5
+    assert shards.inputs["partition"] == job.plan.all_keys["partition"]
+
+
+def _transposed(job: Job) -> set[str]:
+    return {f"transpose/{info.key}" for info in Catalog(job.recipe.catalog)["tiny"].artifacts("transpose")}
+
+
 @pytest.mark.parametrize(
     "extra",
     ['[vertices]\nformat = "random"\ndim = 4\nclasses = 3\n', '[vertices]\nformat = "degree-labels"\nclasses = 3\n'],

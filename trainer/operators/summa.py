@@ -106,7 +106,8 @@ class Summa(GridOperator):
         first, last = self.rows(_ROW)
         result = own.new_zeros(last - first, own.shape[1])
         row_scale = self.row_scale(layer, _ROW, backward=backward)
-        down = self.grid.group(_ROW)
+        # All of them here: to form a group is collective over all ranks, and a layer without vertices has no stage.
+        down, _, fibre = (self.grid.group(axes) for axes in (_ROW, _COLUMN, self._layer_axes))
         for number, stage in enumerate(self._stages):
             block = self._broadcast_block(number, layer, backward=backward)
             rows = own[stage.offset : stage.offset + stage.width]
@@ -114,7 +115,7 @@ class Summa(GridOperator):
             down.broadcast(rows, stage.row, kind)
             self.add_product(self.adjacency.product(block), rows, result, row_scale)
         sizes = self.grid.sizes_along_last(self.adjacency.num_vertices, self._feature_rows)
-        return self.grid.group(self._layer_axes).reduce_scatter(result, sizes, kind) if self._layer_axes else result
+        return fibre.reduce_scatter(result, sizes, kind)
 
     def _broadcast_block(self, number: int, layer: int, *, backward: bool) -> CSR:
         """The adjacency's block of a stage, from the rank of this process row that has it. Collective."""

@@ -42,7 +42,7 @@ def demo_steps(name: str, ranks: int, edges: int) -> list[Step]:
     return [
         Step(
             "generate and ingest",
-            f"generate {name} sbm --vertices {vertices} --edges {edges} --classes {classes} --noise 60 --seed 1",
+            f"generate {name} sbm --vertices {vertices} --edges {edges} --classes {classes} --noise 50 --seed 1",
         ),
         Step("partition", f"partition {name} --parts {ranks}"),
         Step("shard", f"shard {name} --parts {ranks}"),
