@@ -194,7 +194,7 @@ def test_invalid_input_ends_with_3_and_one_line(tmp_path: Path) -> None:
         assert code == 3, said
         assert said.startswith("error: ")
         assert message in said
-    assert "bad" not in Catalog(root) or Catalog(root)["bad"].artifacts("graph")[0].state != "complete"
+    assert "bad" not in Catalog(root) or not Catalog(root)["bad"].artifacts("graph")
 
 
 def test_shards_for_another_number_of_ranks_are_named(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:

@@ -46,7 +46,7 @@ def demo_steps(name: str, ranks: int, edges: int) -> list[Step]:
         ),
         Step("partition", f"partition {name} --parts {ranks}"),
         Step("shard", f"shard {name} --parts {ranks}"),
-        Step("train", f"train {name} --ranks {ranks} --hidden 64 --epochs 40 --lr 0.01 --run demo"),
+        Step("train", f"train {name} --ranks {ranks} --hidden 64,64 --epochs 40 --lr 0.01 --run demo"),
         Step("predict", f"predict {name} --run demo"),
     ]
 
