@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from pathlib import Path
 
 from gnnloom.pipeline.cluster import Cluster
 from gnnloom.pipeline.part_vector import copy_part_vector, create_part_vector, map_part_vector
@@ -43,16 +42,17 @@ def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, c
             return Partition(Artifact(writer.path))
         transpose = transpose_graph(dataset, graph, cluster)
         part_path = writer.work / "part.npy"
+        problem = PartitionProblem(graph, transpose, options, writer.work, part_path, cluster)
         recorded = writer.recorded()
         if "part/0" in recorded:
             (record,) = recorded["part/0"].arrays
             copy_part_vector(ArrayReader(writer.path, record), part_path)
         else:
             with one_step(f"partition by {options.method}"):
-                _make_part(writer, graph, transpose, options, part_path, cluster)
+                _make_part(writer, problem)
         if "quality/0" not in recorded:
             with one_step("measure the partition"):
-                _measure(writer, graph, transpose, options, part_path, cluster)
+                _measure(writer, problem)
         recorded = writer.recorded()
         quality = {**recorded["quality/0"].facts, **recorded["part/0"].facts}
         measured = {"partitioner": _partitioner_name(options.method)}
@@ -61,17 +61,9 @@ def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, c
         )
 
 
-def _make_part(
-    writer: ArtifactWriter,
-    graph: Graph,
-    transpose: Graph,
-    options: PartitionOptions,
-    part_path: Path,
-    cluster: Cluster,
-) -> None:
+def _make_part(writer: ArtifactWriter, problem: PartitionProblem) -> None:
     with writer.part("part/0") as builder:
-        part = create_part_vector(part_path, graph.num_vertices)
-        problem = PartitionProblem(graph, transpose, options, writer.work, part_path, cluster)
+        part = create_part_vector(problem.part_path, problem.graph.num_vertices)
         builder.facts = fill_part(problem, part)
         array = ArrayAppender(writer.path, "part", part.shape, part.dtype, ("vertex",))
         for start in range(0, len(part), _CHUNK_VERTICES):
@@ -80,21 +72,15 @@ def _make_part(
         part.flush()
 
 
-def _measure(
-    writer: ArtifactWriter,
-    graph: Graph,
-    transpose: Graph,
-    options: PartitionOptions,
-    part_path: Path,
-    cluster: Cluster,
-) -> None:
+def _measure(writer: ArtifactWriter, problem: PartitionProblem) -> None:
     """Record the partition's quality; directed graphs exchange other rows in the backward pass."""
+    graph, options, part_path = problem.graph, problem.options, problem.part_path
     with writer.part("quality/0") as builder:
         work = writer.work / "volume"
-        forward = count_exchange(transpose, part_path, options.parts, work / "forward", cluster)
+        forward = count_exchange(problem.transpose, part_path, options.parts, work / "forward", problem.cluster)
         backward = None
         if not graph.symmetric:
-            backward = count_exchange(graph, part_path, options.parts, work / "backward", cluster)
+            backward = count_exchange(graph, part_path, options.parts, work / "backward", problem.cluster)
         load = measure_load(graph, map_part_vector(part_path), options.parts)
         builder.facts = describe_quality(options.method, options.imbalance, load, forward, backward)
 

@@ -143,7 +143,7 @@ class _Block:
             stop_row = min(stop << plan.shift, self.num_rows)
             first_key = (start << plan.shift) << plan.column_bits
             last_key = (stop_row << plan.column_bits) - 1
-            units = Units(plan.shift, sizes[start:stop])
+            units = Units(plan.shift, plan.shift + plan.column_bits, sizes[start:stop])
             yield KeyRange(first_key, last_key, [run.segment(start, stop) for run in runs], units)
 
 

@@ -79,14 +79,20 @@ class Segment:
 
     def place(
         self,
-        form: Encoding,
         row_bits: int,
         position: NDArray[np.int64],
         keys: Keys,
         weights: Weights,
         scratch: tuple[Keys, Weights],
     ) -> None:
-        """Put the keys and weights of each unit of 2^row_bits rows at the unit's ``position``, and move that on."""
+        """Put the keys and weights of each unit of 2^row_bits rows at the unit's ``position``, and move that on.
+
+        Raises:
+            ValueError: the segment has no encoding, and so no units.
+        """
+        form = self.encoding
+        if form is None:
+            raise ValueError(f"{self.path}: plain keys lie in no units")
         low, high = self._read_entries(form, scratch[0].view(np.uint32))
         own_weights = scratch[1][: len(self)]
         if len(weights):
@@ -136,10 +142,12 @@ class Units:
     """How the entries of runs are bucketed already: by units of 2^row_bits rows.
 
     Attributes:
+        key_bits: in which the keys of a unit differ: those of the row within it, and the column's.
         sizes: (num_units,) entries of each unit, in all runs.
     """
 
     row_bits: int
+    key_bits: int
     sizes: NDArray[np.int64]
 
 
@@ -220,8 +228,11 @@ class KeySorter:
             bits = (part.first_key ^ part.last_key).bit_length()
             sort_keys(keys, weights, self._spare_keys[:count], self._spare_weights[:count], bits)
         else:
-            bits = self._read_by_unit(part, part.units, keys, weights)
-            sort_buckets(keys, weights, self._spare_keys, self._spare_weights, part.units.sizes, bits)
+            units, scratch = part.units, (self._spare_keys, self._spare_weights)
+            position = np.cumsum(units.sizes) - units.sizes
+            for segment in part.segments:
+                segment.place(units.row_bits, position, keys, weights, scratch)
+            sort_buckets(keys, weights, *scratch, units.sizes, units.key_bits)
         kept = merge_equal_keys(keys, weights, self._mode) if len(weights) else unique_keys(keys)
         return Slice(part.first_key, part.last_key, keys[:kept], weights[:kept], count)
 
@@ -231,17 +242,6 @@ class KeySorter:
             stop = place + len(segment)
             segment.read(keys[place:stop], weights[place:stop], self._spare_keys)
             place = stop
-
-    def _read_by_unit(self, part: KeyRange, units: Units, keys: Keys, weights: Weights) -> int:
-        """Read entries in the order of their units; returns the bits in which the keys of a unit differ."""
-        position = np.cumsum(units.sizes) - units.sizes
-        bits = 0
-        for segment in part.segments:
-            if segment.encoding is not None:
-                scratch = self._spare_keys, self._spare_weights
-                segment.place(segment.encoding, units.row_bits, position, keys, weights, scratch)
-                bits = units.row_bits + segment.encoding.column_bits
-        return bits
 
     def _merged_copies(self, part: KeyRange) -> Slice:
         """A single key with more entries than the buffer holds."""

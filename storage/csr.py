@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 #: Widest matrix whose column ids are int32.
@@ -53,3 +54,32 @@ def cast_ids(ids: NDArray[Any], width: int) -> NDArray[Any]:
     if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= width):
         raise OverflowError(f"ids from {ids.min()} to {ids.max()} do not lie in 0..{width - 1}")
     return ids.astype(index_dtype(width), copy=False)
+
+
+def transposed(matrix: CSR) -> CSR:
+    """The transposed matrix, numbered from its first row, its rows sorted."""
+    indptr = np.zeros(matrix.num_columns + 1, np.int64)
+    np.cumsum(np.bincount(matrix.indices, minlength=matrix.num_columns), out=indptr[1:])
+    indices = np.empty(matrix.nnz, index_dtype(matrix.num_rows))
+    given = np.empty(0, np.float32) if matrix.data is None else matrix.data
+    data = np.empty_like(given)
+    _turn(matrix.indptr, matrix.indices, given, indptr[:-1].copy(), indices, data)
+    return CSR(0, indptr, indices, None if matrix.data is None else data, matrix.num_rows)
+
+
+@njit(cache=True, nogil=True)
+def _turn(
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    given: NDArray[Any],
+    position: NDArray[np.int64],
+    rows: NDArray[Any],
+    data: NDArray[Any],
+) -> None:
+    for row in range(len(indptr) - 1):
+        for entry in range(indptr[row], indptr[row + 1]):
+            place = position[indices[entry]]
+            position[indices[entry]] = place + 1
+            rows[place] = row
+            if len(given):
+                data[place] = given[entry]

@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.arrays import Array, ArrayReader
-from gnnloom.storage.csr import CSR, index_dtype
+from gnnloom.storage.csr import CSR, index_dtype, transposed
 from gnnloom.storage.ranges import Span, common, overlapped, split_range
 
 #: Strips that the rows of a range of cells are cut into, and the fewest rows of one.
@@ -70,7 +70,7 @@ def load_kernels() -> None:
     """Load what is compiled, so that the memory it takes is not taken for that of the first window."""
     nothing = CSR(0, np.zeros(2, np.int64), np.empty(0, np.int32), None, 1)
     window = _Window((0, 1), (0, 1), False, np.dtype(np.float32))
-    window.append([_Piece(0, transpose(nothing))], 1)
+    window.append([_Piece(0, transposed(nothing))], 1)
 
 
 def _strips(rows: Span) -> list[Span]:
@@ -164,7 +164,7 @@ class _Turned:
     def __init__(self, cells: Cells, rows: Span, columns: Span) -> None:
         (read,) = read_windows(cells.transposed(), columns, [rows], np.dtype(np.float32), turns=False)
         self._first_row, self._first_column = rows[0], columns[0]
-        self._entries = transpose(read)
+        self._entries = transposed(read)
 
     def strip(self, rows: Span) -> _Piece:
         indptr = self._entries.indptr[rows[0] - self._first_row : rows[1] - self._first_row + 1]
@@ -210,35 +210,6 @@ class _Window:
 
     def finish(self) -> CSR:
         return CSR(self._rows[0], self._indptr, self._indices, self._data, self._columns[1] - self._columns[0])
-
-
-def transpose(matrix: CSR) -> CSR:
-    """The transposed matrix, its rows sorted."""
-    indptr = np.zeros(matrix.num_columns + 1, np.int64)
-    np.cumsum(np.bincount(matrix.indices, minlength=matrix.num_columns), out=indptr[1:])
-    indices = np.empty(matrix.nnz, index_dtype(matrix.num_rows))
-    given = np.empty(0, np.float32) if matrix.data is None else matrix.data
-    data = np.empty_like(given)
-    _turn(matrix.indptr, matrix.indices, given, indptr[:-1].copy(), indices, data)
-    return CSR(0, indptr, indices, None if matrix.data is None else data, matrix.num_rows)
-
-
-@njit(cache=True, nogil=True)
-def _turn(
-    indptr: NDArray[np.int64],
-    indices: NDArray[Any],
-    given: NDArray[Any],
-    position: NDArray[np.int64],
-    rows: NDArray[Any],
-    data: NDArray[Any],
-) -> None:
-    for row in range(len(indptr) - 1):
-        for entry in range(indptr[row], indptr[row + 1]):
-            place = position[indices[entry]]
-            position[indices[entry]] = place + 1
-            rows[place] = row
-            if len(given):
-                data[place] = given[entry]
 
 
 @njit(cache=True, nogil=True)

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnloom.pipeline import sort_plan
-from gnnloom.pipeline.cluster import ClusterOptions, InProcessCluster, open_cluster
+from gnnloom.pipeline.cluster import ClusterOptions, InProcessCluster, ThreadedCluster, open_cluster
 from gnnloom.pipeline.ingest import IngestOptions, ingest_graph
 from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange
 from gnnloom.storage import Catalog, Graph
@@ -140,6 +140,8 @@ def test_bytes_are_the_same_for_any_number_of_workers(catalog: Catalog, tmp_path
             graph = ingest_graph(catalog.create(f"w{workers}"), source, IngestOptions(ids="compact"), cluster)
             digests.add(graph.artifact.digest)
             graph.artifact.verify()
+    threads = ThreadedCluster(3, 1 << 30)
+    digests.add(ingest_graph(catalog.create("t3"), source, IngestOptions(ids="compact"), threads).artifact.digest)
     assert len(digests) == 1
 
 

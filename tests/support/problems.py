@@ -84,3 +84,13 @@ def problem(
     split = rng.integers(0, 4, num_vertices)
     label[0], split[0] = 2, 1
     return Problem(name, adjacency, symmetric, feature, label, split, **options)
+
+
+def usual_problems() -> list[Problem]:
+    """A directed and an undirected graph, one smaller than most jobs, and one with isolated vertices."""
+    return [
+        problem("directed", 60, 240, symmetric=False),
+        problem("undirected", 61, 150, symmetric=True),
+        problem("fewer-vertices-than-ranks", 5, 9, symmetric=False),
+        problem("isolated", 50, 40, symmetric=False, loops=False),
+    ]

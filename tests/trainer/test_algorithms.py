@@ -18,7 +18,7 @@ from support import traffic
 from support.dense import DenseGCN, from_arrays, normalised, train_dense
 from support.dense_models import DenseModel
 from support.mpi import train_all
-from support.problems import Problem, problem
+from support.problems import Problem, problem, usual_problems
 
 EPOCHS = 4
 LR = 0.02
@@ -28,10 +28,7 @@ ON_GRIDS = ("broadcast", "replicated", "summa", "split3d", "tensor3d")
 PROBLEMS = {
     given.name: given
     for given in (
-        problem("directed", 60, 240, symmetric=False),
-        problem("undirected", 61, 150, symmetric=True),
-        problem("fewer-vertices-than-ranks", 5, 9, symmetric=False),
-        problem("isolated", 50, 40, symmetric=False, loops=False),
+        *usual_problems(),
         problem("weighted", 45, 200, symmetric=False, weighted=True),
     )
 }

@@ -15,7 +15,7 @@ from gnnloom.trainer.config import TrainConfig
 from gnnloom.trainer.factors import factorisations
 from support.dense import from_arrays, normalised, train_dense
 from support.mpi import run_program, train_all
-from support.problems import problem
+from support.problems import usual_problems
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
@@ -28,15 +28,7 @@ PERMUTATIONS = ("double", "single", "none")
 #: Rounding errors of an epoch grow in those after it, as Adam divides by the size of the gradients.
 TOLERANCE = 2**10 * EPOCHS * np.finfo(np.float64).eps
 
-PROBLEMS = {
-    given.name: given
-    for given in (
-        problem("directed", 60, 240, symmetric=False),
-        problem("undirected", 61, 150, symmetric=True),
-        problem("fewer-vertices-than-ranks", 5, 9, symmetric=False),
-        problem("isolated", 50, 40, symmetric=False, loops=False),
-    )
-}
+PROBLEMS = {given.name: given for given in usual_problems()}
 #: All that must not change a result.
 SAVINGS = (
     {},

@@ -13,7 +13,7 @@ from gnnloom.storage.run import Run
 from gnnloom.trainer.config import TrainConfig
 from support.dense import DenseGCN, from_arrays, normalised, train_dense
 from support.mpi import train_all
-from support.problems import Problem, problem
+from support.problems import Problem, problem, usual_problems
 from support.shards import volume
 
 RANKS = (1, 2, 3, 4, 7)
@@ -26,10 +26,7 @@ DIMS = (5, *HIDDEN, 3)
 PROBLEMS = {
     given.name: given
     for given in (
-        problem("directed", 60, 240, symmetric=False),
-        problem("undirected", 61, 150, symmetric=True),
-        problem("fewer-vertices-than-ranks", 5, 9, symmetric=False),
-        problem("isolated", 50, 40, symmetric=False, loops=False),
+        *usual_problems(),
         problem("empty-ranks", 40, 160, symmetric=False, crowded=True),
         problem("training-on-one-rank", 60, 200, symmetric=False, gathered=True),
         problem("weighted", 45, 200, symmetric=False, weighted=True),

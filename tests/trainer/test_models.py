@@ -108,7 +108,7 @@ class Results:
 
     def __init__(self, catalog: Catalog, configs: list[TrainConfig], others: list[dict], folder) -> None:
         self.catalog = catalog
-        found = run_program(7, "models", folder, [*(config.to_json() for config in configs), *others])
+        found = run_program(7, "train_all", folder, [*(config.to_json() for config in configs), *others])
         self.by_run = {(c.dataset, c.run): r for c, r in zip(configs, found, strict=False)}
         self.others = found[len(configs) :]
 

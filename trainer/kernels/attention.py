@@ -11,14 +11,14 @@ The adjoint computes the weights again from the maximum and the sum, so nothing 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.storage.csr import CSR, index_dtype
+from gnnloom.storage.csr import CSR, transposed
 from gnnloom.trainer.kernels.threads import Threads
 
 Dense = NDArray[Any]
@@ -67,7 +67,8 @@ class EdgeSoftmax:
     def __init__(self, pattern: CSR, negative_slope: float, threads: Threads) -> None:
         self._indptr, self._indices = pattern.indptr, pattern.indices
         # The adjoint adds up over the rows of each column, one thread per column: the same order every time.
-        self._column_indptr, self._rows = _transposed(pattern.indptr, pattern.indices, pattern.num_columns)
+        by_column = transposed(replace(pattern, data=None))
+        self._column_indptr, self._rows = by_column.indptr, by_column.indices
         self._slope = negative_slope
         self._threads = threads
         self._row_ranges = threads.balanced_ranges(self._indptr)
@@ -117,28 +118,6 @@ class EdgeSoftmax:
         return by_value, by_score
 
 
-def _transposed(
-    indptr: NDArray[np.int64], indices: NDArray[Any], num_columns: int
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Row numbers by column: ``(num_columns + 1,)`` offsets and the ascending rows of each column."""
-    column_indptr = np.zeros(num_columns + 1, np.int64)
-    np.cumsum(np.bincount(indices, minlength=num_columns), out=column_indptr[1:])
-    rows = np.empty(len(indices), index_dtype(len(indptr) - 1))
-    _fill_columns(indptr, indices, column_indptr[:-1].copy(), rows)
-    return column_indptr, rows
-
-
-@njit(cache=True, nogil=True)
-def _fill_columns(
-    indptr: NDArray[np.int64], indices: NDArray[Any], position: NDArray[np.int64], rows: NDArray[Any]
-) -> None:
-    for row in range(len(indptr) - 1):
-        for entry in range(indptr[row], indptr[row + 1]):
-            column = indices[entry]
-            rows[position[column]] = row
-            position[column] += 1
-
-
 @njit(cache=True, nogil=True)
 def _leaky(score: Any, slope: Any) -> Any:
     return score if score > 0 else score * slope
@@ -180,15 +159,25 @@ def _accumulate(
 
 @njit(cache=True, nogil=True)
 def _score_gradient(
-    values: Dense, slope: Any, sum_of_scores: Any, maximum: Any, total: Any, output: Dense, along: Any
+    values: Dense,
+    source: Dense,
+    target: Dense,
+    slope: Any,
+    maximum: Dense,
+    total: Dense,
+    output: Dense,
+    along: Dense,
+    row: int,
+    column: int,
+    head: int,
 ) -> tuple[Any, Any]:
     """Of one edge and head: its weight, and the gradient of s_j + t_i."""
-    weight = np.exp(_leaky(sum_of_scores, slope) - maximum) / total
-    by_weight = -along
-    for dim in range(len(values)):
-        by_weight += values[dim] * output[dim]
-    gradient = weight * by_weight
-    return weight, _leaky_gradient(gradient, sum_of_scores, slope)
+    score = source[column, head] + target[row, head]
+    weight = np.exp(_leaky(score, slope) - maximum[row, head]) / total[row, head]
+    by_weight = -along[row, head]
+    for dim in range(values.shape[2]):
+        by_weight += values[column, head, dim] * output[row, head, dim]
+    return weight, _leaky_gradient(weight * by_weight, score, slope)
 
 
 @njit(cache=True, nogil=True)
@@ -217,13 +206,7 @@ def _target_gradient(
             column = indices[entry]
             for head in range(target.shape[1]):
                 _, gradient = _score_gradient(
-                    values[column, head],
-                    slope,
-                    source[column, head] + target[row, head],
-                    maximum[row, head],
-                    total[row, head],
-                    output[row, head],
-                    along[row, head],
+                    values, source, target, slope, maximum, total, output, along, row, column, head
                 )
                 out[row, head] += gradient
 
@@ -250,13 +233,7 @@ def _source_gradient(
             row = rows[entry]
             for head in range(source.shape[1]):
                 weight, gradient = _score_gradient(
-                    values[column, head],
-                    slope,
-                    source[column, head] + target[row, head],
-                    maximum[row, head],
-                    total[row, head],
-                    output[row, head],
-                    along[row, head],
+                    values, source, target, slope, maximum, total, output, along, row, column, head
                 )
                 by_score[column, head] += gradient
                 for dim in range(values.shape[2]):

@@ -1,4 +1,4 @@
-"""Trains a list of configurations, each on the first ranks of this job."""
+"""Trains a list of configurations and predicts with others, each on the first ranks of this job."""
 
 import json
 import os
@@ -9,16 +9,16 @@ from pathlib import Path
 from mpi4py import MPI
 
 from gnnloom.trainer.comm import CollectiveError, Communicator
-from gnnloom.trainer.config import TrainConfig
+from gnnloom.trainer.config import PredictConfig, TrainConfig
 from gnnloom.trainer.loop import train
+from gnnloom.trainer.predict import predict
 
 
-def run(world: Communicator, groups: dict, config: TrainConfig) -> dict:
-    if world.rank >= config.ranks:
-        return {}
-    group = groups[config.ranks]
+def run(group: Communicator, content: dict) -> dict:
     try:
-        return train(group, config)
+        if "epochs" in content:
+            return train(group, TrainConfig.from_json(content))
+        return predict(group, PredictConfig.from_json(content))
     except CollectiveError as error:
         return {"error": str(error), "code": error.code}
 
@@ -34,12 +34,11 @@ def main(given: str, result: str) -> None:
     # Waiting for the disk takes a third of so small a run, and nothing here is about what survives a power cut.
     os.fsync = lambda _: None
     world = Communicator(MPI.COMM_WORLD)
-    configs = [TrainConfig.from_json(content) for content in json.loads(Path(given).read_text())]
-    sizes = sorted({config.ranks for config in configs})
-    groups = {size: world.group(int(world.rank < size), world.rank) for size in sizes}
+    jobs = json.loads(Path(given).read_text())
+    groups = {size: world.group(int(world.rank < size), world.rank) for size in sorted({job["ranks"] for job in jobs})}
     results = []
-    for config in configs:
-        results.append(run(world, groups, config))
+    for job in jobs:
+        results.append(run(groups[job["ranks"]], job) if world.rank < job["ranks"] else {})
         wait_asleep()
     if world.rank == 0:
         Path(result).write_text(json.dumps(results))
