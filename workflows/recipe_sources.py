@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.sources.base import EdgeSource, VertexSource
+from gnnloom.pipeline.sources.keyed_vertices import open_keyed_vertices
 from gnnloom.pipeline.sources.lattice import LatticeEdges
 from gnnloom.pipeline.sources.registry import EDGE_FORMATS, open_edges, open_vertices, vertices_beside
 from gnnloom.pipeline.sources.rmat import RmatEdges
@@ -39,6 +40,7 @@ _SYNTHETIC_DEFAULTS: Mapping[str, int] = {"dim": 128, "classes": 32, "seed": 0}
 #: Keys of vertex data by format.
 _VERTEX_KEYS: Mapping[str, tuple[str, ...]] = {
     "files": ("feature", "label", "split"),
+    "keyed": ("feature", "label", "split"),
     "ogb": ("path", "split"),
     "ogb-binary": ("path", "split"),
     "planetoid": ("path",),
@@ -112,6 +114,7 @@ class VerticesSection:
     """``[vertices]``: features, labels and split; without a format those that lie beside the edges.
 
     Attributes:
+        format: ``files`` has a row for each vertex, in order; ``keyed`` tables name the vertex in their first column.
         classes: of synthetic labels; of others how many there must be at most.
     """
 
@@ -157,6 +160,8 @@ class VerticesSection:
             # Which classes the degrees have is no part of it, only that they make them.
             boundaries = () if self.format == "degree-labels" else None
             return SyntheticVertices(Path(), 0, dim, classes, seed, boundaries).identity()
+        if self.format == "keyed":
+            return open_keyed_vertices(None, feature=self.feature, label=self.label, split=self.split).identity()
         opened = self.open(source, None)
         return opened.identity() if opened is not None else None
 

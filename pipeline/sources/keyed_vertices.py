@@ -31,8 +31,11 @@ _BLOCK_VALUES = 1 << 20
 _MAX_LABEL = np.iinfo(np.int32).max - 1
 
 
-def open_keyed_vertices(graph: Graph, **files: str | None) -> VertexSource:
+def open_keyed_vertices(graph: Graph | None, **files: str | None) -> VertexSource:
     """The source for tables (text or Parquet) of ``feature``, ``label`` and ``split``.
+
+    Args:
+        graph: whose vertices the ids name; None for a source of which only the identity is wanted.
 
     Raises:
         NotFoundError: a file is not there.
@@ -60,7 +63,7 @@ class KeyedVertices:
     in_graph_order = True
 
     @classmethod
-    def open(cls, graph: Graph, location: str, array: str) -> KeyedVertices:
+    def open(cls, graph: Graph | None, location: str, array: str) -> KeyedVertices:
         """Find the file and its columns.
 
         Args:
@@ -75,6 +78,8 @@ class KeyedVertices:
             array = "multilabel"
         if array == "split" and rows.num_columns != 1:
             raise InputError(f"{location}: expected one column of splits beside the ids, found {rows.num_columns}")
+        if graph is None:
+            return cls(Path(), 0, rows, array)
         return cls(graph.artifact.path, graph.num_vertices, rows, array)
 
     @property
