@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.cluster import Cluster
 from gnnloom.pipeline.hypergraph import Hypergraph
-from gnnloom.pipeline.multilevel.contraction import contract
+from gnnloom.pipeline.multilevel.contraction import contract_nets
 from gnnloom.pipeline.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.storage.csr import index_dtype
 
@@ -36,13 +36,11 @@ class Band:
     Attributes:
         fits: whether a hypergraph of so many pins and vertices can be improved in memory.
         improve: (num_vertices,) better parts for a hypergraph and the parts that it has.
-        memory: bytes for the buffers of the contraction.
         scratch: folder for files that go away.
     """
 
     fits: Callable[[int, int], bool]
     improve: Callable[[Hypergraph, NDArray[np.int32]], NDArray[np.int32]]
-    memory: int
     scratch: Path
 
 
@@ -62,11 +60,11 @@ def refine_band(hypergraph: DiskHypergraph, part: NDArray[np.int32], parts: int,
     if int(label.max()) < parts:
         return False
     folder = band.scratch / "band"
-    small = contract(hypergraph, label, folder, band.memory, cluster)
+    small = contract_nets(hypergraph, label, folder, cluster).load()
     given = np.empty(small.num_vertices, dtype=np.int32)
     given[label] = part
     LOGGER.info("band: %s of %s vertices", f"{int(near.sum()):,}", f"{len(part):,}")
-    part[:] = band.improve(small.load(), given)[label]
+    part[:] = band.improve(small, given)[label]
     shutil.rmtree(folder)
     return True
 

@@ -16,7 +16,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.cluster import Cluster
-from gnnloom.pipeline.multilevel.disk_hypergraph import DiskHypergraph
+from gnnloom.pipeline.hypergraph import Hypergraph
+from gnnloom.pipeline.multilevel.disk_hypergraph import DiskHypergraph, load_nets
 from gnnloom.pipeline.multilevel.incidence import Incidence, IncidenceWriter
 from gnnloom.pipeline.multilevel.turning import turn_incidence
 from gnnloom.storage.csr import index_dtype
@@ -49,15 +50,32 @@ class _ContractTask:
     folder: Path
 
 
-def contract(
-    hypergraph: DiskHypergraph, label: NDArray[Any], folder: Path, memory: int, cluster: Cluster
-) -> DiskHypergraph:
-    """Make the hypergraph whose vertices are clusters.
+@dataclass(frozen=True)
+class ContractedNets:
+    """The nets of the hypergraph whose vertices are clusters; attributes are those of :class:`DiskHypergraph`."""
+
+    folder: Path
+    nets: Incidence
+    vertex_weight: NDArray[np.int64]
+    net_weight: NDArray[np.int64]
+    owner: NDArray[Any]
+
+    def load(self) -> Hypergraph:
+        """The hypergraph in memory, without nets of one pin."""
+        return load_nets(self.nets, self.vertex_weight, self.net_weight)
+
+    def on_disk(self, memory: int) -> DiskHypergraph:
+        """The whole hypergraph; sorts the nets of the new vertices in ``memory`` bytes."""
+        vertices = turn_incidence(self.nets, len(self.vertex_weight), self.folder / "vertices", memory)
+        return DiskHypergraph(self.nets, vertices, self.vertex_weight, self.net_weight, self.owner)
+
+
+def contract_nets(hypergraph: DiskHypergraph, label: NDArray[Any], folder: Path, cluster: Cluster) -> ContractedNets:
+    """Make clusters vertices.
 
     Args:
         label: (num_vertices,) the cluster of each vertex, from 0 without gaps.
         folder: for the new hypergraph, and for files that go away.
-        memory: bytes for the sort's buffers.
     """
     num_clusters = int(label.max()) + 1
     weight = np.zeros(num_clusters, dtype=np.int64)
@@ -71,9 +89,8 @@ def contract(
     ]
     pieces = sorted(cluster.map(_contract_nets, tasks), key=lambda piece: piece.original)
     nets, net_weight, original = _merge_identical(pieces, hypergraph.net_weight, folder / "nets")
-    vertices = turn_incidence(nets, num_clusters, folder / "vertices", memory)
     owner = hypergraph.owner[original] if len(hypergraph.owner) else original % hypergraph.num_vertices
-    return DiskHypergraph(nets, vertices, weight, net_weight, label[owner])
+    return ContractedNets(folder, nets, weight, net_weight, label[owner])
 
 
 def _contract_nets(task: _ContractTask) -> _Contracted:

@@ -51,15 +51,20 @@ class DiskHypergraph:
 
     def load(self) -> Hypergraph:
         """The hypergraph in memory, without nets of one pin."""
-        offsets, pins, kept_nets = [np.zeros(1, dtype=np.int64)], [], []
-        for block in self.nets.blocks():
-            size = np.diff(block.offset)
-            kept = size > 1
-            offsets.append(size[kept])
-            pins.append(block.ids[np.repeat(kept, size)])
-            kept_nets.append(kept)
-        weight = self.net_weight[np.concatenate(kept_nets)] if len(self.net_weight) else None
-        return Hypergraph(self.vertex_weight, np.cumsum(np.concatenate(offsets)), np.concatenate(pins), weight)
+        return load_nets(self.nets, self.vertex_weight, self.net_weight)
+
+
+def load_nets(nets: Incidence, vertex_weight: NDArray[np.int64], net_weight: NDArray[np.int64]) -> Hypergraph:
+    """The hypergraph of these nets in memory, without those of one pin."""
+    offsets, pins, kept_nets = [np.zeros(1, dtype=np.int64)], [], []
+    for block in nets.blocks():
+        size = np.diff(block.offset)
+        kept = size > 1
+        offsets.append(size[kept])
+        pins.append(block.ids[np.repeat(kept, size)])
+        kept_nets.append(kept)
+    weight = net_weight[np.concatenate(kept_nets)] if len(net_weight) else None
+    return Hypergraph(vertex_weight, np.cumsum(np.concatenate(offsets)), np.concatenate(pins), weight)
 
 
 def store_hypergraph(

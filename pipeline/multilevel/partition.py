@@ -14,7 +14,7 @@ from gnnloom.pipeline.hypergraph import Hypergraph
 from gnnloom.pipeline.memory import working_memory
 from gnnloom.pipeline.multilevel.band import Band, refine_band
 from gnnloom.pipeline.multilevel.clustering import cluster_vertices
-from gnnloom.pipeline.multilevel.contraction import contract
+from gnnloom.pipeline.multilevel.contraction import contract_nets
 from gnnloom.pipeline.multilevel.disk_hypergraph import DiskHypergraph, store_hypergraph
 from gnnloom.pipeline.multilevel.placement import place_heavy_first
 from gnnloom.pipeline.multilevel.refine import Refinement, refine
@@ -83,13 +83,14 @@ def _coarsen(finest: _Level, problem: PartitionProblem, memory: int) -> tuple[li
         fine = levels[-1].hypergraph
         label = cluster_vertices(fine, _cluster_limit(fine, problem.options.parts), _ROUNDS)
         folder = problem.scratch / f"level-{len(levels)}"
-        coarse = contract(fine, label, folder, memory // 2, problem.cluster)
-        LOGGER.info("coarsening: %s of %s pins", f"{coarse.num_pins:,}", f"{fine.num_pins:,}")
-        too_few = coarse.num_vertices < _CLUSTERS_PER_PART * problem.options.parts
-        if too_few or coarse.num_pins > _TOO_MUCH[problem.options.preset] * fine.num_pins:
+        coarse = contract_nets(fine, label, folder, problem.cluster)
+        num_pins = coarse.nets.num_ids
+        LOGGER.info("coarsening: %s of %s pins", f"{num_pins:,}", f"{fine.num_pins:,}")
+        too_few = len(coarse.vertex_weight) < _CLUSTERS_PER_PART * problem.options.parts
+        if too_few or num_pins > _TOO_MUCH[problem.options.preset] * fine.num_pins:
             shutil.rmtree(folder)
             return levels, False
-        levels.append(_Level(coarse, label))
+        levels.append(_Level(coarse.on_disk(memory // 2), label))
     return levels, True
 
 
@@ -135,7 +136,6 @@ def _refine_band(hypergraph: DiskHypergraph, part: NDArray[np.int32], problem: P
     band = Band(
         fits=lambda num_pins, num_vertices: _needed(num_pins, num_vertices, problem) <= memory,
         improve=lambda small, given: _native(problem, small, _BAND_PRESET, given),
-        memory=memory // 2,
         scratch=problem.scratch,
     )
     refine_band(hypergraph, part, problem.options.parts, band, problem.cluster)

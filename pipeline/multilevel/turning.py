@@ -15,8 +15,9 @@ from gnnloom.pipeline.slices import KeyRange, KeySorter, Segment
 from gnnloom.storage.csr import index_dtype
 from gnnloom.storage.errors import BudgetError
 
-#: Bytes for each key that the sorter holds: itself and a spare.
-_KEY_BYTES = 16
+#: Bytes for each key of a slice: itself and a spare in the sorter, then itself beside those that wait, its row and
+#: that once more as it is stored.
+_KEY_BYTES = 40
 
 
 def turn_incidence(incidence: Incidence, num_columns: int, folder: Path, memory: int) -> Incidence:

@@ -17,7 +17,7 @@ from gnnloom.pipeline.multilevel import incidence
 from gnnloom.pipeline.multilevel import partition as multilevel
 from gnnloom.pipeline.multilevel.band import Band, refine_band
 from gnnloom.pipeline.multilevel.clustering import cluster_vertices
-from gnnloom.pipeline.multilevel.contraction import contract
+from gnnloom.pipeline.multilevel.contraction import contract_nets
 from gnnloom.pipeline.multilevel.disk_hypergraph import DiskHypergraph, store_hypergraph
 from gnnloom.pipeline.multilevel.incidence import IncidenceWriter
 from gnnloom.pipeline.multilevel.placement import place_heavy_first
@@ -135,7 +135,7 @@ def test_contraction_keeps_the_cut_of_every_partition_of_the_clusters(
     graph = store_graph(Catalog(folder).create("g"), random_adjacency(n, nnz, seed, symmetric=True), symmetric=True)
     fine = store_hypergraph(folder / "fine", graph, graph)
     _, label = np.unique(random_parts(n, clusters, seed), return_inverse=True)
-    coarse = contract(fine, label, folder / "coarse", MEMORY, HERE)
+    coarse = contract_nets(fine, label, folder / "coarse", HERE).on_disk(MEMORY)
     assert coarse.num_vertices == label.max() + 1
     np.testing.assert_array_equal(coarse.vertex_weight, np.bincount(label, weights=fine.vertex_weight))
     distinct = [frozenset(pins) for pins in pins_of(coarse)]
@@ -236,7 +236,7 @@ def band_of(folder: Path, pins: int) -> Band:
         request = PartitionRequest(2, 0.05, 0, preset="deterministic-quality", improve=1)
         return native_partition(small, "mtkahypar", request, folder, None, given)
 
-    return Band(lambda num_pins, _: num_pins <= pins, improve, MEMORY, folder)
+    return Band(lambda num_pins, _: num_pins <= pins, improve, folder)
 
 
 def test_only_the_band_around_the_cut_moves_and_it_improves(tmp_path: Path) -> None:

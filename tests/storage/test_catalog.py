@@ -57,6 +57,12 @@ def test_foreign_folders_are_no_datasets(catalog: Catalog) -> None:
     assert (catalog.root / "files" / "thesis.txt").exists()
 
 
+def test_a_catalog_that_cannot_be_made_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(InputError, match=r"file/catalog/web: cannot make this folder \(.+\); choose another catalog"):
+        Catalog(tmp_path / "file" / "catalog").create("web")
+
+
 def test_a_dataset_of_a_newer_format_is_refused(catalog: Catalog) -> None:
     dataset = catalog.create("web")
     zarr.open_group(str(dataset.path), mode="a").attrs["encoding-version"] = "99"
