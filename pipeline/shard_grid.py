@@ -58,7 +58,7 @@ class GridOptions:
         """The row order Pr and the column order Pc; None for the order of the ids, and that of a partition."""
         if self.permutation in {"none", "partition"}:
             return {"rows": None, "columns": None}
-        keys = [int(mix(np.uint64(2 * self.seed + number))) for number in (1, 2)]
+        keys = [int(mix(np.uint64((2 * self.seed + number) % 2**64))) for number in (1, 2)]
         rows = KeyedPermutation(num_vertices, keys[0])
         return {
             "rows": rows,

@@ -144,10 +144,10 @@ class GridShards:
         """
         return read_windows(_Cells(self, variant, counter), rows, columns, dtype or np.dtype(np.float32))
 
-    def vertex_ids(self, order: str, span: Span) -> NDArray[np.int64]:
+    def vertex_ids(self, order: str, span: Span, counter: ReadCounter | None = None) -> NDArray[np.int64]:
         """(span,) graph ids of the vertices at these places of the order ``rows`` or ``columns``."""
         if self.permutation == "partition":
-            return self.vertex_data("vertex", order, span)
+            return self.vertex_data("vertex", order, span, counter)
         permutation = self.row_order if order == "rows" else self.column_order
         places = np.arange(*span, dtype=np.int64)
         return permutation.inverse(places) if permutation else places

@@ -27,7 +27,7 @@ def settled_grid(algorithm: str, grid: tuple[int, ...] | None, num_ranks: int) -
     axes = AXES[algorithm]
     if grid is None:
         grid = most_square(num_ranks, len(axes))
-    if len(grid) != len(axes) or math.prod(grid) != num_ranks:
+    if len(grid) != len(axes) or min(grid) < 1 or math.prod(grid) != num_ranks:
         possible = ", ".join("x".join(map(str, factors)) for factors in factorisations(num_ranks, len(axes)))
         raise InputError(
             f"grid {'x'.join(map(str, grid))}: algorithm {algorithm} on {num_ranks} ranks needs a number of ranks for"

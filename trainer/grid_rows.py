@@ -40,4 +40,4 @@ class GridRows:
 
     def vertex(self) -> NDArray[np.int64]:
         """(num_rows,) int64 global ids of the rows' vertices."""
-        return self.shards.vertex_ids(self.order, self.span)
+        return self.shards.vertex_ids(self.order, self.span, self.counter)

@@ -29,18 +29,23 @@ class Scaling:
         return Scaling(self.right, self.left)
 
 
-def scaling(normalisation: str, degree: NDArray[np.float64], dtype: np.dtype[Any]) -> Scaling:
+def scaling(where: str, normalisation: str, degree: NDArray[np.float64], dtype: np.dtype[Any]) -> Scaling:
     """The vectors of a normalisation, for some rows of the adjacency.
 
     Args:
+        where: the array or artifact that a message names.
         normalisation: ``symmetric`` (degree^-1/2 on both sides, as PyG's gcn_norm), ``mean`` (1/degree on the
             left) or ``none``.
         degree: (num_rows,) sums of the rows, with their self loops. A row of degree 0 gets the factor 0.
         dtype: of the result.
+
+    Raises:
+        InputError: a degree is negative or not finite, which only ``none`` allows.
     """
     ones = np.empty(0, dtype)
     if normalisation == "none":
         return Scaling(ones, ones)
+    _check_degrees(where, degree)
     positive = np.where(degree > 0, degree, np.inf)
     if normalisation == "mean":
         return Scaling((1 / positive).astype(dtype), ones)
@@ -48,12 +53,8 @@ def scaling(normalisation: str, degree: NDArray[np.float64], dtype: np.dtype[Any
     return Scaling(factor, factor)
 
 
-def degrees(where: str, *blocks: CSR) -> NDArray[np.float64]:
-    """(num_rows,) sums of the rows of matrices that lie side by side.
-
-    Raises:
-        InputError: a sum of weights is negative or not finite.
-    """
+def degrees(*blocks: CSR) -> NDArray[np.float64]:
+    """(num_rows,) sums of the rows of matrices that lie side by side."""
     degree = np.zeros(blocks[0].num_rows, np.float64)
     for block in blocks:
         if block.data is None:
@@ -61,15 +62,9 @@ def degrees(where: str, *blocks: CSR) -> NDArray[np.float64]:
         else:
             rows = np.repeat(np.arange(block.num_rows), np.diff(block.indptr))
             degree += np.bincount(rows, weights=block.data, minlength=block.num_rows)
-    check_degrees(where, degree)
     return degree
 
 
-def check_degrees(where: str, degree: NDArray[np.float64]) -> None:
-    """Check sums of rows.
-
-    Raises:
-        InputError: one is negative or not finite.
-    """
+def _check_degrees(where: str, degree: NDArray[np.float64]) -> None:
     if not (np.isfinite(degree).all() and (degree >= 0).all()):
         raise InputError(f"{where}: the weights of a row have a negative or infinite sum, which cannot be normalised")

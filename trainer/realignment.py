@@ -68,6 +68,10 @@ class Realignment:
             features: (num_rows, columns held) of the source's layout.
             dim: columns of the whole matrix.
         """
+        with self._group.traffic.timing(kind, self._group):
+            return self._move(features, dim, kind)
+
+    def _move(self, features: Tensor, dim: int, kind: Kind) -> Tensor:
         columns = self._target.columns(dim)
         result = features.new_empty(self._target.num_rows, columns.stop - columns.start)
         arriving, requests, packed = [], [], []
@@ -80,8 +84,7 @@ class Realignment:
             here = _shifted(_common(held, self._target.columns(dim, peer.coordinate)), held.start)
             packed.append(features[:, here].index_select(0, peer.given))
             requests += self._group.send(packed[-1], peer.number, kind)
-        with self._group.traffic.timing(kind):
-            self._group.wait(requests)
+        self._group.wait(requests)
         for rows, there, values in arriving:
             result[rows, _shifted(there, columns.start)] = values
         return result

@@ -22,9 +22,15 @@ def open_source(
     """
     if config.algorithm == "p2p":
         return _open_shard(dataset, config, rank, num_ranks, counter)
+    if config.ranks != num_ranks:
+        raise InputError(
+            f"the job has {num_ranks} ranks, {config.ranks} were configured; start as many, or say --ranks"
+        )
     settled_grid(config.algorithm, config.grid, num_ranks)
     try:
         return dataset.grid_shards(config.shards, counter, permutation=config.permutation)
+    except InputError as error:
+        raise InputError(f"{error} (--shards KEY, or another --permutation)") from error
     except NotFoundError as error:
         permutation = config.permutation or "double"
         permutation += f" --parts {config.ranks}" if permutation == "partition" else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnloom.pipeline.cluster import ClusterOptions, InProcessCluster, open_cluster
+from gnnloom.pipeline.ingest import IngestOptions, ingest_graph
 from gnnloom.pipeline.shard_grid import GridOptions, shard_grid
+from gnnloom.pipeline.sources.registry import open_edges
 from gnnloom.storage import CSR, Catalog, Dataset, ReadCounter
 from gnnloom.storage.artifact import Artifact
 from gnnloom.storage.errors import InputError
@@ -173,6 +176,17 @@ def test_the_double_permutation_balances_a_lattice_and_the_single_one_does_not(c
     assert balance["none"] > 7
     assert 2.2 < balance["single"] < 2.6
     assert balance["double"] < 1.05
+
+
+@pytest.mark.long
+def test_blocks_of_a_large_lattice_and_of_a_power_law_graph_are_even(catalog: Catalog, shared_data: Path) -> None:
+    roads, slashdot = catalog.create("roads"), catalog.create("slashdot")
+    store_graph(roads, lattice(1000), symmetric=True)
+    edges = open_edges(None, [str(shared_data / "soc-Slashdot0902.txt.gz")])
+    ingest_graph(slashdot, edges, IngestOptions(ids="compact"), InProcessCluster())
+    for dataset, bound in ((roads, 1.02), (slashdot, 1.2)):
+        shards = cut(dataset, grid=(8, 8), permutation="double")
+        assert 1 <= shards.artifact.facts["balance"]["even"] < bound
 
 
 def test_weights_travel_with_their_entries(catalog: Catalog) -> None:

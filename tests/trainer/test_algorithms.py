@@ -325,7 +325,9 @@ def expected_traffic(given: Problem, config: TrainConfig) -> tuple[dict[str, int
 
 @pytest.mark.parametrize("algorithm", ON_GRIDS)
 def test_bytes_and_messages_of_an_epoch_equal_the_papers_formulas(results, algorithm):
-    for case in EVERY_GRID + SWITCHED + FEATURES + DEEPER:
+    # With weights, or without a permutation, blocks are sent that the formulas do not speak of.
+    odd = [case for case in ODD_GRAPHS if case.problem != "weighted"]
+    for case in EVERY_GRID + SWITCHED + FEATURES + DEEPER + odd:
         if case.algorithm == algorithm:
             expected = expected_traffic(PROBLEMS[case.problem], case.config(results.catalog))
             found = results.of[case]["bytes_by_kind"], results.of[case]["messages_by_kind"]

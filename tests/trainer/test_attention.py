@@ -32,7 +32,7 @@ def _attention() -> tuple[Attention, torch.Tensor]:
     (own, own_dense), (halo, halo_dense) = _pattern(ROWS, 1), _pattern(HALO, 2)
     nothing = np.empty(0, np.int64)
     matrix = ShardMatrix(own, halo, nothing, nothing, nothing, nothing)
-    return Attention(matrix, SLOPE, Threads(1)), torch.from_numpy(np.hstack([own_dense, halo_dense]))
+    return Attention(matrix, SLOPE, Threads(1), Traffic()), torch.from_numpy(np.hstack([own_dense, halo_dense]))
 
 
 def _attend(attention: Attention, own, halo, source, halo_source, target) -> torch.Tensor:
@@ -90,7 +90,7 @@ def test_memory_holds_nothing_of_the_size_of_edges_and_features():
     own = CSR(0, np.arange(rows + 1, dtype=np.int64) * degree, indices, None, rows)
     halo = CSR(0, np.zeros(rows + 1, np.int64), np.empty(0, np.int32), None, 0)
     nothing = np.empty(0, np.int64)
-    attention = Attention(ShardMatrix(own, halo, nothing, nothing, nothing, nothing), SLOPE, Threads(1))
+    attention = Attention(ShardMatrix(own, halo, nothing, nothing, nothing, nothing), SLOPE, Threads(1), Traffic())
     given = [
         torch.randn(*shape, requires_grad=True) for shape in ((rows, 2, dim), (0, 2, dim), (rows, 2), (0, 2), (rows, 2))
     ]

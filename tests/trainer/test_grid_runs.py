@@ -43,6 +43,10 @@ class Results:
         self.configs = self._moves() + self._large()
         self.configs.append(_config(self.catalog, "profiled", "tensor3d", (2, 2, 1), epochs=2, profile=True))
         self.configs.append(_config(self.catalog, "profiled-p2p", "p2p", (3,), epochs=2, profile=True))
+        attending = {"model": "gat", "hidden": (8, 8), "heads": 2}
+        self.configs.append(_config(self.catalog, "profiled-gat", "p2p", (3,), epochs=2, profile=True, **attending))
+        sage = {"model": "sage", "epochs": 2, "profile": True}
+        self.configs.append(_config(self.catalog, "profiled-sage", "summa", (1, 3), **sage))
         self.of = {}
         for config, result in zip(self.configs, train_all(folder, self.configs), strict=True):
             self.of[config.run, config.resume] = result
@@ -135,7 +139,15 @@ def test_a_rank_reads_its_share_only(results):
         assert exact * 0.9 < found < 1.2 * exact
 
 
-@pytest.mark.parametrize(("run", "sends"), [("profiled", "propagate backward"), ("profiled-p2p", "halo forward")])
+@pytest.mark.parametrize(
+    ("run", "sends"),
+    [
+        ("profiled", "propagate backward"),
+        ("profiled-p2p", "halo forward"),
+        ("profiled-gat", "halo backward"),
+        ("profiled-sage", "align forward"),
+    ],
+)
 def test_a_profile_says_where_the_time_of_every_rank_goes(results, run, sends):
     lines = Run.open(results.catalog["graph"], run).metrics()
     for line in lines:

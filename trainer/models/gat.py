@@ -35,7 +35,9 @@ class GAT(Model):
         if not isinstance(operator, PointToPoint):
             raise InputError("model gat runs on algorithm p2p")
         self._exchange = operator.exchange
-        self._attention = Attention(operator.matrix, options.negative_slope, operator.threads)
+        self._attention = Attention(
+            operator.matrix, options.negative_slope, operator.threads, operator.grid.comm.traffic
+        )
         generator = torch.Generator().manual_seed(seed)
         heads, widths = options.heads, [self._head_width(layer) for layer in range(self.num_layers)]
         shapes = [(before, heads * width) for before, width in zip(options.dims[:-1], widths, strict=True)]
@@ -57,7 +59,7 @@ class GAT(Model):
         return torch.nn.functional.elu(output)
 
     def _layer(self, inputs: Inputs, layer: int) -> Tensor:
-        values = inputs.features @ self.weights[layer]
+        values = self.operator.transform(inputs.features, self.weights[layer], layer)
         fetch = HaloFetch(self._exchange)
         # The narrower of H and H W is sent, and arrives while the own columns are summed.
         sends_inputs = self.options.propagates_first(layer, values.shape[1])
@@ -67,7 +69,9 @@ class GAT(Model):
         target_score = _score(own, target)
         attended = step.begin(own, _score(own, source), target_score)
         fetched = inputs.value if begun is None else fetch.finish(begun)
-        halo = self._by_head(fetched @ self.weights[layer] if begun is None or sends_inputs else fetched)
+        if begun is None or sends_inputs:
+            fetched = self.operator.transform(fetched, self.weights[layer], layer)
+        halo = self._by_head(fetched)
         output = step.finish(attended, halo, _score(halo, source), target_score)
         output = output.mean(1) if layer == self.num_layers - 1 else output.flatten(1)
         return self._with_bias(output, self.biases, layer)

@@ -18,7 +18,7 @@ from gnnloom.storage.grid_shards import TRANSPOSED, GridShards, stored_variants
 from gnnloom.storage.ranges import Span, split_range
 from gnnloom.trainer.kernels.spmm import SparseProduct
 from gnnloom.trainer.kernels.threads import Threads
-from gnnloom.trainer.normalisation import Scaling, check_degrees, scaling
+from gnnloom.trainer.normalisation import Scaling, scaling
 
 
 def vertex_order(layer: int) -> str:
@@ -83,10 +83,15 @@ class GridAdjacency:
             InputError: a degree is negative or not finite.
         """
         if (order, span) not in self._scalings:
-            degree = self.shards.vertex_data("degree", order, span, self._counter).astype(np.float64)
-            check_degrees(str(self.shards.artifact.path), degree)
-            self._scalings[order, span] = scaling(self._normalisation, degree, self.dtype)
+            self._scalings[order, span] = self._read_scaling(order, span)
         return self._scalings[order, span]
+
+    def _read_scaling(self, order: str, span: Span) -> Scaling:
+        where = str(self.shards.artifact.path)
+        degree = np.empty(0, np.float64)
+        if self._normalisation != "none":
+            degree = self.shards.vertex_data("degree", order, span, self._counter).astype(np.float64)
+        return scaling(where, self._normalisation, degree, self.dtype)
 
     def places(self, order: str, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
         """Places of vertices in an order."""
@@ -94,7 +99,7 @@ class GridAdjacency:
 
     def vertex_ids(self, order: str, span: Span) -> NDArray[np.int64]:
         """(span,) global ids of the vertices at some places of an order."""
-        return self.shards.vertex_ids(order, span)
+        return self.shards.vertex_ids(order, span, self._counter)
 
 
 def split_rows(matrix: CSR, num_blocks: int) -> list[tuple[slice, CSR]]:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gnnloom.storage.row_shards import ShardMatrix
+from gnnloom.trainer.comm import SPMM, Traffic
 from gnnloom.trainer.kernels.attention import EdgeSoftmax, SoftmaxGradient, SoftmaxState
 from gnnloom.trainer.kernels.threads import Threads
 
@@ -21,9 +22,10 @@ from gnnloom.trainer.kernels.threads import Threads
 class Attention:
     """The pattern of a rank's rows, prepared for attention."""
 
-    def __init__(self, matrix: ShardMatrix, negative_slope: float, threads: Threads) -> None:
+    def __init__(self, matrix: ShardMatrix, negative_slope: float, threads: Threads, traffic: Traffic) -> None:
         self.own = EdgeSoftmax(matrix.own, negative_slope, threads)
         self.halo = EdgeSoftmax(matrix.halo, negative_slope, threads)
+        self.traffic = traffic
 
 
 class Attending:
@@ -66,14 +68,16 @@ class _Own(torch.autograd.Function):
         given = [tensor.detach().contiguous() for tensor in tensors]
         own, source, target = (tensor.numpy() for tensor in given)
         step.state = SoftmaxState.like(own)
-        step.attention.own.accumulate(own, source, target, step.state)
+        with step.attention.traffic.timing(SPMM):
+            step.attention.own.accumulate(own, source, target, step.state)
         ctx.step = step
         ctx.save_for_backward(*given)
         return torch.from_numpy(step.state.weighted)
 
     @staticmethod
     def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
-        return None, *_gradients(ctx.step.attention.own, ctx.saved_tensors, ctx.step.gradient)
+        with ctx.step.attention.traffic.timing(SPMM):
+            return None, *_gradients(ctx.step.attention.own, ctx.saved_tensors, ctx.step.gradient)
 
 
 class _Halo(torch.autograd.Function):
@@ -84,7 +88,8 @@ class _Halo(torch.autograd.Function):
         state, step.state = step.state, None
         if state is None:
             raise ValueError("attention is begun before it is finished, and finished once")
-        step.attention.halo.accumulate(halo, source, target, state)
+        with step.attention.traffic.timing(SPMM):
+            step.attention.halo.accumulate(halo, source, target, state)
         # A row with columns has a sum of at least 1; one without has 0 and gets zeros.
         np.divide(state.weighted, np.maximum(state.total, 1)[:, :, None], out=state.weighted)
         output = torch.from_numpy(state.weighted)
@@ -98,7 +103,8 @@ class _Halo(torch.autograd.Function):
         along = (gradient * output).sum(2)
         arrays = [tensor.numpy() for tensor in (maximum, total, gradient.contiguous(), along)]
         ctx.step.gradient = SoftmaxGradient(*arrays)
-        return None, gradient, *_gradients(ctx.step.attention.halo, given, ctx.step.gradient)
+        with ctx.step.attention.traffic.timing(SPMM):
+            return None, gradient, *_gradients(ctx.step.attention.halo, given, ctx.step.gradient)
 
 
 def _gradients(softmax: EdgeSoftmax, given: Sequence[Tensor], gradient: SoftmaxGradient) -> tuple[Tensor, ...]:

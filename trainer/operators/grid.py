@@ -104,6 +104,20 @@ class GridOperator(ABC):
         """This rank's range of the vertices cut along ``axes``."""
         return self.grid.span(self.adjacency.num_vertices, axes)
 
+    def read_scaling(
+        self, layer: int, source_axes: tuple[str, ...], target_axes: tuple[str, ...], *, backward: bool
+    ) -> None:
+        """Read the normalisation's factors that a product needs, as a part of loading.
+
+        Args:
+            source_axes, target_axes: along which the rows are cut that enter and leave the product.
+
+        Raises:
+            InputError: a degree is negative or not finite.
+        """
+        self.adjacency.scaling(self.adjacency.order(layer + backward), self.rows(source_axes))
+        self.adjacency.scaling(self.adjacency.order(layer + (not backward)), self.rows(target_axes))
+
     def gemm(self, left: Tensor, right: Tensor) -> Tensor:
         with self.grid.comm.traffic.timing(GEMM):
             return left @ right

@@ -124,12 +124,14 @@ class _Begin(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, own: Tensor, fetch: HaloFetch) -> Tensor:
         ctx.fetch = fetch
-        fetch.arriving = fetch.exchange.begin(own.detach(), Kind.HALO_FORWARD)
+        with fetch.exchange.comm.traffic.timing(Kind.HALO_FORWARD):
+            fetch.arriving = fetch.exchange.begin(own.detach(), Kind.HALO_FORWARD)
         return fetch.arriving.rows
 
     @staticmethod
     def backward(ctx: Any, _: Tensor) -> tuple[Tensor, None]:
-        with ctx.fetch.exchange.comm.traffic.timing(Kind.HALO_BACKWARD):
+        comm = ctx.fetch.exchange.comm
+        with comm.traffic.timing(Kind.HALO_BACKWARD, comm):
             return ctx.fetch.exchange.add_returned(ctx.fetch.returning), None
 
 
@@ -138,12 +140,14 @@ class _Finish(torch.autograd.Function):
     def forward(ctx: Any, begun: Tensor, fetch: HaloFetch) -> Tensor:
         ctx.fetch, arrival, fetch.arriving = fetch, fetch.arriving, None
         if arrival is not None:
-            with fetch.exchange.comm.traffic.timing(Kind.HALO_FORWARD):
-                fetch.exchange.comm.wait(arrival.receives + arrival.sends)
+            comm = fetch.exchange.comm
+            with comm.traffic.timing(Kind.HALO_FORWARD, comm):
+                comm.wait(arrival.receives + arrival.sends)
         # The same memory, but another tensor to autograd.
         return torch.from_numpy(begun.detach().numpy())
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        ctx.fetch.returning = ctx.fetch.exchange.begin_return(gradient, Kind.HALO_BACKWARD)
+        with ctx.fetch.exchange.comm.traffic.timing(Kind.HALO_BACKWARD):
+            ctx.fetch.returning = ctx.fetch.exchange.begin_return(gradient, Kind.HALO_BACKWARD)
         return gradient, None

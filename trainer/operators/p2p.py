@@ -52,7 +52,7 @@ class PointToPoint:
         self._layout = Layout(self.grid, shard.vertex(), row_axes=(AXIS,))
         matrix = shard.matrix()
         where = f"{shard.shards.artifact.path}/{shard.prefix}"
-        sides = scaling(normalisation, degrees(where, matrix.own, matrix.halo), dtype)
+        sides = scaling(where, normalisation, degrees(matrix.own, matrix.halo), dtype)
         #: The adjacency's rows of this rank, without the normalisation, and the exchange of what their columns need.
         self.matrix, self.exchange = matrix, HaloExchange(comm, matrix)
         self.threads = threads
@@ -113,12 +113,13 @@ class HaloProduct:
             (num_own, dim).
         """
         scaled = features.contiguous() if self._right is None else features * self._right
-        arrival = self._exchange.begin(scaled, self._kind)
-        product = torch.empty_like(scaled)
         comm = self._exchange.comm
+        with comm.traffic.timing(self._kind):
+            arrival = self._exchange.begin(scaled, self._kind)
+        product = torch.empty_like(scaled)
         with comm.traffic.timing(SPMM):
             self._own.multiply(scaled.numpy(), product.numpy(), self._left)
-        with comm.traffic.timing(self._kind):
+        with comm.traffic.timing(self._kind, comm):
             comm.wait(arrival.receives)
         with comm.traffic.timing(SPMM):
             self._halo.multiply(arrival.rows.numpy(), product.numpy(), self._left, accumulate=True)

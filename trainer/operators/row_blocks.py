@@ -42,6 +42,7 @@ class RowBlocks(GridOperator):
         self._products = {(layer, backward): self._read(layer, backward=backward) for layer, backward in plan.products}
 
     def _read(self, layer: int, *, backward: bool) -> list[SparseProduct]:
+        self.read_scaling(layer, _ROW, _ROW, backward=backward)
         columns = [self._bounds[source] for source in self._sources]
         return self.adjacency.products(layer, self.rows(_ROW), columns, transposed=backward)
 

@@ -89,6 +89,7 @@ class Summa(GridOperator):
 
     def _read(self, layer: int, *, backward: bool) -> dict[int, CSR]:
         """The blocks of this rank, by the number of their stage."""
+        self.read_scaling(layer, self._feature_rows, _ROW, backward=backward)
         column = self.grid.coordinate["column"]
         mine = [number for number, stage in enumerate(self._stages) if stage.column == column]
         spans = [self._stages[number].span for number in mine]

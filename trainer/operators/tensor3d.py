@@ -105,6 +105,7 @@ class Tensor3D(GridOperator):
     def _read(self, layer: int, num_blocks: int, *, backward: bool) -> list[tuple[slice, SparseProduct]]:
         """The plane's window in blocks of rows."""
         source, target = self._roles[layer].sides(backward=backward)
+        self.read_scaling(layer, (source,), (target,), backward=backward)
         rows, columns = self.rows((target,)), self.rows((source,))
         (window,) = self.adjacency.blocks(layer, rows, [columns], transposed=backward)
         return [(part, self.adjacency.product(block)) for part, block in split_rows(window, num_blocks)]
