@@ -67,7 +67,7 @@ class Case:
             seed=3,
             eval_every=0,
             threads=1,
-            run=f"case-{number}",
+            run=f"{np.prod(self.grid)}-ranks-{number}",
             **SAVINGS[self.saving],
         )
 
