@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gnnloom.pipeline.memory import KEPT_ALLOCATION, keep_freed_memory
 from gnnloom.pipeline.performance import check_report, reported
-from gnnloom.storage.errors import InputError, LaunchError
+from gnnloom.storage.errors import CorruptError, InputError, LaunchError
+from gnnloom.storage.files import read_json
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -243,11 +244,8 @@ def worker_settings() -> dict[str, Any]:
 def _connect(options: ClusterOptions) -> Iterator[Cluster]:
     from distributed import Client  # noqa: PLC0415 - takes a second to import
 
-    if not options.address:
-        raise InputError(f"cluster {options.kind!r}: give the scheduler's, such as tcp://host:8786, or its file")
-    where = {"scheduler_file": options.address} if options.kind == "scheduler-file" else {"address": options.address}
     try:
-        client = Client(**where, timeout="30s")
+        client = Client(_scheduler_address(options), timeout="30s")
     except (OSError, TimeoutError, ValueError) as error:
         raise InputError(f"{options.address}: no Dask scheduler answers there ({error})") from error
     with client:
@@ -255,6 +253,20 @@ def _connect(options: ClusterOptions) -> Iterator[Cluster]:
         if not workers:
             raise InputError(f"{options.address}: the scheduler has no workers")
         yield DaskCluster(client, workers, options.memory)
+
+
+def _scheduler_address(options: ClusterOptions) -> str:
+    if not options.address:
+        raise InputError(f"cluster {options.kind!r}: give the scheduler's, such as tcp://host:8786, or its file")
+    if options.kind == "address":
+        return options.address
+    try:
+        address = read_json(Path(options.address)).get("address")
+    except (CorruptError, OSError) as error:
+        raise InputError(f"{options.address}: not the file of a Dask scheduler ({error})") from error
+    if not isinstance(address, str):
+        raise InputError(f"{options.address}: not the file of a Dask scheduler (it has no address)")
+    return address
 
 
 @contextmanager

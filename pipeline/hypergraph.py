@@ -62,12 +62,16 @@ def row_nonzeros(graph: Graph) -> Iterator[tuple[int, NDArray[np.int64]]]:
         yield start, np.diff(graph.artifact.array(f"{block_path(number)}/indptr").read())
 
 
+def row_weights(nonzeros: NDArray[np.int64], weights: str) -> NDArray[np.int64]:
+    """(num_rows,) what rows count for the balance: their ``nonzeros``, but at least 1, or ``unit``."""
+    return np.maximum(nonzeros, 1) if weights == "nonzeros" else np.ones_like(nonzeros)
+
+
 def vertex_weights(graph: Graph, weights: str) -> NDArray[np.int64]:
-    """(num_vertices,) what each vertex counts for the balance: its row's ``nonzeros``, but at least 1, or ``unit``."""
-    weight = np.ones(graph.num_vertices, dtype=np.int64)
-    if weights == "nonzeros":
-        for start, nonzeros in row_nonzeros(graph):
-            np.maximum(nonzeros, 1, out=weight[start : start + len(nonzeros)])
+    """(num_vertices,) what each vertex counts for the balance; see :func:`row_weights`."""
+    weight = np.empty(graph.num_vertices, dtype=np.int64)
+    for start, nonzeros in row_nonzeros(graph):
+        weight[start : start + len(nonzeros)] = row_weights(nonzeros, weights)
     return weight
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gnnloom.pipeline.cluster import Cluster
 from gnnloom.pipeline.part_vector import copy_part_vector, create_part_vector, map_part_vector
@@ -12,16 +16,16 @@ from gnnloom.pipeline.partition_problem import PartitionProblem
 from gnnloom.pipeline.partitioners.guard import check_parts
 from gnnloom.pipeline.partitioners.presets import METHODS
 from gnnloom.pipeline.progress import one_step
-from gnnloom.pipeline.quality import describe_quality, measure_load
+from gnnloom.pipeline.quality import MATRIX_PARTS, describe_quality, measure_load
 from gnnloom.pipeline.transpose import transpose_graph
-from gnnloom.pipeline.volume import count_exchange
-from gnnloom.storage.arrays import ArrayAppender, ArrayReader
-from gnnloom.storage.artifact import Artifact, ArtifactWriter
+from gnnloom.pipeline.volume import Exchange, count_exchange
+from gnnloom.storage.arrays import ArrayAppender, ArrayReader, write_array
+from gnnloom.storage.artifact import Artifact, ArtifactWriter, PartBuilder, artifact_key, write_group
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.graph import Graph
 from gnnloom.storage.partition import Partition
 
-__all__ = ["METHODS", "PartitionOptions", "partition_graph"]
+__all__ = ["METHODS", "PartitionOptions", "partition_graph", "partition_key"]
 
 _CHUNK_VERTICES = 1 << 20
 
@@ -30,13 +34,13 @@ def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, c
     """Partition the rows of a graph and measure the result; finds what an earlier run left.
 
     Raises:
-        InputError: there are more parts than vertices.
+        InputError: there are more parts than vertices, or both directions are asked for and are the same.
         BudgetError: the partitioner would need more memory than there is.
         PartitionerError: a native partitioner failed or took too long.
     """
     check_parts(options.parts, graph.num_vertices)
-    inputs = {"graph": graph.artifact.key}
-    parameters = options.parameters(cluster.memory)
+    options.check_graph(graph)
+    parameters, inputs = options.parameters(cluster.memory), _inputs(graph)
     with ArtifactWriter.begin(dataset.path, "partition", parameters, inputs) as writer:
         if writer.is_complete:
             return Partition(Artifact(writer.path))
@@ -61,6 +65,15 @@ def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, c
         )
 
 
+def partition_key(graph: Graph, options: PartitionOptions, cluster: Cluster) -> str:
+    """The key of the artifact that :func:`partition_graph` makes or finds."""
+    return artifact_key("partition", options.parameters(cluster.memory), _inputs(graph))
+
+
+def _inputs(graph: Graph) -> dict[str, str]:
+    return {"graph": graph.artifact.key}
+
+
 def _make_part(writer: ArtifactWriter, problem: PartitionProblem) -> None:
     with writer.part("part/0") as builder:
         part = create_part_vector(problem.part_path, problem.graph.num_vertices)
@@ -81,8 +94,22 @@ def _measure(writer: ArtifactWriter, problem: PartitionProblem) -> None:
         backward = None
         if not graph.symmetric:
             backward = count_exchange(graph, part_path, options.parts, work / "backward", problem.cluster)
-        load = measure_load(graph, map_part_vector(part_path), options.parts)
+        load = measure_load(graph, map_part_vector(part_path), options.parts, options.weights)
         builder.facts = describe_quality(options.method, options.imbalance, load, forward, backward)
+        if options.parts > MATRIX_PARTS:
+            for direction, exchange in (("forward", forward), ("backward", backward)):
+                if exchange is not None:
+                    _store_exchange(builder, direction, exchange)
+
+
+def _store_exchange(builder: PartBuilder, direction: str, exchange: Exchange) -> None:
+    path = builder.writer.path
+    write_group(path / "exchange", {})
+    write_group(path / "exchange" / direction, {})
+    sender, receiver = np.divmod(exchange.pair, exchange.num_parts)
+    columns: dict[str, NDArray[Any]] = {"sender": sender.astype(np.int32), "receiver": receiver.astype(np.int32)}
+    for name, column in (columns | {"rows": exchange.rows}).items():
+        builder.add(write_array(path, f"exchange/{direction}/{name}", column, ("pair",)))
 
 
 def _partitioner_name(method: str) -> str:

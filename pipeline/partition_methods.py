@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.adjacency import AdjacencyGraph, adjacency_graph
-from gnnloom.pipeline.hypergraph import Hypergraph, column_net_hypergraph, net_matrices, row_nonzeros
+from gnnloom.pipeline.hypergraph import Hypergraph, column_net_hypergraph, row_nonzeros
 from gnnloom.pipeline.multilevel.partition import partition_out_of_core
 from gnnloom.pipeline.partition_problem import PartitionProblem
 from gnnloom.pipeline.partitioners.balance import fill_empty_parts
@@ -25,11 +25,14 @@ def fill_part(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, A
     """
     options = problem.options
     if options.method == "block":
-        block_partition(part, problem.graph, options.parts)
+        block_partition(part, problem.graph, options.parts, options.weights)
         return {}
     if options.method == "random":
         random_partition(part, options.parts, options.seed)
         _fill_empty(part, problem.graph, options.parts)
+        return {}
+    if options.parts in {1, len(part)}:
+        part[:] = np.arange(len(part)) if options.parts > 1 else 0
         return {}
     if options.method == "multilevel":
         return partition_out_of_core(problem, part)
@@ -44,8 +47,7 @@ def _native_problem(problem: PartitionProblem) -> Hypergraph | AdjacencyGraph:
     if options.model == "graph":
         problem.check_memory(graph.nnz * (1 if graph.symmetric else 2))
         return adjacency_graph(graph, transpose, options.weights)
-    matrices = net_matrices(graph, transpose, options.directions)
-    problem.check_memory(sum(matrix.nnz + matrix.num_vertices for matrix in matrices))
+    problem.check_memory(problem.num_pins)
     return column_net_hypergraph(graph, transpose, options.weights, options.directions)
 
 

@@ -10,10 +10,12 @@ from gnnloom.pipeline.cluster import available_cores
 from gnnloom.pipeline.partitioners.presets import METHODS, MODELS, NATIVE_METHODS
 from gnnloom.pipeline.partitioners.request import PartitionRequest
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.graph import Graph
 from gnnloom.storage.sampling.batches import BATCHES
 
 WEIGHTS = ("nonzeros", "unit")
 DIRECTIONS = ("forward", "both")
+_BATCH_RATE = 0.06
 
 
 @dataclass(frozen=True)
@@ -26,12 +28,14 @@ class PartitionOptions:
         imbalance: how much heavier than the average a part may be.
         seed: 0 to 2^31 - 1.
         model: one of those of the method; its first by default.
-        time_limit: seconds that a native partitioner may take; None for no limit.
+        time_limit: seconds that a native partitioner may take, and, model ``stochastic``, the work before and after
+            it each; None for no limit.
         threads: of a parallel partitioner; None for one per core.  Changes no result of a deterministic preset.
         preset: one of those of the method; its first by default.
         weights: what a vertex counts for the balance: its row's ``nonzeros``, or ``unit``.
         directions: ``forward``, or ``both`` to weigh what the backward pass of a directed graph sends as much.
-        memory_limit: bytes that a native partitioner may allocate; None for no limit.
+        memory_limit: bytes that a native partitioner may allocate, and that ``multilevel`` may hold; None for what
+            the machine has.
         batches: model ``stochastic``: how the mini-batches are drawn, one of ``BATCHES``.
         batch_rate: model ``stochastic``: the share of the vertices (``edge``: of the edges) that is drawn for a batch.
     """
@@ -48,7 +52,7 @@ class PartitionOptions:
     directions: str = "forward"
     memory_limit: int | None = None
     batches: str = "vertex"
-    batch_rate: float = 0.06
+    batch_rate: float = _BATCH_RATE
 
     def __post_init__(self) -> None:
         _check_choice("method", self.method, tuple(METHODS))
@@ -67,6 +71,7 @@ class PartitionOptions:
         _check_choice("directions", self.directions, DIRECTIONS)
         _check_choice("batches", self.batches, BATCHES)
         self._check_numbers()
+        self._check_meaning()
 
     def _check_numbers(self) -> None:
         if self.parts < 1:
@@ -83,6 +88,36 @@ class PartitionOptions:
                 raise InputError(f"{name}={limit}: expected {unit} above 0")
         if self.threads is not None and self.threads < 1:
             raise InputError(f"threads={self.threads}: expected 1 or more")
+
+    def _check_meaning(self) -> None:
+        """Refuse what would change nothing: it would only name a second artifact with the same content."""
+        if self.directions == "both" and (self.model == "graph" or self.method in {"random", "block"}):
+            raise InputError(
+                f"directions both: method {self.method} with model {self.model} knows no directions; leave it out"
+            )
+        if self.model != "stochastic" and (self.batches, self.batch_rate) != (BATCHES[0], _BATCH_RATE):
+            raise InputError(
+                f"batches {self.batches}, batch_rate={self.batch_rate}: model {self.model} knows no batches; choose"
+                " model stochastic, or leave them out"
+            )
+
+    def check_graph(self, graph: Graph) -> None:
+        """Raise InputError where these options mean nothing for a graph."""
+        if self.directions == "both" and graph.symmetric:
+            raise InputError("directions both: the graph is undirected, both directions are the same; leave it out")
+
+    def for_method(self, method: str) -> PartitionOptions:
+        """The same of another method, as far as every method knows it."""
+        return PartitionOptions(
+            self.parts,
+            method,
+            self.imbalance,
+            self.seed,
+            time_limit=self.time_limit,
+            threads=self.threads,
+            weights=self.weights,
+            memory_limit=self.memory_limit,
+        )
 
     @property
     def is_native(self) -> bool:

@@ -6,8 +6,12 @@ from dataclasses import dataclass
 
 from gnnloom.pipeline.cluster import DEFAULT_MEMORY
 from gnnloom.pipeline.memory import BASE_MEMORY, working_memory
-from gnnloom.pipeline.partitioners.native import available_memory, native_memory
+from gnnloom.pipeline.multilevel.partition import out_of_core_memory
+from gnnloom.pipeline.partitioners.budget import available_memory, native_memory
+from gnnloom.pipeline.partitioners.guard import check_parts
 from gnnloom.pipeline.partitioners.presets import METHODS
+from gnnloom.pipeline.stochastic.annealing import annealing_memory
+from gnnloom.pipeline.stochastic.merged import MOST_PINS
 from gnnloom.storage.graph import Graph
 
 #: Processor seconds for a million pins and 8 parts, and the power of the parts that they grow with; measured on
@@ -32,9 +36,8 @@ _SECONDS = {
 _START_SECONDS = 2.0
 #: Partitions what ``multilevel`` has coarsened.
 _COARSEST = ("mtkahypar", "deterministic")
-#: Bytes of the out-of-core method for each vertex: weights, labels, cluster loads and the profiles of nets while it
-#: coarsens; parts and the masks of 64 parts while it refines.  More parts take more masks only where there is room.
-_VERTEX_STATE = 100
+#: The same for annealing parts for uniform batches.
+_ANNEALING_SECONDS = (100.0, 0.3)
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class MethodPlan:
     """What one preset of a method would take.
 
     Attributes:
+        model: what it partitions: what was asked for, or its first where it does not know that.
         memory: bytes at the peak, in one process.
         disk: bytes of scratch files.
         cpu_seconds: of all threads.
@@ -50,6 +54,7 @@ class MethodPlan:
 
     method: str
     preset: str
+    model: str
     memory: int
     disk: int
     cpu_seconds: float
@@ -57,23 +62,37 @@ class MethodPlan:
 
 
 def plan_partition(
-    graph: Graph, parts: int, memory: int | None = None, worker_memory: int = DEFAULT_MEMORY
+    graph: Graph,
+    parts: int,
+    memory: int | None = None,
+    worker_memory: int = DEFAULT_MEMORY,
+    model: str = "",
+    directions: str = "forward",
+    batches: str = "vertex",
 ) -> list[MethodPlan]:
     """Plan every preset of every method for a graph.
 
     Args:
         memory: bytes that may be used; None for what this machine has.
         worker_memory: bytes of a worker, to which ``multilevel`` coarsens.
+        model: for the methods that know it.
+        directions: for the models that know them.
+        batches: for model ``stochastic``.
+
+    Raises:
+        InputError: there are more parts than vertices.
     """
+    check_parts(parts, graph.num_vertices)
     allowed = available_memory() if memory is None else memory
-    planner = _Planner(graph, parts, worker_memory)
+    num_directions = 2 if directions == "both" and not graph.symmetric else 1
     plans = []
     for method, offer in METHODS.items():
+        chosen = model if model in offer.models else offer.models[0]
+        planner = _Planner(graph, parts, worker_memory, method, chosen, num_directions, batches)
         for preset in offer.presets:
-            needed, disk = planner.memory(method, preset), planner.disk(method)
-            plans.append(
-                MethodPlan(method, preset, needed, disk, planner.cpu_seconds(method, preset), needed <= allowed)
-            )
+            needed = planner.memory(preset)
+            seconds = planner.cpu_seconds(preset)
+            plans.append(MethodPlan(method, preset, chosen, needed, planner.disk(), seconds, needed <= allowed))
     return plans
 
 
@@ -82,39 +101,63 @@ class _Planner:
     graph: Graph
     parts: int
     worker_memory: int
+    method: str
+    model: str
+    num_directions: int
+    batches: str
 
     @property
     def _pins(self) -> int:
-        return self.graph.nnz + self.graph.num_vertices
+        return self.num_directions * (self.graph.nnz + self.graph.num_vertices)
 
-    def memory(self, method: str, preset: str) -> int:
+    @property
+    def _size(self) -> int:
+        """Pins or entries of the largest problem that a native partitioner gets; batches may have fewer."""
+        if self.model == "graph":
+            return self.graph.nnz if self.graph.symmetric else 2 * self.graph.nnz
+        if self.model != "stochastic":
+            return self._pins
+        if self.batches != "vertex":
+            return MOST_PINS * self._pins
+        # A 2-pin net for every pair of vertices that a net joins with its owner.
+        return self._pins + (self.graph.nnz if self.graph.symmetric else 2 * self.graph.nnz)
+
+    def memory(self, preset: str) -> int:
         n = self.graph.num_vertices
-        if METHODS[method].package:
-            entries = 2 * self.graph.nnz if method == "metis" and not self.graph.symmetric else self._pins
-            # The parent holds the arrays while the child works.
-            return BASE_MEMORY + native_memory(method, preset, entries, n, self.parts) + 4 * self._pins + 16 * n
-        if method != "multilevel":
-            return BASE_MEMORY + 4 * n
-        return BASE_MEMORY + _VERTEX_STATE * n + (self._coarsest() if preset == "auto" else 0)
+        if not METHODS[self.method].package:
+            if self.method != "multilevel":
+                return BASE_MEMORY + 4 * n
+            return out_of_core_memory(n, self.num_directions) + (self._coarsest() if preset == "auto" else 0)
+        # The parent holds the arrays while the child works.
+        peak = native_memory(self.method, preset, self._size, n, self.parts)
+        if self.model == "stochastic":
+            nets = self.num_directions * n
+            # Nets of two pins have an offset and a weight for them.
+            peak = max(peak + 12 * self._size, annealing_memory(n, nets, self._pins, self.parts))
+        return BASE_MEMORY + peak + 4 * self._pins + 16 * n
 
     def _coarsest(self) -> int:
         """Bytes of the native partitioner for what fits a worker."""
-        whole = native_memory(*_COARSEST, self._pins, self.graph.num_vertices, self.parts)
-        return min(whole, working_memory(self.worker_memory))
+        return min(self._whole(), working_memory(self.worker_memory))
 
-    def disk(self, method: str) -> int:
-        if METHODS[method].package:
-            return 7 * self._pins
-        return 24 * self._pins if method == "multilevel" else 4 * self.graph.num_vertices
+    def _whole(self) -> int:
+        return native_memory(*_COARSEST, self._pins, self.graph.num_vertices, self.parts)
 
-    def cpu_seconds(self, method: str, preset: str) -> float:
-        own = _START_SECONDS + _cpu_seconds(method, preset, self._pins, self.parts)
-        if (method, preset) != ("multilevel", "auto"):
-            return own
-        whole = native_memory(*_COARSEST, self._pins, self.graph.num_vertices, self.parts)
-        return own + _cpu_seconds(*_COARSEST, self._pins * self._coarsest() // whole, self.parts)
+    def disk(self) -> int:
+        if METHODS[self.method].package:
+            return 7 * self._size
+        return 24 * self._pins if self.method == "multilevel" else 4 * self.graph.num_vertices
 
+    def cpu_seconds(self, preset: str) -> float:
+        own = _START_SECONDS + self._scaled(_SECONDS[self.method, preset], self._size)
+        if (self.method, preset) == ("multilevel", "auto"):
+            own += self._scaled(_SECONDS[_COARSEST], self._pins * self._coarsest() // self._whole())
+        if self.model == "stochastic":
+            # The full-batch hypergraph is partitioned too, for comparison.
+            own += self._scaled(_SECONDS[self.method, preset], self._pins)
+            own += self._scaled(_ANNEALING_SECONDS, self._pins) if self.batches == "vertex" else 0.0
+        return own
 
-def _cpu_seconds(method: str, preset: str, pins: int, parts: int) -> float:
-    seconds, power = _SECONDS[method, preset]
-    return float(seconds * pins / 1e6 * (parts / 8) ** power)
+    def _scaled(self, seconds: tuple[float, float], pins: int) -> float:
+        for_eight, power = seconds
+        return float(for_eight * pins / 1e6 * (self.parts / 8) ** power)

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.adjacency import AdjacencyGraph
 from gnnloom.pipeline.cluster import Cluster
-from gnnloom.pipeline.hypergraph import Hypergraph
+from gnnloom.pipeline.hypergraph import Hypergraph, net_matrices
 from gnnloom.pipeline.partition_options import PartitionOptions
-from gnnloom.pipeline.partitioners.native import check_native_memory, native_partition
+from gnnloom.pipeline.partitioners.budget import check_native_memory
+from gnnloom.pipeline.partitioners.native import native_partition
 from gnnloom.storage.graph import Graph
 
 
@@ -32,6 +33,12 @@ class PartitionProblem:
     scratch: Path
     part_path: Path
     cluster: Cluster
+
+    @property
+    def num_pins(self) -> int:
+        """Of the hypergraph that is cut; an upper bound, as rows may hold their own vertex."""
+        matrices = net_matrices(self.graph, self.transpose, self.options.directions)
+        return sum(matrix.nnz + matrix.num_vertices for matrix in matrices)
 
     def native(self, hypergraph: Hypergraph | AdjacencyGraph) -> NDArray[np.int32]:
         """(num_vertices,) int32 parts by the native partitioner that the options name."""

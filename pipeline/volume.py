@@ -21,8 +21,10 @@ from gnnloom.pipeline.part_vector import map_part_vector
 from gnnloom.storage.artifact import Artifact
 from gnnloom.storage.graph import Graph
 
-#: Up to this many cells the matrix of pairs is counted in a table; beyond, by sorting.
+#: Up to this many cells a task counts pairs in a table; beyond, by sorting.
 _TABLE_CELLS = 1 << 22
+#: The same of the table that sums up the tasks' counts: there is only one.
+_SUM_CELLS = 1 << 25
 #: Pairs that may wait before they are merged.
 _PENDING_PAIRS = 1 << 20
 
@@ -58,6 +60,10 @@ class Exchange:
         """(P,) parts that each part sends to."""
         return np.bincount(self.pair // self.num_parts, minlength=self.num_parts)
 
+    def messages_received(self) -> NDArray[np.int64]:
+        """(P,) parts that each part receives from."""
+        return np.bincount(self.pair % self.num_parts, minlength=self.num_parts)
+
     def matrix(self) -> NDArray[np.int64]:
         """(P, P) rows that part [p] sends to part [q]."""
         matrix = np.zeros(self.num_parts * self.num_parts, dtype=np.int64)
@@ -92,7 +98,7 @@ def count_exchange(transpose: Graph, part_path: Path, num_parts: int, work: Path
         _CountTask(transpose.artifact.path, part_path, num_parts, block, work / f"{block:05d}.npy")
         for block in range(transpose.num_blocks)
     ]
-    pairs = _PairCounts()
+    pairs = pair_sums(num_parts)
     for result_path in cluster.map(_count_block, tasks):
         pair, rows = np.load(result_path, allow_pickle=False)
         pairs.add(pair, rows)
@@ -145,6 +151,27 @@ def _tally(emitted: NDArray[np.int64], num_parts: int) -> tuple[NDArray[np.int64
     table = np.bincount(emitted, minlength=num_parts * num_parts)
     pair = np.flatnonzero(table)
     return pair, table[pair]
+
+
+def pair_sums(num_parts: int) -> _PairTable | _PairCounts:
+    """Sums up counts of pairs of parts: add some at a time, and see them merged."""
+    return _PairTable(num_parts) if num_parts * num_parts <= _SUM_CELLS else _PairCounts()
+
+
+class _PairTable:
+    """Sums counts by pair in a cell for each; cells that stay zero take no memory where their page does."""
+
+    def __init__(self, num_parts: int) -> None:
+        self._rows = np.zeros(num_parts * num_parts, dtype=np.int64)
+
+    def add(self, pair: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+        """Add the counts of distinct pairs."""
+        self._rows[pair] += rows
+
+    def merged(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All pairs so far, ascending, with their sums."""
+        pair = np.flatnonzero(self._rows)
+        return pair, self._rows[pair]
 
 
 @dataclass

@@ -22,9 +22,10 @@ import xxhash
 
 from gnnloom.storage.artifact import WORK
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.errors import ExistsError, InputError
-from gnnloom.storage.files import sync_folder
+from gnnloom.storage.errors import CorruptError, ExistsError, InputError
+from gnnloom.storage.files import sync_folder, written_aside
 from gnnloom.storage.schema import FORMAT_VERSION
+from gnnloom.storage.verify import verify_dataset
 
 HEAD, TAIL = "gnnloom-archive.json", "gnnloom-digests.json"
 #: Compression by the end of the file's name.
@@ -45,25 +46,33 @@ def export_dataset(dataset: Dataset, file: Path) -> dict[str, Any]:
     Raises:
         InputError: the file's name has another end, or a file of the dataset vanished meanwhile.
         ExistsError: the file is there already.
+        CorruptError: something in the dataset is damaged.
     """
     compression = _compression(file)
     if file.exists():
         raise ExistsError(f"{file}: there is a file already; remove it, or choose another name")
     if not file.parent.is_dir():
         raise InputError(f"{file}: there is no folder {file.parent}")
+    _refuse_damage(dataset)
     members = [(path, path.stat().st_size) for path in _files_of(dataset)]
-    aside = file.with_name(f".{file.name}.writing")
-    try:
+    with written_aside(file) as aside:
         with aside.open("wb") as raw:
             _write_members(raw, compression, dataset, members)
         # Compression closes the file below it.
         with aside.open("rb") as written:
             os.fsync(written.fileno())
-        aside.replace(file)
-    finally:
-        aside.unlink(missing_ok=True)
     sync_folder(file.parent)
     return {"files": len(members), "bytes": sum(size for _, size in members), "archive_bytes": file.stat().st_size}
+
+
+def _refuse_damage(dataset: Dataset) -> None:
+    """An import would refuse it, when the original may be gone."""
+    damaged = [finding for finding in verify_dataset(dataset, quick=True) if finding.is_damaged]
+    if damaged:
+        raise CorruptError(
+            f"dataset {dataset.name}: {len(damaged)} artifacts or runs are damaged; remove them, or make them again:"
+            f" {damaged[0].problem}"
+        )
 
 
 def _compression(file: Path) -> str | None:

@@ -8,7 +8,7 @@ import os
 import shutil
 import tarfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -17,13 +17,19 @@ import pyarrow as pa
 import xxhash
 
 from gnnloom.storage.archive import HEAD, TAIL
-from gnnloom.storage.artifact import Artifact
 from gnnloom.storage.catalog import Catalog, Dataset, check_name
-from gnnloom.storage.errors import BudgetError, CorruptError, ExistsError, FormatError, InputError, NotFoundError
+from gnnloom.storage.errors import (
+    BudgetError,
+    CorruptError,
+    ExistsError,
+    FormatError,
+    GnnloomError,
+    InputError,
+    NotFoundError,
+)
 from gnnloom.storage.files import sync_tree
-from gnnloom.storage.run import Run
-from gnnloom.storage.run_invariants import check_run
 from gnnloom.storage.schema import FORMAT_VERSION, SCHEMAS
+from gnnloom.storage.verify import verify_dataset
 
 _BLOCK = 1 << 20
 _MOST_JSON = 1 << 28
@@ -44,7 +50,7 @@ def import_dataset(catalog: Catalog, file: Path, name: str | None = None) -> Dat
 
     Raises:
         InputError: the file is no such archive, is cut short, or holds what does not belong into one.
-        CorruptError: a digest is wrong.
+        CorruptError: a digest is wrong, or what it holds is damaged.
         ExistsError: the catalog has a dataset of this name.
         BudgetError: the disk has no room for it.
     """
@@ -52,17 +58,23 @@ def import_dataset(catalog: Catalog, file: Path, name: str | None = None) -> Dat
         raise NotFoundError(f"{file}: there is no such file")
     catalog.root.mkdir(parents=True, exist_ok=True)
     with _folder_aside(catalog.root) as aside, file.open("rb") as raw:
-        head = _read_archive(raw, file, aside)
-        final = catalog.root / check_name(name if name is not None else str(head["dataset"]))
-        if os.path.lexists(final):
-            raise ExistsError(f"{final}: there is a dataset of this name already; give another with --as")
-        _verify(Dataset(aside))
+        final = _read_archive(raw, file, aside, lambda head: _free_place(catalog, file, head, name))
+        _check_contents(file, aside)
         sync_tree(aside)
         try:
             aside.rename(final)
         except OSError as error:
             raise ExistsError(f"{final}: {error.strerror}; give another name with --as") from error
     return catalog.dataset(final.name)
+
+
+def _free_place(catalog: Catalog, file: Path, head: Mapping[str, Any], name: str | None) -> Path:
+    """Where the dataset goes."""
+    chosen = check_name(str(head.get("dataset")), f"{file}: dataset") if name is None else check_name(name)
+    final = catalog.root / chosen
+    if os.path.lexists(final):
+        raise ExistsError(f"{final}: there is a dataset of this name already; give another with --as")
+    return final
 
 
 @contextmanager
@@ -79,11 +91,13 @@ def _folder_aside(root: Path) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _read_archive(raw: IO[bytes], file: Path, folder: Path) -> dict[str, Any]:
-    """Unpack into an empty folder; returns the archive's head."""
+def _read_archive(raw: IO[bytes], file: Path, folder: Path, place: Callable[[dict[str, Any]], Path]) -> Path:
+    """Unpack into an empty folder, unless ``place`` refuses the archive's head; returns where the dataset goes."""
     try:
         with tarfile.open(fileobj=_decompressed(raw), mode="r|", tarinfo=_PlainMember, encoding="utf-8") as tar:
-            return _Unpacker(file, folder, tar).run()
+            return _Unpacker(file, folder, tar).run(place)
+    except GnnloomError:
+        raise
     except (tarfile.TarError, pa.ArrowException, OSError, EOFError, RecursionError, UnicodeError) as error:
         if isinstance(error, OSError) and error.errno is not None and not isinstance(error, pa.ArrowException):
             raise
@@ -126,14 +140,15 @@ class _Unpacker:
         self._digests: dict[str, str] = {}
         self._written = 0
 
-    def run(self) -> dict[str, Any]:
-        """Unpack all; returns the head."""
+    def run(self, place: Callable[[dict[str, Any]], Path]) -> Path:
+        """Unpack all, unless ``place`` refuses the head; returns what it says."""
         members = iter(self._tar)
         head = self._check_head(next(members, None))
+        final = place(head)
         for member in members:
             if member.name == TAIL:
                 self._check_tail(member, head)
-                return head
+                return final
             self._unpack(member, head)
         raise InputError(f"{self._file}: cut short after {len(self._digests)} of {head['files']} files")
 
@@ -211,9 +226,12 @@ class _Unpacker:
         return source
 
 
-def _verify(dataset: Dataset) -> None:
+def _check_contents(file: Path, folder: Path) -> None:
     """Read everything against its digests: an archive can be well-formed and hold a damaged dataset."""
-    for info in dataset.artifacts():
-        Artifact(info.path).verify()
-    for name in dataset.runs():
-        check_run(Run.open(dataset, name))
+    try:
+        problems = [finding.problem for finding in verify_dataset(Dataset(folder), quick=True) if finding.problem]
+    except GnnloomError as error:
+        problems = [str(error)]
+    if problems:
+        # The folder is gone by the time somebody reads this.
+        raise CorruptError(f"{file}: holds a damaged dataset: {problems[0].replace(f'{folder}', file.name)}")

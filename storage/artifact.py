@@ -9,10 +9,8 @@ redoes the others; because tasks are deterministic, the bytes equal those of a r
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 import platform
 import resource
 import shutil
@@ -28,7 +26,8 @@ import xxhash
 
 from gnnloom.storage.arrays import ArrayReader, ArrayRecord, Piece, ReadCounter
 from gnnloom.storage.errors import CorruptError, FormatError, IncompleteError, NotFoundError
-from gnnloom.storage.files import JsonObject, read_json, sync_tree, tree_bytes, write_json
+from gnnloom.storage.files import JsonObject, parsing, read_json, sync_tree, tree_bytes, write_json
+from gnnloom.storage.locks import locked
 from gnnloom.storage.schema import FORMAT_VERSION, SCHEMAS, check_records
 
 MANIFEST = "manifest.json"
@@ -80,6 +79,7 @@ class Artifact:
         Raises:
             NotFoundError: there is nothing at ``path``.
             IncompleteError: the artifact was begun and not finished.
+            CorruptError: the manifest is damaged.
             FormatError: it is of a newer format, or its arrays break the registry of arrays.
         """
         self.path = path
@@ -97,8 +97,9 @@ class Artifact:
     def records(self) -> dict[str, ArrayRecord]:
         """The arrays by their path, checked against the registry."""
         arrays = self.manifest["arrays"]
-        records = {name: ArrayRecord.from_json(name, content) for name, content in arrays.items()}
-        check_records(str(self.path), self.kind, records.values(), self.sizes)
+        with parsing(self.path / MANIFEST, "a list of arrays"):
+            records = {name: ArrayRecord.from_json(name, content) for name, content in arrays.items()}
+            check_records(str(self.path), self.kind, records.values(), self.sizes)
         return records
 
     def __contains__(self, name: str) -> bool:
@@ -131,6 +132,13 @@ class Artifact:
         return tree_bytes(self.path)
 
 
+#: What stands in a manifest, beside the version of the format.
+_ENTRIES: Mapping[str, type] = {
+    **dict.fromkeys(("kind", "key", "digest"), str),
+    **dict.fromkeys(("parameters", "inputs", "facts", "measured", "sizes", "arrays"), dict),
+}
+
+
 def _read_manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = read_json(path / MANIFEST)
@@ -147,10 +155,11 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         raise FormatError(
             f"{path / MANIFEST}: format {version} is newer than {FORMAT_VERSION}, the newest this gnnloom reads"
         )
-    wanted = {"kind", "key", "parameters", "inputs", "facts", "measured", "sizes", "digest", "arrays"}
-    missing = sorted(wanted - manifest.keys())
-    if missing or manifest["kind"] not in SCHEMAS:
-        raise FormatError(f"{path / MANIFEST}: lacks {missing} or has an unknown kind {manifest.get('kind')!r}")
+    wrong = sorted(name for name, wanted in _ENTRIES.items() if not isinstance(manifest.get(name), wanted))
+    if wrong or manifest["kind"] not in SCHEMAS:
+        raise FormatError(
+            f"{path / MANIFEST}: lacks or mistypes {wrong} or has an unknown kind {manifest.get('kind')!r}"
+        )
     return manifest
 
 
@@ -174,6 +183,12 @@ class PartRecord:
     peak_memory: int
     bytes_read: int = 0
     bytes_written: int = 0
+
+    @classmethod
+    def from_json(cls, content: JsonObject) -> PartRecord:
+        arrays = tuple(ArrayRecord.from_json(name, array) for name, array in content["arrays"].items())
+        numbers = ("seconds", "peak_memory", "bytes_read", "bytes_written")
+        return cls(content["part"], arrays, content["facts"], *(content.get(name, 0) for name in numbers))
 
 
 @dataclass(frozen=True)
@@ -199,7 +214,7 @@ class ArtifactWriter:
     @classmethod
     @contextmanager
     def begin(cls, dataset: Path, kind: str, parameters: JsonObject, inputs: JsonObject) -> Iterator[ArtifactWriter]:
-        """Take the artifact for writing, waiting while another process makes the same one.
+        """Take the artifact for writing, waiting (and saying so) while another process makes the same one.
 
         Look at :attr:`is_complete` first: the artifact may be there already, made earlier or by
         the process that was waited for.
@@ -211,7 +226,7 @@ class ArtifactWriter:
         """
         key = artifact_key(kind, parameters, inputs)
         path = dataset / kind / key
-        with _locked(dataset / ".locks" / f"{kind}-{key}"):
+        with locked(dataset, kind, key):
             writer = cls(path, kind, key)
             if not writer.is_complete:
                 writer._prepare(parameters, inputs)
@@ -269,12 +284,9 @@ class ArtifactWriter:
             if path.name.startswith("."):
                 continue
             content = read_json(path)
-            if content["part"].startswith(prefix):
-                arrays = tuple(ArrayRecord.from_json(name, array) for name, array in content["arrays"].items())
-                numbers = ("seconds", "peak_memory", "bytes_read", "bytes_written")
-                records[content["part"]] = PartRecord(
-                    content["part"], arrays, content["facts"], *(content.get(name, 0) for name in numbers)
-                )
+            with parsing(path, "the record of a part"):
+                if content["part"].startswith(prefix):
+                    records[content["part"]] = PartRecord.from_json(content)
         return records
 
     def forget(self, part: str) -> None:
@@ -374,27 +386,3 @@ def _measured(records: Iterable[PartRecord]) -> dict[str, Any]:
             by_phase[phase] = round(by_phase.get(phase, 0) + number, 4)
         peak = max(peak, record.peak_memory)
     return {**sums, "peak_memory": peak, "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold an advisory lock; released by the system whatever ends the process."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = _lock(path)
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _lock(path: Path) -> int:
-    """Lock the file of that name; again, if it was deleted between opening and locking it."""
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        try:
-            if os.path.samestat(os.fstat(descriptor), path.stat()):
-                return descriptor
-        except FileNotFoundError:
-            pass
-        os.close(descriptor)

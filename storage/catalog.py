@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,11 @@ import zarr
 
 from gnnloom.storage.arrays import ReadCounter
 from gnnloom.storage.artifact import MANIFEST, WORK, Artifact, write_group
-from gnnloom.storage.errors import ExistsError, FormatError, InputError, NotFoundError
-from gnnloom.storage.files import JsonObject, read_json, tree_bytes
+from gnnloom.storage.errors import CorruptError, ExistsError, FormatError, GnnloomError, InputError, NotFoundError
+from gnnloom.storage.files import read_json, tree_bytes
 from gnnloom.storage.graph import Graph
 from gnnloom.storage.grid_shards import GridShards
+from gnnloom.storage.locks import LOCKS, held, is_held, lock_path
 from gnnloom.storage.partition import Partition
 from gnnloom.storage.row_shards import RowShards
 from gnnloom.storage.schema import FORMAT_VERSION, SCHEMAS
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _ENCODING = "gnnloom-dataset"
+LOGGER = logging.getLogger("gnnloom.storage")
 
 
 def check_name(name: str, what: str = "dataset") -> str:
@@ -46,7 +49,12 @@ def check_name(name: str, what: str = "dataset") -> str:
 
 @dataclass(frozen=True)
 class ArtifactInfo:
-    """One artifact as a listing shows it; ``state`` is ``complete`` or ``incomplete``."""
+    """One artifact as a listing shows it.
+
+    Attributes:
+        state: ``complete`` or ``incomplete``; what is damaged has the one or the other too.
+        parameters: empty where they cannot be read; opening the artifact tells why.
+    """
 
     kind: str
     key: str
@@ -106,15 +114,15 @@ class Dataset:
             if info.key.startswith(key or "")
             and all(info.parameters.get(name) == value for name, value in wanted.items())
         ]
-        asked = ", ".join(f"{name}={value}" for name, value in wanted.items()) or "any"
+        asked = _asked(key, wanted)
         if not fitting:
             there = "; ".join(_describe(info) for info in infos) or "none"
             incomplete = [info.key for info in self.artifacts(kind) if info.state != "complete"]
             hint = f"; begun and not finished: {', '.join(incomplete)}" if incomplete else ""
-            raise NotFoundError(f"dataset {self.name} has no {kind} with {asked}; there are: {there}{hint}")
+            raise NotFoundError(f"dataset {self.name} has no {kind}{asked}; there are: {there}{hint}")
         if len(fitting) > 1:
             listing = "; ".join(_describe(info) for info in fitting)
-            raise InputError(f"dataset {self.name} has several {kind} artifacts with {asked}; give a key: {listing}")
+            raise InputError(f"dataset {self.name} has several {kind} artifacts{asked}; give a key: {listing}")
         return Artifact(fitting[0].path)
 
     def graph(self, key: str | None = None) -> Graph:
@@ -157,16 +165,28 @@ class Dataset:
         """
         return self.runs_path / check_name(run, "run")
 
-    def remove_artifact(self, kind: str, key: str) -> None:
+    def remove_artifact(self, kind: str, key: str, *, force: bool = False) -> None:
         """Delete an artifact, or a run (``kind`` "runs").
+
+        Args:
+            force: though others were made of it, which are worth nothing then: the next collection of garbage
+                removes them, but for runs.
 
         Raises:
             NotFoundError: there is none.
+            InputError: something was made of it, or a process is writing it.
         """
+        name = f"{kind}/{key}"
         path = self.path / check_name(kind, "artifact kind") / check_name(key, "artifact")
         if not path.is_dir():
-            raise NotFoundError(f"dataset {self.name} has no {kind}/{key}")
-        _remove_tree(path)
+            raise NotFoundError(f"dataset {self.name} has no {name}")
+        node = None if force else self.lineage().get(name)
+        if node is not None and node.outputs:
+            raise InputError(f"{path}: needed by {', '.join(node.outputs)}; remove these first, or use --force")
+        with held(lock_path(self.path, kind, key)) as is_ours:
+            if not is_ours:
+                raise InputError(f"{path}: is being written by another process; wait for it, or end it")
+            _remove_tree(path)
 
     def stored_bytes(self) -> int:
         return tree_bytes(self.path)
@@ -224,6 +244,14 @@ class Catalog:
                 if _NAME.fullmatch(path.name) and (path / "zarr.json").exists():
                     yield path.name
 
+    def datasets(self) -> Iterator[Dataset]:
+        """The datasets that can be opened; a warning in the log says of any other why it cannot."""
+        for name in self:
+            try:
+                yield self[name]
+            except GnnloomError as error:
+                LOGGER.warning("left out: %s", error)
+
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in set(self)
 
@@ -256,8 +284,16 @@ class Catalog:
         return Dataset(path)
 
     def remove(self, name: str) -> None:
-        """Delete a dataset with all its artifacts and runs."""
-        _remove_tree(self.dataset(name).path)
+        """Delete a dataset with all its artifacts and runs.
+
+        Raises:
+            InputError: a process is writing to it.
+        """
+        path = self.dataset(name).path
+        taken = next((lock for lock in sorted((path / LOCKS).glob("*")) if is_held(lock)), None)
+        if taken is not None:
+            raise InputError(f"{path}: {taken.name} is being written by another process; wait for it, or end it")
+        _remove_tree(path)
 
     def import_dataset(self, file: Path | str, name: str | None = None) -> Dataset:
         """Bring in a dataset that :meth:`Dataset.export` wrote; see :mod:`gnnloom.storage.archive_import`."""
@@ -266,10 +302,10 @@ class Catalog:
         return import_dataset(self, Path(file), name)
 
     def collect_garbage(self, *, dry_run: bool = False) -> list[Garbage]:
-        """Of all datasets, and of the catalog's own folder; see :meth:`Dataset.collect_garbage`."""
+        """Of all :meth:`datasets`, and of the catalog's own folder; see :meth:`Dataset.collect_garbage`."""
         from gnnloom.storage.garbage import find_catalog_garbage, remove_garbage  # noqa: PLC0415
 
-        found = [item for name in self for item in self[name].collect_garbage(dry_run=dry_run)]
+        found = [item for dataset in self.datasets() for item in dataset.collect_garbage(dry_run=dry_run)]
         own = find_catalog_garbage(self)
         return found + (own if dry_run else remove_garbage(own))
 
@@ -293,12 +329,24 @@ def _check_dataset_group(path: Path) -> None:
 
 
 def _artifact_info(kind: str, path: Path) -> ArtifactInfo:
-    manifest = path / MANIFEST
-    plan = path / WORK / "plan.json"
-    source = manifest if manifest.exists() else plan
-    content: JsonObject = read_json(source) if source.exists() else {}
-    state = "complete" if source is manifest else "incomplete"
-    return ArtifactInfo(kind, path.name, state, dict(content.get("parameters", {})), path)
+    manifest = (path / MANIFEST, "complete")
+    # A commit writes the manifest before it drops the plan: where both were missing, there is a manifest by now.
+    for source, state in (manifest, (path / WORK / "plan.json", "incomplete"), manifest):
+        try:
+            parameters = read_json(source).get("parameters")
+        except FileNotFoundError:
+            continue
+        except (CorruptError, OSError):
+            parameters = None
+        return ArtifactInfo(kind, path.name, state, parameters if isinstance(parameters, dict) else {}, path)
+    return ArtifactInfo(kind, path.name, "incomplete", {}, path)
+
+
+def _asked(key: str | None, parameters: Mapping[str, Any]) -> str:
+    """What was asked for, as the end of a sentence."""
+    keys = [f"key {key}"] if key else []
+    asked = ", ".join([*keys, *(f"{name}={value}" for name, value in parameters.items())])
+    return f" with {asked}" if asked else ""
 
 
 def _describe(info: ArtifactInfo) -> str:

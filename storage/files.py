@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.errors import CorruptError, GnnloomError
 
 JsonObject = Mapping[str, Any]
 
@@ -21,32 +22,68 @@ def write_json(path: Path, content: JsonObject, *, durable: bool = True) -> None
         durable: return only when it is on the disk; else a later :func:`sync_tree` sees to that.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    with temporary.open("w", encoding="utf-8") as file:
+    with written_aside(path) as aside, aside.open("w", encoding="utf-8") as file:
         json.dump(content, file, indent=1, sort_keys=True, allow_nan=False)
         file.write("\n")
         if durable:
             file.flush()
             os.fsync(file.fileno())
-    temporary.replace(path)
     if durable:
         sync_folder(path.parent)
+
+
+@contextmanager
+def written_aside(path: Path) -> Iterator[Path]:
+    """A name beside ``path`` that nobody else has: it takes its place at the end, and is gone after a failure."""
+    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        yield aside
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object.
 
     Raises:
-        CorruptError: the file is not a JSON object.
+        CorruptError: the file is not a JSON object, or not a file.
         FileNotFoundError: there is no such file.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_bytes(), str(path))
+    except (IsADirectoryError, NotADirectoryError) as error:
+        raise CorruptError(f"{path}: expected a file ({error.strerror})") from error
+
+
+def parse_json(text: bytes, where: str) -> dict[str, Any]:
+    """The JSON object that stands at ``where``.
+
+    Raises:
+        CorruptError: it is none.
+    """
+    try:
+        content = json.loads(text.decode())
     except (ValueError, RecursionError) as error:
-        raise CorruptError(f"{path}: not valid JSON ({error})") from error
+        raise CorruptError(f"{where}: not valid JSON ({error})") from error
     if not isinstance(content, dict):
-        raise CorruptError(f"{path}: expected a JSON object, found {type(content).__name__}")
+        raise CorruptError(f"{where}: expected a JSON object, found {type(content).__name__}")
     return content
+
+
+@contextmanager
+def parsing(path: Path, what: str) -> Iterator[None]:
+    """Names the file where what was read from it is not ``what`` should be: lacks a name, or has it of another type.
+
+    Raises:
+        CorruptError: instead of what Python raises then.
+    """
+    try:
+        yield
+    except GnnloomError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise CorruptError(f"{path}: not {what} ({type(error).__name__}: {error})") from error
 
 
 def sync_folder(path: Path) -> None:

@@ -8,13 +8,9 @@ when it has not changed for an hour.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,11 +18,11 @@ from gnnloom.storage.artifact import MANIFEST, WORK, Artifact
 from gnnloom.storage.catalog import ArtifactInfo, Catalog, Dataset
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.files import tree_bytes
+from gnnloom.storage.locks import LOCKS, held, is_held, lock_path
 from gnnloom.storage.schema import SCHEMAS
 
 #: Seconds after which a leftover that nobody locks counts as left.
 QUIET_SECONDS = 3600
-_LOCKS = ".locks"
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}")
 
 
@@ -67,47 +63,11 @@ def remove_garbage(items: list[Garbage]) -> list[Garbage]:
     """Remove what was found, except what a process has taken since; returns what was removed."""
     removed = []
     for item in items:
-        with _held(item.lock) as is_ours:
+        with held(item.lock) as is_ours:
             if is_ours and _is_still_garbage(item):
                 _remove(item.path)
                 removed.append(item)
     return removed
-
-
-def is_held(lock: Path) -> bool:
-    """Whether a living process holds the advisory lock on a file or folder."""
-    try:
-        descriptor = os.open(lock, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        return not _takes(descriptor, fcntl.LOCK_SH)
-    finally:
-        os.close(descriptor)
-
-
-def _takes(descriptor: int, kind: int) -> bool:
-    """Lock what is open, if no other process holds it."""
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-@contextmanager
-def _held(lock: Path | None) -> Iterator[bool]:
-    """Hold a lock, made where it is not there; gives False where another process holds it."""
-    if lock is None:
-        yield True
-        return
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    flags = os.O_RDONLY if lock.is_dir() else os.O_RDWR | os.O_CREAT
-    descriptor = os.open(lock, flags, 0o644)
-    try:
-        yield _takes(descriptor, fcntl.LOCK_EX)
-    finally:
-        os.close(descriptor)
 
 
 def _is_still_garbage(item: Garbage) -> bool:
@@ -134,7 +94,7 @@ def _garbage(path: Path, reason: str, info: ArtifactInfo | None = None) -> Garba
 
 
 def _lock_of(info: ArtifactInfo) -> Path:
-    return info.path.parents[1] / _LOCKS / f"{info.kind}-{info.key}"
+    return lock_path(info.path.parents[1], info.kind, info.key)
 
 
 def _needless(dataset: Dataset) -> list[tuple[ArtifactInfo, str]]:
@@ -193,7 +153,7 @@ def _old_locks(dataset: Dataset) -> list[Path]:
     """
     finished = {_lock_of(info) for info in dataset.artifacts() if info.state == "complete"}
     begun = {_lock_of(info) for info in dataset.artifacts()} - finished
-    locks = sorted((dataset.path / _LOCKS).glob("*"))
+    locks = sorted((dataset.path / LOCKS).glob("*"))
     return [lock for lock in locks if lock not in begun and not is_held(lock) and (lock in finished or _is_quiet(lock))]
 
 

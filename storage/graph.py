@@ -15,10 +15,11 @@ import zarr
 from numpy.typing import NDArray
 
 from gnnloom.storage.arrays import ArrayRecord, ReadCounter, write_array
-from gnnloom.storage.artifact import Artifact, write_group
+from gnnloom.storage.artifact import MANIFEST, Artifact, write_group
 from gnnloom.storage.chunks import DEFAULT_CODEC
 from gnnloom.storage.csr import CSR, cast_ids, index_dtype
 from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.files import parsing
 from gnnloom.storage.growing import GrowingArray
 
 if TYPE_CHECKING:
@@ -29,7 +30,16 @@ class Graph:
     """The adjacency of a dataset (kind ``graph``), or of its transpose (kind ``transpose``)."""
 
     def __init__(self, artifact: Artifact) -> None:
+        """Read what the manifest says of it.
+
+        Raises:
+            CorruptError: the manifest lacks something that a graph's has.
+        """
         self.artifact = artifact
+        with parsing(artifact.path / MANIFEST, f"the manifest of a {artifact.kind}"):
+            self._read_facts(artifact)
+
+    def _read_facts(self, artifact: Artifact) -> None:
         facts = artifact.facts
         self.num_vertices: int = artifact.sizes["vertex"]
         self.nnz: int = facts["nnz"]

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnloom.storage.artifact import Artifact
+from gnnloom.storage.artifact import MANIFEST, Artifact
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.csr_invariants import MatrixPrint, check_csr, check_offsets
-from gnnloom.storage.errors import CorruptError, FormatError, IncompleteError, NotFoundError
+from gnnloom.storage.errors import CorruptError, GnnloomError
+from gnnloom.storage.files import parsing
 from gnnloom.storage.graph import Graph, block_path
+from gnnloom.storage.metadata_invariants import check_metadata
 from gnnloom.storage.partition import Partition
 from gnnloom.storage.shard_invariants import check_grid_shards, check_row_shards
 from gnnloom.storage.vertices import NO_LABEL, SPLIT, Vertices
@@ -26,20 +28,18 @@ def check_artifact(dataset: Dataset, artifact: Artifact) -> None:
     """Check all that must hold of an artifact, and of it and its inputs where they are there.
 
     Raises:
-        CorruptError: the first thing that does not hold.
-        FormatError: the manifest lacks what its kind must have.
+        CorruptError: the first thing that does not hold, or the manifest lacks what its kind must have.
     """
-    try:
+    check_metadata(artifact)
+    with parsing(artifact.path / MANIFEST, f"the manifest of a {artifact.kind}"):
         _CHECKS[artifact.kind](dataset, artifact)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise FormatError(f"{artifact.path}: the manifest lacks or mistypes {error} of a {artifact.kind}") from error
 
 
-def _input(dataset: Dataset, artifact: Artifact, name: str) -> Artifact | None:
-    """The artifact that this one was made from, if it is still there."""
+def _input_graph(dataset: Dataset, artifact: Artifact) -> Graph | None:
+    """The graph that an artifact was made from, if it is still there; what is wrong with it is its own affair."""
     try:
-        return Artifact(dataset.path / name / Path(str(artifact.inputs[name])).name)
-    except (KeyError, NotFoundError, IncompleteError):
+        return Graph(Artifact(dataset.path / "graph" / Path(str(artifact.inputs["graph"])).name))
+    except (KeyError, GnnloomError):
         return None
 
 
@@ -69,9 +69,18 @@ def _check_names(graph: Graph) -> None:
 
 def _check_transpose(dataset: Dataset, artifact: Artifact) -> None:
     found = _scan_graph(Graph(artifact))
-    origin = _input(dataset, artifact, "graph")
-    if origin is not None and _scan_graph(Graph(origin)).backward != found.forward:
-        raise CorruptError(f"{artifact.path}: is not the transpose of graph/{origin.key}")
+    origin = _scan_origin(dataset, artifact)
+    if origin is not None and origin.backward != found.forward:
+        raise CorruptError(f"{artifact.path}: is not the transpose of graph/{artifact.inputs['graph']}")
+
+
+def _scan_origin(dataset: Dataset, artifact: Artifact) -> MatrixPrint | None:
+    """Fingerprints of the graph that an artifact was made from, if it is there and whole."""
+    graph = _input_graph(dataset, artifact)
+    try:
+        return None if graph is None else _scan_graph(graph)
+    except GnnloomError:
+        return None
 
 
 def _scan_graph(graph: Graph) -> MatrixPrint:
@@ -111,9 +120,11 @@ def _check_vertices(dataset: Dataset, artifact: Artifact) -> None:
 def _check_partition(dataset: Dataset, artifact: Artifact) -> None:
     partition = Partition(artifact)
     _check_range(artifact, "part", 0, partition.num_parts - 1)
-    graph = _input(dataset, artifact, "graph")
-    if graph is not None and graph.sizes["vertex"] != partition.num_vertices:
-        raise CorruptError(f"{artifact.path}: {partition.num_vertices} vertices, graph/{graph.key} has another number")
+    graph = _input_graph(dataset, artifact)
+    if graph is not None and graph.num_vertices != partition.num_vertices:
+        raise CorruptError(
+            f"{artifact.path}: {partition.num_vertices} vertices, graph/{graph.artifact.key} has another number"
+        )
 
 
 def _check_range(artifact: Artifact, name: str, lowest: int, highest: int) -> None:
@@ -129,10 +140,9 @@ def _check_range(artifact: Artifact, name: str, lowest: int, highest: int) -> No
 
 
 def _check_shards(dataset: Dataset, artifact: Artifact) -> None:
-    graph = _input(dataset, artifact, "graph")
-    nnz = None if graph is None else int(graph.facts["nnz"])
+    graph = _input_graph(dataset, artifact)
     check = check_row_shards if artifact.parameters["layout"] == "row" else check_grid_shards
-    check(artifact, nnz)
+    check(artifact, None if graph is None else graph.nnz)
 
 
 _CHECKS: Mapping[str, Callable[[Dataset, Artifact], None]] = {

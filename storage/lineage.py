@@ -72,13 +72,15 @@ def _artifact_node(info: ArtifactInfo) -> Node:
 
 
 def _run_node(dataset: Dataset, name: str) -> Node:
-    run = Run.open(dataset, name)
+    run = Run(dataset.runs_path / name)
     state = "complete" if run.is_finished else "incomplete"
     try:
         config, inputs = run.config(), run.inputs()
     except GnnloomError:
         return Node(f"runs/{name}", state)
-    return Node(f"runs/{name}", state, config, {kind: f"{kind}/{key}" for kind, key in inputs.items()})
+    # The shards tell what they were made from themselves.
+    read = {kind: f"{kind}/{key}" for kind, key in inputs.items() if kind == "shards"}
+    return Node(f"runs/{name}", state, config, read)
 
 
 @dataclass(frozen=True)

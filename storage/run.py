@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.arrays import ArrayReader, ArrayRecord
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.errors import CorruptError, FormatError, IncompleteError, NotFoundError
-from gnnloom.storage.files import JsonObject, read_json, write_json
+from gnnloom.storage.errors import CorruptError, ExistsError, FormatError, IncompleteError, NotFoundError
+from gnnloom.storage.files import JsonObject, parse_json, parsing, read_json, write_json
+from gnnloom.storage.locks import held, lock_path
 from gnnloom.storage.schema import FORMAT_VERSION
 
 _CONFIG = "config.json"
@@ -67,21 +69,26 @@ class Run:
         return read_json(self.path / _CONFIG)
 
     def inputs(self) -> dict[str, str]:
-        """Kind to key of the artifacts that the run reads; empty where its writer kept none."""
+        """Kind to key of the shards that the run reads, and of what they were made from; empty if it was not kept."""
         path = self.path / _INPUTS
         return read_json(path) if path.exists() else {}
 
     def metrics(self) -> list[dict[str, Any]]:
-        """One object per finished epoch; a last line that was cut short is left out."""
+        """One object per finished epoch; a last line that was cut short is left out.
+
+        Raises:
+            CorruptError: a line is not an object with an epoch.
+        """
         path = self.path / _METRICS
         if not path.exists():
             return []
-        lines = path.read_text(encoding="utf-8").split("\n")
-        try:
-            # A killed writer leaves a last line without its end.
-            return [json.loads(line) for line in lines[:-1]]
-        except ValueError as error:
-            raise CorruptError(f"{path}: a line is not JSON ({error})") from error
+        # A killed writer leaves a last line without its end.
+        lines = path.read_bytes().split(b"\n")[:-1]
+        metrics = [parse_json(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
+        for number, line in enumerate(metrics, 1):
+            if not isinstance(line.get("epoch"), int):
+                raise CorruptError(f"{path}:{number}: expected the number of an epoch, found {line.get('epoch')!r}")
+        return metrics
 
     def epochs_since(self, begun: float) -> int:
         """Finished epochs of a writer that began at this time (seconds since 1970); 0 until it has."""
@@ -96,11 +103,22 @@ class Run:
 
         Raises:
             IncompleteError: the run has not finished.
+            CorruptError: it is not a summary.
         """
+        path = self.path / _RESULT
         try:
-            return read_json(self.path / _RESULT)
+            result = read_json(path)
         except FileNotFoundError:
             raise IncompleteError(f"{self.path}: the run has not finished; train with --resume to finish it") from None
+        if not isinstance(result.get("epochs"), int):
+            raise CorruptError(
+                f"{path}: lacks the number of epochs; remove it, and train with --resume to make it again"
+            )
+        return result
+
+    @property
+    def has_predictions(self) -> bool:
+        return (self.path / _PREDICTIONS / _INDEX).exists()
 
     def predictions(self) -> Predictions:
         """What the model predicts for every vertex, if it was asked to."""
@@ -161,16 +179,18 @@ class Predictions:
         Raises:
             NotFoundError: none were made.
             FormatError: they are of a newer format.
+            CorruptError: their index is damaged.
         """
         self.path = path
         try:
             content = read_json(path / _INDEX)
         except FileNotFoundError:
             raise NotFoundError(f"{path}: the run has no predictions; make them with `gnnloom predict`") from None
-        if content.get("format", 0) > FORMAT_VERSION:
-            raise FormatError(f"{path}: format {content['format']} is newer than {FORMAT_VERSION}")
-        self.facts: Mapping[str, Any] = content["facts"]
-        self._records = {name: ArrayRecord.from_json(name, array) for name, array in content["arrays"].items()}
+        with parsing(path / _INDEX, "the index of predictions"):
+            if content.get("format", 0) > FORMAT_VERSION:
+                raise FormatError(f"{path}: format {content['format']} is newer than {FORMAT_VERSION}")
+            self.facts: Mapping[str, Any] = dict(content["facts"])
+            self._records = {name: ArrayRecord.from_json(name, array) for name, array in content["arrays"].items()}
 
     def __contains__(self, name: str) -> bool:
         return name in self._records
@@ -178,7 +198,10 @@ class Predictions:
     def array(self, name: str) -> ArrayReader:
         """One of ``label`` (or ``multilabel``), ``score`` and ``embedding``, to read in ranges."""
         if name not in self._records:
-            raise NotFoundError(f"{self.path}: no {name}; there are {', '.join(self._records)}")
+            option = " --embeddings" if name == "embedding" else ""
+            raise NotFoundError(
+                f"{self.path}: no {name}; there are {', '.join(self._records)}; `gnnloom predict{option}` makes them"
+            )
         return ArrayReader(self.path, self._records[name])
 
     def label(self, start: int = 0, stop: int | None = None) -> NDArray[np.int32]:
@@ -201,3 +224,19 @@ class Predictions:
         """Read everything against the digests."""
         for name in self._records:
             self.array(name).verify()
+
+
+@contextmanager
+def sole_writer(run: Run) -> Iterator[None]:
+    """Keep other processes from writing a run meanwhile; the system lets go whatever ends this process.
+
+    Raises:
+        ExistsError: another process writes it.
+    """
+    with held(lock_path(run.path.parents[1], "runs", run.name)) as is_ours:
+        if not is_ours:
+            raise ExistsError(
+                f"run {run.name}: another process is training it, or predicts with it; wait for it, or choose another"
+                " name"
+            )
+        yield

@@ -54,7 +54,17 @@ _VERTICES = {
     "split": ArraySpec(("vertex",), ("uint8",), required=False),
 }
 
-_PARTITION = {"part": ArraySpec(("vertex",), ("int32",))}
+
+def _exchange(direction: str) -> dict[str, ArraySpec]:
+    """The rows that parts send each other for one product, where the matrix of all pairs is too large for a fact."""
+    return {
+        f"exchange/{direction}/sender": ArraySpec(("pair",), ("int32",), required=False),
+        f"exchange/{direction}/receiver": ArraySpec(("pair",), ("int32",), required=False),
+        f"exchange/{direction}/rows": ArraySpec(("pair",), ("int64",), required=False),
+    }
+
+
+_PARTITION = {"part": ArraySpec(("vertex",), ("int32",)), **_exchange("forward"), **_exchange("backward")}
 
 
 def _row_shard_matrix(prefix: str, required: bool) -> dict[str, ArraySpec]:

@@ -52,7 +52,7 @@ def _verify_artifact(dataset: Dataset, info: ArtifactInfo, *, quick: bool) -> Fi
         arrays = artifact.verify()
         if not quick:
             check_artifact(dataset, artifact)
-    except GnnloomError as error:
+    except (GnnloomError, OSError) as error:
         problem = str(error)
     return Finding(info.kind, info.key, info.state, arrays, problem)
 
@@ -61,7 +61,7 @@ def _verify_run(dataset: Dataset, name: str) -> Finding:
     epochs, problem = 0, None
     try:
         epochs = check_run(Run.open(dataset, name))
-    except GnnloomError as error:
+    except (GnnloomError, OSError) as error:
         problem = str(error)
     # A run that is begun is whole as far as it is.
     return Finding("runs", name, "complete", epochs, problem)

@@ -37,6 +37,9 @@ CHOICES = {
     "gradient_product": GRADIENT_PRODUCTS,
 }
 
+#: What the libraries below take for a whole number.
+_LARGEST = 2**63 - 1
+
 #: Fields that may change when a run is resumed: they decide how far and where it runs, not what it computes.
 FREE_TO_CHANGE = frozenset(
     {
@@ -168,6 +171,11 @@ class TrainConfig:
         """The fields that a resumed run must share, as JSON."""
         return {name: value for name, value in self.to_json().items() if name not in FREE_TO_CHANGE}
 
+    def changes_since(self, before: TrainConfig) -> list[str]:
+        """Where a resumed run must not differ from ``before`` and does, such as ``lr 0.1 (now 0.2)``."""
+        then, now = before.identity(), self.identity()
+        return [f"{name} {then[name]!r} (now {now[name]!r})" for name in now if then[name] != now[name]]
+
     def to_json(self) -> dict[str, Any]:
         content = dataclasses.asdict(self)
         return {name: list(value) if isinstance(value, tuple) else value for name, value in content.items()}
@@ -239,6 +247,8 @@ def _check_type(field: dataclasses.Field[Any], value: Any) -> None:
 def _check_range(name: str, value: int, lowest: int) -> None:
     if value < lowest:
         raise InputError(f"{name} {value}: expected at least {lowest}")
+    if value > _LARGEST:
+        raise InputError(f"{name} {value}: expected at most 2^63 - 1")
 
 
 def _check_number(name: str, value: float, below: float) -> None:

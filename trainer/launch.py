@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,9 +19,9 @@ from typing import IO, Any
 
 from gnnloom.storage.arrays import ReadCounter
 from gnnloom.storage.catalog import Catalog, Dataset
-from gnnloom.storage.errors import LaunchError
+from gnnloom.storage.errors import GnnloomError, IncompleteError, InputError, LaunchError
 from gnnloom.storage.files import read_json, write_json
-from gnnloom.storage.run import Run
+from gnnloom.storage.run import Run, sole_writer
 from gnnloom.trainer.arguments import PREDICT
 from gnnloom.trainer.config import PredictConfig, TrainConfig
 from gnnloom.trainer.exit_codes import EXIT_STOPPED
@@ -39,6 +39,10 @@ class StoppedError(LaunchError):
 
     exit_code = EXIT_STOPPED
 
+
+#: How the ranks begin the one line that tells an error which all of them know of, and what it is by their exit code.
+_ERROR = "error: "
+_ERRORS: Mapping[int, type[GnnloomError]] = {kind.exit_code: kind for kind in (InputError, IncompleteError)}
 
 #: Becomes the command that follows, which Linux ends when this process ends, however that happens: ranks that went on
 #: alone would write into the run that the next command goes on with.  The launcher ends its ranks when it is ended.
@@ -64,10 +68,15 @@ def launch(config: TrainConfig, ranks: int | None = None) -> dict[str, Any]:
     Raises:
         LaunchError: there is no mpiexec, or the ranks failed; the message ends with what they said last.
         StoppedError: the run was stopped before its end.
-        InputError, NotFoundError: there is no such dataset or shards; seen before a rank is started.
+        NotFoundError: there is no such dataset or shards; seen before a rank is started.
+        ExistsError: another process writes the run; seen before a rank is started.
+        InputError, IncompleteError: what the ranks found wrong with the configuration, the run or what they read.
     """
     config = replace(config, ranks=config.ranks if ranks is None else ranks)
-    open_source(Catalog(config.catalog).dataset(config.dataset), config, 0, config.ranks, ReadCounter())
+    dataset = Catalog(config.catalog).dataset(config.dataset)
+    open_source(dataset, config, 0, config.ranks, ReadCounter())
+    with sole_writer(Run(dataset.run_path(config.run_name))):
+        pass  # the ranks take it
     return _launch([], config.to_json(), config.ranks, config.threads)
 
 
@@ -84,7 +93,7 @@ def launch_prediction(
         The summary, with the ``path`` of the predictions.
 
     Raises:
-        LaunchError: as :func:`launch`.
+        LaunchError, InputError, IncompleteError: as :func:`launch`.
         NotFoundError: there is no such run.
     """
     opened = Run.open(dataset, run)
@@ -95,7 +104,8 @@ def launch_prediction(
         dataset=dataset.name,
         run=run,
         ranks=trained.ranks if ranks is None else ranks,
-        shards=opened.inputs().get("shards") if same else None,
+        # Grid shards serve any number of ranks.
+        shards=opened.inputs().get("shards") if same or trained.algorithm != "p2p" else None,
         method=trained.method,
         grid=trained.grid if same else None,
         embeddings=embeddings,
@@ -113,10 +123,18 @@ def _launch(action: list[str], content: dict[str, Any], ranks: int, threads: int
         code, last_lines = _run(command, rank_environment(ranks, threads), stops=not action)
         if code == 0 and result.exists():
             return read_json(result)
-    said = "\n".join(last_lines)
+    raise _failure(code, last_lines)
+
+
+def _failure(code: int, last_lines: Sequence[str]) -> GnnloomError:
+    """What the ranks' exit code and last lines tell."""
     if code == EXIT_STOPPED:
-        raise StoppedError(f"the run was stopped after a checkpoint; the same command with --resume goes on\n{said}")
-    raise LaunchError(f"the ranks ended with exit code {code}\n{said}")
+        return StoppedError(
+            "stopped after a checkpoint; `gnnloom run` goes on from there, `gnnloom train` with --resume"
+        )
+    if code in _ERRORS and last_lines and last_lines[-1].startswith(_ERROR):
+        return _ERRORS[code](last_lines[-1].removeprefix(_ERROR))
+    return LaunchError("\n".join([f"the ranks ended with exit code {code}", *last_lines]))
 
 
 def find_mpiexec() -> str:
@@ -168,7 +186,8 @@ def _run(command: list[str], environment: dict[str, str], *, stops: bool) -> tup
             with _stop_signal_passed_to(process) if stops else nullcontext():
                 for line in _lines(process.stdout):
                     last_lines.append(line)
-                    logger.info("%s", line)
+                    if not line.startswith(_ERROR):  # told by what is raised
+                        logger.info("%s", line)
                 code = process.wait()
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)

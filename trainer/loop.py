@@ -6,13 +6,14 @@ import logging
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from gnnloom.storage.artifact import peak_memory
+from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.checkpoint import StoredCheckpoint, checkpoint_epochs, read_checkpoint
 from gnnloom.storage.errors import CorruptError, ExistsError, InputError
 from gnnloom.storage.run import Run
@@ -25,10 +26,12 @@ from gnnloom.trainer.metrics import build_metrics
 from gnnloom.trainer.optimizer import build_optimizer, sum_gradients
 from gnnloom.trainer.predict import write_predictions
 from gnnloom.trainer.profile import gather_profile
-from gnnloom.trainer.session import Session, open_session, threads_per_rank
+from gnnloom.trainer.session import Session, open_session, threads_per_rank, writing
 
 logger = logging.getLogger(__name__)
 
+#: What a resumed run must find as it was, and how it is called when it is not.
+_DATA = {"graph": "another graph", "vertices": "other vertex data"}
 #: Up to this many ranks the result holds the bytes between every two of them.
 _MATRIX_RANKS = 256
 
@@ -62,16 +65,30 @@ def train(comm: Communicator, config: TrainConfig, stop: Callable[[], bool] = la
         The run's result, the same on every rank; ``state`` is ``finished`` or ``stopped``.
 
     Raises:
-        CollectiveError: the configuration, dataset or run does not allow it; or the loss is not finite.
+        CollectiveError: the configuration, dataset or run does not allow it, another process writes the run, or the
+            loss is not finite.
     """
     num_threads = threads_per_rank(comm, config.threads)
-    start = comm.together(lambda: _Start.read(comm, config, num_threads))
-    training = Training(start, comm)
-    if comm.rank == 0:
-        training.run.start(config.to_json(), training.first_epoch, {"shards": start.session.shards.artifact.key})
-    comm.barrier()
-    stopped = training.run_epochs(stop)
-    return training.finish(stopped)
+    with writing(comm, lambda: _run_of(config)):
+        start = comm.together(lambda: _Start.read(comm, config, num_threads))
+        if start.is_finished:
+            return start.run.result()
+        training = Training(start, comm)
+        if comm.rank == 0:
+            training.run.start(config.to_json(), training.first_epoch, _inputs(start.session))
+        comm.barrier()
+        stopped = training.run_epochs(stop)
+        return training.finish(stopped)
+
+
+def _run_of(config: TrainConfig) -> Run:
+    return Run(Catalog(config.catalog).dataset(config.dataset).run_path(config.run_name))
+
+
+def _inputs(session: Session) -> dict[str, str]:
+    """Kind to key of what the session reads, and of what that was made from."""
+    artifact = session.shards.artifact
+    return {kind: artifact.inputs[kind] for kind in _DATA if kind in artifact.inputs} | {"shards": artifact.key}
 
 
 @dataclass(frozen=True)
@@ -86,21 +103,32 @@ class _Start:
     @classmethod
     def read(cls, comm: Communicator, config: TrainConfig, num_threads: int) -> _Start:
         session = open_session(comm, config, num_threads)
-        run = Run(session.dataset.run_path(config.run_name))
-        checkpoint = _find_checkpoint(run, config)
+        run = _run_of(config)
+        checkpoint = _find_checkpoint(run, config, _inputs(session))
         return cls(session, read_labels(session.label_rows), run, checkpoint)
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether all that was asked for is there."""
+        config = self.session.config
+        if self.checkpoint is None or self.checkpoint.epoch < config.epochs or not self.run.is_finished:
+            return False
+        return self.run.has_predictions or not config.save_embeddings
 
-def _find_checkpoint(run: Run, config: TrainConfig) -> StoredCheckpoint | None:
-    """Where to go on; None at the beginning."""
+
+def _find_checkpoint(run: Run, config: TrainConfig, inputs: Mapping[str, str]) -> StoredCheckpoint | None:
+    """Where to go on, with what is read now; None at the beginning."""
     if run.exists:
-        before, now = TrainConfig.from_json(run.config()).identity(), config.identity()
-        different = [f"{name} {before[name]!r} (now {now[name]!r})" for name in now if before[name] != now[name]]
+        different = config.changes_since(TrainConfig.from_json(run.config()))
         if different:
             error = InputError if config.resume else ExistsError
             raise error(f"{run.path}: this run was made with {', '.join(different)}; choose another name for the run")
     if not config.resume or not checkpoint_epochs(run.checkpoints):
         return None
+    before = run.inputs()
+    for kind, name in _DATA.items():
+        if before.get(kind, inputs.get(kind)) != inputs.get(kind):
+            raise InputError(f"{run.path}: this run was trained on {name}; choose another name for the run")
     checkpoint = read_checkpoint(run.checkpoints)
     if checkpoint.epoch > config.epochs:
         raise InputError(f"{run.path}: trained for {checkpoint.epoch} epochs already, more than epochs {config.epochs}")
@@ -114,7 +142,7 @@ class Training:
         """Build what the loop needs. Collective.
 
         Raises:
-            CollectiveError: there is no training vertex, or not every rank finds the same checkpoint.
+            CollectiveError: there is no training vertex, or not every rank finds the same checkpoint, or one that fits.
         """
         self.comm = comm
         self.session, self.run = start.session, start.run
@@ -132,8 +160,9 @@ class Training:
             raise CollectiveError(message, reports=comm.rank == 0, code=InputError.exit_code)
         self.first_epoch = 0 if start.checkpoint is None else start.checkpoint.epoch
         self._check_same_checkpoint()
-        if start.checkpoint is not None:
-            restore(start.checkpoint, self.model, self.optimizer)
+        checkpoint = start.checkpoint
+        if checkpoint is not None:
+            comm.together(lambda: restore(checkpoint, self.model, self.optimizer))
         self.lines = [line for line in self.run.metrics() if line["epoch"] < self.first_epoch]
         self.last_traffic = TrafficCounts()
 

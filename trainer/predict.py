@@ -18,7 +18,7 @@ from gnnloom.trainer.config import PredictConfig, TrainConfig
 from gnnloom.trainer.metrics import predicted_class
 from gnnloom.trainer.models.base import Inputs
 from gnnloom.trainer.redistribute import whole_rows
-from gnnloom.trainer.session import Session, open_session, threads_per_rank
+from gnnloom.trainer.session import Session, open_session, threads_per_rank, writing
 from gnnloom.trainer.vertex_arrays import VertexArray, write_vertex_arrays
 
 _DIMS = {
@@ -36,13 +36,14 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
         The summary, the same on every rank.
 
     Raises:
-        CollectiveError: there is no such run, checkpoint or shards.
+        CollectiveError: there is no such run, checkpoint or shards, or another process writes the run.
     """
     num_threads = threads_per_rank(comm, config.threads)
-    session, run, checkpoint = comm.together(lambda: _open(comm, config, num_threads))
-    inputs = session.take_inputs()
-    comm.together(lambda: restore_parameters(checkpoint, session.model))
-    write_predictions(session, inputs, run, checkpoint.epoch, embeddings=config.embeddings)
+    with writing(comm, lambda: _run_of(config)):
+        session, run, checkpoint = comm.together(lambda: _open(comm, config, num_threads))
+        inputs = session.take_inputs()
+        comm.together(lambda: restore_parameters(checkpoint, session.model))
+        write_predictions(session, inputs, run, checkpoint.epoch, embeddings=config.embeddings)
     per_rank = comm.gather_numbers([session.counter.bytes, peak_memory()])
     return {
         "run": run.name,
@@ -55,8 +56,12 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
     }
 
 
+def _run_of(config: PredictConfig) -> Run:
+    return Run.open(Catalog(config.catalog).dataset(config.dataset), config.run)
+
+
 def _open(comm: Communicator, config: PredictConfig, num_threads: int) -> tuple[Session, Run, StoredCheckpoint]:
-    run = Run.open(Catalog(config.catalog).dataset(config.dataset), config.run)
+    run = _run_of(config)
     trained = TrainConfig.from_json(run.config())
     where = {name: getattr(config, name) for name in ("catalog", "ranks", "shards", "method", "grid", "run")}
     session = open_session(comm, replace(trained, **where), num_threads)

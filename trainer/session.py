@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +16,7 @@ from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.grid_shards import GridShards
 from gnnloom.storage.grid_window import load_kernels
 from gnnloom.storage.row_shards import RowShard, RowShards
+from gnnloom.storage.run import Run, sole_writer
 from gnnloom.trainer.comm import Communicator
 from gnnloom.trainer.config import TrainConfig
 from gnnloom.trainer.data import VertexRows, normalise_feature, read_feature
@@ -84,6 +87,18 @@ class Session:
 def threads_per_rank(comm: Communicator, wanted: int) -> int:
     """Threads that each rank uses: as wanted, or this machine's cores shared by its ranks. Collective."""
     return wanted or max(1, len(os.sched_getaffinity(0)) // comm.ranks_on_this_machine())
+
+
+@contextmanager
+def writing(comm: Communicator, find: Callable[[], Run]) -> Iterator[None]:
+    """Keep other processes from writing a run meanwhile: the first rank holds its lock. Collective.
+
+    Raises:
+        CollectiveError: another process writes the run, or what ``find`` raises.
+    """
+    with ExitStack() as held:
+        comm.together(lambda: held.enter_context(sole_writer(find())) if comm.rank == 0 else None)
+        yield
 
 
 def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> Session:

@@ -60,6 +60,7 @@ def examine(folder: Path) -> Iterator[Finding]:
         ("shared memory", check_shared_memory),
         ("kernels", check_kernels),
         ("mpi", check_mpi),
+        ("catalog", lambda: check_catalog(folder)),
         ("disk space", lambda: check_disk_space(folder)),
         ("disk speed", lambda: check_disk_speed(folder)),
     )
@@ -173,6 +174,15 @@ def check_mpi() -> Finding:
         mend = f"mpi4py and {launcher} must be of one MPI: `pip install mpich mpi4py` brings both"
         return Finding("mpi", FAILED, f"2 ranks did not add their numbers: {said[0]}", mend)
     return Finding("mpi", OK, f"2 ranks in {time.perf_counter() - started:.1f} s with {launcher}")
+
+
+def check_catalog(folder: Path) -> Finding:
+    """The catalog is a folder, or can become one."""
+    file = next((place for place in (folder, *folder.parents) if place.exists() and not place.is_dir()), None)
+    if file is not None:
+        mend = "choose another place with --catalog or GNNLOOM_CATALOG"
+        return Finding("catalog", FAILED, f"{folder} cannot be made: {file} is a file", mend)
+    return Finding("catalog", OK, f"{folder}" if folder.is_dir() else f"{folder}, which will be made")
 
 
 def check_disk_space(folder: Path) -> Finding:

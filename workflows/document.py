@@ -17,7 +17,7 @@ from gnnloom.storage.errors import InputError, NotFoundError
 
 Section = TypeVar("Section")
 
-_HEADER = re.compile(r"\s*\[\s*([A-Za-z0-9_-]+)\s*\]")
+_HEADER = re.compile(r"""\s*\[\[?\s*["']?([A-Za-z0-9_-]+)["']?\s*(?:\.\s*["']?([A-Za-z0-9_-]+)["']?\s*)?\]""")
 _KEY = re.compile(r"""\s*["']?([A-Za-z0-9_.-]+)["']?\s*=""")
 _NOUNS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text in quotes"}
 _EXAMPLES = {int: "[16, 16]", str: '["one", "two"]'}
@@ -48,7 +48,8 @@ class Document:
             InputError: it is not TOML, has keys outside of a section, or a setting is not of this form.
         """
         try:
-            text = path.read_text(encoding="utf-8")
+            # Editors of some systems begin a file with a mark of its encoding.
+            text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise NotFoundError(f"{path}: the recipe cannot be read ({error})") from error
         try:
@@ -60,7 +61,7 @@ class Document:
         for section, values in content.items():
             where = f"{path}, line {lines.get((section, ''), lines.get(('', section), 1))}"
             if not isinstance(values, dict):
-                raise InputError(f"{where}: the key {section!r} is in no section; put it below one, such as [train]")
+                raise InputError(f"{where}: {_not_a_section(section, values)}")
             sections[section] = {
                 key: Given(value, f"{path}, line {lines[section, key]}" if (section, key) in lines else where)
                 for key, value in values.items()
@@ -107,8 +108,12 @@ class Document:
         try:
             return kind(**settled, **values)
         except InputError as error:
-            key = re.split(r"\W", str(error), maxsplit=1)[0]
-            raise InputError(f"{self.where(section, key)}: [{section}] {error}") from error
+            raise InputError(f"{self.where(section, self._blamed(section, error))}: [{section}] {error}") from error
+
+    def _blamed(self, section: str, error: InputError) -> str:
+        """The key that an error speaks of: the first one given that it names before it says what it expected."""
+        words = re.findall(r"\w+", str(error).partition(":")[0])
+        return next((word for word in words if word in self.sections.get(section, {})), "")
 
     def _check_required(self, section: str, kind: type[Any], values: Mapping[str, Any]) -> None:
         for field in dataclasses.fields(kind):
@@ -138,7 +143,7 @@ def _lines(text: str) -> dict[tuple[str, str], int]:
     for number, line in enumerate(text.splitlines(), 1):
         if header := _HEADER.match(line):
             section = header[1]
-            lines.setdefault((section, ""), number)
+            lines.setdefault((section, header[2] or ""), number)
         elif key := _KEY.match(line):
             # `train.lr = 1` outside of a section is the key `lr` of the section `train`.
             first, _, rest = key[1].partition(".") if not section else (section, "", key[1])
@@ -146,6 +151,12 @@ def _lines(text: str) -> dict[tuple[str, str], int]:
             if not section:
                 lines.setdefault(("", first), number)
     return lines
+
+
+def _not_a_section(name: str, value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        return f"[[{name}]] begins a list of sections; there is one of each: write [{name}]"
+    return f"the key {name!r} is in no section; put it below one, such as [train]"
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

@@ -15,15 +15,14 @@ from typing import NoReturn
 from mpi4py import MPI
 
 from gnnloom.pipeline.cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.mpi_cluster import LEAST_RANKS, serve_ranks
-from gnnloom.storage.catalog import Catalog
+from gnnloom.pipeline.mpi_cluster import LEAST_RANKS, memory_per_rank, serve_ranks
 from gnnloom.storage.errors import GnnloomError, InputError
-from gnnloom.storage.run import Run
 from gnnloom.trainer.__main__ import StopRequest
 from gnnloom.trainer.comm import CollectiveError, Communicator
 from gnnloom.trainer.config import PredictConfig, TrainConfig
 from gnnloom.trainer.loop import train
 from gnnloom.trainer.predict import predict
+from gnnloom.workflows.cli.output import readable_bytes
 from gnnloom.workflows.plan import TRAINING, Job, Request
 from gnnloom.workflows.run import prepare, save_recipe, timed, write_output
 
@@ -59,12 +58,14 @@ def run_on_ranks(request: Request, progress: Callable[[], AbstractContextManager
         CollectiveError: something cannot be used, or a stage failed; on every rank.
     """
     comm = Communicator(MPI.COMM_WORLD)
-    job = comm.together(lambda: _checked(request, comm.size))
-    # What is there may change while the ranks look: the first one decides.
-    prepares, trains = comm.gather_numbers([job.plan.prepares, job.plan.trains])[0].astype(bool)
-    if prepares:
+    # Sent before the time of a job is over; the training that follows stops after its first epoch then.
+    stop = StopRequest(signal.SIGUSR1)
+    job = _agreed(comm, comm.together(lambda: _checked(request, comm.size)))
+    if job.plan.prepares:
         _prepare_together(comm, job, progress)
-    finished = _train(comm, job) if trains else True
+    finished = _train(comm, job, stop) if job.plan.trains else True
+    if finished:
+        comm.together(lambda: write_output(job.recipe, job.plan) if comm.rank == 0 else None)
     return Done(job, comm.rank == 0, finished)
 
 
@@ -79,9 +80,18 @@ def _checked(request: Request, num_ranks: int) -> Job:
     return job
 
 
+def _agreed(comm: Communicator, job: Job) -> Job:
+    """What is there may change while the ranks look: the first one decides. Collective."""
+    done = comm.gather_numbers([step.is_done for step in job.plan.steps])[0].astype(bool).tolist()
+    steps = tuple(replace(step, is_done=is_done) for step, is_done in zip(job.plan.steps, done, strict=True))
+    return replace(job, plan=replace(job.plan, steps=steps))
+
+
 def _prepare_together(comm: Communicator, job: Job, progress: Callable[[], AbstractContextManager[None]]) -> None:
     """Run the stages before training. Collective."""
     ranks_here = comm.ranks_on_this_machine()
+    if comm.size >= LEAST_RANKS:
+        comm.together(lambda: _check_memory(job, ranks_here))
     world = MPI.COMM_WORLD.Dup()
     leads, options = _take_place(world, ranks_here, job)
     failure: GnnloomError | None = None
@@ -94,6 +104,15 @@ def _prepare_together(comm: Communicator, job: Job, progress: Callable[[], Abstr
     _meet(world)
     world.Free()
     comm.together(lambda: _fail_with(failure))
+
+
+def _check_memory(job: Job, ranks_here: int) -> None:
+    there = memory_per_rank(ranks_here)
+    if job.cluster.memory > there:
+        raise InputError(
+            f"{job.recipe.source_name}: [cluster] memory = {job.recipe.cluster.memory}, but each of the {ranks_here}"
+            f" ranks on this machine gets {readable_bytes(there)}: lower it, or start fewer ranks"
+        )
 
 
 def _take_place(world: MPI.Comm, ranks_here: int, job: Job) -> tuple[bool, ClusterOptions]:
@@ -117,9 +136,9 @@ def _fail_with(failure: GnnloomError | None) -> None:
         raise failure
 
 
-def _train(comm: Communicator, job: Job) -> bool:
+def _train(comm: Communicator, job: Job, earlier: StopRequest) -> bool:
     """Run the training stages that are not done; False if a rank was asked to stop. Collective."""
-    stop = StopRequest(signal.SIGTERM, signal.SIGUSR1)
+    later = StopRequest(signal.SIGTERM, signal.SIGUSR1)
     leads = comm.rank == 0
     if not leads:
         logging.getLogger("gnnloom").setLevel(logging.ERROR)
@@ -128,7 +147,7 @@ def _train(comm: Communicator, job: Job) -> bool:
         for step in job.plan.steps:
             if step.stage in TRAINING and not step.is_done:
                 with timed(step) if leads else nullcontext():
-                    _train_stage(comm, job, step.stage, stop)
+                    _train_stage(comm, job, step.stage, lambda: earlier() or later())
     except _StoppedError:
         if leads:
             logger.warning("stopped after a checkpoint; the same command goes on")
@@ -140,12 +159,11 @@ class _StoppedError(Exception):
     """The training was asked to stop, and wrote a checkpoint; on every rank."""
 
 
-def _train_stage(comm: Communicator, job: Job, stage: str, stop: StopRequest) -> None:
+def _train_stage(comm: Communicator, job: Job, stage: str, stop: Callable[[], bool]) -> None:
     """Train, or predict. Collective."""
     config = job.plan.config
     if stage == "predict":
         predict(comm, _prediction(config, job))
-        comm.together(lambda: _write_output(job) if comm.rank == 0 else None)
         return
     comm.together(lambda: save_recipe(job.recipe, config) if comm.rank == 0 else None)
     if train(comm, config, stop)["state"] == "stopped":
@@ -163,11 +181,6 @@ def _prediction(config: TrainConfig, job: Job) -> PredictConfig:
         embeddings=bool(job.recipe.predict and job.recipe.predict.embeddings),
         threads=config.threads,
     )
-
-
-def _write_output(job: Job) -> None:
-    dataset = Catalog(job.recipe.catalog)[job.recipe.dataset.name]
-    write_output(job.recipe, dataset, Run.open(dataset, job.plan.config.run_name))
 
 
 @contextmanager

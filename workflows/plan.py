@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from json import dumps
@@ -12,10 +13,12 @@ from typing import Any
 from gnnloom.pipeline.cluster import ClusterOptions
 from gnnloom.pipeline.performance import check_report
 from gnnloom.storage.artifact import MANIFEST, artifact_key
+from gnnloom.storage.checkpoint import checkpoint_epochs
 from gnnloom.storage.errors import ExistsError, IncompleteError, InputError, NotFoundError
 from gnnloom.storage.run import Run
 from gnnloom.trainer.config import TrainConfig
 from gnnloom.workflows.recipe import Recipe
+from gnnloom.workflows.trainable import check_trainable
 
 #: All stages, in order; a recipe may have no vertex data, partition or prediction.
 STAGES = ("graph", "vertices", "partition", "shards", "train", "predict")
@@ -106,14 +109,26 @@ class Request:
 
         Raises:
             InputError, NotFoundError: the recipe, or a source that it names, cannot be used.
+            ExistsError: the name that the recipe gives its run is another run's.
             IncompleteError: a stage before ``first`` is not done.
         """
         recipe = Recipe.read(self.recipe, self.catalog, self.settings)
-        options = replace(recipe.cluster.options(self.cluster), performance_report=self.performance_report)
-        check_report(options.performance_report, options.workers)
+        options = self._cluster_options(recipe)
         plan = make_plan(recipe, options.memory)
         _refuse_other_run(recipe, plan.config)
+        if self.last != "graph":
+            check_trainable(recipe, plan.all_keys.get("vertices"))
         return Job(recipe, plan.within(self.first, self.last), options)
+
+    def _cluster_options(self, recipe: Recipe) -> ClusterOptions:
+        options = replace(recipe.cluster.options(self.cluster), performance_report=self.performance_report)
+        if options.performance_report is not None and options.workers == 0:
+            raise InputError(
+                f"{recipe.source_name}: [cluster] workers = 0, but --performance-report is of worker processes; set"
+                " workers to 1 or more"
+            )
+        check_report(options.performance_report, options.workers)
+        return options
 
 
 @dataclass(frozen=True)
@@ -134,40 +149,54 @@ def make_plan(recipe: Recipe, memory: int) -> Plan:
     Raises:
         InputError, NotFoundError: a source's file is not there, or not what it should be.
     """
-    path = _dataset_path(recipe)
+    path = recipe.dataset_path
     keys = _artifact_keys(recipe, memory)
     steps = [Step(stage, key, (path / stage / key / MANIFEST).exists()) for stage, key in keys.items()]
     config = _train_config(recipe, keys["shards"])
-    run = Run(path / "runs" / config.run_name)
+    run = _run(recipe, config)
     steps.append(Step("train", run.name, _is_trained(run, config)))
     if recipe.predict is not None:
         steps.append(Step("predict", run.name, steps[-1].is_done and _is_predicted(run, recipe)))
     return Plan(tuple(steps), keys, config)
 
 
-def _dataset_path(recipe: Recipe) -> Path:
-    return recipe.catalog.expanduser().resolve() / recipe.dataset.name
+def _run(recipe: Recipe, config: TrainConfig) -> Run:
+    return Run(recipe.dataset_path / "runs" / config.run_name)
 
 
 def _refuse_other_run(recipe: Recipe, config: TrainConfig) -> None:
     """A run's name stands for one training of one graph."""
-    run = Run(_dataset_path(recipe) / "runs" / config.run_name)
+    run = _run(recipe, config)
     if not run.exists:
         return
-    before = TrainConfig.from_json(run.config())
+    before, epochs = TrainConfig.from_json(run.config()), _trained_epochs(run)
+    changes = config.changes_since(before)
     if before.shards != config.shards:
-        raise ExistsError(
-            f"{run.path}: this run was made from other shards; choose another name (--set train.run=...), or remove it"
-            f" with `gnnloom catalog rm {recipe.dataset.name} --artifact runs/{run.name}`"
-        )
+        differs = "made from other shards"
+    elif changes:
+        differs = f"made with {', '.join(changes)}"
+    elif epochs > config.epochs:
+        differs = f"trained for {epochs} epochs already, more than {config.epochs}"
+    else:
+        return
+    raise ExistsError(
+        f"{run.path}: this run was {differs}; choose another name with --set train.run=..., or remove it"
+        f" with `gnnloom catalog rm {recipe.dataset.name} --artifact runs/{run.name}`"
+    )
+
+
+def _trained_epochs(run: Run) -> int:
+    return max(checkpoint_epochs(run.checkpoints), default=0)
 
 
 def _artifact_keys(recipe: Recipe, memory: int) -> dict[str, str]:
     """The keys as the stages make them, from parameters and inputs alone."""
-    edges = recipe.source.open(undirected=recipe.dataset.undirected)
-    keys = {"graph": artifact_key("graph", recipe.dataset.options().parameters(edges), {})}
+    with _reading(recipe, "source"):
+        edges = recipe.source.open(undirected=recipe.dataset.undirected)
+        keys = {"graph": artifact_key("graph", recipe.dataset.options().parameters(edges), {})}
     inputs = dict(keys)
-    identity = recipe.vertices.identity(recipe.source)
+    with _reading(recipe, "vertices"):
+        identity = recipe.vertices.identity(recipe.source)
     if identity is not None:
         keys["vertices"] = artifact_key("vertices", {"source": identity}, inputs)
     sharded = dict(keys)
@@ -176,6 +205,16 @@ def _artifact_keys(recipe: Recipe, memory: int) -> dict[str, str]:
         keys["partition"] = sharded["partition"] = artifact_key("partition", parameters, inputs)
     keys["shards"] = artifact_key("shards", _shard_parameters(recipe), sharded)
     return keys
+
+
+@contextmanager
+def _reading(recipe: Recipe, section: str) -> Iterator[None]:
+    """Name the section in what is said of the files and numbers that it gives."""
+    try:
+        yield
+    except (InputError, NotFoundError) as error:
+        kind = NotFoundError if isinstance(error, NotFoundError) else InputError
+        raise kind(f"{recipe.source_name}: [{section}] {error}") from error
 
 
 def _shard_parameters(recipe: Recipe) -> dict[str, Any]:
@@ -187,13 +226,19 @@ def _shard_parameters(recipe: Recipe) -> dict[str, Any]:
 
 
 def _train_config(recipe: Recipe, shards: str) -> TrainConfig:
-    """The training of these shards; a run without a name is named by all that decides its result."""
+    """The training of these shards; a run without a name is named by all that decides its result.
+
+    More epochs go on with the run of fewer; fewer epochs than it has are another run, which leaves it as it is.
+    """
     config = replace(recipe.train, shards=shards)
     if config.run is not None:
         return config
     decides = [config.identity(), shards, config.algorithm, config.ranks, config.grid]
     digest = sha256(dumps(decides, sort_keys=True).encode()).hexdigest()[:8]
-    return replace(config, run=f"{config.model}-{config.algorithm}-{config.ranks}-{digest}")
+    named = replace(config, run=f"{config.model}-{config.algorithm}-{config.ranks}-{digest}")
+    if _trained_epochs(_run(recipe, named)) <= config.epochs:
+        return named
+    return replace(named, run=f"{named.run}-{config.epochs}")
 
 
 def _is_trained(run: Run, config: TrainConfig) -> bool:
@@ -215,6 +260,4 @@ def _is_predicted(run: Run, recipe: Recipe) -> bool:
     predict = recipe.predict
     if predict is None or predictions.facts.get("epoch") != recipe.train.epochs:
         return False
-    if predict.embeddings and len(recipe.train.hidden) and "embedding" not in predictions:
-        return False
-    return predict.out is None or Path(predict.out).exists()
+    return "embedding" in predictions or not (predict.embeddings and recipe.train.hidden)

@@ -19,7 +19,7 @@ from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.trainer.config import TrainConfig
 from gnnloom.workflows.cli.options import MemorySize
 from gnnloom.workflows.document import Document, to_toml
-from gnnloom.workflows.recipe_sources import SourceSection, VerticesSection
+from gnnloom.workflows.recipe_sources import SourceSection, VerticesSection, whole_path
 from gnnloom.workflows.table_files import check_file
 
 #: Recipes that come with gnnloom.
@@ -27,6 +27,8 @@ RECIPES = Path(__file__).parent / "recipes"
 
 #: Fields of the training that say which shards it reads: those of the recipe.
 _FOUND = ("shards", "method", "permutation")
+#: Bytes of a core that can be asked for: less would be written as 0, which asks for all.
+_LEAST_MEMORY = 1 << 20
 _SETTLED = frozenset({"catalog", "dataset", "resume", *_FOUND})
 
 
@@ -109,13 +111,18 @@ class ClusterSection:
             raise InputError(f"workers {self.workers}: expected 0 or more")
         self.options("local")
 
+    @property
+    def task_memory(self) -> int:
+        """Bytes that the work of one worker may take."""
+        return _size(self.memory)
+
     def options(self, where: str) -> ClusterOptions:
         """What to open for ``where``: ``local``, ``mpi``, the address of a scheduler, or the file it left it in.
 
         Raises:
             InputError: ``memory`` is no size, or ``where`` none of these.
         """
-        memory = _size(self.memory)
+        memory = self.task_memory
         if where in {"local", "mpi"}:
             return ClusterOptions(where, self.workers, memory)
         if "://" in where:
@@ -152,12 +159,18 @@ class SlurmSection:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} {value}: expected at least 1")
-        _size(self.memory)
+        if self.memory_per_cpu < _LEAST_MEMORY:
+            raise InputError(f"memory {self.memory}: expected at least 1M for each of {self.cpus_per_rank} cores")
+
+    @property
+    def rank_memory(self) -> int:
+        """Bytes of each rank."""
+        return _size(self.memory)
 
     @property
     def memory_per_cpu(self) -> int:
         """Bytes of each core."""
-        return _size(self.memory) // self.cpus_per_rank
+        return self.rank_memory // self.cpus_per_rank
 
 
 def _size(memory: str) -> int:
@@ -218,9 +231,23 @@ class Recipe:
         )
 
     @property
+    def dataset_path(self) -> Path:
+        """Folder of the dataset, which may not be there yet."""
+        return self.catalog.expanduser().resolve() / self.dataset.name
+
+    @property
     def grid(self) -> GridOptions | None:
         """How to cut grid shards; None for row shards."""
         return self.shards.options() if self.shards.layout == "grid" else None
+
+    def anywhere(self) -> Recipe:
+        """The same recipe, which names local files so that any folder may be the current one."""
+        predict = self.predict
+        if predict is not None and predict.out is not None:
+            predict = dataclasses.replace(predict, out=whole_path(predict.out))
+        return dataclasses.replace(
+            self, source=self.source.anywhere(), vertices=self.vertices.anywhere(), predict=predict
+        )
 
     def to_toml(self) -> str:
         """The recipe with everything settled that was left to defaults."""
@@ -265,10 +292,10 @@ def _shards(document: Document, train: TrainConfig) -> ShardsSection:
 
 def _partition(document: Document, train: TrainConfig, shards: ShardsSection) -> PartitionOptions | None:
     """The partition, into as many parts as ranks train or as orders a grid; None where the shards need none."""
-    if shards.layout == "grid" and shards.permutation != "partition":
-        return None
     given = document.sections.get("partition", {})
     options = document.build("partition", PartitionOptions, **({} if "parts" in given else {"parts": train.ranks}))
+    if shards.layout == "grid" and shards.permutation != "partition":
+        return None
     if shards.layout == "row" and options.parts != train.ranks:
         raise InputError(
             f"{document.where('partition', 'parts')}: [partition] parts = {options.parts}, but [train] ranks ="

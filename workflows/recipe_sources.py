@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.sources.base import EdgeSource, VertexSource
+from gnnloom.pipeline.sources.files import is_local
 from gnnloom.pipeline.sources.keyed_vertices import open_keyed_vertices
 from gnnloom.pipeline.sources.lattice import LatticeEdges
 from gnnloom.pipeline.sources.registry import EDGE_FORMATS, open_edges, open_vertices, vertices_beside
@@ -37,10 +38,11 @@ _MODELS: Mapping[str, Callable[..., Any]] = {"sbm": StochasticBlockModel, "rmat"
 _FILE_KEYS = ("path", "weights", "header", "extra_columns", "columns", "packed")
 _SYNTHETIC = ("random", "degree-labels")
 _SYNTHETIC_DEFAULTS: Mapping[str, int] = {"dim": 128, "classes": 32, "seed": 0}
+_TABLES = ("feature", "label", "split")
 #: Keys of vertex data by format.
 _VERTEX_KEYS: Mapping[str, tuple[str, ...]] = {
-    "files": ("feature", "label", "split"),
-    "keyed": ("feature", "label", "split"),
+    "files": _TABLES,
+    "keyed": _TABLES,
     "ogb": ("path", "split"),
     "ogb-binary": ("path", "split"),
     "planetoid": ("path",),
@@ -81,8 +83,11 @@ class SourceSection:
         known = _GENERATORS.get(self.format or "", _FILE_KEYS)
         _refuse_others(_given(self), self.format or "of files", known)
         required = _REQUIRED.get(self.format or "", ("path",))
-        if missing := [key for key in required if not getattr(self, key)]:
+        if missing := [key for key in required if getattr(self, key) in {None, ()}]:
             raise InputError(f"format {self.format or 'of files'}: needs {', '.join(missing)}")
+        if "" in self.path:
+            raise InputError("path: expected the name of a file or folder, found an empty text")
+        _check_at_least_one(self, "vertices", "edges", "classes", "dim", "scale", "edge_factor")
 
     def open(self, *, undirected: bool) -> EdgeSource:
         """The edges.
@@ -95,6 +100,10 @@ class SourceSection:
             return model.edges() if isinstance(model, StochasticBlockModel) else model
         options = {key: getattr(self, key) for key in _FILE_KEYS if key != "path"}
         return open_edges(self.format, self.path, options, undirected=undirected)
+
+    def anywhere(self) -> SourceSection:
+        """The same files, whatever the current folder is."""
+        return replace(self, path=tuple(map(whole_path, self.path)))
 
     def open_vertices(self) -> VertexSource | None:
         """Vertex data that lie beside the edges; None where there are none."""
@@ -132,6 +141,7 @@ class VerticesSection:
             raise InputError(f"format {self.format!r}: expected one of {', '.join(_VERTEX_KEYS)}")
         known = _VERTEX_KEYS[self.format] if self.format else ()
         _refuse_others(_given(self), self.format or "of what lies beside the edges", (*known, "classes"))
+        _check_at_least_one(self, "dim", "classes")
 
     @property
     def is_synthetic(self) -> bool:
@@ -153,6 +163,13 @@ class VerticesSection:
         options = {key: getattr(self, key) for key in _VERTEX_KEYS[self.format] if key != "path"}
         return open_vertices(self.format, self.path, self._numbers() if self.is_synthetic else options, graph)
 
+    def anywhere(self) -> VerticesSection:
+        """The same files, whatever the current folder is."""
+        # The split of other formats is no file but a name.
+        names = _TABLES if self.format in {"files", "keyed"} else ()
+        tables: dict[str, Any] = {key: whole_path(name) for key, name in _given(self).items() if key in names}
+        return replace(self, path=tuple(map(whole_path, self.path)), **tables)
+
     def identity(self, source: SourceSection) -> dict[str, Any] | None:
         """Identity of the vertex data, known before the graph is; None where there are none."""
         if self.is_synthetic:
@@ -168,6 +185,19 @@ class VerticesSection:
     def _numbers(self) -> dict[str, int]:
         chosen = {key: getattr(self, key) for key in _SYNTHETIC_DEFAULTS}
         return {key: _SYNTHETIC_DEFAULTS[key] if value is None else value for key, value in chosen.items()}
+
+
+def whole_path(location: str) -> str:
+    """A local file or folder from the root on; a URL as it is."""
+    return str(Path(location.removeprefix("file://")).expanduser().absolute()) if is_local(location) else location
+
+
+def _check_at_least_one(section: Any, *keys: str) -> None:
+    """Refuse numbers of things below 1."""
+    for key in keys:
+        value = getattr(section, key)
+        if value is not None and value < 1:
+            raise InputError(f"{key} {value}: expected at least 1")
 
 
 def _given(section: Any) -> dict[str, Any]:

@@ -17,16 +17,16 @@ from gnnloom.pipeline.shard_grid import shard_grid
 from gnnloom.pipeline.shard_rows import shard_rows
 from gnnloom.pipeline.vertices import ingest_vertices
 from gnnloom.storage.artifact import Artifact
-from gnnloom.storage.catalog import Catalog, Dataset
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.graph import Graph
-from gnnloom.storage.run import Run
+from gnnloom.storage.run import Run, sole_writer
 from gnnloom.storage.vertices import Vertices
 from gnnloom.trainer.config import TrainConfig
 from gnnloom.trainer.launch import launch, launch_prediction
 from gnnloom.workflows.export import write_predictions
 from gnnloom.workflows.plan import TRAINING, Plan, Step
 from gnnloom.workflows.recipe import Recipe
+from gnnloom.workflows.trainable import check_trainable
 
 logger = logging.getLogger(__name__)
 
@@ -55,8 +55,6 @@ def prepare(recipe: Recipe, plan: Plan, cluster: Cluster) -> None:
         else:
             with timed(step):
                 actions[step.stage]()
-        if step.stage in {"graph", "vertices"}:
-            work.check_vertices(step.stage)
 
 
 @contextmanager
@@ -91,6 +89,7 @@ class _Work:
         source = self.recipe.vertices.open(self.recipe.source, self.graph)
         if source is not None:
             ingest_vertices(self.dataset, source, self.cluster, self.graph)
+        check_trainable(self.recipe, self.plan.all_keys["vertices"])
 
     def make_partition(self) -> None:
         if self.recipe.partition is not None:
@@ -104,46 +103,28 @@ class _Work:
         elif partition is not None:
             shard_rows(self.dataset, partition, self.cluster, self.vertices)
 
-    def check_vertices(self, stage: str) -> None:
-        """Check as soon as it can be seen that there is something to train on.
-
-        Raises:
-            InputError: there are no features or labels, none to train on, or more classes than were said.
-        """
-        section = f"{self.recipe.source_name}: [vertices]"
-        if "vertices" not in self.plan.all_keys:
-            raise InputError(f"{section}: nothing lies beside the edges; give a format, such as 'random' or 'files'")
-        if stage != "vertices":
-            return
-        vertices = self.vertices
-        labels = "multilabel" if vertices.has_multilabel else "label"
-        lacking = [name for name in ("feature", labels, "split") if name not in vertices.artifact]
-        if lacking:
-            raise InputError(f"{section}: {', '.join(lacking)} missing; training needs all of feature, label and split")
-        if not vertices.artifact.facts["train"] or not vertices.num_classes:
-            raise InputError(f"{section}: no vertex to train on: a label and split 'train' are needed on some")
-        most = self.recipe.vertices.most_classes
-        if most is not None and vertices.num_classes > most:
-            raise InputError(
-                f"{section} classes = {most}, but the labels go up to {vertices.num_classes - 1}; set classes to"
-                f" {vertices.num_classes}, or mend the labels"
-            )
-
 
 def save_recipe(recipe: Recipe, config: TrainConfig) -> None:
-    """Write the resolved recipe into the run's folder."""
+    """Write the resolved recipe into the run's folder.
+
+    Raises:
+        ExistsError: another process writes the run.
+    """
     run = Run(Catalog(recipe.catalog)[recipe.dataset.name].run_path(config.run_name))
-    run.path.mkdir(parents=True, exist_ok=True)
-    aside = run.path / f".{SAVED_RECIPE}"
-    aside.write_text(recipe.to_toml(), encoding="utf-8")
-    aside.replace(run.path / SAVED_RECIPE)
+    with sole_writer(run):
+        run.path.mkdir(parents=True, exist_ok=True)
+        aside = run.path / f".{SAVED_RECIPE}"
+        aside.write_text(recipe.anywhere().to_toml(), encoding="utf-8")
+        aside.replace(run.path / SAVED_RECIPE)
 
 
 def train_here(recipe: Recipe, plan: Plan) -> None:
     """Run the training stages of ``plan`` that are not done, on new MPI ranks of this machine.
 
     Raises:
+        ExistsError: another process writes the run.
         LaunchError: the ranks failed, or were stopped (:class:`~gnnloom.trainer.launch.StoppedError`).
+        InputError, IncompleteError: what the ranks found wrong.
     """
     dataset = Catalog(recipe.catalog)[recipe.dataset.name]
     for step in plan.steps:
@@ -158,13 +139,17 @@ def train_here(recipe: Recipe, plan: Plan) -> None:
                 launch(plan.config)
             else:
                 launch_prediction(dataset, step.key, embeddings=bool(recipe.predict and recipe.predict.embeddings))
-                write_output(recipe, dataset, Run.open(dataset, step.key))
+    write_output(recipe, plan)
 
 
-def write_output(recipe: Recipe, dataset: Dataset, run: Run) -> None:
-    """Write the predictions into the file that the recipe names, if it does."""
-    if recipe.predict is not None and recipe.predict.out is not None:
-        write_predictions(dataset, run, Path(recipe.predict.out))
+def write_output(recipe: Recipe, plan: Plan) -> None:
+    """Write the predictions into the file that the recipe names, if it does and ``plan`` predicts.
+
+    Always: what lies there may be of another run.
+    """
+    if "predict" in plan and recipe.predict is not None and recipe.predict.out is not None:
+        dataset = Catalog(recipe.catalog)[recipe.dataset.name]
+        write_predictions(dataset, Run.open(dataset, plan.config.run_name), Path(recipe.predict.out))
 
 
 def summary(recipe: Recipe, plan: Plan) -> dict[str, Any]:

@@ -19,11 +19,15 @@ def write_scripts(request: Request, folder: Path) -> list[Path]:
     """Write scripts for the whole run, for preparing and training as two jobs, and for an array of seeds.
 
     Raises:
-        InputError: the recipe cannot be used.
+        InputError: the recipe cannot be used, its jobs could not run, or ``folder`` cannot be one.
     """
     recipe = Recipe.read(request.recipe, request.catalog, request.settings)
+    _check_jobs(recipe)
     values = _values(recipe, request)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InputError(f"{folder}: no folder can be made here; a file is in its place") from error
     written = []
     for template in sorted(TEMPLATES.glob("*.sh")):
         path = folder / template.name
@@ -31,6 +35,22 @@ def write_scripts(request: Request, folder: Path) -> list[Path]:
         path.chmod(0o755)
         written.append(path)
     return written
+
+
+def _check_jobs(recipe: Recipe) -> None:
+    """Refuse what is certain to fail when a job begins."""
+    slurm, cluster = recipe.slurm, recipe.cluster
+    if cluster.task_memory > slurm.rank_memory:
+        raise InputError(
+            f"{recipe.source_name}: [cluster] memory = {cluster.memory}, but a rank of the jobs gets [slurm] memory ="
+            f" {slurm.memory}; lower the first or raise the second"
+        )
+    nodes = _nodes(max(recipe.train.ranks, slurm.prepare_ranks or 1), slurm.ranks_per_node)
+    if nodes > 1 and cluster.interface is None:
+        raise InputError(
+            f"{recipe.source_name}: the jobs take {nodes} nodes: name the network interface between them in the recipe"
+            " ([cluster] interface) or with --set cluster.interface=NAME, such as ib0"
+        )
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
@@ -47,7 +67,7 @@ def _values(recipe: Recipe, request: Request) -> dict[str, str]:
     accounting = {"account": slurm.account, "partition": slurm.partition}
     lines = [f"#SBATCH --{key}={_one_word(key, value)}" for key, value in accounting.items() if value]
     return {
-        "RECIPE": path.name,
+        "RECIPE": name,
         "NAME": name,
         "ARGUMENTS": shlex.join([str(path.resolve()), *settings]),
         "FOLDER": shlex.quote(str(Path.cwd())),
@@ -79,7 +99,8 @@ def _array_settings(recipe: Recipe) -> str:
         settings.append(f'--set "train.run={recipe.train.run}-$SLURM_ARRAY_TASK_ID"')
     if recipe.predict is not None and recipe.predict.out is not None:
         path = Path(recipe.predict.out)
-        settings.append(f'--set "predict.out={path.with_suffix("")}-$SLURM_ARRAY_TASK_ID{path.suffix}"')
+        before, after = shlex.quote(f"predict.out={path.with_suffix('')}-"), shlex.quote(path.suffix)
+        settings.append(f'--set {before}"$SLURM_ARRAY_TASK_ID"{after}')
     return " ".join(settings)
 
 

@@ -15,6 +15,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.files import written_aside
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def check_file(path: Path | None) -> None:
     """Check the name of a file before anything is computed for it.
 
     Raises:
-        InputError: it has another ending than those of ``WRITERS``, or its folder is not there.
+        InputError: it has another ending than those of ``WRITERS``, is a folder's, or its folder is not there.
     """
     if path is None:
         return
@@ -58,6 +59,8 @@ def check_file(path: Path | None) -> None:
         raise InputError(f"{path}: expected a name that ends in {', '.join(WRITERS)}")
     if not path.absolute().parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.absolute().parent}")
+    if path.is_dir():
+        raise InputError(f"{path}: there is a folder of this name; choose another for the file")
 
 
 def write_table(table: Table, path: Path) -> None:
@@ -67,12 +70,8 @@ def write_table(table: Table, path: Path) -> None:
         InputError: as :func:`check_file`.
     """
     check_file(path)
-    aside = path.with_name(f".{path.name}.writing")
-    try:
+    with written_aside(path) as aside:
         WRITERS[path.suffix](table, aside)
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def _write_npy(table: Table, path: Path) -> None:

@@ -56,7 +56,8 @@ class DiskHypergraph:
 
 def load_nets(nets: Incidence, vertex_weight: NDArray[np.int64], net_weight: NDArray[np.int64]) -> Hypergraph:
     """The hypergraph of these nets in memory, without those of one pin."""
-    offsets, pins, kept_nets = [np.zeros(1, dtype=np.int64)], [], []
+    offsets, pins = [np.zeros(1, dtype=np.int64)], [np.empty(0, dtype=nets.dtype)]
+    kept_nets = [np.empty(0, dtype=np.bool_)]
     for block in nets.blocks():
         size = np.diff(block.offset)
         kept = size > 1

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.hypergraph import Hypergraph
-from gnnloom.pipeline.memory import working_memory
+from gnnloom.pipeline.hypergraph import Hypergraph, net_matrices
+from gnnloom.pipeline.memory import BASE_MEMORY, working_memory
 from gnnloom.pipeline.multilevel.band import Band, refine_band
 from gnnloom.pipeline.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.multilevel.contraction import contract_nets
@@ -21,7 +21,8 @@ from gnnloom.pipeline.multilevel.refine import Refinement, refine
 from gnnloom.pipeline.part_vector import create_part_vector
 from gnnloom.pipeline.partition_problem import PartitionProblem
 from gnnloom.pipeline.partitioners.balance import fill_empty_parts
-from gnnloom.pipeline.partitioners.native import native_memory, native_partition
+from gnnloom.pipeline.partitioners.budget import check_memory, native_memory
+from gnnloom.pipeline.partitioners.native import native_partition
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
@@ -34,6 +35,9 @@ _CLUSTERS_PER_PART, _VERTICES_PER_CLUSTER = 20, 6
 #: A level that keeps more than this share of the pins of the one before is not worth its time, and ends the
 #: coarsening: the first, where many such levels would be needed to fit the memory; the second, where all are wanted.
 _TOO_MUCH = {"auto": 0.8, "streaming": 0.95}
+#: Bytes for each vertex and each net: weights, labels and cluster loads, and the profiles of nets, while it coarsens;
+#: parts and the masks of 64 parts while it refines.  More parts take more masks only where there is room.
+_VERTEX_BYTES, _NET_BYTES = 60, 40
 #: Partitions the coarsest hypergraph, and improves the bands around the cut of all.
 _METHOD, _COARSE_PRESET, _BAND_PRESET = "mtkahypar", "deterministic", "deterministic-quality"
 
@@ -59,7 +63,31 @@ def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32]) ->
 
     Returns:
         ``levels``: vertices, nets and pins of each; ``start``: what partitioned the coarsest.
+
+    Raises:
+        BudgetError: not even what grows with the vertices fits the memory.
     """
+    num_vertices, options = problem.graph.num_vertices, problem.options
+    check_memory(
+        f"method multilevel: {num_vertices:,} vertices",
+        out_of_core_memory(num_vertices, len(net_matrices(problem.graph, problem.transpose, options.directions))),
+        options.memory_limit,
+        "use method random or block, or more memory",
+    )
+    scratch = problem.scratch / "multilevel"
+    scratch.mkdir(exist_ok=True)
+    try:
+        return _partition(replace(problem, scratch=scratch), part)
+    finally:
+        shutil.rmtree(scratch)
+
+
+def out_of_core_memory(num_vertices: int, num_directions: int) -> int:
+    """Bytes that the method holds in one process, beside what it gives to a native partitioner."""
+    return BASE_MEMORY + (_VERTEX_BYTES + _NET_BYTES * num_directions) * num_vertices
+
+
+def _partition(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
     options = problem.options
     memory = working_memory(problem.cluster.memory)
     finest = store_hypergraph(
@@ -72,14 +100,14 @@ def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32]) ->
     fill_empty_parts(part, finest.vertex_weight, options.parts)
     return {
         "levels": [_describe(level.hypergraph) for level in levels],
-        "start": _METHOD if fits else "heavy-first",
+        "start": _METHOD if fits and levels[-1].hypergraph.num_pins else "heavy-first",
     }
 
 
 def _coarsen(finest: _Level, problem: PartitionProblem, memory: int) -> tuple[list[_Level], bool]:
-    """Levels from the finest on, and whether the last one fits the memory."""
-    levels = [finest]
-    while problem.options.preset == "streaming" or not _fits(levels[-1].hypergraph, problem, memory):
+    """Levels from the finest on, and whether the last one fits the memory; one without nets always does."""
+    levels, preset = [finest], problem.options.preset
+    while levels[-1].hypergraph.num_pins and (preset == "streaming" or not _fits(levels[-1], problem, memory)):
         fine = levels[-1].hypergraph
         label = cluster_vertices(fine, _cluster_limit(fine, problem.options.parts), _ROUNDS)
         folder = problem.scratch / f"level-{len(levels)}"
@@ -87,7 +115,7 @@ def _coarsen(finest: _Level, problem: PartitionProblem, memory: int) -> tuple[li
         num_pins = coarse.nets.num_ids
         LOGGER.info("coarsening: %s of %s pins", f"{num_pins:,}", f"{fine.num_pins:,}")
         too_few = len(coarse.vertex_weight) < _CLUSTERS_PER_PART * problem.options.parts
-        if too_few or num_pins > _TOO_MUCH[problem.options.preset] * fine.num_pins:
+        if too_few or num_pins > _TOO_MUCH[preset] * fine.num_pins:
             shutil.rmtree(folder)
             return levels, False
         levels.append(_Level(coarse.on_disk(memory // 2), label))
@@ -99,8 +127,8 @@ def _cluster_limit(hypergraph: DiskHypergraph, parts: int) -> int:
     return min(total // (_CLUSTERS_PER_PART * parts), _VERTICES_PER_CLUSTER * total // hypergraph.num_vertices)
 
 
-def _fits(hypergraph: DiskHypergraph, problem: PartitionProblem, memory: int) -> bool:
-    return _needed(hypergraph.num_pins, hypergraph.num_vertices, problem) <= memory
+def _fits(level: _Level, problem: PartitionProblem, memory: int) -> bool:
+    return _needed(level.hypergraph.num_pins, level.hypergraph.num_vertices, problem) <= memory
 
 
 def _needed(num_pins: int, num_vertices: int, problem: PartitionProblem) -> int:

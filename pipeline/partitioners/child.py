@@ -11,6 +11,7 @@ import importlib
 import resource
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from gnnloom.pipeline.partitioners.request import RESULT, PartitionRequest
 def main(method: str, folder: Path) -> None:
     """Partition what lies in ``folder`` and leave the result there."""
     _die_with_parent()
+    _die_first()
     request = PartitionRequest.read(folder)
     _limit_memory(request.memory_limit)
     # Imported late and by name, because some partitioners are optional.
@@ -44,6 +46,12 @@ def _die_with_parent() -> None:
     if sys.platform == "linux":
         set_parent_death_signal = 1
         ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+
+
+def _die_first() -> None:
+    """Ask Linux to end this process, rather than its parent, when the machine is out of memory."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 if __name__ == "__main__":

@@ -24,21 +24,19 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.adjacency import AdjacencyGraph
 from gnnloom.pipeline.hypergraph import Hypergraph
 from gnnloom.pipeline.partitioners.balance import fill_empty_parts, native_imbalance, repair_balance, spread
+from gnnloom.pipeline.partitioners.budget import memory_text
 from gnnloom.pipeline.partitioners.graph_file import save_graph, write_metis
 from gnnloom.pipeline.partitioners.guard import check_part, check_parts, check_problem, native_weights
 from gnnloom.pipeline.partitioners.hmetis import write_hmetis
 from gnnloom.pipeline.partitioners.presets import METHODS
 from gnnloom.pipeline.partitioners.request import GIVEN, GRAPH, HYPERGRAPH, RESULT, PartitionRequest
-from gnnloom.storage.errors import BudgetError, PartitionerError
+from gnnloom.storage.errors import PartitionerError
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
 _CHILD = "gnnloom.pipeline.partitioners.child"
 _OUTPUT = "output.txt"
 _TAIL_BYTES = 2000
-#: Peak per pin (METIS: per entry), and Mt-KaHyPar's gain cache per vertex and part, in bytes; measured.
-_BYTES_PER_PIN = {"mtkahypar": 141, "kahypar": 260, "metis": 60}
-_BYTES_PER_GAIN = 4
 
 
 def native_partition(
@@ -104,7 +102,7 @@ def _in_child(
         if given is not None:
             np.save(folder / GIVEN, given, allow_pickle=False)
         command = [sys.executable, "-m", _CHILD, method, name]
-        part = run_child(command, folder, method, time_limit)
+        part = run_child(command, folder, method, time_limit, request.memory_limit)
         check_part(part, problem.num_vertices, request.parts, folder / RESULT)
     return part.astype(np.int32)
 
@@ -118,10 +116,15 @@ def _write_problem(folder: Path, problem: Hypergraph | AdjacencyGraph, weight: N
         write_metis(folder / GRAPH, problem, weight)
 
 
-def run_child(command: Sequence[str], folder: Path, method: str, time_limit: float | None) -> NDArray[np.int64]:
+def run_child(
+    command: Sequence[str], folder: Path, method: str, time_limit: float | None, memory_limit: int | None = None
+) -> NDArray[np.int64]:
     """Run a command that leaves a part vector in ``folder``, and read it.
 
     The exit status says nothing: a partitioner that gives up can exit with 0.
+
+    Args:
+        memory_limit: bytes that the command keeps to, for the message when it fails.
 
     Raises:
         PartitionerError: the command took longer than ``time_limit`` seconds, or left no result.
@@ -140,12 +143,19 @@ def run_child(command: Sequence[str], folder: Path, method: str, time_limit: flo
             _kill_group(process)
     if not (folder / RESULT).exists():
         raise PartitionerError(
-            f"method {method}: ended with status {status} and left no partition; its last words:\n{_tail(folder)}"
+            f"method {method}: ended with status {status}{_likely_cause(status, memory_limit)} and left no partition;"
+            f" its last words: {_last_words(folder)}"
         )
     try:
         return np.asarray(np.load(folder / RESULT, allow_pickle=False))
     except (OSError, ValueError) as error:
         raise PartitionerError(f"method {method}: its result cannot be read ({error})") from error
+
+
+def _likely_cause(status: int, memory_limit: int | None) -> str:
+    killed = " (killed, most often for want of memory)" if status == -signal.SIGKILL else ""
+    limit = "" if memory_limit is None else f", its memory limited to {memory_text(memory_limit)} (--memory-limit),"
+    return killed + limit
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
@@ -155,37 +165,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _tail(folder: Path) -> str:
-    output = (folder / _OUTPUT).read_bytes()[-_TAIL_BYTES:]
-    return output.decode(errors="replace").strip() or "(none)"
-
-
-def native_memory(method: str, preset: str, size: int, num_vertices: int, parts: int) -> int:
-    """Bytes that a native partitioner peaks at, as measured on power-law graphs.
-
-    Args:
-        size: pins of the hypergraph, or entries of the graph.
-    """
-    gains = 0 if preset == "large-k" or method != "mtkahypar" else _BYTES_PER_GAIN * num_vertices * parts
-    return _BYTES_PER_PIN[method] * size + gains
-
-
-def available_memory() -> int:
-    """Bytes that a native partitioner may count on: what is free now, at least half of the machine's."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    return max(os.sysconf("SC_AVPHYS_PAGES"), os.sysconf("SC_PHYS_PAGES") // 2) * page
-
-
-def check_native_memory(method: str, preset: str, size: int, num_vertices: int, parts: int, limit: int | None) -> None:
-    """Raise BudgetError for what would drive this machine out of memory; call it before building a hypergraph.
-
-    Args:
-        limit: bytes that the partitioner may use; None for what the machine has.
-    """
-    available = available_memory() if limit is None else limit
-    needed = native_memory(method, preset, size, num_vertices, parts)
-    if needed > available:
-        raise BudgetError(
-            f"method {method}: {size:,} pins into {parts:,} parts take about {needed / 2**30:,.1f} GiB, there are"
-            f" {available / 2**30:,.1f} GiB for it; use method multilevel, random or block, or more memory"
-        )
+def _last_words(folder: Path) -> str:
+    """The last line of its output: of a traceback, what went wrong."""
+    lines = (folder / _OUTPUT).read_bytes()[-_TAIL_BYTES:].decode(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "(none)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.hypergraph import row_nonzeros
+from gnnloom.pipeline.hypergraph import row_nonzeros, row_weights
 from gnnloom.storage.graph import Graph
 
 _CHUNK_VERTICES = 1 << 20
@@ -35,29 +35,32 @@ def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return value ^ (value >> np.uint64(31))
 
 
-def block_partition(part: NDArray[np.int32], graph: Graph, parts: int) -> None:
-    """Fill ``part`` with contiguous ranges of rows of about nnz/P nonzeros each, none empty.
+def block_partition(part: NDArray[np.int32], graph: Graph, parts: int, weights: str = "nonzeros") -> None:
+    """Fill ``part`` with contiguous ranges of rows of about the same weight each, none empty.
 
     Args:
         part: (num_vertices,) int32; num_vertices is at least ``parts``.
+        weights: of the rows; see :func:`gnnloom.pipeline.hypergraph.row_weights`.
     """
-    boundary = _block_boundaries(graph, parts)
+    boundary = _block_boundaries(graph, parts, weights)
     for number in range(parts):
         part[boundary[number] : boundary[number + 1]] = number
 
 
-def _block_boundaries(graph: Graph, parts: int) -> NDArray[np.int64]:
-    """(parts + 1,) first rows, ascending without repeats: where the nonzeros before a row come nearest to p nnz / P."""
+def _block_boundaries(graph: Graph, parts: int, weights: str) -> NDArray[np.int64]:
+    """(parts + 1,) first rows, ascending, no repeats: where the weight before a row comes nearest to p total / P."""
+    total = sum(int(row_weights(nonzeros, weights).sum()) for _, nonzeros in row_nonzeros(graph))
     number = np.arange(1, parts, dtype=np.int64)
-    # Split so that p * nnz does not overflow.
-    wanted = number * (graph.nnz // parts) + number * (graph.nnz % parts) // parts
+    # Split so that p * total does not overflow.
+    wanted = number * (total // parts) + number * (total % parts) // parts
     found = np.full(parts - 1, graph.num_vertices, dtype=np.int64)
     before = 0
     for start, nonzeros in row_nonzeros(graph):
-        middle = before + np.cumsum(nonzeros) - nonzeros // 2
-        before += int(nonzeros.sum())
+        weight = row_weights(nonzeros, weights)
+        middle = before + np.cumsum(weight) - (weight + 1) // 2
+        before += int(weight.sum())
         rows = start + np.searchsorted(middle, wanted)
-        found = np.where((found == graph.num_vertices) & (rows < start + len(nonzeros)), rows, found)
+        found = np.where((found == graph.num_vertices) & (rows < start + len(weight)), rows, found)
     # Heavy rows can make ranges empty: push the boundaries apart, first upwards, then back below the end.
     ascending = np.maximum.accumulate(found - number) + number
     boundary = np.minimum(ascending, graph.num_vertices - parts + number)

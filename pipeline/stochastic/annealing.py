@@ -20,11 +20,14 @@ from gnnloom.pipeline.multilevel.masks import WORD_BITS, bit_number
 from gnnloom.pipeline.multilevel.placement import shuffled
 from gnnloom.pipeline.partitioners.balance import heaviest_allowed
 from gnnloom.pipeline.sources.random_numbers import stream_key, unit
+from gnnloom.pipeline.stochastic.deadline import NO_DEADLINE, Deadline
 from gnnloom.storage.csr import index_dtype
 
 #: Passes over all vertices, and the loss of affinity that the first risks with a chance of 1/e, times the rate: to
 #: polish good parts, and to leave them for better ones.  Which is better depends on the partitioner.
 _SCHEDULES = ((100, 0.1), (400, 0.8))
+#: Bytes of an order of the vertices while it is made, offsets of their nets, parts to compare, and rests.
+_VERTEX_BYTES = 56
 #: A vertex for which any move loses so many times the heat sits out a few passes.
 _SETTLED, _REST = 10.0, 3
 
@@ -46,13 +49,13 @@ class BatchNets:
     def expected_volume(self, part: NDArray[np.int32], parts: int) -> float:
         """Rows sent per batch on average: the sum over nets of q f(c) over the parts without the owner."""
         state = _State.begin(self, part, parts)
-        sent = state.sending[state.count]
-        sent[np.arange(len(self.owner)), part[self.owner]] = 0
-        return self.rate * float(sent.sum())
+        return self.rate * float(_sum_sent(part[self.owner], state.count, state.mask, state.sending))
 
-    def state_bytes(self, parts: int) -> int:
-        """Bytes that :func:`anneal` takes: a count and two bits for each net and part, and pins both ways."""
-        return self.full.num_nets * (4 * parts + 8 * -(-parts // WORD_BITS)) + 8 * self.full.num_pins
+
+def annealing_memory(num_vertices: int, num_nets: int, num_pins: int, parts: int) -> int:
+    """Bytes that :func:`anneal` takes: a count and a bit for each net and part, the nets of vertices, and orders."""
+    tables = num_nets * (4 * parts + 8 * -(-parts // WORD_BITS))
+    return tables + index_dtype(num_nets).itemsize * num_pins + _VERTEX_BYTES * num_vertices
 
 
 @dataclass(frozen=True)
@@ -84,19 +87,32 @@ class _State:
         return cls(count, mask, load, sending.astype(np.float64))
 
 
-def anneal(nets: BatchNets, part: NDArray[np.int32], parts: int, imbalance: float, seed: int) -> NDArray[np.int32]:
-    """(num_vertices,) the parts by which batches send least: those given, or annealed within the imbalance.
+def anneal(
+    nets: BatchNets,
+    part: NDArray[np.int32],
+    parts: int,
+    imbalance: float,
+    seed: int,
+    deadline: Deadline = NO_DEADLINE,
+) -> tuple[NDArray[np.int32], bool]:
+    """The parts by which batches send least: those given, or annealed within the imbalance.
 
     Early passes accept losses now and then, the less the larger and the later (Kirkpatrick, Gelatt, Vecchi, Science
     220, 1983); the last two only improve.
+
+    Returns:
+        (num_vertices,) the parts, and whether all passes were made: at the deadline the best so far stand.
     """
     incidence = _nets_of_vertices(nets.full)
-    candidates = [part]
+    best, least, finished = part, nets.expected_volume(part, parts), True
     for passes, heat in _SCHEDULES:
         heats = heat / nets.rate * (1 - np.arange(1, passes + 1) / (passes - 2))
-        candidates.append(part.copy())
-        _anneal(nets, incidence, candidates[-1], parts, imbalance, heats, seed)
-    return min(candidates, key=lambda candidate: nets.expected_volume(candidate, parts))
+        candidate = part.copy()
+        finished &= _anneal(nets, incidence, candidate, parts, imbalance, heats, seed, deadline)
+        volume = nets.expected_volume(candidate, parts)
+        if volume < least:
+            best, least = candidate, volume
+    return best, finished
 
 
 def _anneal(
@@ -107,13 +123,16 @@ def _anneal(
     imbalance: float,
     heats: NDArray[np.float64],
     seed: int,
-) -> None:
-    """Change ``part`` in place, by a pass for each heat."""
+    deadline: Deadline,
+) -> bool:
+    """Change ``part`` in place, by a pass for each heat; False where the deadline came before the last."""
     weight = nets.full.vertex_weight
     state = _State.begin(nets, part, parts)
     limit = heaviest_allowed(weight, parts, imbalance)
     rest = np.zeros(len(part), dtype=np.int8)
     for number, heat in enumerate(heats.tolist()):
+        if deadline.is_over:
+            return False
         key = stream_key(seed, f"annealing {number}")
         _pass(
             shuffled(len(part), key),
@@ -131,6 +150,7 @@ def _anneal(
             max(0.0, heat),
             key,
         )
+    return True
 
 
 def _nets_of_vertices(full: Hypergraph) -> tuple[NDArray[np.int64], NDArray[Any]]:
@@ -160,6 +180,24 @@ def _count_pins(
     for net in range(len(offset) - 1):
         for position in range(offset[net], offset[net + 1]):
             _add_pin(count, mask, net, part[pin[position]])
+
+
+@njit(cache=True, nogil=True)
+def _sum_sent(
+    sender: NDArray[np.int32], count: NDArray[np.int32], mask: NDArray[np.uint64], sending: NDArray[np.float64]
+) -> float:
+    """The sum over nets of f over the parts with a pin, other than the sender's."""
+    total = 0.0
+    for net in range(len(sender)):
+        for word in range(mask.shape[1]):
+            bits = mask[net, word]
+            while bits:
+                lowest = bits & (~bits + np.uint64(1))
+                place = word * WORD_BITS + bit_number(lowest)
+                if place != sender[net]:
+                    total += sending[count[net, place]]
+                bits ^= lowest
+    return total
 
 
 @njit(cache=True, nogil=True, inline="always")

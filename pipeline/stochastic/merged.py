@@ -15,6 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.hypergraph import Hypergraph
+from gnnloom.pipeline.stochastic.deadline import NO_DEADLINE, Deadline
 from gnnloom.storage.permutation import mix
 
 #: Hoeffding's bound is stated for an error of this share of the largest cost, missed this often.
@@ -22,7 +23,7 @@ _ERROR, _MISSED = 0.1, 0.05
 #: Batches suffice when they have met this share of the pins.
 _COVERED = 0.9
 #: Batches whose pins are this many times those of the full hypergraph have to do: partitioning takes as much longer.
-_MOST_PINS = 4
+MOST_PINS = 4
 #: Most batches that are merged.
 MOST_BATCHES = 2000
 
@@ -35,18 +36,23 @@ class MergedBatches:
         hypergraph: their nets; those with the same pins are one, with the weight of all.
         count: batches drawn.
         covered: the share of the full hypergraph's pins that lie in one or more.
+        stopped_by: ``coverage``: they have met most pins; ``pins``: they have too many; ``most``: there are
+            ``MOST_BATCHES``; ``time``: the deadline.
     """
 
     hypergraph: Hypergraph
     count: int
     covered: float
+    stopped_by: str
 
     def facts(self) -> dict[str, Any]:
-        """``batches_merged``, ``batches_covered``, and how many batches the theory asks for, ``batches_hoeffding``."""
+        """What was merged, and how many batches the theory asks for, ``batches_hoeffding``."""
         return {
             "batches_hoeffding": hoeffding_batches(),
             "batches_merged": self.count,
             "batches_covered": self.covered,
+            "batches_nets": self.hypergraph.num_nets,
+            "batches_stopped_by": self.stopped_by,
         }
 
 
@@ -60,9 +66,12 @@ def hoeffding_batches() -> int:
 
 
 def merge_batches(
-    full: Hypergraph, owner: NDArray[np.int64], draw: Callable[[int], NDArray[np.bool_]]
+    full: Hypergraph,
+    owner: NDArray[np.int64],
+    draw: Callable[[int], NDArray[np.bool_]],
+    deadline: Deadline = NO_DEADLINE,
 ) -> MergedBatches:
-    """Draw batches until they have met most pins, and merge their nets.
+    """Draw batches, one at least, until they have met most pins, and merge their nets.
 
     A batch has the nets whose owner it drew, without the pins that it did not; nets with one pin are dropped.
 
@@ -71,18 +80,31 @@ def merge_batches(
         owner: (num_nets,) the pin of each net that sends.
         draw: the (num_vertices,) vertices of the batch with a number.
     """
-    sizes, pins, hashes = [], [], []
+    sizes: list[NDArray[np.int64]] = []
+    pins: list[NDArray[Any]] = []
+    hashes: list[NDArray[np.uint64]] = []
     met = np.zeros(full.num_pins, dtype=np.bool_)
-    count, num_pins, covered = 0, 0, 0.0
-    while count < MOST_BATCHES and num_pins <= _MOST_PINS * full.num_pins and covered < _COVERED:
-        size, pin, hashed = _restricted(full.net_offset, full.pin, owner, draw(count), met)
+    num_pins, covered, stopped_by = 0, 0.0, ""
+    while not stopped_by:
+        size, pin, hashed = _restricted(full.net_offset, full.pin, owner, draw(len(sizes)), met)
         sizes.append(size)
         pins.append(pin)
         hashes.append(hashed)
-        count += 1
         num_pins += len(pin)
         covered = np.count_nonzero(met) / full.num_pins if full.num_pins else 1.0
-    return MergedBatches(_merge_equal(full, sizes, pins, hashes), count, covered)
+        stopped_by = _stopping_rule(covered, num_pins / max(1, full.num_pins), len(sizes), deadline)
+    return MergedBatches(_merge_equal(full, sizes, pins, hashes), len(sizes), covered, stopped_by)
+
+
+def _stopping_rule(covered: float, times_pins: float, count: int, deadline: Deadline) -> str:
+    """What ends the drawing, one of ``MergedBatches.stopped_by``; empty if nothing does."""
+    rules = {
+        "coverage": covered >= _COVERED,
+        "pins": times_pins > MOST_PINS,
+        "most": count >= MOST_BATCHES,
+        "time": deadline.is_over,
+    }
+    return next((name for name, applies in rules.items() if applies), "")
 
 
 def _merge_equal(

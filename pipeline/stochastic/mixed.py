@@ -10,6 +10,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.hypergraph import Hypergraph
+from gnnloom.pipeline.partitioners.guard import NATIVE_LIMIT
 from gnnloom.storage.graph import Graph
 
 #: The finest share of a net's weight that whole numbers express.
@@ -33,10 +34,12 @@ def mixed_hypergraph(full: Hypergraph, owner: NDArray[np.int64], rate: float, pa
     size = np.diff(full.net_offset)
     far = np.maximum(2.0, _FAR * size / parts)
     slope = ((1 - rate) - (1 - rate) ** far) / (far - 1)
-    pair_weight = np.rint(_SCALE * slope / rate).astype(np.int64)
-    net_weight = _SCALE - pair_weight
+    # Every net and every pin weighs one scale at most.
+    scale = max(1, min(_SCALE, NATIVE_LIMIT // (full.num_nets + full.num_pins + 1)))
+    pair_weight = np.rint(scale * slope / rate).astype(np.int64)
+    net_weight = scale - pair_weight
     net_weight[size == 2] = 0
-    pair_weight[size == 2] = _SCALE
+    pair_weight[size == 2] = scale
     pair, weight = _merged_pairs(full, owner, pair_weight)
     kept = net_weight > 0
     offset = np.cumsum(np.concatenate([[0], size[kept], np.full(len(pair), 2)])).astype(np.int64)

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.hypergraph import Hypergraph, column_net_hypergraph, net_matrices
 from gnnloom.pipeline.partition_problem import PartitionProblem
 from gnnloom.pipeline.partitioners.balance import fill_empty_parts
-from gnnloom.pipeline.partitioners.native import available_memory
-from gnnloom.pipeline.stochastic.annealing import BatchNets, anneal
+from gnnloom.pipeline.partitioners.budget import check_memory
+from gnnloom.pipeline.stochastic.annealing import BatchNets, anneal, annealing_memory
+from gnnloom.pipeline.stochastic.deadline import Deadline
 from gnnloom.pipeline.stochastic.merged import MOST_BATCHES, merge_batches
 from gnnloom.pipeline.stochastic.mixed import mixed_hypergraph, net_owners
 from gnnloom.pipeline.stochastic.volume import batch_volume
-from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.sampling.batches import BatchDrawer
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
@@ -40,11 +40,13 @@ def partition_for_batches(problem: PartitionProblem, part: NDArray[np.int32]) ->
     Returns:
         ``batch_volume``: rows sent per batch and product, on average, with these parts; ``batch_volume_full``: with
         the parts of the full-batch hypergraph; ``batch_gain``: by how much the first is less, as a share;
-        ``batch_model``: which one was kept; ``batch_volume_expected``: of the stochastic parts, by the closed form of
-        uniform batches; or what the nets of drawn batches were made of.
+        ``batch_model``: which one was kept, the full-batch one of equals; ``batch_volume_expected``: of the stochastic
+        parts, by the closed form of uniform batches, and ``annealing_stopped_by``, ``passes`` or ``time``; or what the
+        nets of drawn batches were made of (:meth:`~gnnloom.pipeline.stochastic.merged.MergedBatches.facts`).
     """
     options = problem.options
-    problem.check_memory(problem.graph.nnz + problem.graph.num_vertices)
+    # More than the 80 bytes per pin that weighing or drawing the nets of batches takes.
+    problem.check_memory(problem.num_pins)
     matrices = net_matrices(problem.graph, problem.transpose, options.directions)
     full = column_net_hypergraph(problem.graph, problem.transpose, options.weights, options.directions)
     nets = BatchNets(full, net_owners(matrices), options.batch_rate)
@@ -53,7 +55,7 @@ def partition_for_batches(problem: PartitionProblem, part: NDArray[np.int32]) ->
         stochastic, facts = _partition_uniform(problem, nets)
     else:
         stochastic, facts = _partition_drawn(problem, nets, drawer)
-    found = {"stochastic": stochastic, "hypergraph": problem.native(full)}
+    found = {"hypergraph": problem.native(full), "stochastic": stochastic}
     judging = {name: _fresh_volume(problem, drawer, candidate, 0) for name, candidate in found.items()}
     best = min(judging, key=lambda name: judging[name])
     part[:] = found[best]
@@ -66,31 +68,31 @@ def partition_for_batches(problem: PartitionProblem, part: NDArray[np.int32]) ->
 
 def _partition_uniform(problem: PartitionProblem, nets: BatchNets) -> tuple[NDArray[np.int32], dict[str, Any]]:
     """Parts for batches of uniform vertices, with the rows that they send on average by the closed form."""
-    options = problem.options
-    _check_counts(nets, options.parts, options.memory_limit)
-    part = _native(problem, mixed_hypergraph(nets.full, nets.owner, nets.rate, options.parts))
-    part = anneal(nets, part, options.parts, options.imbalance, options.seed)
-    fill_empty_parts(part, nets.full.vertex_weight, options.parts)
-    return part, {"batch_volume_expected": nets.expected_volume(part, options.parts)}
-
-
-def _check_counts(nets: BatchNets, parts: int, limit: int | None) -> None:
-    needed, available = nets.state_bytes(parts), available_memory() if limit is None else limit
-    if needed > available:
-        raise BudgetError(
-            f"model stochastic: counting the pins of {nets.full.num_nets:,} nets in {parts:,} parts takes"
-            f" {needed / 2**30:,.1f} GiB, there are {available / 2**30:,.1f} GiB; use fewer parts or model hypergraph"
-        )
+    options, full = problem.options, nets.full
+    check_memory(
+        f"model stochastic: counting the pins of {full.num_nets:,} nets in {options.parts:,} parts",
+        annealing_memory(full.num_vertices, full.num_nets, full.num_pins, options.parts),
+        options.memory_limit,
+        "use fewer parts or model hypergraph",
+    )
+    part = _native(problem, mixed_hypergraph(full, nets.owner, nets.rate, options.parts))
+    deadline = Deadline.after(options.time_limit)
+    part, finished = anneal(nets, part, options.parts, options.imbalance, options.seed, deadline)
+    fill_empty_parts(part, full.vertex_weight, options.parts)
+    facts = {"batch_volume_expected": nets.expected_volume(part, options.parts)}
+    return part, facts | {"annealing_stopped_by": "passes" if finished else "time"}
 
 
 def _partition_drawn(
     problem: PartitionProblem, nets: BatchNets, drawer: BatchDrawer
 ) -> tuple[NDArray[np.int32], dict[str, Any]]:
-    merged = merge_batches(nets.full, nets.owner, drawer.draw)
+    merged = merge_batches(nets.full, nets.owner, drawer.draw, Deadline.after(problem.options.time_limit))
     return _native(problem, merged.hypergraph), merged.facts()
 
 
 def _native(problem: PartitionProblem, hypergraph: Hypergraph) -> NDArray[np.int32]:
+    if not hypergraph.num_nets:
+        LOGGER.warning("model stochastic: batches exchange nothing, so that its parts are only balanced")
     problem.check_memory(hypergraph.num_pins)
     return problem.native(hypergraph)
 

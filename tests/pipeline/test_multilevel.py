@@ -28,6 +28,7 @@ from gnnloom.pipeline.partition import PartitionOptions, partition_graph
 from gnnloom.pipeline.partitioners.native import native_partition
 from gnnloom.pipeline.partitioners.request import PartitionRequest
 from gnnloom.storage import Catalog
+from gnnloom.storage.errors import BudgetError
 from support.graphs import random_adjacency, store_graph
 from support.partitions import connectivity_minus_one, random_parts, rows_sent, transpose_of
 
@@ -355,6 +356,54 @@ def test_hostile_graphs_get_parts_that_are_not_empty(
     graph = store_graph(dataset, adjacency, symmetric=True)
     part = partition_graph(dataset, graph, PartitionOptions(parts, "multilevel"), HERE).part()
     assert set(part.tolist()) == set(range(parts))
+
+
+def pairs_alone(num_vertices: int, num_pairs: int) -> Any:
+    """Vertices without loops, of which the first few are joined in pairs."""
+    row = np.arange(2 * num_pairs)
+    entries = (np.ones(len(row)), (row, row ^ 1))
+    return scipy.sparse.coo_array(entries, shape=(num_vertices, num_vertices)).tocsr()
+
+
+@pytest.mark.parametrize(("num_vertices", "num_pairs"), [(2000, 1000), (1000, 2)])
+def test_coarsening_that_leaves_no_nets_ends_with_balanced_parts(
+    catalog: Catalog, num_vertices: int, num_pairs: int
+) -> None:
+    graph = store_graph(catalog.create("g"), pairs_alone(num_vertices, num_pairs), symmetric=True)
+    options = PartitionOptions(2, "multilevel", preset="streaming")
+    partition = partition_graph(catalog["g"], graph, options, HERE)
+    assert partition.quality["levels"][-1]["pins"] == 0
+    assert partition.quality["start"] == "heavy-first"
+    assert partition.quality["km1"] == 0
+    assert np.abs(np.bincount(partition.part()) - num_vertices / 2).max() <= 2
+
+
+def test_what_grows_with_the_vertices_is_refused_where_it_does_not_fit(catalog: Catalog) -> None:
+    graph = store_graph(catalog.create("g"), lattice(8), symmetric=True)
+    with pytest.raises(BudgetError, match="method multilevel: 64 vertices: about 320 MiB are needed, there are 1 MiB"):
+        partition_graph(catalog["g"], graph, PartitionOptions(4, "multilevel", memory_limit=1 << 20), HERE)
+
+
+def test_one_part_needs_no_hypergraph_and_no_memory(catalog: Catalog) -> None:
+    graph = store_graph(catalog.create("g"), lattice(8), symmetric=True)
+    for parts in (1, 64):
+        for method in ("multilevel", "mtkahypar"):
+            options = PartitionOptions(parts, method, memory_limit=1)
+            partition = partition_graph(catalog["g"], graph, options, InProcessCluster(1))
+            assert len(set(partition.part().tolist())) == parts
+
+
+def test_a_failed_run_leaves_no_levels(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = store_graph(catalog.create("g"), lattice(8), symmetric=True)
+
+    def fail(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(multilevel, "refine", fail)
+    with pytest.raises(KeyboardInterrupt):
+        partition_graph(catalog["g"], graph, PartitionOptions(4, "multilevel"), HERE)
+    (info,) = catalog["g"].artifacts("partition")
+    assert not [path for path in (info.path / ".work").rglob("*") if path.name.startswith("level")]
 
 
 def test_connectivity_is_what_the_tests_count_with(catalog: Catalog, tmp_path: Path) -> None:

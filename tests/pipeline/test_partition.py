@@ -72,6 +72,10 @@ def test_more_parts_than_vertices_are_refused(catalog: Catalog, method: str) -> 
         ({"parts": 2, "method": "random", "preset": "flat"}, "preset 'flat': method random has none"),
         ({"parts": 2, "weights": "heavy"}, "weights 'heavy': expected one of nonzeros, unit"),
         ({"parts": 2, "directions": "up"}, "directions 'up': expected one of forward, both"),
+        ({"parts": 2, "method": "metis", "directions": "both"}, "directions both: method metis with model graph"),
+        ({"parts": 2, "method": "random", "directions": "both"}, "directions both: method random"),
+        ({"parts": 2, "batches": "walk"}, "model hypergraph knows no batches"),
+        ({"parts": 2, "batch_rate": 0.5}, "model hypergraph knows no batches"),
         ({"parts": 2, "batches": "star"}, "batches 'star': expected one of vertex, edge, walk, frontier"),
         ({"parts": 2, "batch_rate": 0}, "batch_rate=0: expected a share"),
         ({"parts": 2, "memory_limit": 0}, "memory_limit=0: expected bytes"),
@@ -145,6 +149,33 @@ def test_both_directions_weigh_what_the_backward_pass_sends(catalog: Catalog, me
     }
     total = {name: quality["volume_total"] + quality["volume_backward_total"] for name, quality in found.items()}
     assert total["both"] < total["forward"]
+
+
+def test_both_directions_of_an_undirected_graph_are_refused(catalog: Catalog) -> None:
+    dataset = catalog.create("g")
+    graph = store_graph(dataset, random_adjacency(30, 90, 5, symmetric=True), symmetric=True)
+    with pytest.raises(InputError, match="directions both: the graph is undirected"):
+        partition_graph(dataset, graph, PartitionOptions(4, directions="both"), HERE)
+    assert dataset.artifacts("partition") == []
+
+
+@pytest.mark.parametrize("parts", [7, 300])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_who_sends_how_much_to_whom_is_stored_for_any_number_of_parts(
+    catalog: Catalog, parts: int, symmetric: bool
+) -> None:
+    adjacency = random_adjacency(400, 1500, 2, symmetric=symmetric)
+    dataset = catalog.create("g")
+    graph = store_graph(dataset, adjacency, symmetric=symmetric)
+    partition = partition_graph(dataset, graph, PartitionOptions(parts, "random"), HERE)
+    for backward, matrix in ((False, adjacency), (True, adjacency.T)):
+        expected = rows_sent(matrix.toarray(), partition.part(), parts)
+        sender, receiver, rows = partition.exchange(backward=backward)
+        assert (sender.dtype, receiver.dtype, rows.dtype) == (np.int32, np.int32, np.int64)
+        np.testing.assert_array_equal(np.stack([sender, receiver]), np.nonzero(expected))
+        np.testing.assert_array_equal(rows, expected[sender, receiver])
+    assert ("exchange/forward/rows" in partition.artifact) == (parts == 300)
+    partition.artifact.verify()
 
 
 class FailingCluster(InProcessCluster):

@@ -10,10 +10,11 @@ from benchmarks.peak import run
 
 from gnnloom.pipeline.cluster import InProcessCluster
 from gnnloom.pipeline.ingest import IngestOptions, ingest_graph
-from gnnloom.pipeline.partition_plan import plan_partition
+from gnnloom.pipeline.partition_plan import MethodPlan, plan_partition
 from gnnloom.pipeline.partitioners.presets import METHODS
 from gnnloom.pipeline.sources.registry import open_edges
 from gnnloom.storage import Catalog
+from gnnloom.storage.errors import InputError
 from support.graphs import random_adjacency, store_graph
 
 NO_OPTIONS = {"weights": False, "header": False, "extra_columns": False}
@@ -49,6 +50,28 @@ def test_multilevel_needs_the_memory_of_a_worker_beside_its_state(catalog: Catal
         needed[worker] = {plan.preset: plan.memory for plan in plans if plan.method == "multilevel"}
     assert needed[4 << 30]["auto"] - needed[1 << 30]["auto"] == 3 << 30
     assert needed[4 << 30]["streaming"] == needed[1 << 30]["streaming"]
+
+
+def test_the_plan_knows_the_model_and_the_directions(catalog: Catalog) -> None:
+    graph = store_graph(catalog.create("g"), random_adjacency(1000, 9000, 0, symmetric=False), symmetric=False)
+
+    def plans(**chosen: str) -> dict[str, MethodPlan]:
+        return {plan.method: plan for plan in plan_partition(graph, 8, **chosen)}
+
+    forward, both, stochastic = plans(), plans(directions="both"), plans(model="stochastic")
+    for method in ("mtkahypar", "kahypar", "multilevel"):
+        assert both[method].memory > forward[method].memory
+        assert both[method].cpu_seconds > forward[method].cpu_seconds
+    assert (stochastic["mtkahypar"].model, stochastic["metis"].model) == ("stochastic", "graph")
+    assert stochastic["mtkahypar"].memory > forward["mtkahypar"].memory
+    assert stochastic["mtkahypar"].cpu_seconds > forward["mtkahypar"].cpu_seconds
+    assert stochastic["metis"] == forward["metis"]
+
+
+def test_more_parts_than_vertices_are_not_planned(catalog: Catalog) -> None:
+    graph = store_graph(catalog.create("g"), random_adjacency(200, 300, 0, symmetric=True), symmetric=True)
+    with pytest.raises(InputError, match="parts=5000: the graph has 200 vertices"):
+        plan_partition(graph, 5000)
 
 
 @pytest.mark.long

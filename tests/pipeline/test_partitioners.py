@@ -27,9 +27,10 @@ from gnnloom.pipeline.partitioners.balance import (
     native_imbalance,
     repair_balance,
 )
+from gnnloom.pipeline.partitioners.budget import available_memory, check_native_memory
 from gnnloom.pipeline.partitioners.guard import check_problem, native_weights
 from gnnloom.pipeline.partitioners.hmetis import write_hmetis
-from gnnloom.pipeline.partitioners.native import check_native_memory, run_child
+from gnnloom.pipeline.partitioners.native import run_child
 from gnnloom.pipeline.partitioners.presets import METHODS
 from gnnloom.pipeline.partitioners.request import RESULT, PartitionRequest
 from gnnloom.pipeline.partitioners.streaming import block_partition, random_partition
@@ -150,6 +151,20 @@ def test_no_nets_at_all_still_gives_balanced_parts(method: str, parts: int) -> N
 
 
 @NATIVE
+def test_without_nets_the_imbalance_is_held_where_the_weights_allow_it(method: str) -> None:
+    weight = [100, *[1] * 100]
+    part = partition(hypergraph_of([], weight), method, PartitionRequest(2, 0.01, 0))
+    assert np.bincount(part, weights=weight).tolist() == [100, 100]
+
+
+@pytest.mark.parametrize("method", ["mtkahypar", "kahypar", "metis"])
+def test_an_imbalance_without_bounds_is_one_that_all_parts_keep(method: str) -> None:
+    problem = as_graph(ring(40)) if method == "metis" else ring(40)
+    part = partition(problem, method, PartitionRequest(4, 1e30, 0))
+    assert set(part.tolist()) == set(range(4))
+
+
+@NATIVE
 def test_one_vertex_as_heavy_as_all_others(method: str) -> None:
     hypergraph = ring(40)
     heavy = Hypergraph(np.where(np.arange(40) == 7, 1000, 1), hypergraph.net_offset, hypergraph.pin)
@@ -209,10 +224,34 @@ def test_more_pins_than_native_code_counts_are_refused(monkeypatch: pytest.Monke
 
 def test_a_hypergraph_beyond_the_memory_is_refused_with_figures() -> None:
     check_native_memory("mtkahypar", "deterministic", 10**5, 10**4, 8, None)
-    with pytest.raises(BudgetError, match=r"there are 0\.0 GiB"):
+    with pytest.raises(BudgetError, match=r"there are 1 MiB for it"):
         check_native_memory("mtkahypar", "deterministic", 10**5, 10**4, 8, 1 << 20)
-    with pytest.raises(BudgetError, match=r"1,000,000,000,000 pins into 8 parts take about 131,\d\d\d.\d GiB"):
+    with pytest.raises(BudgetError, match=r"1,000,000,000,000 pins into 8 parts: about 131,\d\d\d.\d GiB are needed"):
         check_native_memory("mtkahypar", "deterministic", 10**12, 10**9, 8, None)
+
+
+def write_group(folder: Path, files: dict[str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_text(content)
+
+
+def test_memory_is_what_the_machine_and_the_control_groups_leave(tmp_path: Path) -> None:
+    process = tmp_path / "proc/self"
+    write_group(process.parent, {"meminfo": "MemTotal: 9000 kB\nMemAvailable: 5000 kB\n"})
+    assert available_memory(tmp_path) == 5000 << 10
+    groups = tmp_path / "sys/fs/cgroup"
+    stat = {"memory.stat": "anon 1\ninactive_file 300\nactive_file 40\n"}
+    write_group(groups / "user/one", {"memory.max": "max\n", "memory.current": "900\n"} | stat)
+    write_group(groups / "user", {"memory.max": "3000\n", "memory.current": "900\n"} | stat)
+    write_group(process, {"cgroup": "0::/user/one\n"})
+    assert available_memory(tmp_path) == 3000 - 900 + 340
+    old = {"memory.limit_in_bytes": "2000", "memory.usage_in_bytes": "1900", "memory.stat": "total_inactive_file 7"}
+    write_group(groups / "memory", old)
+    write_group(process, {"cgroup": "4:cpuset,memory:/elsewhere\n0::/user/one\n"})
+    assert available_memory(tmp_path) == 107
+    write_group(groups / "memory", {"memory.usage_in_bytes": "2500"})
+    assert available_memory(tmp_path) == 0
 
 
 def test_a_partitioner_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,8 +376,10 @@ def test_net_weights_out_of_range_are_refused(weight: np.ndarray) -> None:
 @pytest.mark.parametrize("method", ["mtkahypar", "kahypar", "metis"])
 def test_a_partitioner_beyond_its_memory_limit_fails_alone(method: str) -> None:
     problem = as_graph(ring(50)) if method == "metis" else ring(50)
-    with pytest.raises(PartitionerError, match=f"method {method}: ended with status"):
+    with pytest.raises(PartitionerError, match=f"method {method}: ended with status") as caught:
         partition(problem, method, PartitionRequest(2, 0.01, 0, memory_limit=1 << 20))
+    assert "memory limited to 1 MiB (--memory-limit)" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def run_python(tmp_path: Path, code: str, time_limit: float | None = 20) -> np.ndarray:
@@ -353,8 +394,17 @@ def test_no_result_is_a_failure_whatever_the_status(tmp_path: Path, status: int)
 
 
 def test_a_partitioner_that_is_killed(tmp_path: Path) -> None:
-    with pytest.raises(PartitionerError, match="ended with status -9"):
+    with pytest.raises(PartitionerError, match=r"ended with status -9 \(killed, most often for want of memory\)"):
         run_python(tmp_path, "import os; os.kill(os.getpid(), 9)")
+
+
+def test_out_of_memory_a_partitioner_goes_before_its_parent() -> None:
+    code = (
+        "from gnnloom.pipeline.partitioners.child import _die_first; _die_first();"
+        "print(open('/proc/self/oom_score_adj').read())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "1000"
 
 
 def test_a_partitioner_that_crashes(tmp_path: Path) -> None:
@@ -484,3 +534,22 @@ def test_blocks_are_contiguous_nonempty_and_even(
     if nonzeros.min() > 0:
         # A boundary lies within half a row of the ideal, unless it was pushed to keep a part from being empty.
         assert load.max() <= max(nonzeros.sum() / parts, 1) + 2 * nonzeros.max()
+
+
+def blocks_of(catalog: Catalog, adjacency: scipy.sparse.csr_array, parts: int, weights: str) -> list[int]:
+    graph = store_graph(catalog.create("g"), adjacency, symmetric=True)
+    part = np.empty(adjacency.shape[0], dtype=np.int32)
+    block_partition(part, graph, parts, weights)
+    return np.bincount(part, minlength=parts).tolist()
+
+
+def test_blocks_of_rows_without_nonzeros_are_even(catalog: Catalog) -> None:
+    few = scipy.sparse.csr_array((np.ones(4), ([0, 1, 5, 6], [1, 0, 6, 5])), shape=(1000, 1000))
+    assert blocks_of(catalog, few, 2, "nonzeros") == [500, 500]
+
+
+def test_blocks_of_unit_weights_are_equal_ranges_and_of_ones_too(catalog: Catalog) -> None:
+    dense = np.eye(12)
+    dense[3] = 1
+    assert blocks_of(catalog, scipy.sparse.csr_array(dense), 4, "unit") == [3, 3, 3, 3]
+    assert blocks_of(catalog, scipy.sparse.csr_array(np.eye(12)), 4, "nonzeros") == [3, 3, 3, 3]

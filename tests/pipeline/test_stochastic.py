@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from itertools import pairwise
 
@@ -16,11 +17,15 @@ from gnnloom.pipeline.hypergraph import column_net_hypergraph
 from gnnloom.pipeline.multilevel.placement import place_heavy_first
 from gnnloom.pipeline.partition import PartitionOptions, partition_graph
 from gnnloom.pipeline.partitioners.balance import heaviest_allowed
-from gnnloom.pipeline.stochastic.annealing import BatchNets, anneal
+from gnnloom.pipeline.stochastic import annealing, mixed
+from gnnloom.pipeline.stochastic import merged as merged_module
+from gnnloom.pipeline.stochastic.annealing import BatchNets, anneal, annealing_memory
+from gnnloom.pipeline.stochastic.deadline import Deadline
 from gnnloom.pipeline.stochastic.merged import MOST_BATCHES, hoeffding_batches, merge_batches
 from gnnloom.pipeline.stochastic.mixed import mixed_hypergraph, net_owners
 from gnnloom.pipeline.stochastic.volume import batch_volume
 from gnnloom.storage import Catalog
+from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.sampling.batches import BATCHES, BatchDrawer
 from support.graphs import random_adjacency, store_graph
 from support.partitions import connectivity_minus_one, random_parts, rows_sent, transpose_of
@@ -82,11 +87,13 @@ def test_owners_are_the_vertices_whose_nets_have_other_pins(tmp_path_factory, n,
 def test_at_rate_one_the_mixed_hypergraph_is_the_full_one(tmp_path_factory) -> None:
     _, graph, transpose = make(tmp_path_factory, 40, 300, 1, False)
     full = column_net_hypergraph(graph, transpose)
-    mixed = mixed_hypergraph(full, net_owners([transpose]), 1.0, 5)
+    weighted_nets = mixed_hypergraph(full, net_owners([transpose]), 1.0, 5)
     part = random_parts(40, 5, 2)
     weighted = sum(
-        connectivity_minus_one_of(mixed.pin[a:b], part) * weight
-        for a, b, weight in zip(mixed.net_offset[:-1], mixed.net_offset[1:], mixed.net_weight, strict=True)
+        connectivity_minus_one_of(weighted_nets.pin[a:b], part) * weight
+        for a, b, weight in zip(
+            weighted_nets.net_offset[:-1], weighted_nets.net_offset[1:], weighted_nets.net_weight, strict=True
+        )
     )
     assert weighted == 64 * connectivity_minus_one(full, part)
 
@@ -142,9 +149,74 @@ def test_annealing_finds_communities(catalog: Catalog) -> None:
     nets = BatchNets(column_net_hypergraph(graph, graph), net_owners([graph]), 0.1)
     part = random_parts(120, 4, 0)
     assert nets.expected_volume(part, 4) > 10
-    annealed = anneal(nets, part, 4, 0.2, 0)
+    annealed, finished = anneal(nets, part, 4, 0.2, 0)
+    assert finished
     assert nets.expected_volume(annealed, 4) == 0
     assert np.bincount(annealed).tolist() == [30] * 4
+
+
+def test_annealing_takes_the_memory_that_it_promises(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(annealing, "_SCHEDULES", ((3, 0.1),))
+    graph = store_graph(catalog.create("g"), random_adjacency(5000, 20000, 0, symmetric=True), symmetric=True)
+    full = column_net_hypergraph(graph, graph)
+    nets = BatchNets(full, net_owners([graph]), 0.1)
+    part = random_parts(5000, 100, 0)
+    nets.expected_volume(part, 100)
+    tracemalloc.start()
+    anneal(nets, part, 100, 0.2, 0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.8 * peak < annealing_memory(5000, full.num_nets, full.num_pins, 100)
+
+
+def test_annealing_ends_at_the_deadline_with_no_worse_parts(catalog: Catalog) -> None:
+    graph = store_graph(catalog.create("g"), random_adjacency(200, 900, 0, symmetric=True), symmetric=True)
+    nets = BatchNets(column_net_hypergraph(graph, graph), net_owners([graph]), 0.1)
+    part = random_parts(200, 4, 0)
+    annealed, finished = anneal(nets, part, 4, 0.2, 0, Deadline.after(0))
+    assert not finished
+    np.testing.assert_array_equal(annealed, part)
+
+
+def test_what_ends_the_drawing_is_said(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = store_graph(catalog.create("g"), random_adjacency(200, 900, 0, symmetric=True), symmetric=True)
+    full, owner = column_net_hypergraph(graph, graph), net_owners([graph])
+    everything, nothing = np.ones(200, dtype=np.bool_), np.zeros(200, dtype=np.bool_)
+    assert merge_batches(full, owner, lambda _: everything).stopped_by == "coverage"
+    late = merge_batches(full, owner, lambda _: nothing, Deadline.after(0))
+    assert (late.stopped_by, late.count, late.facts()["batches_nets"]) == ("time", 1, 0)
+    assert merge_batches(full, owner, lambda _: nothing).stopped_by == "most"
+    monkeypatch.setattr(merged_module, "_COVERED", 2.0)
+    assert merge_batches(full, owner, lambda _: everything).stopped_by == "pins"
+
+
+def test_weights_of_batches_stay_below_the_native_limit(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = store_graph(catalog.create("g"), random_adjacency(200, 900, 0, symmetric=True), symmetric=True)
+    full, owner = column_net_hypergraph(graph, graph), net_owners([graph])
+    limit = 3 * (full.num_nets + full.num_pins)
+    monkeypatch.setattr(mixed, "NATIVE_LIMIT", limit)
+    weighted = mixed_hypergraph(full, owner, 0.1, 4)
+    assert 0 < weighted.net_weight.sum() <= limit
+    assert weighted.net_weight.min() >= 1
+
+
+def test_of_equal_partitions_the_full_batch_one_is_kept(catalog: Catalog) -> None:
+    """A batch of one vertex sends nothing."""
+    graph = store_graph(catalog.create("g"), random_adjacency(60, 200, 0, symmetric=True), symmetric=True)
+    options = PartitionOptions(3, model="stochastic", batches="walk", batch_rate=1e-9)
+    partition = partition_graph(catalog["g"], graph, options, HERE)
+    full = partition_graph(catalog["g"], graph, PartitionOptions(3), HERE)
+    assert partition.quality["batch_model"] == "hypergraph"
+    np.testing.assert_array_equal(partition.part(), full.part())
+    assert (partition.quality["batches_nets"], partition.quality["batches_stopped_by"]) == (0, "most")
+
+
+def test_both_directions_are_counted_before_memory_is_taken(catalog: Catalog) -> None:
+    graph = store_graph(catalog.create("g"), random_adjacency(60, 200, 0, symmetric=False), symmetric=False)
+    pins = graph.nnz + 60
+    options = PartitionOptions(3, model="stochastic", directions="both", memory_limit=150 * pins)
+    with pytest.raises(BudgetError, match=f"{2 * pins} pins"):
+        partition_graph(catalog["g"], graph, options, HERE)
 
 
 def test_the_bound_is_hoeffdings() -> None:
@@ -176,7 +248,7 @@ def test_annealing_sends_less_within_the_balance(tmp_path_factory, n, nnz, seed,
     place_heavy_first(weight, 3, seed, part)
     before = nets.expected_volume(part, 3)
     load = np.bincount(part, weights=weight, minlength=3)
-    annealed = anneal(nets, part, 3, 0.5, seed)
+    annealed, _ = anneal(nets, part, 3, 0.5, seed)
     assert nets.expected_volume(annealed, 3) <= before + 1e-9
     after = np.bincount(annealed, weights=weight, minlength=3)
     assert (after <= np.maximum(load, heaviest_allowed(weight, 3, 0.5))).all()

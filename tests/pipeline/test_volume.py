@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gnnloom.pipeline.cluster import InProcessCluster
 from gnnloom.pipeline.quality import MATRIX_PARTS, describe_quality, measure_load
-from gnnloom.pipeline.volume import Exchange, count_exchange
+from gnnloom.pipeline.volume import Exchange, count_exchange, pair_sums
 from gnnloom.storage import Catalog, Graph
 from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts, rows_sent
@@ -58,13 +61,41 @@ def test_every_figure_equals_a_brute_force_count(
     assert quality["messages_max"] == (expected > 0).sum(axis=1).max()
     assert quality["volume_matrix"] == expected.tolist()
     assert (quality["load_max"], quality["load_avg"]) == (load.max(), load.mean())
+    for name, figures in {
+        "volume": expected.sum(axis=1),
+        "receive_volume": expected.sum(axis=0),
+        "messages": (expected > 0).sum(axis=1),
+        "receive_messages": (expected > 0).sum(axis=0),
+        "load": load,
+        "vertices": np.bincount(part, minlength=parts),
+    }.items():
+        assert quality[f"{name}_per_part"] == figures.tolist()
     if load.sum():
         assert quality["imbalance"] == pytest.approx(load.max() / load.mean() - 1)
-        assert quality["imbalance_bound"] == pytest.approx(max(0.01, nonzeros.max() * parts / nonzeros.sum() - 1))
+    average = np.maximum(nonzeros, 1).sum() / parts
+    limit = max(nonzeros.max(), np.floor(1.01 * average), np.ceil(average))
+    assert quality["imbalance_bound"] == pytest.approx(limit / average - 1 if parts > 1 else 0)
 
 
-def test_thousands_of_parts_are_counted_without_a_table(catalog: Catalog, tmp_path: Path) -> None:
-    parts = 5000
+def test_the_bound_and_the_imbalance_are_those_of_the_weights_in_force(catalog: Catalog, tmp_path: Path) -> None:
+    """Ten rows, one of them with ten nonzeros and the others with one: parts of five vertices each."""
+    dense = np.eye(10)
+    dense[0] = 1
+    graph = store_graph(catalog.create("g"), scipy.sparse.csr_array(dense), symmetric=True)
+    part = np.repeat(np.array([0, 1], dtype=np.int32), 5)
+    exchange = count(graph, part, 2, tmp_path / "work")
+    unit = describe_quality("metis", 0.1, measure_load(graph, part, 2, "unit"), exchange, None)
+    assert (unit["weight_imbalance"], unit["imbalance_bound"]) == (0, 0)
+    assert unit["imbalance"] == pytest.approx(14 / 9.5 - 1)
+    work = describe_quality("metis", 0.1, measure_load(graph, part, 2), exchange, None)
+    assert work["imbalance_bound"] == pytest.approx(10 / 9.5 - 1)
+    assert "weight_imbalance" not in work
+    exact = describe_quality("metis", 0.0, measure_load(graph, part, 2), exchange, None)
+    assert exact["imbalance_bound"] == pytest.approx(10 / 9.5 - 1)
+
+
+@pytest.mark.parametrize("parts", [5000, 6000])
+def test_thousands_of_parts_are_counted_with_a_table_and_without(catalog: Catalog, tmp_path: Path, parts: int) -> None:
     adjacency = random_adjacency(20_000, 60_000, 1, symmetric=True)
     graph = store_graph(catalog.create("g"), adjacency, symmetric=True)
     part = random_parts(20_000, parts, 2)
@@ -80,12 +111,31 @@ def test_thousands_of_parts_are_counted_without_a_table(catalog: Catalog, tmp_pa
     assert parts > MATRIX_PARTS
     assert "volume_matrix" not in quality
     assert quality["messages_total"] == len(pairs)
+    assert quality["volume_per_part"] == exchange.sent().tolist()
+    json.dumps(quality)
+
+
+def test_sums_of_dense_pairs_take_the_table_and_what_one_task_found() -> None:
+    """Sorting what waits took ten times the table."""
+    parts, tasks = 1000, 8
+    pair = np.arange(parts * parts)
+    tracemalloc.start()
+    counts = pair_sums(parts)
+    for _ in range(tasks):
+        counts.add(pair, np.ones(len(pair), dtype=np.int64))
+    found, rows = counts.merged()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_array_equal(found, pair)
+    assert set(rows.tolist()) == {tasks}
+    assert peak < 6 * pair.nbytes
 
 
 def test_many_merges_lose_nothing(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     adjacency = random_adjacency(300, 3000, 3, symmetric=False)
     graph = store_graph(catalog.create("g"), adjacency, symmetric=True, num_blocks=50)
     part = random_parts(300, 10, 4)
+    monkeypatch.setattr("gnnloom.pipeline.volume._SUM_CELLS", 0)
     monkeypatch.setattr("gnnloom.pipeline.volume._PENDING_PAIRS", 5)
     exchange = count(graph, part, 10, tmp_path / "work")
     np.testing.assert_array_equal(exchange.matrix(), rows_sent(adjacency.T.toarray(), part, 10))

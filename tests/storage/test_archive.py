@@ -8,14 +8,15 @@ import json
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gnnloom.storage import Catalog
+from gnnloom.storage import Catalog, archive
 from gnnloom.storage.archive import HEAD, TAIL, export_dataset
 from gnnloom.storage.archive_import import import_dataset
 from gnnloom.storage.artifact import Artifact
-from gnnloom.storage.errors import BudgetError, CorruptError, ExistsError, FormatError, GnnloomError, InputError
+from gnnloom.storage.errors import BudgetError, CorruptError, ExistsError, FormatError, InputError
 from gnnloom.storage.run import Run
 from support.damage import edit_manifest
 from support.small_catalogs import begin_partition, store_small_dataset
@@ -214,9 +215,9 @@ def test_changed_missing_and_repeated_files_are_refused(exported: Path, catalog:
         import_dataset(catalog, without_tail)
     twice = hostile(tmp_path / "d.tar", (member("zarr.json", 2), b"{}"), (member("zarr.json", 2), b"{}"))
     under = hostile(tmp_path / "e.tar", (member("zarr.json", 2), b"{}"), (member("zarr.json/x", 2), b"{}"))
-    for archive in (twice, under):
+    for blocked in (twice, under):
         with pytest.raises(InputError, match="stands in the way"):
-            import_dataset(catalog, archive)
+            import_dataset(catalog, blocked)
     newer = rewrite(
         source, tmp_path / "f.tar", lambda n, d: d.replace(b'"format": 1', b'"format": 9') if n == HEAD else d
     )
@@ -225,19 +226,65 @@ def test_changed_missing_and_repeated_files_are_refused(exported: Path, catalog:
     assert list(catalog.root.iterdir()) == []
 
 
-def test_a_damaged_dataset_is_refused_though_the_archive_is_whole(tmp_path: Path, catalog: Catalog) -> None:
+def test_a_damaged_dataset_is_refused_though_the_archive_is_whole(
+    tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dataset = store_small_dataset(Catalog(tmp_path / "damaged"))
     artifact = dataset.partition(2).artifact
     chunk = artifact.path / "part" / "c" / "0"
     chunk.write_bytes(chunk.read_bytes()[:-1] + b"#")
+    with pytest.raises(CorruptError, match=r"1 artifacts or runs are damaged.*part/c/0: damaged chunk"):
+        export_dataset(dataset, tmp_path / "web.tar")
+    assert not list(tmp_path.glob("*web.tar*"))
+    # As another program might write it, or an export that the damage overtook.
+    monkeypatch.setattr(archive, "_refuse_damage", lambda dataset: None)
     export_dataset(dataset, tmp_path / "web.tar")
-    with pytest.raises(GnnloomError, match="damaged chunk"):
+    with pytest.raises(CorruptError, match=r"/web\.tar: holds a damaged dataset: web\.tar/partition/.*damaged chunk"):
         import_dataset(catalog, tmp_path / "web.tar")
     edit_manifest(Artifact(artifact.path), digest="0" * 32)
     export_dataset(dataset, tmp_path / "again.tar")
-    with pytest.raises(GnnloomError):
+    with pytest.raises(CorruptError, match=r"again\.tar"):
         import_dataset(catalog, tmp_path / "again.tar")
     assert list(catalog.root.iterdir()) == []
+
+
+def test_an_archive_without_a_dataset_in_it_is_named(exported: Path, catalog: Catalog, tmp_path: Path) -> None:
+    def without_group(name: str, data: bytes) -> bytes | None:
+        content = json.loads(data) if name in {HEAD, TAIL} else {}
+        if name == HEAD:
+            return json.dumps(content | {"files": content["files"] - 1}).encode()
+        if name == TAIL:
+            return json.dumps({"digests": {k: v for k, v in content["digests"].items() if k != "zarr.json"}}).encode()
+        return None if name == "zarr.json" else data
+
+    with pytest.raises(CorruptError, match=r"/a\.tar: holds a damaged dataset: a\.tar: not a gnnloom dataset"):
+        import_dataset(catalog, rewrite(exported / "web.tar", tmp_path / "a.tar", without_group))
+
+
+def test_a_name_that_is_taken_is_refused_before_anything_is_unpacked(
+    exported: Path, catalog: Catalog, tmp_path: Path
+) -> None:
+    catalog.create("web")
+    cut = tmp_path / "web.tar"
+    cut.write_bytes((exported / "web.tar").read_bytes()[:4096])
+    with pytest.raises(ExistsError, match="--as"):
+        import_dataset(catalog, cut)
+
+
+def test_exports_to_one_file_at_the_same_time_do_not_harm_each_other(
+    exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset, write = Catalog(exported / "catalog")["web"], archive._write_members
+
+    def interrupted(*arguments: Any) -> None:
+        monkeypatch.setattr(archive, "_write_members", write)
+        write(*arguments)
+        export_dataset(dataset, tmp_path / "web.tar")
+
+    monkeypatch.setattr(archive, "_write_members", interrupted)
+    export_dataset(dataset, tmp_path / "web.tar")
+    assert [path.name for path in tmp_path.iterdir()] == ["web.tar"]
+    assert (tmp_path / "web.tar").read_bytes() == (exported / "web.tar").read_bytes()
 
 
 def test_a_failed_export_leaves_no_file(tmp_path: Path, catalog: Catalog) -> None:

@@ -79,7 +79,7 @@ def test_scratch_and_leftovers_go_and_the_artifacts_stay(catalog: Catalog) -> No
 )
 def test_what_was_made_of_something_that_is_gone_goes_with_it(catalog: Catalog, kind: str, expected: list[str]) -> None:
     dataset = store_small_dataset(catalog)
-    dataset.remove_artifact(kind, dataset.find(kind).key)
+    dataset.remove_artifact(kind, dataset.find(kind).key, force=True)
     items = [item for item in find_garbage(dataset) if "not there" in item.reason]
     assert [item.path.parent.name for item in items] == expected
     remove_garbage(items)

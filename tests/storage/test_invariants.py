@@ -131,7 +131,7 @@ def test_a_damaged_graph_is_found_though_its_digest_is_right(
         ({"block_rows": [0, 30, 60, 80]}, "block_rows"),
         ({"block_rows": [0, 40, 60, 90]}, "rows with"),
         ({"block_nnz": [1, 1, 1]}, "the manifest says"),
-        ({"block_rows": None}, "lacks or mistypes"),
+        ({"block_rows": None}, "not the manifest of a graph"),
     ],
 )
 def test_wrong_facts_of_a_graph_are_found(

@@ -31,7 +31,7 @@ def test_everything_knows_its_inputs_and_outputs(catalog: Catalog) -> None:
 def test_inputs_that_are_gone_and_what_is_unfinished_are_told(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
     key = dataset.graph().artifact.key
-    dataset.remove_artifact("graph", key)
+    dataset.remove_artifact("graph", key, force=True)
     writer = begin_partition(dataset)
     nodes = lineage(dataset)
     assert nodes[f"graph/{key}"].state == "gone"

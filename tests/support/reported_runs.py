@@ -50,7 +50,8 @@ def store_run(dataset: Dataset, name: str, ranks: int, epochs: int = 12, **given
         matrix = random.integers(1, 9, (ranks, ranks)) * (1 - np.eye(ranks, dtype=int))
         memory, read = (random.integers(10**8, 2 * 10**8, ranks).tolist() for _ in range(2))
         grid = [ranks] if layout == "row" else [2, ranks // 2]
-        run.finish({"grid": grid, "peak_memory": memory, "bytes_read": read, "bytes_between": matrix.tolist()})
+        result = {"epochs": epochs, "grid": grid, "peak_memory": memory, "bytes_read": read}
+        run.finish({**result, "bytes_between": matrix.tolist()})
     return run
 
 

@@ -44,7 +44,7 @@ def store_run(dataset: Dataset, name: str = "first") -> Run:
     run.predictions_aside().mkdir()
     record = write_array(run.predictions_aside(), "label", np.zeros(30, np.int32), ("vertex",))
     run.publish_predictions([record], {})
-    run.finish({"loss": [1.0, 0.5, 1 / 3]})
+    run.finish({"epochs": 3, "loss": [1.0, 0.5, 1 / 3]})
     return run
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.checkpoint import read_checkpoint
-from gnnloom.storage.errors import InputError, LaunchError, NotFoundError
-from gnnloom.storage.run import Run
+from gnnloom.storage.errors import ExistsError, InputError, LaunchError, NotFoundError
+from gnnloom.storage.run import Run, sole_writer
 from gnnloom.trainer.config import TrainConfig
 from gnnloom.trainer.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.launch import find_mpiexec, launch, launch_prediction, rank_environment
@@ -122,11 +122,32 @@ def test_sigterm_writes_a_checkpoint_and_the_run_goes_on(catalog):
     assert run.predictions().embedding().shape == (60, 9)
 
 
+def test_a_run_that_another_process_writes_is_left_alone_by_ranks(catalog, caplog):
+    config = _config(catalog, "taken", epochs=2)
+    run = Run(catalog["graph"].run_path("taken"))
+    by_hand = ("-m", "gnnloom.trainer", "--catalog", config.catalog, "graph", "--ranks", "2", "--run", "taken")
+    with sole_writer(run):
+        done = run_ranks(2, *by_hand)
+        assert not run.exists
+    assert done.returncode == ExistsError.exit_code
+    assert done.stderr.count("error: ") == 1
+    assert "another process is training it" in done.stderr
+    launch(config)
+    trained = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
+    # What the ranks say is raised as what it is, and not logged too.
+    with caplog.at_level("INFO"), sole_writer(run), pytest.raises(InputError, match=r"^run taken: another process is"):
+        launch_prediction(catalog["graph"], "taken")
+    assert "error:" not in caplog.text
+    assert trained == {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
+
+
 def test_the_launcher_refuses_before_it_starts_ranks(catalog):
     with pytest.raises(NotFoundError, match="parts=5"):
         launch(_config(catalog, "five", ranks=5))
     with pytest.raises(InputError, match="hidden"):
         _config(catalog, "bad", hidden=(0,))
+    with pytest.raises(InputError, match=r"seed 99999999999999999999: expected at most 2\^63 - 1"):
+        _config(catalog, "bad", seed=99999999999999999999)
 
 
 def test_a_wrong_number_of_ranks_by_hand_is_one_clear_error(catalog):

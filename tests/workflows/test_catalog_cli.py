@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 from click.testing import CliRunner
 
 from gnnloom.storage import Catalog, GnnloomError
@@ -24,7 +25,7 @@ COMMANDS = ["tree", "lineage", "du", "gc", "export", "import", "part"]
 def succeed(catalog: Catalog, *arguments: str) -> dict[str, Any]:
     done = CliRunner().invoke(cli, ["--catalog", str(catalog.root), "catalog", *arguments, "--json"])
     assert done.exit_code == 0, done.output
-    content = json.loads(done.output)
+    content = json.loads(done.stdout)
     assert isinstance(content, dict)
     return content
 
@@ -72,7 +73,7 @@ def test_verify_reads_the_invariants_and_the_runs(catalog: Catalog) -> None:
 
 def test_verify_finds_a_damaged_checkpoint(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
-    dataset.remove_artifact("shards", dataset.find("shards").key)
+    dataset.remove_artifact("shards", dataset.find("shards").key, force=True)
     result = succeed(catalog, "verify", "web")
     assert result["runs"] == [{"run": "first", "state": "complete", "epochs": 3, "problem": None}]
     chunk = next(path for path in (dataset.run_path("first") / "checkpoint").rglob("c/0/0"))
@@ -124,6 +125,60 @@ def test_partitions_leave_and_enter_as_metis_files(catalog: Catalog, tmp_path: P
     assert "29 lines" in str(refused(catalog, "part", "web", "--read", str(other)))
     wrong = CliRunner().invoke(cli, ["--catalog", str(catalog.root), "catalog", "part", "web"])
     assert wrong.exit_code == 2
+
+
+def test_one_bad_manifest_or_foreign_group_stops_no_command(catalog: Catalog, tmp_path: Path) -> None:
+    dataset = store_small_dataset(catalog)
+    store_small_dataset(catalog, "other")
+    graph = dataset.graph().artifact
+    (graph.path / "manifest.json").write_text("{")
+    zarr.open_group(str(catalog.root / "foreign"), mode="w")
+    rows = {row["name"]: row for row in succeed(catalog, "ls")["datasets"]}
+    assert "not a gnnloom dataset" in rows["foreign"]["problem"]
+    assert str(graph.path) in rows["web"]["problem"]
+    assert (rows["web"]["vertices"], rows["web"]["artifacts"], rows["other"]["vertices"]) == (None, 5, 30)
+    for command in ("show", "tree"):
+        content = succeed(catalog, command, "web")
+        artifacts = content["artifacts"] if command == "show" else content["datasets"]["web"]
+        problems = [row["key"] for row in artifacts if row["problem"]]
+        assert problems == [graph.key]
+        assert "not valid JSON" in "".join(shown(catalog, command, "web").split("\n")).replace("  ", " ")
+    assert set(succeed(catalog, "tree")["datasets"]) == {"web", "other"}
+    assert {row["dataset"] for row in succeed(catalog, "du")["items"]} == {"web", "other"}
+    assert {node["name"] for node in succeed(catalog, "lineage", "web")["nodes"]} >= {f"graph/{graph.key}"}
+    assert not [row for row in succeed(catalog, "gc", "--dry-run")["items"] if "lock" not in row["reason"]]
+    assert "foreign: a Zarr group, but not a gnnloom dataset" in shown(catalog, "gc", "--dry-run")
+    assert "are damaged" in str(refused(catalog, "verify", "web"))
+    assert "are damaged" in str(refused(catalog, "export", "web", str(tmp_path / "web.tar")))
+
+
+def test_what_others_need_is_removed_by_force_only(catalog: Catalog) -> None:
+    graph = store_small_dataset(catalog).graph().artifact
+    assert "needed by transpose/" in str(refused(catalog, "rm", "web", "--artifact", f"graph/{graph.key}"))
+    succeed(catalog, "rm", "web", "--artifact", f"graph/{graph.key}", "--force")
+    assert not graph.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("catalog_below", "arguments", "code"),
+    [
+        ("file/x", ["catalog", "import", "web.tar"], 3),
+        ("x" * 300, ["ingest", "web", "web.tar"], 3),
+        ("catalog", ["export", "web", "labels", "--out", "/proc/o.csv"], 3),
+        ("catalog", ["report", "web", "--out", "/proc/x"], 3),
+    ],
+)
+def test_places_that_cannot_be_written_are_one_line(
+    catalog: Catalog, tmp_path: Path, catalog_below: str, arguments: list[str], code: int
+) -> None:
+    dataset = store_small_dataset(catalog)
+    (dataset.run_path("first") / "metrics.jsonl").write_text('{"epoch": 0, "loss": 1.0, "seconds": 1.0}\n')
+    for name in ("file", "web.tar"):
+        (tmp_path / name).write_text("0 1\n")
+    command = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", str(tmp_path / catalog_below)]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr.count("\n"), done.stdout) == (code, 1, ""), done.stderr
+    assert done.stderr.startswith("error: ")
 
 
 def test_two_writers_of_one_artifact_do_not_harm_each_other(tmp_path: Path) -> None:

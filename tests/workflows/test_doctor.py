@@ -73,6 +73,14 @@ def test_a_disk_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch, 
     assert "--catalog" in doctor.check_disk_speed(tmp_path / "catalog").mend
 
 
+def test_a_catalog_below_a_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "edges.txt").write_text("0 1")
+    found = doctor.check_catalog(tmp_path / "edges.txt" / "x" / "y")
+    assert (found.state, "--catalog" in found.mend) == (FAILED, True)
+    assert f"{tmp_path / 'edges.txt'} is a file" in found.found
+    assert doctor.check_catalog(tmp_path / "x").state == doctor.check_catalog(tmp_path).state == OK
+
+
 def test_a_check_that_raises_is_a_finding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def broken() -> Finding:
         raise ZeroDivisionError("x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from gnnloom.pipeline.sources.registry import open_edges, open_vertices
 from gnnloom.pipeline.vertices import ingest_vertices
 from gnnloom.storage import Catalog, Dataset, GnnloomError
 from gnnloom.storage.arrays import write_array
+from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.run import Run
 from gnnloom.workflows import export
 from gnnloom.workflows.cli.main import cli
+from gnnloom.workflows.table_files import Column, Table, check_file, write_table
 
 CLUSTER = InProcessCluster()
 EDGES = [(10, 30, 0.5), (30, 20, 1.5), (20, 10, 2.5), (50, 30, 3.5)]
@@ -111,12 +114,53 @@ def test_pairs_of_edges_as_numpy_has_them(dataset: Dataset, tmp_path: Path) -> N
     assert sorted(map(tuple, pairs.tolist())) == sorted((u, v) for u, v, _ in EDGES)
 
 
+def test_missing_embeddings_are_told_with_the_option_that_makes_them(dataset: Dataset, tmp_path: Path) -> None:
+    run = Run(dataset.run_path("plain"))
+    run.start({}, 0)
+    run.predictions_aside().mkdir(parents=True)
+    run.publish_predictions([], {})
+    with pytest.raises(NotFoundError, match="predict --embeddings"):
+        export.run_table(dataset, run, "embeddings")
+
+
+def test_a_key_does_not_go_with_a_run(dataset: Dataset) -> None:
+    arguments = ["export", "web", "predictions", "--run", "first", "--key", "zz", "--out", "c.csv"]
+    done = CliRunner().invoke(cli, ["--catalog", str(dataset.path.parent), *arguments])
+    assert (done.exit_code, "--key does not go with --run" in done.output) == (2, True)
+
+
+def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
+    (tmp_path / "x.npy").mkdir()
+    with pytest.raises(InputError, match="there is a folder of this name"):
+        check_file(tmp_path / "x.npy")
+
+
+def test_two_exports_at_the_same_time_do_not_harm_each_other(tmp_path: Path) -> None:
+    file = tmp_path / "x.npy"
+
+    def pieces(more: int) -> Iterator[tuple[Any, ...]]:
+        yield (np.arange(2),)
+        if more:
+            write_table(table(more - 1), file)
+        yield (np.arange(2, 4),)
+
+    def table(more: int) -> Table:
+        return Table((Column("x", np.dtype(np.int64)),), 4, lambda: pieces(more), ("x",))
+
+    write_table(table(1), file)
+    assert np.load(file).tolist() == [0, 1, 2, 3]
+    with pytest.raises(ZeroDivisionError):
+        write_table(Table(table(0).columns, 4, lambda: iter([1 // 0]), ("x",)), file)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (("edges", "--out", "edges.txt"), "ends in .npy, .npz, .parquet, .csv"),
         (("scores", "--run", "first", "--out", "s.npy"), "no score; there are embedding, label"),
         (("labels", "--out", "none/l.npy"), "there is no folder"),
+        (("edges", "--key", "zz", "--out", "e.npy"), "has no graph with key zz; there are: "),
     ],
 )
 def test_what_cannot_be_exported_is_said(dataset: Dataset, arguments: tuple[str, ...], says: str) -> None:

@@ -34,7 +34,7 @@ def test_a_running_scheduler_reports_on_its_workers(tmp_path: Path) -> None:
 
 def test_what_cannot_be_reported_is_said_before_anything_runs(tmp_path: Path) -> None:
     for workers, file, says in [
-        (0, tmp_path / "a.html", "--workers 1"),
+        (0, tmp_path / "a.html", r"\[cluster\] workers = 0, but --performance-report"),
         (1, tmp_path / "none" / "a.html", "no folder"),
     ]:
         settings = (*TINY, f"cluster.workers={workers}")

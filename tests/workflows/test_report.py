@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,7 +16,7 @@ from gnnloom.storage import Catalog, Dataset, GnnloomError
 from gnnloom.storage.errors import ExistsError, InputError, NotFoundError
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.report.build import write_comparison, write_report
-from gnnloom.workflows.report.curves import loss_picture
+from gnnloom.workflows.report.curves import accuracy_picture, loss_picture
 from gnnloom.workflows.report.facts import RunFacts, open_run, shard_nonzeros
 from gnnloom.workflows.report.heat import rows_picture
 from gnnloom.workflows.report.ranks import split_seconds
@@ -100,6 +101,51 @@ def test_what_is_not_known_of_a_run_is_left_out_and_said(
 def test_the_same_run_gives_the_same_picture(dataset: Dataset) -> None:
     first, second = (loss_picture([RunFacts.gather(dataset, "rows")]).svg() for _ in range(2))
     assert first == second
+
+
+def copied(dataset: Dataset, folder: Path) -> Dataset:
+    """The dataset, to change."""
+    shutil.copytree(dataset.path.parent, folder / "catalog")
+    return Catalog(folder / "catalog")[dataset.name]
+
+
+def test_accuracy_that_was_taken_once_is_within_the_picture(dataset: Dataset, tmp_path: Path) -> None:
+    dataset = copied(dataset, tmp_path)
+    store_run(dataset, "brief", 3, epochs=2, profiled=False)
+    picture = accuracy_picture([RunFacts.gather(dataset, "brief")])
+    assert picture is not None
+    (axes,) = picture.figure.axes
+    assert [line.get_xdata().tolist() for line in axes.lines] == [[2]] * 3
+    assert axes.get_xlim() == (1, 3)
+
+
+@pytest.mark.parametrize("name", ["a", "gcn-p2p-2-128d9245", "a-name-that-is-quite-as-long-as-the-picture"])
+def test_a_legend_fits_into_its_picture(dataset: Dataset, tmp_path: Path, name: str) -> None:
+    dataset = copied(dataset, tmp_path)
+    for number in range(3):
+        store_run(dataset, f"{name}-{number}", 3, profiled=False)
+    picture = loss_picture([RunFacts.gather(dataset, f"{name}-{number}") for number in range(3)])
+    picture.write_png(tmp_path / "loss.png")
+    (axes,) = picture.figure.axes
+    legend = axes.get_legend()
+    assert legend is not None
+    assert legend.get_window_extent().x1 <= picture.figure.bbox.x1
+    assert axes.get_window_extent().width > 0.8 * picture.figure.bbox.width
+
+
+def test_a_report_leaves_out_an_artifact_that_is_damaged(dataset: Dataset, tmp_path: Path) -> None:
+    dataset = copied(dataset, tmp_path)
+    (dataset.partition(3).artifact.path / "manifest.json").write_text("{")
+    facts = RunFacts.gather(dataset, "rows")
+    assert sorted(artifact.kind for artifact in facts.artifacts) == ["graph", "shards", "vertices"]
+    check_page(write_report(facts, tmp_path / "report")[0])
+
+
+def test_a_report_that_cannot_be_written_says_where(dataset: Dataset, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    facts = RunFacts.gather(dataset, "rows")
+    with pytest.raises(InputError, match=r"file/report: cannot make this folder .*--out"):
+        write_report(facts, tmp_path / "file" / "report")
 
 
 def test_a_comparison_shows_what_differs_and_the_pictures_of_both(dataset: Dataset, tmp_path: Path) -> None:

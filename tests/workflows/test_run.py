@@ -11,10 +11,14 @@ import pytest
 
 from gnnloom.pipeline.cluster import InProcessCluster, open_cluster
 from gnnloom.storage import Catalog
+from gnnloom.storage.arrays import write_array
+from gnnloom.storage.checkpoint import Checkpoint, write_checkpoint
 from gnnloom.storage.errors import ExistsError, GnnloomError, InputError
-from gnnloom.storage.run import Run
+from gnnloom.storage.run import Run, sole_writer
+from gnnloom.trainer.launch import launch
 from gnnloom.workflows.plan import Job, Request, make_plan
-from gnnloom.workflows.run import prepare
+from gnnloom.workflows.recipe import PredictSection
+from gnnloom.workflows.run import SAVED_RECIPE, prepare, save_recipe, train_here
 from support.ogb_folders import write_ogb_binary_folder
 
 RECIPE = """\
@@ -126,8 +130,89 @@ def test_a_run_of_other_shards_keeps_its_name(tmp_path: Path) -> None:
     run(job)
     Run(Catalog(job.recipe.catalog)["tiny"].run_path("mine")).start(job.plan.config.to_json(), 0)
     assert open_job(tmp_path, "train.run=mine").plan
-    with pytest.raises(ExistsError, match=r"made from other shards; choose another name \(--set train.run="):
+    with pytest.raises(ExistsError, match=r"made from other shards; choose another name with --set train.run="):
         open_job(tmp_path, "train.run=mine", "source.seed=9")
+    with pytest.raises(ExistsError, match=r"made with lr 0.01 \(now 0.5\); choose another name"):
+        open_job(tmp_path, "train.run=mine", "train.lr=0.5")
+
+
+def pretend_trained(job: Job, epochs: int) -> Run:
+    """Leave what a run of so many epochs leaves, but for what it computed."""
+    run = Run(job.recipe.dataset_path / "runs" / job.plan.config.run_name)
+    run.start(job.plan.config.to_json(), 0)
+    write_checkpoint(run.checkpoints, Checkpoint(epochs, {"weight": np.zeros(2)}, {}))
+    run.finish({"epochs": epochs})
+    return run
+
+
+def test_fewer_epochs_than_a_run_has_are_another_run_and_more_go_on_with_it(tmp_path: Path) -> None:
+    job = open_job(tmp_path)
+    run(job)
+    trained = pretend_trained(job, 4)
+    fewer = open_job(tmp_path, "train.epochs=2")
+    assert fewer.plan.config.run_name == f"{trained.name}-2"
+    assert not states(fewer)["train"]
+    pretend_trained(fewer, 2)
+    assert states(open_job(tmp_path, "train.epochs=2"))["train"]
+    assert states(open_job(tmp_path))["train"]
+    more = open_job(tmp_path, "train.epochs=6")
+    assert (more.plan.config.run_name, states(more)["train"]) == (trained.name, False)
+
+
+def test_a_run_with_a_name_is_not_cut_to_fewer_epochs(tmp_path: Path) -> None:
+    job = open_job(tmp_path, "train.run=mine")
+    run(job)
+    pretend_trained(job, 4)
+    assert open_job(tmp_path, "train.run=mine", "train.epochs=6").plan
+    with pytest.raises(ExistsError, match=r"trained for 4 epochs already, more than 2; choose another name with --set"):
+        open_job(tmp_path, "train.run=mine", "train.epochs=2")
+
+
+def test_a_stale_file_of_predictions_is_written_anew_without_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "classes.npy"
+    run(open_job(tmp_path))
+    job = Request(tmp_path / "recipe.toml", tmp_path / "catalog", (f"predict.out={out}",)).open()
+    trained = pretend_trained(job, 4)
+    predict_nothing(trained, 120)
+    out.write_bytes(b"something else")
+    again = Request(tmp_path / "recipe.toml", tmp_path / "catalog", (f"predict.out={out}",)).open()
+    assert not again.plan.trains
+    monkeypatch.setattr("subprocess.Popen", None)
+    train_here(again.recipe, again.plan)
+    assert np.array_equal(np.load(out), np.zeros(120, np.int32))
+
+
+def predict_nothing(trained: Run, num_vertices: int) -> None:
+    folder = trained.predictions_aside()
+    label = np.zeros(num_vertices, np.int32)
+    trained.publish_predictions([write_array(folder, "label", label, ("vertex",))], {"epoch": 4, "num_classes": 4})
+
+
+def test_the_saved_recipe_runs_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "edges.txt").write_text("0 1\n1 2\n2 0\n3 1\n")
+    text = '[dataset]\nname = "tiny"\n[source]\npath = "edges.txt"\n[vertices]\nformat = "random"\n'
+    (tmp_path / "recipe.toml").write_text(text + '[predict]\nout = "classes.npy"\n')
+    job = Request(Path("recipe.toml"), Path("catalog")).open()
+    Catalog(job.recipe.catalog).create("tiny")
+    save_recipe(job.recipe, job.plan.config)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    saved = Request(tmp_path / "catalog" / "tiny" / "runs" / job.plan.config.run_name / SAVED_RECIPE, Path("other"))
+    assert saved.open().plan.all_keys == job.plan.all_keys
+    assert saved.open().recipe.predict == PredictSection(out=str(tmp_path / "classes.npy"))
+
+
+def test_a_run_that_another_process_writes_is_left_alone(tmp_path: Path) -> None:
+    job = open_job(tmp_path)
+    run(job)
+    with sole_writer(Run(job.recipe.dataset_path / "runs" / job.plan.config.run_name)):
+        for begin in (lambda: save_recipe(job.recipe, job.plan.config), lambda: launch(job.plan.config)):
+            with pytest.raises(ExistsError, match="another process is training it"):
+                begin()
+    assert not (job.recipe.dataset_path / "runs" / job.plan.config.run_name).exists()
 
 
 def test_killed_after_every_task_and_started_again_a_run_ends_in_the_same_bytes(tmp_path: Path) -> None:
@@ -142,8 +227,10 @@ def test_killed_after_every_task_and_started_again_a_run_ends_in_the_same_bytes(
 
 
 def test_data_that_do_not_fit_the_training_end_the_run_before_the_partition(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"classes = 3, but the labels go up to 3; set classes to 4"):
-        run(open_job(tmp_path, "vertices.classes=3"))
+    for _ in range(2):  # made, and found
+        with pytest.raises(InputError, match=r"classes = 3, but the labels go up to 3; set classes to 4"):
+            run(open_job(tmp_path, "vertices.classes=3"))
+    assert Request(tmp_path / "recipe.toml", tmp_path / "catalog", ("vertices.classes=3",), last="graph").open()
     edges = tmp_path / "edges.txt"
     edges.write_text("0 1\n1 2\n2 0\n3 1\n")
     np.save(tmp_path / "x.npy", np.ones((4, 2), np.float32))
@@ -156,6 +243,10 @@ def test_data_that_do_not_fit_the_training_end_the_run_before_the_partition(tmp_
     ]:
         with pytest.raises(InputError, match=says):
             run(open_job(tmp_path, f"dataset.name=bare{len(extra)}", text=base + extra))
+    # What the keys tell already is told before anything runs, unless nothing but the graph is wanted.
+    with pytest.raises(InputError, match="nothing lies beside the edges"):
+        open_job(tmp_path, text=base)
+    assert Request(tmp_path / "recipe.toml", tmp_path / "catalog", last="graph").open().plan.prepares
     files = "".join(
         f'{key} = "{tmp_path}/{name}.npy"\n'
         for key, name in zip(("feature", "label", "split"), ("x", "y", "none"), strict=True)

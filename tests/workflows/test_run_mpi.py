@@ -42,13 +42,17 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_one_mpi_job_gives_the_bytes_and_losses_of_a_run_on_this_machine(tmp_path: Path, here: dict[str, Any]) -> None:
-    job = MpiJob(4, run_arguments("quick-start", tmp_path, *TINY))
-    assert compared(succeed(job)) == compared(here)
+    out = tmp_path / "classes.npy"
+    arguments = run_arguments("quick-start", tmp_path, *TINY, f"predict.out={out}")
+    assert compared(succeed(MpiJob(4, arguments))) == compared(here)
+    predicted = out.read_bytes()
     folder = tmp_path / "quick-start" / "runs" / here["run"]
     assert Recipe.read(folder / SAVED_RECIPE, tmp_path / "elsewhere").train.epochs == 4
-    again = MpiJob(4, run_arguments("quick-start", tmp_path, *TINY))
+    out.write_bytes(b"of another run")
+    again = MpiJob(4, arguments)
     assert compared(succeed(again)) == compared(here)
     assert "begins" not in again.said
+    assert out.read_bytes() == predicted
 
 
 def test_a_killed_worker_is_replaced_and_nothing_listens_to_the_network(tmp_path: Path, here: dict[str, Any]) -> None:
@@ -84,10 +88,15 @@ def test_a_client_that_raises_ends_the_job_with_its_code_and_one_message(
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"), [((), "but this MPI job has 2"), (("train.lrr=1",), "did you mean 'lr'")]
+    ("ranks", "settings", "says"),
+    [
+        (2, (), "but this MPI job has 2"),
+        (2, ("train.lrr=1",), "did you mean 'lr'"),
+        (3, ("train.ranks=3", "cluster.memory=900T"), "[cluster] memory = 900T, but each of the 3 ranks on this"),
+    ],
 )
-def test_what_all_ranks_see_is_said_once(tmp_path: Path, settings: tuple[str, ...], says: str) -> None:
-    code, _, said = MpiJob(2, run_arguments("quick-start", tmp_path, *TINY, *settings)).finish(timeout=120)
+def test_what_all_ranks_see_is_said_once(tmp_path: Path, ranks: int, settings: tuple[str, ...], says: str) -> None:
+    code, _, said = MpiJob(ranks, run_arguments("quick-start", tmp_path, *TINY, *settings)).finish(timeout=120)
     assert code == 3
     assert said.count("error: ") == 1
     assert says in said

@@ -6,15 +6,15 @@ from typing import Any
 
 import click
 
-from gnnloom.storage import Dataset
+from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.artifact import Artifact
 from gnnloom.storage.catalog import ArtifactInfo
-from gnnloom.storage.errors import CorruptError, IncompleteError, InputError
+from gnnloom.storage.errors import CorruptError, GnnloomError, IncompleteError, InputError
 from gnnloom.storage.verify import Finding
 from gnnloom.workflows.cli.catalog_files import export_command, gc_command, import_command, part_command
 from gnnloom.workflows.cli.catalog_tree import du_command, lineage_command, tree_command
 from gnnloom.workflows.cli.options import current_catalog, json_option
-from gnnloom.workflows.cli.output import readable_bytes, show, show_rows
+from gnnloom.workflows.cli.output import readable, readable_bytes, show, show_rows
 
 
 @click.group("catalog")
@@ -42,37 +42,36 @@ def ls_command(as_json: bool) -> None:
       gnnloom catalog ls --json
     """
     catalog = current_catalog()
-    rows = [_dataset_row(catalog[name]) for name in catalog]
+    rows = [_dataset_row(catalog, name) for name in catalog]
     if as_json:
         show({"catalog": str(catalog.root), "datasets": rows}, as_json=True, title="")
         return
     show_rows(
-        ("dataset", "vertices", "nonzeros", "artifacts", "runs", "size"),
-        [
-            (
-                row["name"],
-                *(f"{row[name]:,}" if row[name] is not None else "-" for name in ("vertices", "nnz")),
-                str(row["artifacts"]),
-                str(row["runs"]),
-                readable_bytes(row["bytes"]),
-            )
-            for row in rows
-        ],
+        ("dataset", *_MEASURES.values()),
+        [(row["name"], *(readable(name, row[name]) for name in _MEASURES)) for row in rows],
         title=f"catalog {catalog.root}",
     )
+    for problem in (row["problem"] for row in rows if row["problem"]):
+        click.echo(problem)
 
 
-def _dataset_row(dataset: Dataset) -> dict[str, Any]:
-    graphs = [info for info in dataset.artifacts("graph") if info.state == "complete"]
-    graph = dataset.graph(graphs[0].key) if graphs else None
-    return {
-        "name": dataset.name,
-        "vertices": graph.num_vertices if graph else None,
-        "nnz": graph.nnz if graph else None,
-        "artifacts": len(dataset.artifacts()),
-        "runs": len(dataset.runs()),
-        "bytes": dataset.stored_bytes(),
-    }
+#: What is listed of a dataset, and how a table calls it.
+_MEASURES = {"vertices": "vertices", "nnz": "nonzeros", "artifacts": "artifacts", "runs": "runs", "bytes": "size"}
+
+
+def _dataset_row(catalog: Catalog, name: str) -> dict[str, Any]:
+    """What is known of a dataset; the rest is None, and the problem says why."""
+    row: dict[str, Any] = {"name": name, **dict.fromkeys(_MEASURES), "problem": None}
+    try:
+        dataset = catalog[name]
+        row |= {"artifacts": len(dataset.artifacts()), "runs": len(dataset.runs()), "bytes": dataset.stored_bytes()}
+        for info in dataset.artifacts("graph"):
+            if info.state == "complete":
+                graph = Graph(Artifact(info.path))
+                return row | {"vertices": graph.num_vertices, "nnz": graph.nnz}
+    except GnnloomError as error:
+        row["problem"] = str(error)
+    return row
 
 
 @catalog_command.command("show")
@@ -94,7 +93,7 @@ def show_command(name: str, as_json: bool) -> None:
     show_rows(
         ("artifact", "state", "parameters", "size"),
         [
-            (f"{row['kind']}/{row['key']}", row["state"], _short(row["parameters"]), readable_bytes(row["bytes"]))
+            (f"{row['kind']}/{row['key']}", row["state"], _told_of(row), readable_bytes(row["bytes"]))
             for row in artifacts
         ],
         title=f"dataset {name}",
@@ -110,21 +109,24 @@ def _artifact_row(info: ArtifactInfo) -> dict[str, Any]:
         "state": info.state,
         "parameters": info.parameters,
         "bytes": info.stored_bytes(),
+        "problem": None,
     }
     if info.state == "complete":
-        artifact = Artifact(info.path)
-        row |= {
-            "digest": artifact.digest,
-            "inputs": artifact.inputs,
-            "sizes": artifact.sizes,
-            "facts": artifact.facts,
-            "measured": artifact.measured,
-        }
+        try:
+            artifact = Artifact(info.path)
+        except GnnloomError as error:
+            return row | {"problem": str(error)}
+        names = ("digest", "inputs", "sizes", "facts", "measured")
+        row |= {name: getattr(artifact, name) for name in names}
     return row
 
 
-def _short(parameters: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in parameters.items() if not isinstance(value, dict | list))
+def _told_of(row: dict[str, Any]) -> str:
+    """What is wrong with an artifact, or its parameters."""
+    parameters = row["parameters"].items()
+    return row["problem"] or ", ".join(
+        f"{name}={value}" for name, value in parameters if not isinstance(value, dict | list)
+    )
 
 
 @catalog_command.command("verify")
@@ -135,7 +137,8 @@ def verify_command(name: str, quick: bool, as_json: bool) -> None:
     """Read everything in dataset NAME against checksums, digests and what must hold of it.
 
     Graphs: ids sorted and in range, degrees, symmetry; partitions and labels in range; shards: every vertex on one
-    rank, entries that add up, halos that fit what is sent; runs: metrics, checkpoints, predictions.
+    rank, entries that add up, halos that fit what is sent; the metadata that other readers of Zarr go by; runs:
+    metrics, result, checkpoints, predictions.
 
     Exits with 0 if all is whole, 3 if something is damaged, 4 if something is incomplete.
 
@@ -170,9 +173,12 @@ def _told(finding: Finding) -> tuple[str, str, str]:
 @catalog_command.command("rm")
 @click.argument("name")
 @click.option("--artifact", metavar="KIND/KEY", help="Remove only this artifact, or run (runs/RUN).")
+@click.option("--force", is_flag=True, help="With --artifact: though others were made of it.")
 @json_option
-def rm_command(name: str, artifact: str | None, as_json: bool) -> None:
+def rm_command(name: str, artifact: str | None, force: bool, as_json: bool) -> None:
     """Remove dataset NAME, or one of its artifacts or runs.
+
+    An artifact that others were made of stays, unless by --force; what is being written stays.
 
     \b
     Example:
@@ -186,6 +192,6 @@ def rm_command(name: str, artifact: str | None, as_json: bool) -> None:
         kind, separator, key = artifact.partition("/")
         if not separator:
             raise InputError(f"--artifact {artifact!r}: expected KIND/KEY as `gnnloom catalog show {name}` lists them")
-        catalog[name].remove_artifact(kind, key)
+        catalog[name].remove_artifact(kind, key, force=force)
     removed = name if artifact is None else f"{name}/{artifact}"
     show({"removed": removed}, as_json=as_json, title="removed")

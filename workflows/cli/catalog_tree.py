@@ -35,7 +35,7 @@ def tree_command(name: str | None, show_all: bool, as_json: bool) -> None:
       gnnloom catalog tree web
     """
     catalog = current_catalog()
-    datasets = [catalog[name]] if name else [catalog[found] for found in catalog]
+    datasets = [catalog[name]] if name else list(catalog.datasets())
     if as_json:
         content = {dataset.name: [_artifact_content(info) for info in dataset.artifacts()] for dataset in datasets}
         show({"catalog": str(catalog.root), "datasets": content}, as_json=True, title="")
@@ -47,10 +47,12 @@ def tree_command(name: str | None, show_all: bool, as_json: bool) -> None:
 
 
 def _artifact_content(info: ArtifactInfo) -> dict[str, Any]:
-    arrays = {}
-    if info.state == "complete":
-        for path, record in Artifact(info.path).records.items():
+    arrays, problem = {}, None
+    try:
+        for path, record in Artifact(info.path).records.items() if info.state == "complete" else ():
             arrays[path] = {"shape": list(record.shape), "dtype": record.dtype, "dims": list(record.dims)}
+    except GnnloomError as error:
+        problem = str(error)
     return {
         "kind": info.kind,
         "key": info.key,
@@ -58,6 +60,7 @@ def _artifact_content(info: ArtifactInfo) -> dict[str, Any]:
         "parameters": info.parameters,
         "bytes": info.stored_bytes(),
         "arrays": arrays,
+        "problem": problem,
     }
 
 
@@ -66,10 +69,10 @@ def _add_dataset(tree: Tree, dataset: Dataset, show_all: bool) -> None:
     for info in dataset.artifacts():
         state = "" if info.state == "complete" else f"  [yellow]{info.state}[/yellow]"
         leaf = branch.add(f"{info.kind}/[dim]{info.key}[/dim]  {readable_bytes(info.stored_bytes())}{state}")
-        try:
-            _add_arrays(leaf, _artifact_content(info)["arrays"], show_all)
-        except GnnloomError as error:
-            leaf.add(f"[red]{escape(str(error))}[/red]")
+        content = _artifact_content(info)
+        _add_arrays(leaf, content["arrays"], show_all)
+        if content["problem"]:
+            leaf.add(f"[red]{escape(content['problem'])}[/red]")
     if dataset.runs():
         runs = branch.add("runs")
         for run in dataset.runs():
@@ -137,7 +140,7 @@ def du_command(name: str | None, as_json: bool) -> None:
       gnnloom catalog du web
     """
     catalog = current_catalog()
-    found = [catalog[name]] if name else [catalog[dataset] for dataset in catalog]
+    found = [catalog[name]] if name else list(catalog.datasets())
     rows = [{"dataset": dataset.name, **asdict(usage)} for dataset in found for usage in dataset.disk_usage()]
     total = sum(row["bytes"] for row in rows)
     if as_json:

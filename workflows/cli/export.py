@@ -52,6 +52,8 @@ def export_command(
     """
     if (what in _OF_RUNS) != (run is not None):
         raise click.UsageError(f"{what}: {'give its' if run is None else 'has no'} --run")
+    if run is not None and key is not None:
+        raise click.UsageError(f"{what}: --key does not go with --run, which knows its artifacts")
     if what != "partition" and (parts is not None or method is not None):
         raise click.UsageError("--parts and --method are of a partition")
     check_file(out)

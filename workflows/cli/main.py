@@ -128,10 +128,25 @@ def main() -> None:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
     except OSError as error:
-        if error.errno not in {errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EDQUOT}:
-            raise
-        click.echo(f"error: {error.filename}: {error.strerror}; what is finished is kept, run again to go on", err=True)
+        _leave_by(error)
+
+
+#: What a disk says that is full or fails, and where one may not write; what is done by then is kept.
+_OF_DISKS = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EIO}
+#: What the system says to a name that cannot be that of what was asked for.
+_OF_NAMES = {errno.ENOTDIR, errno.ENOENT, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG}
+
+
+def _leave_by(error: OSError) -> None:
+    """End with one line and an exit code where the system's error is the user's to mend; else raise it."""
+    where = f"{error.filename}: " if error.filename else ""
+    if error.errno in _OF_DISKS:
+        click.echo(f"error: {where}{error.strerror}; what is finished is kept, run again to go on", err=True)
         sys.exit(1)
+    if error.errno in _OF_NAMES and error.filename:
+        click.echo(f"error: {where}{error.strerror}; choose another place", err=True)
+        sys.exit(3)
+    raise error
 
 
 if __name__ == "__main__":

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from typing import Any
 
 import click
 
-from gnnloom.pipeline.cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.partition import partition_graph
+from gnnloom.pipeline.cluster import Cluster, ClusterOptions, open_cluster
+from gnnloom.pipeline.partition import partition_graph, partition_key
 from gnnloom.pipeline.partition_options import DIRECTIONS, WEIGHTS, PartitionOptions
 from gnnloom.pipeline.partition_plan import MethodPlan, plan_partition
 from gnnloom.pipeline.partitioners.presets import METHODS, MODELS, PRESETS
 from gnnloom.pipeline.shard_grid import PERMUTATIONS, GridOptions, shard_grid
 from gnnloom.pipeline.shard_rows import shard_rows
-from gnnloom.storage import Dataset, Partition, RowShards
+from gnnloom.storage import Dataset, Graph, Partition, RowShards
 from gnnloom.storage.artifact import Artifact
 from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.grid_shards import GridShards
@@ -97,9 +99,14 @@ _OPTIONS = (
         default=3600.0,
         show_default=True,
         metavar="SECONDS",
-        help="End a native partitioner after this time.",
+        help="End a native partitioner after this time; model stochastic: and the work around it, with what it has.",
     ),
-    click.option("--memory-limit", type=MemorySize(), default=None, help="Of a native partitioner, such as 8G."),
+    click.option(
+        "--memory-limit",
+        type=MemorySize(),
+        default=None,
+        help="Of a native partitioner, or of the state of multilevel, such as 8G.",
+    ),
 )
 
 
@@ -125,6 +132,9 @@ def partition_command(
     km1, the connectivity cut, is the number of rows that all ranks together send per layer and direction;
     volume and messages are per part.
 
+    --memory-limit is for a native partitioner, and for what multilevel holds for each vertex; --memory is for each
+    worker, and for the partitioner of the coarsest hypergraph that multilevel starts.
+
     \b
     Presets: mtkahypar  deterministic, deterministic-quality, default, quality, highest-quality, large-k
              kahypar    recursive, direct
@@ -141,18 +151,31 @@ def partition_command(
     dataset = current_catalog()[name]
     stored = dataset.graph(graph)
     if plan:
-        plans = plan_partition(stored, options.parts, options.memory_limit, cluster.memory)
+        options.check_graph(stored)
+        wanted = (options.model, options.directions, options.batches)
+        plans = plan_partition(stored, options.parts, options.memory_limit, cluster.memory, *wanted)
         _show_plan(name, plans, as_json=as_json)
         return
     with open_cluster(cluster) as opened, shown_progress():
         partition = partition_graph(dataset, stored, options, opened)
-        other = None
+        result = partition_result(name, partition)
         if compare is not None:
-            other = partition_graph(dataset, stored, PartitionOptions(options.parts, compare), opened)
-    result = partition_result(name, partition)
-    if other is not None:
-        result |= compare_quality(partition.quality, other)
-    show(result, as_json=as_json, title=f"partition of {name}")
+            with _compared(dataset, stored, options.for_method(compare), opened) as other:
+                result |= compare_quality(partition.quality, other)
+    lists = [figure for figure in result if figure.endswith(("_per_part", "_matrix"))]
+    show(result, as_json=as_json, title=f"partition of {name}", hide=lists)
+
+
+@contextmanager
+def _compared(dataset: Dataset, graph: Graph, options: PartitionOptions, cluster: Cluster) -> Iterator[Partition]:
+    """A partition for its figures only: one that was not there before goes away again."""
+    before = {info.key for info in dataset.artifacts("partition") if info.state == "complete"}
+    try:
+        yield partition_graph(dataset, graph, options, cluster)
+    finally:
+        key = partition_key(graph, options, cluster)
+        if key not in before and (dataset.path / "partition" / key).is_dir():
+            dataset.remove_artifact("partition", key)
 
 
 def _show_plan(name: str, plans: list[MethodPlan], *, as_json: bool) -> None:
@@ -162,6 +185,7 @@ def _show_plan(name: str, plans: list[MethodPlan], *, as_json: bool) -> None:
     rows = [
         (
             f"{plan.method} {plan.preset}",
+            plan.model,
             readable_bytes(plan.memory),
             readable_bytes(plan.disk),
             readable_seconds(plan.cpu_seconds),
@@ -169,12 +193,14 @@ def _show_plan(name: str, plans: list[MethodPlan], *, as_json: bool) -> None:
         )
         for plan in plans
     ]
-    show_rows(("method", "memory", "scratch", "processor time", "fits"), rows, f"ways to partition {name}")
+    show_rows(("method", "model", "memory", "scratch", "processor time", "fits"), rows, f"ways to partition {name}")
 
 
 def compare_quality(quality: dict[str, Any], other: Partition) -> dict[str, Any]:
-    """Volume and messages as shares of those of another partition."""
-    names = ("volume_avg", "volume_max", "messages_avg", "messages_max")
+    """Volume and messages, of both directions where they differ, as shares of those of another partition."""
+    directions = ("", "backward_") if "volume_backward_total" in quality else ("",)
+    figures = itertools.product(("volume", "messages"), directions, ("avg", "max"))
+    names = [f"{unit}_{direction}{figure}" for unit, direction, figure in figures]
     shares = {name: quality[name] / other.quality[name] if other.quality[name] else None for name in names}
     return {"compared_with": other.method} | {f"{name}_share": share for name, share in shares.items()}
 

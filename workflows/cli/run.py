@@ -15,6 +15,7 @@ from gnnloom.trainer.exit_codes import EXIT_STOPPED
 from gnnloom.workflows.cli.options import current_catalog, json_option, performance_report_option
 from gnnloom.workflows.cli.output import show, show_rows
 from gnnloom.workflows.cli.progress import shown_epochs, shown_progress
+from gnnloom.workflows.launched import Launched
 from gnnloom.workflows.plan import STAGES, Job, Plan, Request
 from gnnloom.workflows.run import prepare, summary, train_here
 
@@ -62,8 +63,14 @@ def run_command(
       mpirun -n 4 gnnloom run quick-start --cluster mpi
       gnnloom run my.toml --emit slurm --out jobs
     """
+    if emit and (dry_run or until or first):
+        raise click.UsageError("--emit runs nothing: leave --dry-run, --from and --until out")
+    launched = Launched.here()
+    launched.check_cluster(cluster)
     _log_stages()
     request = Request(recipe, current_catalog().root, settings, cluster, first, until, performance_report)
+    if launched.rank > 0 and (emit or dry_run):
+        return  # the first rank speaks for all
     if emit:
         _emit(request, out, as_json=as_json)
     elif dry_run:
@@ -71,13 +78,18 @@ def run_command(
     elif cluster == "mpi":
         _run_in_mpi(request, as_json=as_json)
     else:
-        job = request.open()
-        if job.plan.prepares:
-            with open_cluster(job.cluster) as opened, shown_progress():
-                prepare(job.recipe, job.plan, opened)
-        with _shown_training(job):
-            train_here(job.recipe, job.plan)
-        _show_result(job, as_json=as_json)
+        _run_here(request, as_json=as_json)
+
+
+def _run_here(request: Request, *, as_json: bool) -> None:
+    """Run with this process as the client of the cluster, and new ranks that train."""
+    job = request.open()
+    if job.plan.prepares:
+        with open_cluster(job.cluster) as opened, shown_progress():
+            prepare(job.recipe, job.plan, opened)
+    with _shown_training(job):
+        train_here(job.recipe, job.plan)
+    _show_result(job, as_json=as_json)
 
 
 def _shown_training(job: Job) -> AbstractContextManager[None]:

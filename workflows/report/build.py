@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from gnnloom.storage.errors import ExistsError
+from gnnloom.storage.errors import ExistsError, InputError
 from gnnloom.workflows.report.curves import accuracy_picture, loss_picture, seconds_picture
 from gnnloom.workflows.report.facts import RunFacts
 from gnnloom.workflows.report.heat import blocks_picture, bytes_picture, rows_picture
@@ -44,6 +46,7 @@ def write_report(facts: RunFacts, folder: Path) -> list[Path]:
 
     Raises:
         ExistsError: the folder holds something else than a report.
+        InputError: it cannot be made.
     """
     curves = [loss_picture([facts]), accuracy_picture([facts]), seconds_picture([facts]), time_picture(facts)]
     ranks = [
@@ -106,6 +109,7 @@ def write_comparison(runs: Sequence[RunFacts], folder: Path) -> list[Path]:
 
     Raises:
         ExistsError: the folder holds something else than a report.
+        InputError: it cannot be made.
     """
     names = [facts.name for facts in runs]
     curves = [loss_picture(runs), accuracy_picture(runs), seconds_picture(runs)]
@@ -160,16 +164,28 @@ def _write(folder: Path, text: str, pictures: Sequence[Picture | None]) -> list[
     folder = folder.absolute()
     if folder.exists() and not _is_replaceable(folder):
         raise ExistsError(f"{folder}: there is something else than a report; choose another folder with --out")
-    aside = folder.with_name(f".{folder.name}.writing")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
     drawn = [picture for picture in pictures if picture is not None]
-    for picture in drawn:
-        picture.write_png(aside / f"{picture.name}.png")
-    (aside / PAGE).write_text(text, encoding="utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
-    aside.rename(folder)
+    with _folder_aside(folder) as aside:
+        for picture in drawn:
+            picture.write_png(aside / f"{picture.name}.png")
+        (aside / PAGE).write_text(text, encoding="utf-8")
+        shutil.rmtree(folder, ignore_errors=True)
+        aside.rename(folder)
     return [folder / PAGE, *(folder / f"{picture.name}.png" for picture in drawn)]
+
+
+@contextmanager
+def _folder_aside(folder: Path) -> Iterator[Path]:
+    """An empty folder beside, that no other process has; gone at the end unless renamed."""
+    aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
+    try:
+        aside.mkdir(parents=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot make this folder ({error.strerror}); choose another with --out") from error
+    try:
+        yield aside
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _is_replaceable(folder: Path) -> bool:

@@ -108,8 +108,10 @@ def _draw(axes: Axes, curves: dict[str, Curve], labels: dict[str, str]) -> None:
             markersize=3.5,
             label=labels[name],
         )
-    if max(len(epochs) for epochs, _ in curves.values()) == 1:
-        axes.set_xlim(0, 2)
+    places = {int(epoch) for epochs, _ in curves.values() for epoch in epochs}
+    if len(places) == 1:
+        (only,) = places
+        axes.set_xlim(only - 1, only + 1)
     axes.margins(x=0.02)
     axes.set_xlabel("epoch")
     whole_numbers(axes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,10 +14,12 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifact import Artifact
 from gnnloom.storage.catalog import Catalog, Dataset
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.storage.lineage import Node, lineage
 from gnnloom.storage.row_shards import RowShards
 from gnnloom.storage.run import Run
+
+logger = logging.getLogger(__name__)
 
 #: What a rank computes, by the names of a profile; all else in one is communication, but for these and ``waiting``.
 COMPUTING = {"spmm": "adjacency products", "gemm": "weight products", "other": "other computing"}
@@ -76,9 +79,15 @@ class RunFacts:
 
     @cached_property
     def artifacts(self) -> list[Artifact]:
-        """All complete artifacts that the run was made of, inputs first."""
-        names = [name for name, node in self.lineage.items() if node.state == "complete"]
-        return [Artifact(self.dataset.path / name) for name in names if not name.startswith("runs/")]
+        """All complete artifacts that the run was made of, inputs first; a warning says which cannot be opened."""
+        opened = []
+        for name, node in self.lineage.items():
+            if node.state == "complete" and not name.startswith("runs/"):
+                try:
+                    opened.append(Artifact(self.dataset.path / name))
+                except GnnloomError as error:
+                    logger.warning("left out of the report: %s", error)
+        return opened
 
     @cached_property
     def shards(self) -> Artifact | None:

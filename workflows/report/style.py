@@ -62,6 +62,8 @@ _SETTINGS: Any = {
     "hatch.linewidth": 0.6,
 }
 _PNG_DPI = 200
+#: Of the width of a picture that a legend may take: what the numbers at the y axis leave.
+_LEGEND_SHARE = 0.88
 
 
 @dataclass(frozen=True)
@@ -124,17 +126,20 @@ def draw_grid(axes: Axes, axis: Literal["x", "y"] = "y") -> None:
 
 
 def draw_legend(axes: Axes, columns: int = 4) -> None:
-    """A legend above the axes, where no data can be below it."""
+    """A legend above the axes, where no data can be below it; of fewer columns where its labels are long."""
     with rc_context(_SETTINGS):
-        axes.legend(
-            loc="lower left",
-            bbox_to_anchor=(0, 1.0),
-            borderaxespad=0.2,
-            ncols=columns,
-            handlelength=1.2,
-            columnspacing=1.4,
-            labelcolor=colour("ink"),
-        )
+        for number in range(columns, 0, -1):
+            legend = axes.legend(
+                loc="lower left",
+                bbox_to_anchor=(0, 1.0),
+                borderaxespad=0.2,
+                ncols=number,
+                handlelength=1.2,
+                columnspacing=1.4,
+                labelcolor=colour("ink"),
+            )
+            if legend.get_window_extent().width <= _LEGEND_SHARE * axes.figure.bbox.width:
+                return
 
 
 def whole_numbers(axes: Axes) -> None:

@@ -136,8 +136,8 @@ def _results(runs: Sequence[RunFacts]) -> list[tuple[str, list[Any], Any]]:
     last = [last_values(facts) for facts in runs]
     sent = [sum(facts.metrics[-1].get("bytes", {}).values()) for facts in runs]
     messages = [sum(facts.metrics[-1].get("messages", {}).values()) for facts in runs]
-    peak = [max(facts.result["peak_memory"]) if facts.result else None for facts in runs]
-    read = [sum(facts.result["bytes_read"]) if facts.result else None for facts in runs]
+    peak = [max(each) if (each := facts.result.get("peak_memory")) else None for facts in runs]
+    read = [sum(each) if (each := facts.result.get("bytes_read")) else None for facts in runs]
     scores = [
         (f"{text} {SCORES[score]}", [values[f"{split}_{score}"] for values in last], _share)
         for score in dict.fromkeys(facts.score for facts in runs)

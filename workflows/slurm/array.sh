@@ -7,6 +7,7 @@
 #SBATCH --cpus-per-task=@CPUS@
 #SBATCH --mem-per-cpu=@MEMORY_PER_CPU@
 #SBATCH --time=@TIME@
+#SBATCH --signal=USR1@300
 #SBATCH --requeue
 #SBATCH --output=%x-%A-%a.log
 @ACCOUNT@
@@ -16,5 +17,11 @@ export GNNLOOM_CATALOG=@CATALOG@
 export OMP_WAIT_POLICY=PASSIVE PYTHONUNBUFFERED=1 MALLOC_TRIM_THRESHOLD_=65536
 
 # The seed is a part of a run's name, so that the tasks write beside each other.
-srun --mpi=@MPI@ --kill-on-bad-exit=1 gnnloom run @ARGUMENTS@ --from train --cluster mpi \
-    --set "train.seed=$SLURM_ARRAY_TASK_ID" @ARRAY_SETTINGS@
+# Five minutes before the end of its time the ranks get USR1, write a checkpoint and leave with 75.
+code=0
+srun --mpi=@MPI@ --cpus-per-task=@CPUS@ --kill-on-bad-exit=1 gnnloom run @ARGUMENTS@ --from train --cluster mpi \
+    --set "train.seed=$SLURM_ARRAY_TASK_ID" @ARRAY_SETTINGS@ || code=$?
+if [ "$code" -eq 75 ]; then
+    scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$code"

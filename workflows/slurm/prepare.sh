@@ -14,4 +14,4 @@ export GNNLOOM_CATALOG=@CATALOG@
 export OMP_WAIT_POLICY=PASSIVE PYTHONUNBUFFERED=1
 
 # One rank schedules, one runs the stages, the others work. What is finished is kept: submit it again to go on.
-srun --mpi=@MPI@ --kill-on-bad-exit=1 gnnloom run @ARGUMENTS@ --until shards --cluster mpi
+srun --mpi=@MPI@ --cpus-per-task=@CPUS@ --kill-on-bad-exit=1 gnnloom run @ARGUMENTS@ --until shards --cluster mpi

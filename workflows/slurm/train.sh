@@ -17,7 +17,7 @@ export OMP_WAIT_POLICY=PASSIVE PYTHONUNBUFFERED=1 MALLOC_TRIM_THRESHOLD_=65536
 
 # Five minutes before the end of its time the ranks get USR1, write a checkpoint and leave with 75.
 code=0
-srun --mpi=@MPI@ --kill-on-bad-exit=1 gnnloom run @ARGUMENTS@ --from train --cluster mpi || code=$?
+srun --mpi=@MPI@ --cpus-per-task=@CPUS@ --kill-on-bad-exit=1 gnnloom run @ARGUMENTS@ --from train --cluster mpi || code=$?
 if [ "$code" -eq 75 ]; then
     scontrol requeue "$SLURM_JOB_ID"
 fi

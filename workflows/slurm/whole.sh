@@ -6,6 +6,7 @@
 #SBATCH --cpus-per-task=@CPUS@
 #SBATCH --mem-per-cpu=@MEMORY_PER_CPU@
 #SBATCH --time=@TIME@
+#SBATCH --signal=USR1@300
 #SBATCH --requeue
 #SBATCH --output=%x-%j.log
 @ACCOUNT@
@@ -14,5 +15,11 @@ cd @FOLDER@  # from where the recipe's relative paths are meant
 export GNNLOOM_CATALOG=@CATALOG@
 export OMP_WAIT_POLICY=PASSIVE PYTHONUNBUFFERED=1
 
-# What is finished is kept: submit it again to go on. 75: stopped by USR1 after a checkpoint.
-srun --mpi=@MPI@ --kill-on-bad-exit=1 gnnloom run @ARGUMENTS@ --cluster mpi
+# Five minutes before the end of its time the ranks get USR1; those that train write a checkpoint and leave with 75.
+# What is finished is kept: submit it again to go on.
+code=0
+srun --mpi=@MPI@ --cpus-per-task=@CPUS@ --kill-on-bad-exit=1 gnnloom run @ARGUMENTS@ --cluster mpi || code=$?
+if [ "$code" -eq 75 ]; then
+    scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$code"

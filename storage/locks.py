@@ -1,0 +1,86 @@
+"""Advisory locks on artifacts and runs: who holds one writes, and the system releases it whatever ends the process."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+LOCKS = ".locks"
+LOGGER = logging.getLogger("gnnloom.storage")
+
+
+def lock_path(dataset: Path, kind: str, key: str) -> Path:
+    """The file that whoever writes an artifact, or a run (``kind`` "runs"), holds locked."""
+    return dataset / LOCKS / f"{kind}-{key}"
+
+
+@contextmanager
+def locked(dataset: Path, kind: str, key: str) -> Iterator[None]:
+    """Hold the lock of an artifact, after any other process that makes it."""
+    path = lock_path(dataset, kind, key)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = _lock(path, f"{kind}/{key}")
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(path: Path, artifact: str) -> int:
+    """Lock the file of that name; again, if it was deleted between opening and locking it."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        if not _takes(descriptor, fcntl.LOCK_EX):
+            LOGGER.warning("waiting for another process that makes %s", artifact)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if _is_named(descriptor, path):
+            return descriptor
+        os.close(descriptor)
+
+
+@contextmanager
+def held(lock: Path | None) -> Iterator[bool]:
+    """Hold a lock, made where it is not there; gives False, at once, where another process holds it."""
+    if lock is None:
+        yield True
+        return
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_RDONLY if lock.is_dir() else os.O_RDWR | os.O_CREAT
+    descriptor = os.open(lock, flags, 0o644)
+    try:
+        yield _takes(descriptor, fcntl.LOCK_EX) and _is_named(descriptor, lock)
+    finally:
+        os.close(descriptor)
+
+
+def is_held(lock: Path) -> bool:
+    """Whether a living process holds the advisory lock on a file or folder."""
+    try:
+        descriptor = os.open(lock, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _takes(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
+
+
+def _is_named(descriptor: int, path: Path) -> bool:
+    """Whether what is open still has its name: who cleans up may have deleted it before it was locked."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _takes(descriptor: int, kind: int) -> bool:
+    """Lock what is open, if no other process holds it."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
