@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from gnnloom.pipeline.hypergraph import Hypergraph, net_matrices
 from gnnloom.pipeline.partition_options import PartitionOptions
 from gnnloom.pipeline.partitioners.budget import check_native_memory
 from gnnloom.pipeline.partitioners.native import native_partition
+from gnnloom.pipeline.partitioners.presets import METHODS
 from gnnloom.storage.graph import Graph
 
 
@@ -40,10 +41,19 @@ class PartitionProblem:
         matrices = net_matrices(self.graph, self.transpose, self.options.directions)
         return sum(matrix.nnz + matrix.num_vertices for matrix in matrices)
 
-    def native(self, hypergraph: Hypergraph | AdjacencyGraph) -> NDArray[np.int32]:
-        """(num_vertices,) int32 parts by the native partitioner that the options name."""
+    def native(
+        self, hypergraph: Hypergraph | AdjacencyGraph, given: NDArray[np.int32] | None = None
+    ) -> NDArray[np.int32]:
+        """(num_vertices,) int32 parts by the native partitioner that the options name.
+
+        Args:
+            given: parts to improve, where the preset can; they are returned where it cannot.
+        """
         options = self.options
-        return native_partition(hypergraph, options.method, options.request(), self.scratch, options.time_limit)
+        if given is not None and options.preset not in METHODS[options.method].improving:
+            return given
+        request = replace(options.request(), improve=int(given is not None))
+        return native_partition(hypergraph, options.method, request, self.scratch, options.time_limit, given)
 
     def check_memory(self, size: int) -> None:
         """Raise BudgetError where a native partitioner of ``size`` pins or entries would not fit."""

@@ -53,7 +53,7 @@ def native_partition(
         method: one of ``NATIVE_METHODS``.
         scratch: folder for files that only live until the partitioner is done.
         time_limit: seconds after which the partitioner is killed; None waits for ever.
-        given: (num_vertices,) parts that ``request.improve`` V-cycles improve (method mtkahypar, hypergraphs).
+        given: (num_vertices,) parts that ``request.improve`` V-cycles improve (hypergraphs, by a method that can).
 
     Returns:
         (num_vertices,) int32 parts, each part with at least one vertex.  Parts that came out heavier than asked

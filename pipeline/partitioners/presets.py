@@ -15,12 +15,14 @@ class Method:
         presets: its settings; none where there is nothing to choose.
         package: the Python package that a native partitioner comes in; empty for our own.
         module: that runs in the child process.
+        improving: presets that can improve parts that are given, too.
     """
 
     models: tuple[str, ...]
     presets: tuple[str, ...] = ("",)
     package: str = ""
     module: str = ""
+    improving: tuple[str, ...] = ()
 
 
 METHODS: Mapping[str, Method] = {
@@ -29,6 +31,7 @@ METHODS: Mapping[str, Method] = {
         ("deterministic", "deterministic-quality", "default", "quality", "highest-quality", "large-k"),
         "mtkahypar",
         "mt_kahypar",
+        improving=("deterministic", "deterministic-quality", "default", "quality", "highest-quality"),
     ),
     "kahypar": Method(("hypergraph", "stochastic"), ("recursive", "direct"), "kahypar", "kahypar_program"),
     "metis": Method(("graph",), ("",), "pymetis", "metis"),

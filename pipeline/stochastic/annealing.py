@@ -8,6 +8,7 @@ move gains the difference of two affinities, counted without the vertex itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -24,10 +25,12 @@ from gnnloom.pipeline.stochastic.deadline import NO_DEADLINE, Deadline
 from gnnloom.storage.csr import index_dtype
 
 #: Passes over all vertices, and the loss of affinity that the first risks with a chance of 1/e, times the rate: to
-#: polish good parts, and to leave them for better ones.  Which is better depends on the partitioner.
-_SCHEDULES = ((100, 0.1), (400, 0.8))
+#: polish parts that a partitioner improved again, and to improve good ones or leave them for better ones.
+Schedules = tuple[tuple[int, float], ...]
+POLISHING: Schedules = ((200, 0.04),)
+IMPROVING: Schedules = ((100, 0.1), (400, 0.8))
 #: Bytes of an order of the vertices while it is made, offsets of their nets, parts to compare, and rests.
-_VERTEX_BYTES = 56
+_VERTEX_BYTES = 64
 #: A vertex for which any move loses so many times the heat sits out a few passes.
 _SETTLED, _REST = 10.0, 3
 
@@ -89,7 +92,7 @@ class _State:
 
 def anneal(
     nets: BatchNets,
-    part: NDArray[np.int32],
+    starts: Mapping[Schedules, NDArray[np.int32]],
     parts: int,
     imbalance: float,
     seed: int,
@@ -100,19 +103,20 @@ def anneal(
     Early passes accept losses now and then, the less the larger and the later (Kirkpatrick, Gelatt, Vecchi, Science
     220, 1983); the last two only improve.
 
+    Args:
+        starts: parts to anneal by each of some schedules.
+
     Returns:
         (num_vertices,) the parts, and whether all passes were made: at the deadline the best so far stand.
     """
     incidence = _nets_of_vertices(nets.full)
-    best, least, finished = part, nets.expected_volume(part, parts), True
-    for passes, heat in _SCHEDULES:
-        heats = heat / nets.rate * (1 - np.arange(1, passes + 1) / (passes - 2))
-        candidate = part.copy()
-        finished &= _anneal(nets, incidence, candidate, parts, imbalance, heats, seed, deadline)
-        volume = nets.expected_volume(candidate, parts)
-        if volume < least:
-            best, least = candidate, volume
-    return best, finished
+    candidates, finished = list(starts.values()), True
+    for schedules, start in starts.items():
+        for passes, heat in schedules:
+            heats = heat / nets.rate * (1 - np.arange(1, passes + 1) / (passes - 2))
+            candidates.append(start.copy())
+            finished &= _anneal(nets, incidence, candidates[-1], parts, imbalance, heats, seed, deadline)
+    return min(candidates, key=lambda candidate: nets.expected_volume(candidate, parts)), finished
 
 
 def _anneal(

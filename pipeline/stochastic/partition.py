@@ -19,7 +19,7 @@ from gnnloom.pipeline.hypergraph import Hypergraph, column_net_hypergraph, net_m
 from gnnloom.pipeline.partition_problem import PartitionProblem
 from gnnloom.pipeline.partitioners.balance import fill_empty_parts
 from gnnloom.pipeline.partitioners.budget import check_memory
-from gnnloom.pipeline.stochastic.annealing import BatchNets, anneal, annealing_memory
+from gnnloom.pipeline.stochastic.annealing import IMPROVING, POLISHING, BatchNets, anneal, annealing_memory
 from gnnloom.pipeline.stochastic.deadline import Deadline
 from gnnloom.pipeline.stochastic.merged import MOST_BATCHES, merge_batches
 from gnnloom.pipeline.stochastic.mixed import mixed_hypergraph, net_owners
@@ -40,9 +40,10 @@ def partition_for_batches(problem: PartitionProblem, part: NDArray[np.int32]) ->
     Returns:
         ``batch_volume``: rows sent per batch and product, on average, with these parts; ``batch_volume_full``: with
         the parts of the full-batch hypergraph; ``batch_gain``: by how much the first is less, as a share;
-        ``batch_model``: which one was kept, the full-batch one of equals; ``batch_volume_expected``: of the stochastic
-        parts, by the closed form of uniform batches, and ``annealing_stopped_by``, ``passes`` or ``time``; or what the
-        nets of drawn batches were made of (:meth:`~gnnloom.pipeline.stochastic.merged.MergedBatches.facts`).
+        ``batch_model``: which one was kept, the full-batch one of equals; ``batch_volume_expected`` and
+        ``batch_volume_full_expected``: of the stochastic and the full-batch parts by the closed form of uniform
+        batches, and ``annealing_stopped_by``, ``passes`` or ``time``; or what the nets of drawn batches were made of
+        (:meth:`~gnnloom.pipeline.stochastic.merged.MergedBatches.facts`).
     """
     options = problem.options
     # More than the 80 bytes per pin that weighing or drawing the nets of batches takes.
@@ -56,6 +57,8 @@ def partition_for_batches(problem: PartitionProblem, part: NDArray[np.int32]) ->
     else:
         stochastic, facts = _partition_drawn(problem, nets, drawer)
     found = {"hypergraph": problem.native(full), "stochastic": stochastic}
+    if options.batches == "vertex":
+        facts["batch_volume_full_expected"] = nets.expected_volume(found["hypergraph"], options.parts)
     judging = {name: _fresh_volume(problem, drawer, candidate, 0) for name, candidate in found.items()}
     best = min(judging, key=lambda name: judging[name])
     part[:] = found[best]
@@ -75,9 +78,12 @@ def _partition_uniform(problem: PartitionProblem, nets: BatchNets) -> tuple[NDAr
         options.memory_limit,
         "use fewer parts or model hypergraph",
     )
-    part = _native(problem, mixed_hypergraph(full, nets.owner, nets.rate, options.parts))
+    mixed = mixed_hypergraph(full, nets.owner, nets.rate, options.parts)
+    first = _native(problem, mixed)
+    again = problem.native(mixed, first)
+    schedules = {POLISHING: again, IMPROVING: first}
     deadline = Deadline.after(options.time_limit)
-    part, finished = anneal(nets, part, options.parts, options.imbalance, options.seed, deadline)
+    part, finished = anneal(nets, schedules, options.parts, options.imbalance, options.seed, deadline)
     fill_empty_parts(part, full.vertex_weight, options.parts)
     facts = {"batch_volume_expected": nets.expected_volume(part, options.parts)}
     return part, facts | {"annealing_stopped_by": "passes" if finished else "time"}

@@ -17,9 +17,9 @@ from gnnloom.pipeline.hypergraph import column_net_hypergraph
 from gnnloom.pipeline.multilevel.placement import place_heavy_first
 from gnnloom.pipeline.partition import PartitionOptions, partition_graph
 from gnnloom.pipeline.partitioners.balance import heaviest_allowed
-from gnnloom.pipeline.stochastic import annealing, mixed
 from gnnloom.pipeline.stochastic import merged as merged_module
-from gnnloom.pipeline.stochastic.annealing import BatchNets, anneal, annealing_memory
+from gnnloom.pipeline.stochastic import mixed
+from gnnloom.pipeline.stochastic.annealing import IMPROVING, POLISHING, BatchNets, anneal, annealing_memory
 from gnnloom.pipeline.stochastic.deadline import Deadline
 from gnnloom.pipeline.stochastic.merged import MOST_BATCHES, hoeffding_batches, merge_batches
 from gnnloom.pipeline.stochastic.mixed import mixed_hypergraph, net_owners
@@ -149,21 +149,20 @@ def test_annealing_finds_communities(catalog: Catalog) -> None:
     nets = BatchNets(column_net_hypergraph(graph, graph), net_owners([graph]), 0.1)
     part = random_parts(120, 4, 0)
     assert nets.expected_volume(part, 4) > 10
-    annealed, finished = anneal(nets, part, 4, 0.2, 0)
+    annealed, finished = anneal(nets, {IMPROVING: part}, 4, 0.2, 0)
     assert finished
     assert nets.expected_volume(annealed, 4) == 0
     assert np.bincount(annealed).tolist() == [30] * 4
 
 
-def test_annealing_takes_the_memory_that_it_promises(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(annealing, "_SCHEDULES", ((3, 0.1),))
+def test_annealing_takes_the_memory_that_it_promises(catalog: Catalog) -> None:
     graph = store_graph(catalog.create("g"), random_adjacency(5000, 20000, 0, symmetric=True), symmetric=True)
     full = column_net_hypergraph(graph, graph)
     nets = BatchNets(full, net_owners([graph]), 0.1)
     part = random_parts(5000, 100, 0)
     nets.expected_volume(part, 100)
     tracemalloc.start()
-    anneal(nets, part, 100, 0.2, 0)
+    anneal(nets, {((3, 0.1),): part}, 100, 0.2, 0)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert 0.8 * peak < annealing_memory(5000, full.num_nets, full.num_pins, 100)
@@ -173,7 +172,7 @@ def test_annealing_ends_at_the_deadline_with_no_worse_parts(catalog: Catalog) ->
     graph = store_graph(catalog.create("g"), random_adjacency(200, 900, 0, symmetric=True), symmetric=True)
     nets = BatchNets(column_net_hypergraph(graph, graph), net_owners([graph]), 0.1)
     part = random_parts(200, 4, 0)
-    annealed, finished = anneal(nets, part, 4, 0.2, 0, Deadline.after(0))
+    annealed, finished = anneal(nets, {IMPROVING: part}, 4, 0.2, 0, Deadline.after(0))
     assert not finished
     np.testing.assert_array_equal(annealed, part)
 
@@ -248,7 +247,7 @@ def test_annealing_sends_less_within_the_balance(tmp_path_factory, n, nnz, seed,
     place_heavy_first(weight, 3, seed, part)
     before = nets.expected_volume(part, 3)
     load = np.bincount(part, weights=weight, minlength=3)
-    annealed, _ = anneal(nets, part, 3, 0.5, seed)
+    annealed, _ = anneal(nets, {POLISHING: part, IMPROVING: part}, 3, 0.5, seed)
     assert nets.expected_volume(annealed, 3) <= before + 1e-9
     after = np.bincount(annealed, weights=weight, minlength=3)
     assert (after <= np.maximum(load, heaviest_allowed(weight, 3, 0.5))).all()
