@@ -33,10 +33,10 @@ def store_row_shards(
     dtypes = {"feature": np.float32, "label": np.int32, "split": np.uint8}
     vertices = {name: array.astype(dtypes[name]) for name, array in given.items() if array is not None}
     inputs = {
-        "graph": _fingerprint(adjacency.indices, adjacency.indptr, adjacency.data),
+        "graph": _stored(dataset, "graph") or _fingerprint(adjacency.indices, adjacency.indptr, adjacency.data),
         "partition": _fingerprint(part),
+        "vertices": _stored(dataset, "vertices") or _fingerprint(*vertices.values()),
     }
-    inputs["vertices"] = _fingerprint(*vertices.values())
     parameters = {"layout": "row", "parts": num_parts, "method": method}
     sizes = {"vertex": adjacency.shape[0], "part": num_parts}
     if feature is not None:
@@ -49,6 +49,12 @@ def store_row_shards(
             with writer.part(f"row/{rank:05d}") as builder:
                 _write_shard(builder, adjacency, part, num_parts, rank, symmetric, weighted, vertices)
         return RowShards(writer.commit([f"row/{rank:05d}" for rank in range(num_parts)], sizes, facts))
+
+
+def _stored(dataset: Dataset, kind: str) -> str | None:
+    """Key of the only artifact of a kind."""
+    keys = [info.key for info in dataset.artifacts(kind)]
+    return keys[0] if len(keys) == 1 else None
 
 
 def halo_of(adjacency: Any, part: np.ndarray, rank: int) -> np.ndarray:

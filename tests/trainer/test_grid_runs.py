@@ -37,8 +37,8 @@ def _config(catalog: Catalog, run: str, algorithm: str, grid: tuple[int, ...], *
 class Results:
     def __init__(self, folder) -> None:
         self.catalog = Catalog(folder / "catalog")
-        SMALL.store(self.catalog, 3)
         SMALL.store_grid(self.catalog, "double", grid=(3, 2))
+        SMALL.store(self.catalog, 3)
         LARGE.store_grid(self.catalog, "double", grid=CELLS)
         self.configs = self._moves() + self._large()
         self.configs.append(_config(self.catalog, "profiled", "tensor3d", (2, 2, 1), epochs=2, profile=True))
