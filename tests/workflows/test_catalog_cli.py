@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -142,7 +143,8 @@ def test_one_bad_manifest_or_foreign_group_stops_no_command(catalog: Catalog, tm
         artifacts = content["artifacts"] if command == "show" else content["datasets"]["web"]
         problems = [row["key"] for row in artifacts if row["problem"]]
         assert problems == [graph.key]
-        assert "not valid JSON" in "".join(shown(catalog, command, "web").split("\n")).replace("  ", " ")
+        # Tables and trees fold lines where they end.
+        assert "notvalidJSON" in re.sub(r"[^A-Za-z]", "", shown(catalog, command, "web"))
     assert set(succeed(catalog, "tree")["datasets"]) == {"web", "other"}
     assert {row["dataset"] for row in succeed(catalog, "du")["items"]} == {"web", "other"}
     assert {node["name"] for node in succeed(catalog, "lineage", "web")["nodes"]} >= {f"graph/{graph.key}"}

@@ -98,6 +98,8 @@ def show_command(name: str, as_json: bool) -> None:
         ],
         title=f"dataset {name}",
     )
+    for problem in (row["problem"] for row in artifacts if row["problem"]):
+        click.echo(problem)
     if dataset.runs():
         show_rows(("run",), [(run,) for run in dataset.runs()])
 
@@ -122,10 +124,12 @@ def _artifact_row(info: ArtifactInfo) -> dict[str, Any]:
 
 
 def _told_of(row: dict[str, Any]) -> str:
-    """What is wrong with an artifact, or its parameters."""
+    """Parameters of an artifact that can be read."""
     parameters = row["parameters"].items()
-    return row["problem"] or ", ".join(
-        f"{name}={value}" for name, value in parameters if not isinstance(value, dict | list)
+    return (
+        "damaged"
+        if row["problem"]
+        else ", ".join(f"{name}={value}" for name, value in parameters if not isinstance(value, dict | list))
     )
 
 
