@@ -28,8 +28,9 @@ from gnnloom.storage.sampling.batches import BatchDrawer
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
-#: Batches that decide between two partitions, and as many others on which the volume is then reported.
-_FRESH_BATCHES = 20
+#: Batches that decide between two partitions, and as many others on which the volume is then reported: so many at
+#: least and at most, and in between as many as read this many nonzeros.
+_FEWEST_FRESH, _MOST_FRESH, _FRESH_NONZEROS = 20, 200, 1 << 28
 
 
 def partition_for_batches(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
@@ -106,10 +107,11 @@ def _native(problem: PartitionProblem, hypergraph: Hypergraph) -> NDArray[np.int
 def _fresh_volume(problem: PartitionProblem, drawer: BatchDrawer, part: NDArray[np.int32], series: int) -> float:
     """Rows sent per batch on average, over one of the series of batches that no model has seen."""
     options = problem.options
-    first = MOST_BATCHES + series * _FRESH_BATCHES
+    count = min(_MOST_FRESH, max(_FEWEST_FRESH, _FRESH_NONZEROS // max(1, problem.graph.nnz)))
+    first = MOST_BATCHES + series * count
     sent = 0
-    for number in range(first, first + _FRESH_BATCHES):
+    for number in range(first, first + count):
         batch = drawer.draw(number)
         for matrix in net_matrices(problem.graph, problem.transpose, options.directions):
             sent += batch_volume(matrix, part, options.parts, batch)
-    return sent / _FRESH_BATCHES
+    return sent / count
