@@ -2,8 +2,8 @@
 
 What a living process writes is known by the lock that it holds (see
 :meth:`gnnloom.storage.artifact.ArtifactWriter.begin`); it is never touched, and nothing is removed
-without holding that lock.  Runs take no lock: what their writer left aside counts as a leftover
-when it has not changed for an hour.
+without holding that lock.  The folder of a run is made before its ranks lock it: what was left in one
+counts as a leftover when it has not changed for an hour either.
 """
 
 from __future__ import annotations
@@ -141,7 +141,13 @@ def _run_leftovers(dataset: Dataset) -> list[Path]:
     begun = [path for path in dataset.runs_path.glob("[!.]*") if path.is_dir() and path.name not in dataset.runs()]
     aside = [*dataset.runs_path.glob("[!.]*/.*"), *dataset.runs_path.glob("[!.]*/checkpoint/.*")]
     aside = [path for path in aside if path.parent not in begun and path.parent.parent not in begun]
-    return sorted(path for path in (*begun, *aside) if _is_quiet(path))
+    left = [path for path in (*begun, *aside) if _is_quiet(path)]
+    return sorted(path for path in left if not is_held(_lock_of_run(dataset, path)))
+
+
+def _lock_of_run(dataset: Dataset, path: Path) -> Path:
+    """The lock of the run that has this path."""
+    return lock_path(dataset.path, "runs", path.relative_to(dataset.runs_path).parts[0])
 
 
 def _old_locks(dataset: Dataset) -> list[Path]:

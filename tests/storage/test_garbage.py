@@ -17,6 +17,7 @@ from gnnloom.storage.arrays import write_array
 from gnnloom.storage.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.files import tree_bytes
 from gnnloom.storage.garbage import find_catalog_garbage, find_garbage, remove_garbage
+from gnnloom.storage.locks import held, lock_path
 from support.small_catalogs import begin_partition, store_small_dataset
 
 
@@ -147,6 +148,9 @@ def test_only_old_leftovers_of_runs_go(catalog: Catalog) -> None:
         (aside / "c").write_bytes(b"x")
         assert without_locks(catalog) == []
         age(aside)
+        name = aside.relative_to(dataset.runs_path).parts[0]
+        with held(lock_path(dataset.path, "runs", name)):
+            assert without_locks(catalog) == []
         assert without_locks(catalog) == [("left by a run that was ended", aside.name)]
         remove_garbage(find_garbage(dataset))
         assert not aside.exists()
