@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
@@ -244,8 +245,10 @@ def worker_settings() -> dict[str, Any]:
 def _connect(options: ClusterOptions) -> Iterator[Cluster]:
     from distributed import Client  # noqa: PLC0415 - takes a second to import
 
+    address = _scheduler_address(options)
     try:
-        client = Client(_scheduler_address(options), timeout="30s")
+        _check_answers(address)
+        client = Client(address, timeout="30s")
     except (OSError, TimeoutError, ValueError) as error:
         raise InputError(f"{options.address}: no Dask scheduler answers there ({error})") from error
     with client:
@@ -253,6 +256,14 @@ def _connect(options: ClusterOptions) -> Iterator[Cluster]:
         if not workers:
             raise InputError(f"{options.address}: the scheduler has no workers")
         yield DaskCluster(client, workers, options.memory)
+
+
+def _check_answers(address: str) -> None:
+    """Connect once: a client that fails to leaves threads behind, which the next one may wait for forever."""
+    from distributed.comm.addressing import get_address_host_port, parse_address  # noqa: PLC0415
+
+    if parse_address(address)[0] in {"tcp", "tls"}:
+        socket.create_connection(get_address_host_port(address), timeout=30).close()
 
 
 def _scheduler_address(options: ClusterOptions) -> str:
