@@ -69,6 +69,8 @@ def row_weights(nonzeros: NDArray[np.int64], weights: str) -> NDArray[np.int64]:
 
 def vertex_weights(graph: Graph, weights: str) -> NDArray[np.int64]:
     """(num_vertices,) what each vertex counts for the balance; see :func:`row_weights`."""
+    if weights == "unit":
+        return np.ones(graph.num_vertices, dtype=np.int64)
     weight = np.empty(graph.num_vertices, dtype=np.int64)
     for start, nonzeros in row_nonzeros(graph):
         weight[start : start + len(nonzeros)] = row_weights(nonzeros, weights)

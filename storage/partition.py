@@ -46,9 +46,8 @@ class Partition:
         direction = "backward" if backward and "volume_backward_total" in self.quality else "forward"
         name = "volume_matrix" if direction == "forward" else "volume_backward_matrix"
         if name not in self.quality:
-            sender, receiver, rows = (
-                self.artifact.array(f"exchange/{direction}/{name}").read() for name in ("sender", "receiver", "rows")
-            )
+            columns = (f"exchange/{direction}/{column}" for column in ("sender", "receiver", "rows"))
+            sender, receiver, rows = (self.artifact.array(column).read() for column in columns)
             return sender, receiver, rows
         matrix = np.asarray(self.quality[name], dtype=np.int64)
         sender, receiver = np.nonzero(matrix)

@@ -60,10 +60,10 @@ def partition_for_batches(problem: PartitionProblem, part: NDArray[np.int32]) ->
     found = {"hypergraph": problem.native(full), "stochastic": stochastic}
     if options.batches == "vertex":
         facts["batch_volume_full_expected"] = nets.expected_volume(found["hypergraph"], options.parts)
-    judging = {name: _fresh_volume(problem, drawer, candidate, 0) for name, candidate in found.items()}
+    judging = _fresh_volumes(problem, drawer, found, 0)
     best = min(judging, key=lambda name: judging[name])
     part[:] = found[best]
-    volume = {name: _fresh_volume(problem, drawer, candidate, 1) for name, candidate in found.items()}
+    volume = _fresh_volumes(problem, drawer, found, 1)
     gain = 1 - volume[best] / volume["hypergraph"] if volume["hypergraph"] else 0.0
     LOGGER.info("stochastic model: %.1f %% fewer rows per batch than the full-batch partition", 100 * gain)
     facts |= {"batch_volume": volume[best], "batch_volume_full": volume["hypergraph"], "batch_gain": gain}
@@ -104,14 +104,17 @@ def _native(problem: PartitionProblem, hypergraph: Hypergraph) -> NDArray[np.int
     return problem.native(hypergraph)
 
 
-def _fresh_volume(problem: PartitionProblem, drawer: BatchDrawer, part: NDArray[np.int32], series: int) -> float:
-    """Rows sent per batch on average, over one of the series of batches that no model has seen."""
+def _fresh_volumes(
+    problem: PartitionProblem, drawer: BatchDrawer, found: dict[str, NDArray[np.int32]], series: int
+) -> dict[str, float]:
+    """Rows that each of the partitions sends per batch on average, over a series of batches that no model has seen."""
     options = problem.options
+    matrices = net_matrices(problem.graph, problem.transpose, options.directions)
     count = min(_MOST_FRESH, max(_FEWEST_FRESH, _FRESH_NONZEROS // max(1, problem.graph.nnz)))
     first = MOST_BATCHES + series * count
-    sent = 0
+    sent = dict.fromkeys(found, 0)
     for number in range(first, first + count):
         batch = drawer.draw(number)
-        for matrix in net_matrices(problem.graph, problem.transpose, options.directions):
-            sent += batch_volume(matrix, part, options.parts, batch)
-    return sent / count
+        for name, part in found.items():
+            sent[name] += sum(batch_volume(matrix, part, options.parts, batch) for matrix in matrices)
+    return {name: rows / count for name, rows in sent.items()}

@@ -441,6 +441,7 @@ def test_half_a_result_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_result_is_never_unpickled(tmp_path: Path) -> None:
+    # The child writes a pickle, as a damaged or hostile one could: the parent refuses to open it.
     code = "import sys, numpy; numpy.save(sys.argv[1], numpy.array([{}], dtype=object), allow_pickle=True)"
     with pytest.raises(PartitionerError, match="its result cannot be read"):
         run_python(tmp_path, code)

@@ -11,8 +11,8 @@ The adjoint computes the weights again from the maximum and the sum, so nothing 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -24,8 +24,7 @@ from gnnloom.trainer.kernels.threads import Threads
 Dense = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class SoftmaxState:
+class SoftmaxState(NamedTuple):
     """What the columns seen so far add up to.
 
     Attributes:
@@ -45,8 +44,7 @@ class SoftmaxState:
         return cls(maximum, np.zeros_like(maximum), np.zeros_like(values))
 
 
-@dataclass(frozen=True)
-class SoftmaxGradient:
+class SoftmaxGradient(NamedTuple):
     """What the adjoint needs of the target rows.
 
     Attributes:
@@ -85,8 +83,7 @@ class EdgeSoftmax:
         slope = values.dtype.type(self._slope)
 
         def kernel(start: int, stop: int) -> None:
-            sums = (state.maximum, state.total, state.weighted)
-            _accumulate(self._indptr, self._indices, values, source, target, slope, *sums, start, stop)
+            _accumulate(self._indptr, self._indices, values, source, target, slope, state, start, stop)
 
         self._threads.run(kernel, self._row_ranges)
 
@@ -97,8 +94,7 @@ class EdgeSoftmax:
         slope = values.dtype.type(self._slope)
 
         def kernel(start: int, stop: int) -> None:
-            given = (gradient.maximum, gradient.total, gradient.output, gradient.along)
-            _target_gradient(self._indptr, self._indices, values, source, target, slope, *given, out, start, stop)
+            _target_gradient(self._indptr, self._indices, values, source, target, slope, gradient, out, start, stop)
 
         self._threads.run(kernel, self._row_ranges)
 
@@ -110,9 +106,8 @@ class EdgeSoftmax:
         by_value, by_score = np.zeros_like(values), np.zeros_like(source)
 
         def kernel(start: int, stop: int) -> None:
-            given = (gradient.maximum, gradient.total, gradient.output, gradient.along)
-            out = (by_value, by_score)
-            _source_gradient(self._column_indptr, self._rows, values, source, target, slope, *given, *out, start, stop)
+            pattern = (self._column_indptr, self._rows)
+            _source_gradient(*pattern, values, source, target, slope, gradient, by_value, by_score, start, stop)
 
         self._threads.run(kernel, self._column_ranges)
         return by_value, by_score
@@ -131,12 +126,11 @@ def _accumulate(
     source: Dense,
     target: Dense,
     slope: Any,
-    maximum: Dense,
-    total: Dense,
-    weighted: Dense,
+    state: SoftmaxState,
     start: int,
     stop: int,
 ) -> None:
+    maximum, total, weighted = state.maximum, state.total, state.weighted
     for row in range(start, stop):
         for head in range(target.shape[1]):
             highest = maximum[row, head]
@@ -163,20 +157,17 @@ def _score_gradient(
     source: Dense,
     target: Dense,
     slope: Any,
-    maximum: Dense,
-    total: Dense,
-    output: Dense,
-    along: Dense,
+    gradient: SoftmaxGradient,
     row: int,
     column: int,
     head: int,
 ) -> tuple[Any, Any]:
     """Of one edge and head: its weight, and the gradient of s_j + t_i."""
     score = source[column, head] + target[row, head]
-    weight = np.exp(_leaky(score, slope) - maximum[row, head]) / total[row, head]
-    by_weight = -along[row, head]
+    weight = np.exp(_leaky(score, slope) - gradient.maximum[row, head]) / gradient.total[row, head]
+    by_weight = -gradient.along[row, head]
     for dim in range(values.shape[2]):
-        by_weight += values[column, head, dim] * output[row, head, dim]
+        by_weight += values[column, head, dim] * gradient.output[row, head, dim]
     return weight, _leaky_gradient(weight * by_weight, score, slope)
 
 
@@ -193,10 +184,7 @@ def _target_gradient(
     source: Dense,
     target: Dense,
     slope: Any,
-    maximum: Dense,
-    total: Dense,
-    output: Dense,
-    along: Dense,
+    gradient: SoftmaxGradient,
     out: Dense,
     start: int,
     stop: int,
@@ -205,10 +193,8 @@ def _target_gradient(
         for entry in range(indptr[row], indptr[row + 1]):
             column = indices[entry]
             for head in range(target.shape[1]):
-                _, gradient = _score_gradient(
-                    values, source, target, slope, maximum, total, output, along, row, column, head
-                )
-                out[row, head] += gradient
+                _, by_edge = _score_gradient(values, source, target, slope, gradient, row, column, head)
+                out[row, head] += by_edge
 
 
 @njit(cache=True, nogil=True)
@@ -219,10 +205,7 @@ def _source_gradient(
     source: Dense,
     target: Dense,
     slope: Any,
-    maximum: Dense,
-    total: Dense,
-    output: Dense,
-    along: Dense,
+    gradient: SoftmaxGradient,
     by_value: Dense,
     by_score: Dense,
     start: int,
@@ -232,9 +215,7 @@ def _source_gradient(
         for entry in range(column_indptr[column], column_indptr[column + 1]):
             row = rows[entry]
             for head in range(source.shape[1]):
-                weight, gradient = _score_gradient(
-                    values, source, target, slope, maximum, total, output, along, row, column, head
-                )
-                by_score[column, head] += gradient
+                weight, by_edge = _score_gradient(values, source, target, slope, gradient, row, column, head)
+                by_score[column, head] += by_edge
                 for dim in range(values.shape[2]):
-                    by_value[column, head, dim] += weight * output[row, head, dim]
+                    by_value[column, head, dim] += weight * gradient.output[row, head, dim]

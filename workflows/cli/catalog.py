@@ -124,13 +124,11 @@ def _artifact_row(info: ArtifactInfo) -> dict[str, Any]:
 
 
 def _told_of(row: dict[str, Any]) -> str:
-    """Parameters of an artifact that can be read."""
-    parameters = row["parameters"].items()
-    return (
-        "damaged"
-        if row["problem"]
-        else ", ".join(f"{name}={value}" for name, value in parameters if not isinstance(value, dict | list))
-    )
+    """The parameters of an artifact that are neither tables nor lists, or that it is damaged."""
+    if row["problem"]:
+        return "damaged"
+    simple = {name: value for name, value in row["parameters"].items() if not isinstance(value, dict | list)}
+    return ", ".join(f"{name}={value}" for name, value in simple.items())
 
 
 @catalog_command.command("verify")
