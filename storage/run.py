@@ -27,6 +27,25 @@ _PREDICTIONS = "predictions"
 _INDEX = "predictions.json"
 
 
+#: What stands in a line of the metrics where it is not one figure.
+_TABLES: Mapping[str, type] = {"bytes": dict, "messages": dict, "profile": list}
+
+
+def _check_line(line: Mapping[str, Any], where: str) -> None:
+    if not isinstance(line.get("epoch"), int):
+        raise CorruptError(f"{where}: expected the number of an epoch, found {line.get('epoch')!r}")
+    for name, value in line.items():
+        if not (isinstance(value, _TABLES.get(name, int | float | None)) and _is_figures(value)):
+            raise CorruptError(f"{where}: expected figures as {name}, found {value!r:.60}")
+
+
+def _is_figures(value: object) -> bool:
+    """A number, none, or a table of such."""
+    if isinstance(value, dict | list):
+        return all(map(_is_figures, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, int | float | None)
+
+
 class Run:
     """A run, opened for reading; also what the trainer writes one with (one process: rank 0)."""
 
@@ -77,7 +96,7 @@ class Run:
         """One object per finished epoch; a last line that was cut short is left out.
 
         Raises:
-            CorruptError: a line is not an object with an epoch.
+            CorruptError: a line is not an object with an epoch, or has something else than figures.
         """
         path = self.path / _METRICS
         if not path.exists():
@@ -86,8 +105,7 @@ class Run:
         lines = path.read_bytes().split(b"\n")[:-1]
         metrics = [parse_json(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
         for number, line in enumerate(metrics, 1):
-            if not isinstance(line.get("epoch"), int):
-                raise CorruptError(f"{path}:{number}: expected the number of an epoch, found {line.get('epoch')!r}")
+            _check_line(line, f"{path}:{number}")
         return metrics
 
     def epochs_since(self, begun: float) -> int:

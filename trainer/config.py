@@ -12,6 +12,7 @@ from typing import Any
 
 from gnnloom.storage.catalog import check_name
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.run import Run
 from gnnloom.trainer.algorithms import AXES, settled_grid
 from gnnloom.trainer.choices import (
     FEATURE_NORMS,
@@ -193,6 +194,18 @@ class TrainConfig:
             raise InputError(f"configuration: unknown fields {unknown}, missing fields {missing}")
         values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in content.items()}
         return cls(**values)
+
+    @classmethod
+    def of_run(cls, run: Run) -> TrainConfig:
+        """That which a run was made with.
+
+        Raises:
+            InputError: it is not one that is known here; the file is named.
+        """
+        try:
+            return cls.from_json(run.config())
+        except InputError as error:
+            raise InputError(f"{run.path / 'config.json'}: {error}") from error
 
 
 @dataclass(frozen=True, kw_only=True)

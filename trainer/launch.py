@@ -97,7 +97,7 @@ def launch_prediction(
         NotFoundError: there is no such run.
     """
     opened = Run.open(dataset, run)
-    trained = TrainConfig.from_json(opened.config())
+    trained = TrainConfig.of_run(opened)
     same = ranks is None or ranks == trained.ranks
     config = PredictConfig(
         catalog=str(dataset.path.parent),

@@ -119,7 +119,7 @@ class _Start:
 def _find_checkpoint(run: Run, config: TrainConfig, inputs: Mapping[str, str]) -> StoredCheckpoint | None:
     """Where to go on, with what is read now; None at the beginning."""
     if run.exists:
-        different = config.changes_since(TrainConfig.from_json(run.config()))
+        different = config.changes_since(TrainConfig.of_run(run))
         if different:
             error = InputError if config.resume else ExistsError
             raise error(f"{run.path}: this run was made with {', '.join(different)}; choose another name for the run")

@@ -169,7 +169,7 @@ def _refuse_other_run(recipe: Recipe, config: TrainConfig) -> None:
     run = _run(recipe, config)
     if not run.exists:
         return
-    before, epochs = TrainConfig.from_json(run.config()), _trained_epochs(run)
+    before, epochs = TrainConfig.of_run(run), _trained_epochs(run)
     changes = config.changes_since(before)
     if before.shards != config.shards:
         differs = "made from other shards"
@@ -246,7 +246,7 @@ def _is_trained(run: Run, config: TrainConfig) -> bool:
     if not run.exists:
         return False
     try:
-        before, epochs = TrainConfig.from_json(run.config()), run.result()["epochs"]
+        before, epochs = TrainConfig.of_run(run), run.result()["epochs"]
     except IncompleteError:
         return False
     return before.identity() == config.identity() and before.shards == config.shards and epochs == config.epochs

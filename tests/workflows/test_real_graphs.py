@@ -152,6 +152,7 @@ def train_briefly(dataset: Dataset, ranks: int, method: str) -> dict[str, Any]:
     )
 
 
+@pytest.mark.long
 def test_epinions_with_gaps_and_crlf_trains_on_eight_ranks(catalog: Catalog, shared_data: Path) -> None:
     dataset = store_snap(catalog, shared_data / "soc-Epinions1.txt.gz")
     facts = dataset.graph().artifact.facts

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from support.recipes import GNNLOOM, TINY, MpiJob, run_arguments, run_here
 from support.slurm import write_slurm
 
 COMPARED = ("keys", "digests", "loss", "test_accuracy")
-MPI4PY = (sys.executable, "-m", "mpi4py", "-m", "gnnloom.workflows.cli.main")
 
 
 def succeed(job: MpiJob) -> dict[str, Any]:
@@ -72,34 +70,6 @@ def listening(process: psutil.Process) -> list[Any]:
         return []
     connections = process.net_connections("inet")
     return [entry for entry in connections if entry.status == "LISTEN" and entry.laddr.ip in {"0.0.0.0", "::"}]
-
-
-@pytest.mark.parametrize("program", [(GNNLOOM,), pytest.param(MPI4PY, marks=pytest.mark.long)])
-def test_a_client_that_raises_ends_the_job_with_its_code_and_one_message(
-    tmp_path: Path, program: tuple[str, ...]
-) -> None:
-    job = MpiJob(4, run_arguments("quick-start", tmp_path, *TINY, "vertices.classes=3"), program)
-    code, out, said = job.finish(timeout=120)
-    assert (code, out) == (3, "")
-    assert said.count("error: ") == 1
-    assert "set classes to 16" in said
-    assert "Traceback" not in said
-    assert "Abort" not in said
-
-
-@pytest.mark.parametrize(
-    ("ranks", "settings", "says"),
-    [
-        (2, (), "but this MPI job has 2"),
-        (2, ("train.lrr=1",), "did you mean 'lr'"),
-        (3, ("train.ranks=3", "cluster.memory=900T"), "[cluster] memory = 900T, but each of the 3 ranks on this"),
-    ],
-)
-def test_what_all_ranks_see_is_said_once(tmp_path: Path, ranks: int, settings: tuple[str, ...], says: str) -> None:
-    code, _, said = MpiJob(ranks, run_arguments("quick-start", tmp_path, *TINY, *settings)).finish(timeout=120)
-    assert code == 3
-    assert said.count("error: ") == 1
-    assert says in said
 
 
 @pytest.mark.long

@@ -69,7 +69,7 @@ def _dataset_row(catalog: Catalog, name: str) -> dict[str, Any]:
             if info.state == "complete":
                 graph = Graph(Artifact(info.path))
                 return row | {"vertices": graph.num_vertices, "nnz": graph.nnz}
-    except GnnloomError as error:
+    except (GnnloomError, OSError) as error:
         row["problem"] = str(error)
     return row
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifact import Artifact
 from gnnloom.storage.catalog import Catalog, Dataset
-from gnnloom.storage.errors import GnnloomError, InputError
+from gnnloom.storage.errors import CorruptError, GnnloomError, InputError
 from gnnloom.storage.lineage import Node, lineage
 from gnnloom.storage.row_shards import RowShards
 from gnnloom.storage.run import Run
@@ -54,11 +54,15 @@ class RunFacts:
         Raises:
             NotFoundError: the dataset has no such run.
             InputError: the run has not finished an epoch.
+            CorruptError: an epoch has no loss or no time.
         """
         run = Run.open(dataset, name)
         metrics = run.metrics()
         if not metrics:
             raise InputError(f"{run.path}: no epoch is finished; there is nothing to report yet")
+        for number, line in enumerate(metrics, 1):
+            if line.get("loss") is None or line.get("seconds") is None:
+                raise CorruptError(f"{run.path / 'metrics.jsonl'}:{number}: expected a loss and seconds, found {line}")
         result = run.result() if run.is_finished else {}
         return cls(dataset, run, run.config(), result, metrics, _ancestors(lineage(dataset), f"runs/{name}"))
 
