@@ -40,6 +40,8 @@ CHOICES = {
 
 #: What the libraries below take for a whole number.
 _LARGEST = 2**63 - 1
+#: Of a rank; far beyond the cores of any machine.
+_MOST_THREADS = 4096
 
 #: Fields that may change when a run is resumed: they decide how far and where it runs, not what it computes.
 FREE_TO_CHANGE = frozenset(
@@ -138,8 +140,9 @@ class TrainConfig:
         _check_range("aggregation_blocks", self.aggregation_blocks, 1)
         _check_range("heads", self.heads, 1)
         _check_range("epochs", self.epochs, 1)
-        for name in ("seed", "eval_every", "checkpoint_every", "threads", "summa_width"):
+        for name in ("seed", "eval_every", "checkpoint_every", "summa_width"):
             _check_range(name, getattr(self, name), 0)
+        _check_range("threads", self.threads, 0, _MOST_THREADS)
         for width in self.hidden:
             _check_range("hidden", width, 1)
         _check_number("lr", self.lr, math.inf)
@@ -257,11 +260,11 @@ def _check_type(field: dataclasses.Field[Any], value: Any) -> None:
         raise InputError(f"{field.name} {value!r}: expected whole numbers")
 
 
-def _check_range(name: str, value: int, lowest: int) -> None:
+def _check_range(name: str, value: int, lowest: int, highest: int = _LARGEST) -> None:
     if value < lowest:
         raise InputError(f"{name} {value}: expected at least {lowest}")
-    if value > _LARGEST:
-        raise InputError(f"{name} {value}: expected at most 2^63 - 1")
+    if value > highest:
+        raise InputError(f"{name} {value}: expected at most {'2^63 - 1' if highest == _LARGEST else highest}")
 
 
 def _check_number(name: str, value: float, below: float) -> None:

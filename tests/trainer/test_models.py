@@ -17,7 +17,7 @@ from support.mpi import run_program
 from support.problems import problem
 from support.shards import volume
 
-EPOCHS = 6
+EPOCHS = 4
 HIDDEN = (8, 6)
 HEADS = 2
 

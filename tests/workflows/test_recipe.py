@@ -70,6 +70,7 @@ def read(folder: Path, text: str = GOOD, *settings: str) -> Recipe:
         (GOOD + '[vertices]\nformat = "random"\ndim = 0\n', 15, "dim 0: expected at least 1"),
         (GOOD + "[vertices]\nclasses = -1\n", 14, "classes -1: expected at least 1"),
         (GOOD.replace("[8]\nlr", f"[8]\nseed = {10**20}\nlr"), 12, "expected at most 2^63 - 1"),
+        (GOOD.replace("[8]\nlr", f"[8]\nthreads = {10**6}\nlr"), 12, "expected at most 4096"),
         (
             GOOD.replace("lr = 0.01", 'algorithm = "summa"') + '[partition]\nparts = "x"\n',
             14,
