@@ -24,6 +24,22 @@ from gnnloom.trainer.kernels.threads import Threads
 Dense = NDArray[Any]
 
 
+class Attended(NamedTuple):
+    """What the weights of the nonzeros come from, and what is summed by them.
+
+    Attributes:
+        values: (num_columns, heads, dim) z of the columns.
+        source: (num_columns, heads) scores s of the columns.
+        target: (num_rows, heads) scores t of the rows.
+        slope: of LeakyReLU below 0, of the arrays' dtype.
+    """
+
+    values: Dense
+    source: Dense
+    target: Dense
+    slope: Any
+
+
 class SoftmaxState(NamedTuple):
     """What the columns seen so far add up to.
 
@@ -80,10 +96,10 @@ class EdgeSoftmax:
             source: (num_columns, heads) scores of the columns.
             target: (num_rows, heads) scores of the rows.
         """
-        slope = values.dtype.type(self._slope)
+        attended = self._attended(values, source, target)
 
         def kernel(start: int, stop: int) -> None:
-            _accumulate(self._indptr, self._indices, values, source, target, slope, state, start, stop)
+            _accumulate(self._indptr, self._indices, attended, state, start, stop)
 
         self._threads.run(kernel, self._row_ranges)
 
@@ -91,10 +107,10 @@ class EdgeSoftmax:
         self, values: Dense, source: Dense, target: Dense, gradient: SoftmaxGradient, out: Dense
     ) -> None:
         """Add this pattern's part of the gradient of the target scores to ``out``, (num_rows, heads)."""
-        slope = values.dtype.type(self._slope)
+        attended = self._attended(values, source, target)
 
         def kernel(start: int, stop: int) -> None:
-            _target_gradient(self._indptr, self._indices, values, source, target, slope, gradient, out, start, stop)
+            _target_gradient(self._indptr, self._indices, attended, gradient, out, start, stop)
 
         self._threads.run(kernel, self._row_ranges)
 
@@ -102,15 +118,17 @@ class EdgeSoftmax:
         self, values: Dense, source: Dense, target: Dense, gradient: SoftmaxGradient
     ) -> tuple[Dense, Dense]:
         """Gradients of the columns: of the values (num_columns, heads, dim) and of the scores (num_columns, heads)."""
-        slope = values.dtype.type(self._slope)
+        attended = self._attended(values, source, target)
         by_value, by_score = np.zeros_like(values), np.zeros_like(source)
 
         def kernel(start: int, stop: int) -> None:
-            pattern = (self._column_indptr, self._rows)
-            _source_gradient(*pattern, values, source, target, slope, gradient, by_value, by_score, start, stop)
+            _source_gradient(self._column_indptr, self._rows, attended, gradient, by_value, by_score, start, stop)
 
         self._threads.run(kernel, self._column_ranges)
         return by_value, by_score
+
+    def _attended(self, values: Dense, source: Dense, target: Dense) -> Attended:
+        return Attended(values, source, target, values.dtype.type(self._slope))
 
 
 @njit(cache=True, nogil=True)
@@ -120,17 +138,10 @@ def _leaky(score: Any, slope: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _accumulate(
-    indptr: NDArray[np.int64],
-    indices: NDArray[Any],
-    values: Dense,
-    source: Dense,
-    target: Dense,
-    slope: Any,
-    state: SoftmaxState,
-    start: int,
-    stop: int,
+    indptr: NDArray[np.int64], indices: NDArray[Any], attended: Attended, state: SoftmaxState, start: int, stop: int
 ) -> None:
-    maximum, total, weighted = state.maximum, state.total, state.weighted
+    values, source, target, slope = attended
+    maximum, total, weighted = state
     for row in range(start, stop):
         for head in range(target.shape[1]):
             highest = maximum[row, head]
@@ -152,17 +163,9 @@ def _accumulate(
 
 
 @njit(cache=True, nogil=True)
-def _score_gradient(
-    values: Dense,
-    source: Dense,
-    target: Dense,
-    slope: Any,
-    gradient: SoftmaxGradient,
-    row: int,
-    column: int,
-    head: int,
-) -> tuple[Any, Any]:
+def _score_gradient(attended: Attended, gradient: SoftmaxGradient, row: int, column: int, head: int) -> tuple[Any, Any]:
     """Of one edge and head: its weight, and the gradient of s_j + t_i."""
+    values, source, target, slope = attended
     score = source[column, head] + target[row, head]
     weight = np.exp(_leaky(score, slope) - gradient.maximum[row, head]) / gradient.total[row, head]
     by_weight = -gradient.along[row, head]
@@ -180,10 +183,7 @@ def _leaky_gradient(gradient: Any, score: Any, slope: Any) -> Any:
 def _target_gradient(
     indptr: NDArray[np.int64],
     indices: NDArray[Any],
-    values: Dense,
-    source: Dense,
-    target: Dense,
-    slope: Any,
+    attended: Attended,
     gradient: SoftmaxGradient,
     out: Dense,
     start: int,
@@ -192,8 +192,8 @@ def _target_gradient(
     for row in range(start, stop):
         for entry in range(indptr[row], indptr[row + 1]):
             column = indices[entry]
-            for head in range(target.shape[1]):
-                _, by_edge = _score_gradient(values, source, target, slope, gradient, row, column, head)
+            for head in range(out.shape[1]):
+                _, by_edge = _score_gradient(attended, gradient, row, column, head)
                 out[row, head] += by_edge
 
 
@@ -201,10 +201,7 @@ def _target_gradient(
 def _source_gradient(
     column_indptr: NDArray[np.int64],
     rows: NDArray[Any],
-    values: Dense,
-    source: Dense,
-    target: Dense,
-    slope: Any,
+    attended: Attended,
     gradient: SoftmaxGradient,
     by_value: Dense,
     by_score: Dense,
@@ -214,8 +211,8 @@ def _source_gradient(
     for column in range(start, stop):
         for entry in range(column_indptr[column], column_indptr[column + 1]):
             row = rows[entry]
-            for head in range(source.shape[1]):
-                weight, by_edge = _score_gradient(values, source, target, slope, gradient, row, column, head)
+            for head in range(by_score.shape[1]):
+                weight, by_edge = _score_gradient(attended, gradient, row, column, head)
                 by_score[column, head] += by_edge
-                for dim in range(values.shape[2]):
+                for dim in range(by_value.shape[2]):
                     by_value[column, head, dim] += weight * gradient.output[row, head, dim]
