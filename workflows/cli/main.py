@@ -18,7 +18,7 @@ from typing import Any, TextIO
 import click
 
 from gnnloom.storage import Catalog, GnnloomError
-from gnnloom.trainer.signals import handling
+from gnnloom.trainer.signals import handling, raised_again
 
 #: Subcommands by name and the module that holds them, imported only when asked for: some need seconds.
 _COMMANDS = {
@@ -39,6 +39,13 @@ _COMMANDS = {
 }
 
 
+class _Ended(SystemExit):
+    """SIGTERM came."""
+
+
+_SIGNALS = {KeyboardInterrupt: signal.SIGINT, _Ended: signal.SIGTERM}
+
+
 class LazyGroup(click.Group):
     """A group that imports a subcommand's module when the subcommand is called."""
 
@@ -56,16 +63,18 @@ class LazyGroup(click.Group):
         """Run the subcommand; Ctrl-C ends with the shells' code for it, where click would say 1."""
         try:
             # Closes what is open, workers among it, as Ctrl-C does.
-            with handling(signal.SIGTERM, _terminate):
+            with handling(signal.SIGTERM, _terminate), raised_again(_SIGNALS):
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo("interrupted; what is finished is kept, run again to go on", err=True)
             ctx.exit(130)
+        except _Ended:
+            click.echo("ended by SIGTERM; what is finished is kept, run again to go on", err=True)
+            ctx.exit(143)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - what signal calls
-    click.echo("ended by SIGTERM; what is finished is kept, run again to go on", err=True)
-    sys.exit(128 + number)
+    raise _Ended(128 + number)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
