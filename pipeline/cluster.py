@@ -235,6 +235,7 @@ def worker_settings() -> dict[str, Any]:
     environment |= {"NUMBA_NUM_THREADS": "1"}
     return {
         "distributed.nanny.pre-spawn-environ": environment,
+        "distributed.worker.preload": ["gnnloom.pipeline.worker_preload"],
         "distributed.worker.multiprocessing-method": "spawn",
         "distributed.comm.timeouts.connect": "60s",
         "distributed.scheduler.allowed-failures": 3,
