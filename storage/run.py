@@ -71,8 +71,18 @@ class Run:
         return f"Run({self.name!r}, {len(self.metrics())} epochs)"
 
     @property
+    def config_path(self) -> Path:
+        """File of the resolved configuration."""
+        return self.path / _CONFIG
+
+    @property
+    def metrics_path(self) -> Path:
+        """File of the metrics, a line per epoch."""
+        return self.path / _METRICS
+
+    @property
     def exists(self) -> bool:
-        return (self.path / _CONFIG).exists()
+        return self.config_path.exists()
 
     @property
     def is_finished(self) -> bool:
@@ -85,7 +95,7 @@ class Run:
 
     def config(self) -> dict[str, Any]:
         """The resolved configuration."""
-        return read_json(self.path / _CONFIG)
+        return read_json(self.config_path)
 
     def inputs(self) -> dict[str, str]:
         """Kind to key of the shards that the run reads, and of what they were made from; empty if it was not kept."""
@@ -98,7 +108,7 @@ class Run:
         Raises:
             CorruptError: a line is not an object with an epoch, or has something else than figures.
         """
-        path = self.path / _METRICS
+        path = self.metrics_path
         if not path.exists():
             return []
         # A killed writer leaves a last line without its end.
@@ -110,7 +120,7 @@ class Run:
 
     def epochs_since(self, begun: float) -> int:
         """Finished epochs of a writer that began at this time (seconds since 1970); 0 until it has."""
-        path = self.path / _METRICS
+        path = self.metrics_path
         try:
             return path.read_bytes().count(b"\n") if path.stat().st_mtime >= begun else 0
         except FileNotFoundError:
@@ -157,13 +167,13 @@ class Run:
         text = "".join(json.dumps(line) + "\n" for line in kept)
         aside = self.path / f".{_METRICS}"
         aside.write_text(text, encoding="utf-8")
-        aside.replace(self.path / _METRICS)
+        aside.replace(self.metrics_path)
         write_json(self.path / _INPUTS, dict(inputs or {}))
-        write_json(self.path / _CONFIG, config)
+        write_json(self.config_path, config)
 
     def append_metrics(self, line: JsonObject) -> None:
         """Add the line of one epoch."""
-        with (self.path / _METRICS).open("a", encoding="utf-8") as file:
+        with self.metrics_path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line, allow_nan=False) + "\n")
 
     def finish(self, result: JsonObject) -> None:

@@ -208,7 +208,7 @@ class TrainConfig:
         try:
             return cls.from_json(run.config())
         except InputError as error:
-            raise InputError(f"{run.path / 'config.json'}: {error}") from error
+            raise InputError(f"{run.config_path}: {error}") from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -122,7 +122,7 @@ DEEPER = [Case("directed", *where, depth=4) for where in SOME_GRIDS[2:6]]
 SWITCHED = [
     Case("directed", *where, switch=switch)
     for switch, options in SAVINGS.items()
-    for where in (("summa", (1, 3)), SOME_GRIDS[5])
+    for where in (SOME_GRIDS[2], SOME_GRIDS[5])
     if where[0] == "tensor3d" or "gradient_product" not in options
 ]
 SWITCHED += [Case("directed", *SOME_GRIDS[1], switch=switch) for switch in ("transform-first", "nothing-saved")]

@@ -70,7 +70,7 @@ class LazyGroup(click.Group):
             ctx.exit(130)
         except _Ended:
             click.echo("ended by SIGTERM; what is finished is kept, run again to go on", err=True)
-            ctx.exit(143)
+            raise
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - what signal calls

@@ -62,7 +62,7 @@ class RunFacts:
             raise InputError(f"{run.path}: no epoch is finished; there is nothing to report yet")
         for number, line in enumerate(metrics, 1):
             if line.get("loss") is None or line.get("seconds") is None:
-                raise CorruptError(f"{run.path / 'metrics.jsonl'}:{number}: expected a loss and seconds, found {line}")
+                raise CorruptError(f"{run.metrics_path}:{number}: expected a loss and seconds, found {line}")
         result = run.result() if run.is_finished else {}
         return cls(dataset, run, run.config(), result, metrics, _ancestors(lineage(dataset), f"runs/{name}"))
 
