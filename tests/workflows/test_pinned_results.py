@@ -1,0 +1,94 @@
+"""Keys, digests and losses stay what they are, however the code is moved and renamed.
+
+``pinned_results.json`` was written by an earlier version. A difference means that stored artifacts are no longer
+found, or that the same input gives other bytes. Either is a change of the format, and needs a new FORMAT_VERSION.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from gnnloom.workflows.cli.main import cli
+
+_PINNED = Path(__file__).with_name("pinned_results.json")
+
+#: Commands in order, all in one catalog; each leaves one artifact.
+STAGES = (
+    "generate blocks sbm --vertices 300 --edges 2000 --classes 3 --dim 7 --seed 5",
+    "generate roads lattice --size 20x20 --shortcuts 0.05 --seed 2",
+    "generate web rmat --scale 8 --edge-factor 6 --directed --codec small",
+    "features web random --dim 5 --classes 4 --seed 3",
+    "ingest text {folder}/edges.tsv --weights --merge max --self-loops keep",
+    "ingest names {folder}/names.tsv --undirected --ids compact",
+    "partition blocks --parts 2 --method block",
+    "partition blocks --parts 3 --method random --seed 4",
+    "partition blocks --parts 2 --method mtkahypar",
+    "partition web --parts 4 --method multilevel --directions both",
+    "partition blocks --parts 4 --method mtkahypar --model stochastic --batch-rate 0.2",
+    "shard blocks --parts 2 --method mtkahypar",
+    "shard blocks --parts 3 --method random",
+    "shard blocks --grid 4x4 --permutation double --seed 6",
+    "shard web --grid 3x2 --permutation single",
+    "shard web --parts 4 --method multilevel",
+)
+
+#: The epochs, widths and dtype are the same for all.
+RUNS = {
+    "p2p": "train blocks --ranks 2 --dropout 0.3 --norm layer",
+    "gat": "train web --ranks 4 --model gat --heads 2",
+    "sage": "train blocks --ranks 3 --model sage --optimizer sgd --lr 0.1",
+    "summa": "train blocks --ranks 2 --algorithm summa --grid 1x2 --residual",
+    "tensor3d": "train web --ranks 4 --algorithm tensor3d --grid 2x1x2",
+}
+_TRAINING = "--hidden 8,8 --epochs 5 --dtype float64 --json"
+#: Sums in float64 come in another order where the processor's vectors have another width.
+_RELATIVE = 2**16 * np.finfo(np.float64).eps
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two text files, and with a catalog in which all stages ran."""
+    folder = tmp_path_factory.mktemp("pinned")
+    numbers = [(i * i % 97, (7 * i + 3) % 89, (i % 13) / 4) for i in range(500)]
+    (folder / "edges.tsv").write_text("".join(f"{u}\t{v}\t{weight}\n" for u, v, weight in numbers))
+    (folder / "names.tsv").write_text("".join(f"v{u:x}\tw{v}\n" for u, v, _ in numbers))
+    for stage in STAGES:
+        _gnnloom(folder, f"{stage.format(folder=folder)} --workers 0")
+    return folder
+
+
+def _gnnloom(folder: Path, arguments: str) -> str:
+    result = CliRunner().invoke(cli, ["--catalog", str(folder / "catalog"), *arguments.split()])
+    assert result.exit_code == 0, f"{arguments}\n{result.output}\n{result.exception}"
+    return result.stdout
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """The digest of every artifact by dataset, kind and key, read without gnnloom."""
+    found = {}
+    for path in sorted((folder / "catalog").glob("*/*/*/manifest.json")):
+        dataset, kind, key = path.parts[-4:-1]
+        # Files are known by their path and time, so the keys of what was read from them differ every time.
+        name = f"{dataset}/{kind}" if dataset in {"text", "names"} else f"{dataset}/{kind}/{key}"
+        found[name] = json.loads(path.read_text())["digest"]
+    return found
+
+
+def _losses(folder: Path, run: str) -> list[float]:
+    losses: list[float] = json.loads(_gnnloom(folder, f"{RUNS[run]} {_TRAINING}"))["loss"]
+    return losses
+
+
+def test_keys_and_digests_are_those_of_before(folder: Path) -> None:
+    assert _digests(folder) == json.loads(_PINNED.read_text())["digests"]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_losses_are_those_of_before(folder: Path, run: str) -> None:
+    expected = json.loads(_PINNED.read_text())["losses"][run]
+    np.testing.assert_allclose(_losses(folder, run), expected, rtol=_RELATIVE)
