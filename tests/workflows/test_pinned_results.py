@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,16 +80,18 @@ def _digests(folder: Path) -> dict[str, str]:
     return found
 
 
-def _losses(folder: Path, run: str) -> list[float]:
-    losses: list[float] = json.loads(_gnnloom(folder, f"{RUNS[run]} {_TRAINING}"))["loss"]
-    return losses
+def _trained(folder: Path, case: str) -> dict[str, Any]:
+    """The name that the run was given, and its losses."""
+    result = json.loads(_gnnloom(folder, f"{RUNS[case]} {_TRAINING}"))
+    return {name: result[name] for name in ("run", "loss")}
 
 
 def test_keys_and_digests_are_those_of_before(folder: Path) -> None:
     assert _digests(folder) == json.loads(_PINNED.read_text())["digests"]
 
 
-@pytest.mark.parametrize("run", RUNS)
-def test_losses_are_those_of_before(folder: Path, run: str) -> None:
-    expected = json.loads(_PINNED.read_text())["losses"][run]
-    np.testing.assert_allclose(_losses(folder, run), expected, rtol=_RELATIVE)
+@pytest.mark.parametrize("case", RUNS)
+def test_names_and_losses_of_runs_are_those_of_before(folder: Path, case: str) -> None:
+    expected, trained = json.loads(_PINNED.read_text())["runs"][case], _trained(folder, case)
+    assert trained["run"] == expected["run"]
+    np.testing.assert_allclose(trained["loss"], expected["loss"], rtol=_RELATIVE)
