@@ -1,13 +1,13 @@
 """Datasets on disk and the ways to read them."""
 
-from gnnloom.storage.arrays import ReadCounter
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.partition import Partition
+from gnnloom.storage.artifacts.row_shards import RowShards
+from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Catalog, Dataset
-from gnnloom.storage.csr import CSR
 from gnnloom.storage.errors import GnnloomError
-from gnnloom.storage.graph import Graph
-from gnnloom.storage.partition import Partition
-from gnnloom.storage.row_shards import RowShards
-from gnnloom.storage.vertices import Vertices
+from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.matrix.csr import CSR
 
 __all__ = [
     "CSR",

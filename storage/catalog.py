@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import zarr
 
-from gnnloom.storage.arrays import ReadCounter
-from gnnloom.storage.artifact import MANIFEST, WORK, Artifact, write_group
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.grid_shards import GridShards
+from gnnloom.storage.artifacts.partition import Partition
+from gnnloom.storage.artifacts.row_shards import RowShards
+from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import CorruptError, ExistsError, FormatError, GnnloomError, InputError, NotFoundError
-from gnnloom.storage.files import read_json, tree_bytes
-from gnnloom.storage.graph import Graph
-from gnnloom.storage.grid_shards import GridShards
-from gnnloom.storage.locks import LOCKS, held, is_held, lock_path
-from gnnloom.storage.partition import Partition
-from gnnloom.storage.row_shards import RowShards
-from gnnloom.storage.schema import FORMAT_VERSION, SCHEMAS
-from gnnloom.storage.vertices import Vertices
+from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact, write_group
+from gnnloom.storage.format.files import read_json, tree_bytes
+from gnnloom.storage.format.locks import LOCKS, held, is_held, lock_path
+from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS
 
 if TYPE_CHECKING:
-    from gnnloom.storage.garbage import Garbage
-    from gnnloom.storage.lineage import Node, Usage
-    from gnnloom.storage.verify import Finding
+    from gnnloom.storage.checks.verify import Finding
+    from gnnloom.storage.upkeep.garbage import Garbage
+    from gnnloom.storage.upkeep.lineage import Node, Usage
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _ENCODING = "gnnloom-dataset"
@@ -194,32 +194,32 @@ class Dataset:
     # What looks at a whole dataset stands on this module, and is imported when it is asked for.
 
     def lineage(self) -> dict[str, Node]:
-        """What everything was made from and what was made from it; see :func:`gnnloom.storage.lineage.lineage`."""
-        from gnnloom.storage.lineage import lineage  # noqa: PLC0415
+        """What everything was made from and what was made from it."""
+        from gnnloom.storage.upkeep.lineage import lineage  # noqa: PLC0415
 
         return lineage(self)
 
     def disk_usage(self) -> list[Usage]:
-        """Bytes of every artifact and run; see :func:`gnnloom.storage.lineage.disk_usage`."""
-        from gnnloom.storage.lineage import disk_usage  # noqa: PLC0415
+        """Bytes of every artifact and run; see :func:`gnnloom.storage.upkeep.lineage.disk_usage`."""
+        from gnnloom.storage.upkeep.lineage import disk_usage  # noqa: PLC0415
 
         return disk_usage(self)
 
     def verify(self, *, quick: bool = False) -> list[Finding]:
-        """Whether everything is whole; see :func:`gnnloom.storage.verify.verify_dataset`."""
-        from gnnloom.storage.verify import verify_dataset  # noqa: PLC0415
+        """Whether everything is whole; see :func:`gnnloom.storage.checks.verify.verify_dataset`."""
+        from gnnloom.storage.checks.verify import verify_dataset  # noqa: PLC0415
 
         return verify_dataset(self, quick=quick)
 
     def collect_garbage(self, *, dry_run: bool = False) -> list[Garbage]:
-        """Remove what nothing needs and no process holds, or only find it; see :mod:`gnnloom.storage.garbage`."""
-        from gnnloom.storage.garbage import find_garbage, remove_garbage  # noqa: PLC0415
+        """Remove what nothing needs and no process holds, or only find it."""
+        from gnnloom.storage.upkeep.garbage import find_garbage, remove_garbage  # noqa: PLC0415
 
         return find_garbage(self) if dry_run else remove_garbage(find_garbage(self))
 
     def export(self, file: Path | str) -> dict[str, Any]:
-        """Write the dataset to one file; see :func:`gnnloom.storage.archive.export_dataset`."""
-        from gnnloom.storage.archive import export_dataset  # noqa: PLC0415
+        """Write the dataset to one file; see :func:`gnnloom.storage.upkeep.archive.export_dataset`."""
+        from gnnloom.storage.upkeep.archive import export_dataset  # noqa: PLC0415
 
         return export_dataset(self, Path(file))
 
@@ -296,14 +296,14 @@ class Catalog:
         _remove_tree(path)
 
     def import_dataset(self, file: Path | str, name: str | None = None) -> Dataset:
-        """Bring in a dataset that :meth:`Dataset.export` wrote; see :mod:`gnnloom.storage.archive_import`."""
-        from gnnloom.storage.archive_import import import_dataset  # noqa: PLC0415
+        """Bring in a dataset that :meth:`Dataset.export` wrote; see :mod:`gnnloom.storage.upkeep.archive_import`."""
+        from gnnloom.storage.upkeep.archive_import import import_dataset  # noqa: PLC0415
 
         return import_dataset(self, Path(file), name)
 
     def collect_garbage(self, *, dry_run: bool = False) -> list[Garbage]:
         """Of all :meth:`datasets`, and of the catalog's own folder; see :meth:`Dataset.collect_garbage`."""
-        from gnnloom.storage.garbage import find_catalog_garbage, remove_garbage  # noqa: PLC0415
+        from gnnloom.storage.upkeep.garbage import find_catalog_garbage, remove_garbage  # noqa: PLC0415
 
         found = [item for dataset in self.datasets() for item in dataset.collect_garbage(dry_run=dry_run)]
         own = find_catalog_garbage(self)

@@ -19,13 +19,13 @@ from types import FrameType
 
 from mpi4py import MPI
 
-from gnnloom.storage.files import write_json
-from gnnloom.trainer.arguments import parse_arguments
-from gnnloom.trainer.comm import CollectiveError, Communicator
-from gnnloom.trainer.config import TrainConfig
-from gnnloom.trainer.exit_codes import EXIT_STOPPED
-from gnnloom.trainer.loop import train
-from gnnloom.trainer.predict import predict
+from gnnloom.storage.format.files import write_json
+from gnnloom.trainer.comm.communicator import CollectiveError, Communicator
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.job.arguments import parse_arguments
+from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
+from gnnloom.trainer.training.full_graph import train
+from gnnloom.trainer.training.predict import predict
 
 
 class StopRequest:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.base import CHUNK_EDGES, EdgeChunk, SourceRange
-from gnnloom.pipeline.sources.files import open_files
-from gnnloom.pipeline.sources.stored_arrays import StoredArray
+from gnnloom.pipeline.sources.reading.files import open_files
+from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray
+from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
 #: Edges that one task reads.
@@ -25,7 +25,7 @@ _PAIR, _PACKED = np.dtype("<i8"), np.dtype("<u4")
 
 @dataclass(frozen=True)
 class Graph500Edges:
-    """Edges from Graph500 files; implements :class:`~gnnloom.pipeline.sources.base.EdgeSource`.
+    """Edges from Graph500 files; implements :class:`~gnnloom.pipeline.sources.source.EdgeSource`.
 
     Attributes:
         arrays: (num_edges, 2) int64 pairs, or (num_edges, 3) packed words.

@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.base import MultilabelSource, VertexSource
+from gnnloom.pipeline.sources.source import MultilabelSource, VertexSource
 from gnnloom.storage.errors import InputError
 
 _ARRAYS = ("feature", "label", "multilabel", "split")
@@ -16,7 +16,7 @@ _ARRAYS = ("feature", "label", "multilabel", "split")
 
 @dataclass(frozen=True)
 class JoinedVertices:
-    """Several sources of the same vertices; implements :class:`~gnnloom.pipeline.sources.base.MultilabelSource`."""
+    """Several sources of the same vertices; implements :class:`~gnnloom.pipeline.sources.source.MultilabelSource`."""
 
     sources: tuple[VertexSource, ...]
 

@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.base import VertexSource
-from gnnloom.pipeline.sources.files import open_files
 from gnnloom.pipeline.sources.joined_vertices import JoinedVertices
-from gnnloom.pipeline.sources.keyed_rows import KeyedBlock, KeyedParquet, KeyedRows, KeyedText
-from gnnloom.pipeline.sources.label_values import EXPECTED_BINARY, binary_labels
+from gnnloom.pipeline.sources.reading.files import open_files
+from gnnloom.pipeline.sources.reading.keyed_rows import KeyedBlock, KeyedParquet, KeyedRows, KeyedText
+from gnnloom.pipeline.sources.reading.label_values import EXPECTED_BINARY, binary_labels
+from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.vertex_lookup import VertexLookup
-from gnnloom.storage.artifact import Artifact
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.graph import Graph
-from gnnloom.storage.vertices import NO_LABEL, SPLIT
+from gnnloom.storage.format.artifact import Artifact
 
 #: Values that are read back at a time.
 _BLOCK_VALUES = 1 << 20
@@ -47,7 +47,7 @@ def open_keyed_vertices(graph: Graph | None, **files: str | None) -> VertexSourc
 
 @dataclass(frozen=True)
 class KeyedVertices:
-    """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.base.MultilabelSource`.
+    """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.source.MultilabelSource`.
 
     Attributes:
         graph: folder of the stored graph.

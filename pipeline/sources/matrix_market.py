@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange
-from gnnloom.pipeline.sources.files import SourceFile, open_files
-from gnnloom.pipeline.sources.lines import BLOCK_BYTES, LONGEST_LINE, bad_line, first_line, whole_lines
-from gnnloom.pipeline.sources.numerals import REASONS
-from gnnloom.pipeline.sources.parse import parse_edges
+from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, LONGEST_LINE, bad_line, first_line, whole_lines
+from gnnloom.pipeline.sources.reading.numerals import REASONS
+from gnnloom.pipeline.sources.reading.parse import parse_edges
+from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
 #: The shortest line of an entry: two digits, a separator and a line feed.
@@ -47,7 +47,7 @@ class MatrixHeader:
 
 @dataclass(frozen=True)
 class MatrixMarketEdges:
-    """Edges from MatrixMarket files; implements :class:`~gnnloom.pipeline.sources.base.EdgeSource`.
+    """Edges from MatrixMarket files; implements :class:`~gnnloom.pipeline.sources.source.EdgeSource`.
 
     Attributes:
         once: symmetric files give each edge once, for a graph that stores both directions of all edges.

@@ -1,4 +1,4 @@
-"""METIS graph files: a line per vertex, with its neighbours, each edge in the lines of both its ends.
+"""METIS graph files: a line per vertex, with its neighbors, each edge in the lines of both its ends.
 
 The header is "n m [fmt [ncon]]"; fmt is up to three digits for vertex sizes, vertex weights and edge
 weights, of which only the last are read.  Ids start from 1, lines that begin with ``%`` are comments.
@@ -16,10 +16,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange
-from gnnloom.pipeline.sources.files import SourceFile, open_files
-from gnnloom.pipeline.sources.lines import bad_line, first_line
-from gnnloom.pipeline.sources.numerals import (
+from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.lines import bad_line, first_line
+from gnnloom.pipeline.sources.reading.numerals import (
     BEYOND,
     FEED,
     MINUS,
@@ -34,6 +33,7 @@ from gnnloom.pipeline.sources.numerals import (
     ZERO,
     is_blank,
 )
+from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
 #: Bytes that are parsed at a time.
@@ -49,8 +49,8 @@ class MetisHeader:
     """The first line of a file.
 
     Attributes:
-        skipped: numbers before the neighbours of a line: the vertex's size and weights.
-        weighted: each neighbour is followed by the weight of its edge.
+        skipped: numbers before the neighbors of a line: the vertex's size and weights.
+        weighted: each neighbor is followed by the weight of its edge.
         data_at: offset of the line after it.
     """
 
@@ -64,7 +64,7 @@ class MetisHeader:
 
 @dataclass(frozen=True)
 class MetisEdges:
-    """Edges from METIS files; implements :class:`~gnnloom.pipeline.sources.base.EdgeSource`.
+    """Edges from METIS files; implements :class:`~gnnloom.pipeline.sources.source.EdgeSource`.
 
     Attributes:
         once: give each edge once, for a graph that stores both directions of all edges.
@@ -119,7 +119,7 @@ class MetisEdges:
         most = len(block) // 2 + 1
         source, target = np.empty(most, np.int64), np.empty(most, np.int64)
         weight = np.empty(most, np.float32)
-        count, wrong = parse_neighbours(
+        count, wrong = parse_neighbors(
             block, offset, graph.num_vertices, graph.skipped, graph.weighted, self.once, state, source, target, weight
         )
         if wrong:
@@ -175,7 +175,7 @@ def read_header(file: SourceFile) -> MetisHeader:
 
 
 @njit(cache=True, nogil=True)
-def parse_neighbours(
+def parse_neighbors(
     text: Any,
     offset: int,
     num_vertices: int,
@@ -250,13 +250,13 @@ def _end_token(
         state[TARGET] = number - 1
         if weighted:
             return 0, 0
-    vertex, neighbour = state[VERTEX], state[TARGET]
-    state[LOOPS] += neighbour == vertex
-    state[UPWARD] += neighbour > vertex
-    state[DOWNWARD] += neighbour < vertex
-    if once and neighbour < vertex:
+    vertex, neighbor = state[VERTEX], state[TARGET]
+    state[LOOPS] += neighbor == vertex
+    state[UPWARD] += neighbor > vertex
+    state[DOWNWARD] += neighbor < vertex
+    if once and neighbor < vertex:
         return 0, 0
-    source[count], target[count], weight[count] = vertex, neighbour, number
+    source[count], target[count], weight[count] = vertex, neighbor, number
     return 1, 0
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.base import EdgeSource, SourceRange
+from gnnloom.pipeline.sources.source import EdgeSource, SourceRange
 from gnnloom.storage.errors import InputError
 
 #: Bytes of the longest name that is read.

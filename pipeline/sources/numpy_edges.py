@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange
-from gnnloom.pipeline.sources.edge_columns import FlatColumn, IdColumn, MajorColumn, read_weights
-from gnnloom.pipeline.sources.files import SourceFile, open_files
 from gnnloom.pipeline.sources.names import NameChunk, Names
-from gnnloom.pipeline.sources.stored_arrays import StoredArray, member_names, open_array
+from gnnloom.pipeline.sources.reading.edge_columns import FlatColumn, IdColumn, MajorColumn, read_weights
+from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, member_names, open_array
+from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
 #: Edges that one task reads from a memory-mapped file.

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.files import SourceFile, open_files
-from gnnloom.pipeline.sources.label_values import EXPECTED_BINARY, binary_labels
-from gnnloom.pipeline.sources.stored_arrays import StoredArray, member_names, open_array
+from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.label_values import EXPECTED_BINARY, binary_labels
+from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, member_names, open_array
+from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.vertices import NO_LABEL, SPLIT
 
 SPLIT_PARTS = ("train", "valid", "test")
 _MAX_LABEL = np.iinfo(np.int32).max - 1
@@ -26,7 +26,7 @@ _MAX_LABEL = np.iinfo(np.int32).max - 1
 
 @dataclass(frozen=True)
 class NumpyVertices:
-    """Vertex data from NumPy files; implements :class:`~gnnloom.pipeline.sources.base.MultilabelSource`.
+    """Vertex data from NumPy files; implements :class:`~gnnloom.pipeline.sources.source.MultilabelSource`.
 
     Attributes:
         label: one column of classes, or several of zeros and ones.

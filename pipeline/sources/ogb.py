@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange
-from gnnloom.pipeline.sources.columns import (
+from gnnloom.pipeline.sources.reading.columns import (
     RowBlock,
     count_columns,
     read_count,
@@ -28,17 +27,18 @@ from gnnloom.pipeline.sources.columns import (
     read_multilabels,
     read_table,
 )
-from gnnloom.pipeline.sources.files import SourceFile, is_local, open_files
+from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_files
+from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.text import TextEdges
+from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError, NotFoundError
-from gnnloom.storage.vertices import SPLIT
 
 SPLIT_PARTS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
 class OgbEdges:
-    """Edges of an OGB folder; implements :class:`~gnnloom.pipeline.sources.base.EdgeSource`."""
+    """Edges of an OGB folder; implements :class:`~gnnloom.pipeline.sources.source.EdgeSource`."""
 
     edges: TextEdges
     num_edges: int
@@ -82,7 +82,7 @@ class OgbEdges:
 
 @dataclass(frozen=True)
 class OgbVertices:
-    """Vertex data of an OGB folder; implements :class:`~gnnloom.pipeline.sources.base.MultilabelSource`."""
+    """Vertex data of an OGB folder; implements :class:`~gnnloom.pipeline.sources.source.MultilabelSource`."""
 
     stated_vertices: int
     feature_columns: int
@@ -187,7 +187,7 @@ def read_split(files: Sequence[SourceFile], num_vertices: int) -> NDArray[np.uin
     """Codes from three files of vertex ids, in the order train, valid, test.
 
     Returns:
-        (num_vertices,) uint8; see ``gnnloom.storage.vertices.SPLIT``.
+        (num_vertices,) uint8; see ``gnnloom.storage.artifacts.vertices.SPLIT``.
 
     Raises:
         InputError: an id is not below ``num_vertices``, or is in two splits; the message names file and line.

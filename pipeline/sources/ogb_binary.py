@@ -17,13 +17,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.base import VertexSource
-from gnnloom.pipeline.sources.files import SourceFile, open_files
 from gnnloom.pipeline.sources.joined_vertices import JoinedVertices
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges
 from gnnloom.pipeline.sources.numpy_vertices import NumpyVertices, checked_feature, checked_label
 from gnnloom.pipeline.sources.ogb import find_split, read_split
-from gnnloom.pipeline.sources.stored_arrays import StoredArray, member_names, open_array
+from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, member_names, open_array
+from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.storage.errors import InputError, NotFoundError
 
 _DATA = "raw/data.npz"
@@ -46,7 +46,7 @@ def open_binary_edges(folder: str) -> NumpyEdges:
 
 @dataclass(frozen=True)
 class SplitFiles:
-    """A split from three files of ids; implements :class:`~gnnloom.pipeline.sources.base.VertexSource`."""
+    """A split from three files of ids; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`."""
 
     files: tuple[SourceFile, ...]
     stated_vertices: int

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange
-from gnnloom.pipeline.sources.files import open_files
 from gnnloom.pipeline.sources.names import HINT, NameChunk, NameFoundError, Names
-from gnnloom.pipeline.sources.parquet_table import ParquetTable
+from gnnloom.pipeline.sources.reading.files import open_files
+from gnnloom.pipeline.sources.reading.parquet_table import ParquetTable
+from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
 #: Edges that one task reads; a row group is never divided.

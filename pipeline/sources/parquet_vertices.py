@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.files import open_files
-from gnnloom.pipeline.sources.label_values import EXPECTED_BINARY, binary_labels
-from gnnloom.pipeline.sources.parquet_table import ParquetTable
+from gnnloom.pipeline.sources.reading.files import open_files
+from gnnloom.pipeline.sources.reading.label_values import EXPECTED_BINARY, binary_labels
+from gnnloom.pipeline.sources.reading.parquet_table import ParquetTable
+from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.vertices import NO_LABEL, SPLIT
 
 #: Values read at a time.
 _BLOCK_VALUES = 1 << 20
@@ -26,7 +26,7 @@ _MAX_LABEL = np.iinfo(np.int32).max - 1
 
 @dataclass(frozen=True)
 class ParquetVertices:
-    """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.base.MultilabelSource`.
+    """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.source.MultilabelSource`.
 
     Attributes:
         array: ``feature``, ``label``, ``multilabel`` or ``split``.

@@ -5,7 +5,7 @@ The rows of ``allx`` and ``ally`` are the first vertices; row k of ``tx`` and ``
 split is the published one: the first ``len(y)`` vertices train, the next 500 validate, those of ``test.index`` test.
 Yang, Cohen, Salakhutdinov, Revisiting Semi-Supervised Learning with Graph Embeddings (ICML 2016).
 
-The files are a few megabytes and read whole, through :mod:`gnnloom.pipeline.sources.restricted_pickle`.
+The files are a few megabytes and read whole, through :mod:`gnnloom.pipeline.sources.reading.restricted_pickle`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange
-from gnnloom.pipeline.sources.columns import read_ids
-from gnnloom.pipeline.sources.files import SourceFile, open_files
-from gnnloom.pipeline.sources.restricted_pickle import Record, read_pickle
+from gnnloom.pipeline.sources.reading.columns import read_ids
+from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.restricted_pickle import Record, read_pickle
+from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
+from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError, NotFoundError
-from gnnloom.storage.vertices import NO_LABEL, SPLIT
 
 #: Vertices after those that train that validate.
 NUM_VALID = 500
@@ -119,7 +119,7 @@ def dataset_names(folder: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class PlanetoidEdges:
-    """Edges of a Planetoid dataset; implements :class:`~gnnloom.pipeline.sources.base.EdgeSource`."""
+    """Edges of a Planetoid dataset; implements :class:`~gnnloom.pipeline.sources.source.EdgeSource`."""
 
     files: PlanetoidFiles
     stated_vertices: int
@@ -148,22 +148,22 @@ class PlanetoidEdges:
         where = self.files.file("graph").location
         graph = self.files.load("graph")
         if not isinstance(graph, dict):
-            raise InputError(f"{where}: expected a dict from vertices to lists of neighbours")
-        for vertex, neighbours in graph.items():
-            ids = (vertex, *neighbours) if isinstance(neighbours, list) else (None,)
+            raise InputError(f"{where}: expected a dict from vertices to lists of neighbors")
+        for vertex, neighbors in graph.items():
+            ids = (vertex, *neighbors) if isinstance(neighbors, list) else (None,)
             if not all(isinstance(number, int) and 0 <= number < self.stated_vertices for number in ids):
                 raise InputError(
                     f"{where}: vertex {vertex!r}: expected a list of vertices below {self.stated_vertices:,}"
                 )
-        degree = [len(neighbours) for neighbours in graph.values()]
+        degree = [len(neighbors) for neighbors in graph.values()]
         source = np.repeat(np.array(list(graph), np.int64), degree)
-        target = np.array([number for neighbours in graph.values() for number in neighbours], np.int64)
+        target = np.array([number for neighbors in graph.values() for number in neighbors], np.int64)
         yield EdgeChunk(source, target)
 
 
 @dataclass(frozen=True)
 class PlanetoidVertices:
-    """Vertex data of a Planetoid dataset; implements :class:`~gnnloom.pipeline.sources.base.VertexSource`."""
+    """Vertex data of a Planetoid dataset; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`."""
 
     files: PlanetoidFiles
     stated_vertices: int

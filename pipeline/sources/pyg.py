@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.base import VertexSource
-from gnnloom.pipeline.sources.files import SourceFile, open_files
 from gnnloom.pipeline.sources.joined_vertices import JoinedVertices
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges, pair_columns
 from gnnloom.pipeline.sources.numpy_vertices import NumpyVertices, checked_column, checked_feature, checked_label
-from gnnloom.pipeline.sources.restricted_pickle import Record
-from gnnloom.pipeline.sources.stored_arrays import StoredArray
-from gnnloom.pipeline.sources.torch_file import TENSOR, TorchFile
+from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.restricted_pickle import Record
+from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray
+from gnnloom.pipeline.sources.reading.torch_file import TENSOR, TorchFile
+from gnnloom.pipeline.sources.source import VertexSource
+from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError, NotFoundError
-from gnnloom.storage.vertices import SPLIT
 
 _ADMITTED = frozenset(
     {
@@ -56,7 +56,7 @@ def open_pyg_edges(locations: Sequence[str], *, weights: bool = False) -> NumpyE
 
 @dataclass(frozen=True)
 class MaskSplit:
-    """A split from three masks; implements :class:`~gnnloom.pipeline.sources.base.VertexSource`.
+    """A split from three masks; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`.
 
     Attributes:
         masks: (n,) bool, by the name of the part.

@@ -6,7 +6,7 @@ digits only, below 2^63.  A line with more columns than are asked for is refused
 loses weights or times unawares, or reads the size line of another format as an edge;
 ``extra_columns`` ignores them instead.
 
-Where ids are names, lines are cut as :mod:`gnnloom.pipeline.sources.name_parser` says.
+Where ids are names, lines are cut as :mod:`gnnloom.pipeline.sources.reading.name_parser` says.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources import name_parser
-from gnnloom.pipeline.sources.base import EdgeChunk, SourceRange
-from gnnloom.pipeline.sources.files import SourceFile, open_files
-from gnnloom.pipeline.sources.lines import BLOCK_BYTES, bad_line
 from gnnloom.pipeline.sources.names import HINT, NameChunk, NameFoundError, Names
-from gnnloom.pipeline.sources.numerals import EXTRA, NEGATIVE, NO_ID, REASONS, TOO_LARGE
-from gnnloom.pipeline.sources.parse import parse_edges
-from gnnloom.pipeline.sources.text_layout import data_blocks, separator_of
+from gnnloom.pipeline.sources.reading import name_parser
+from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, bad_line
+from gnnloom.pipeline.sources.reading.numerals import EXTRA, NEGATIVE, NO_ID, REASONS, TOO_LARGE
+from gnnloom.pipeline.sources.reading.parse import parse_edges
+from gnnloom.pipeline.sources.reading.text_layout import data_blocks, separator_of
+from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
 #: Bytes of a local plain file that one task reads.

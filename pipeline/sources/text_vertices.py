@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.columns import (
+from gnnloom.pipeline.sources.reading.columns import (
     RowBlock,
     count_columns,
     read_ids,
@@ -18,16 +18,16 @@ from gnnloom.pipeline.sources.columns import (
     read_multilabels,
     read_table,
 )
-from gnnloom.pipeline.sources.files import SourceFile, open_files
-from gnnloom.pipeline.sources.lines import whole_lines
-from gnnloom.pipeline.sources.numerals import is_end, next_line, skip_blanks
+from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.lines import whole_lines
+from gnnloom.pipeline.sources.reading.numerals import is_end, next_line, skip_blanks
+from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.vertices import SPLIT
 
 
 @dataclass(frozen=True)
 class TextVertices:
-    """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.base.MultilabelSource`.
+    """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.source.MultilabelSource`.
 
     Attributes:
         array: ``feature``, ``label``, ``multilabel`` or ``split``.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gnnloom.pipeline.sources.base import VertexSource
-from gnnloom.pipeline.sources.compressed import SUFFIXES
 from gnnloom.pipeline.sources.joined_vertices import JoinedVertices
 from gnnloom.pipeline.sources.numpy_vertices import NumpyVertices
 from gnnloom.pipeline.sources.parquet_vertices import ParquetVertices
+from gnnloom.pipeline.sources.reading.compressed import SUFFIXES
+from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.text_vertices import TextVertices
 
 _NUMPY, _PARQUET = {"npy", "npz"}, {"parquet", "pq"}

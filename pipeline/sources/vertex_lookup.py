@@ -10,9 +10,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.names import Names
-from gnnloom.pipeline.sources.numerals import ZERO
-from gnnloom.storage.graph import Graph
-from gnnloom.storage.mapped import map_copy
+from gnnloom.pipeline.sources.reading.numerals import ZERO
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.format.memory_map import map_copy
 
 _HIGHEST = np.iinfo(np.int64).max
 

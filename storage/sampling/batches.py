@@ -14,9 +14,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.storage.graph import Graph
-from gnnloom.storage.permutation import mix
-from gnnloom.storage.sampling.walks import FRONTIER, Neighbours, draw_frontier, draw_walks, load_neighbours
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.matrix.permutation import mix
+from gnnloom.storage.sampling.walks import FRONTIER, Neighbors, draw_frontier, draw_walks, load_neighbors
 
 BATCHES = ("vertex", "edge", "walk", "frontier")
 _STEP = 0x9E3779B97F4A7C15
@@ -35,7 +35,7 @@ class BatchDrawer:
 
     def __init__(self, kind: str, graph: Graph, rate: float, seed: int) -> None:
         self._kind, self._graph, self._rate, self._seed = kind, graph, rate, seed
-        self._neighbours: Neighbours | None = load_neighbours(graph) if kind in {"walk", "frontier"} else None
+        self._neighbors: Neighbors | None = load_neighbors(graph) if kind in {"walk", "frontier"} else None
 
     def draw(self, number: int) -> NDArray[np.bool_]:
         """(num_vertices,) which vertices are in the batch of a number; those of other numbers are independent."""
@@ -43,13 +43,13 @@ class BatchDrawer:
         key = np.uint64(int.from_bytes(digest[:8], "little"))
         limit = np.uint64(int(self._rate * (1 << 53)))
         chosen = np.zeros(self._graph.num_vertices, dtype=np.bool_)
-        if self._neighbours is not None:
-            offset, neighbour = self._neighbours
+        if self._neighbors is not None:
+            offset, neighbor = self._neighbors
             wanted = max(1, round(self._rate * len(chosen)))
             if self._kind == "walk":
-                draw_walks(key, wanted, offset, neighbour, chosen)
+                draw_walks(key, wanted, offset, neighbor, chosen)
             else:
-                draw_frontier(key, wanted, min(FRONTIER, -(-wanted // 8)), offset, neighbour, chosen)
+                draw_frontier(key, wanted, min(FRONTIER, -(-wanted // 8)), offset, neighbor, chosen)
         elif self._kind == "vertex":
             _draw_vertices(key, limit, chosen)
         else:

@@ -11,12 +11,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.storage.csr import index_dtype
-from gnnloom.storage.graph import Graph
-from gnnloom.storage.permutation import mix
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.storage.matrix.permutation import mix
 
-#: Offsets (num_vertices + 1,) int64 and neighbours (num_neighbours,), int32 or int64.
-Neighbours: TypeAlias = tuple[NDArray[np.int64], NDArray[Any]]
+#: Offsets (num_vertices + 1,) int64 and neighbors (num_neighbors,), int32 or int64.
+Neighbors: TypeAlias = tuple[NDArray[np.int64], NDArray[Any]]
 
 #: Vertices in a frontier, at most.
 FRONTIER: Final = 1000
@@ -26,15 +26,15 @@ _LENGTH = 4
 _PATIENCE = 50
 
 
-def load_neighbours(graph: Graph) -> Neighbours:
+def load_neighbors(graph: Graph) -> Neighbors:
     """The pattern of a graph without its loops, in memory."""
     sizes = [np.zeros(1, dtype=np.int64)]
-    neighbours = [np.empty(0, dtype=index_dtype(graph.num_vertices))]
+    neighbors = [np.empty(0, dtype=index_dtype(graph.num_vertices))]
     for block in graph.blocks():
-        size, neighbour = _without_loops(block.row_offset, block.indptr, block.indices)
+        size, neighbor = _without_loops(block.row_offset, block.indptr, block.indices)
         sizes.append(size)
-        neighbours.append(neighbour)
-    return np.cumsum(np.concatenate(sizes)), np.concatenate(neighbours)
+        neighbors.append(neighbor)
+    return np.cumsum(np.concatenate(sizes)), np.concatenate(neighbors)
 
 
 @njit(cache=True, nogil=True)
@@ -56,7 +56,7 @@ def _without_loops(
 
 @njit(cache=True, nogil=True)
 def draw_walks(
-    key: np.uint64, wanted: int, offset: NDArray[np.int64], neighbour: NDArray[Any], chosen: NDArray[np.bool_]
+    key: np.uint64, wanted: int, offset: NDArray[np.int64], neighbor: NDArray[Any], chosen: NDArray[np.bool_]
 ) -> None:
     """Choose what walks of 4 steps from uniform roots meet, until ``wanted`` vertices are chosen.
 
@@ -68,7 +68,7 @@ def draw_walks(
         if step % (_LENGTH + 1) == 0 or degree == 0:
             vertex = _below(key, step, len(chosen))
         else:
-            vertex = neighbour[offset[vertex] + _below(key, step, degree)]
+            vertex = neighbor[offset[vertex] + _below(key, step, degree)]
         count += not chosen[vertex]
         chosen[vertex] = True
         if count == wanted:
@@ -81,12 +81,12 @@ def draw_frontier(
     wanted: int,
     size: int,
     offset: NDArray[np.int64],
-    neighbour: NDArray[Any],
+    neighbor: NDArray[Any],
     chosen: NDArray[np.bool_],
 ) -> None:
     """Choose what leaves a frontier of ``size`` uniform vertices, until ``wanted`` vertices are chosen.
 
-    In each step a vertex of the frontier, drawn by its degree with its loop, is chosen, and one of its neighbours
+    In each step a vertex of the frontier, drawn by its degree with its loop, is chosen, and one of its neighbors
     takes its place; a uniform vertex, where it has none.
 
     Ribeiro, Towsley (IMC 2010); Zeng et al. (IPDPS 2019), section 4.1.
@@ -109,7 +109,7 @@ def draw_frontier(
         if degree == 0:
             follower = _below(key, 2 * step + 1, len(chosen))
         else:
-            follower = neighbour[offset[vertex] + _below(key, 2 * step + 1, degree)]
+            follower = neighbor[offset[vertex] + _below(key, 2 * step + 1, degree)]
         frontier[slot] = follower
         _set_leaf(tree, size, slot, 1 + offset[follower + 1] - offset[follower])
 

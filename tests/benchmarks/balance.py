@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnloom.storage.permutation import KeyedPermutation
+from gnnloom.storage.matrix.permutation import KeyedPermutation
 
 GRID = "8x8"
 PERMUTATIONS = ("none", "single", "double")

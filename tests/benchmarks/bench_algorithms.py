@@ -25,7 +25,7 @@ from typing import Any
 
 from balance import report_balance, report_permutation
 
-from gnnloom.trainer.algorithms import AXES
+from gnnloom.trainer.operators.algorithms import AXES
 
 DATASET = "web"
 SCALES = {"small": (11, 3), "full": (17, 8)}

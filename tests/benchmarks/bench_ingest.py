@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnloom.pipeline.sources.base import SourceRange
-from gnnloom.pipeline.sources.rmat import RmatEdges
+from gnnloom.pipeline.sources.generators.rmat import RmatEdges
+from gnnloom.pipeline.sources.source import SourceRange
 
 sys.path.insert(0, str(Path(__file__).parent))
 from ingest_peers import TOOLS

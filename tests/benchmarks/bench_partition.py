@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 import peak
 
-from gnnloom.pipeline.cluster import InProcessCluster
-from gnnloom.pipeline.ingest import IngestOptions, ingest_graph
-from gnnloom.pipeline.partition import PartitionOptions, partition_graph
-from gnnloom.pipeline.partition_plan import plan_partition
-from gnnloom.pipeline.sources.registry import open_edges
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.partition.projection import plan_partition
+from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.sources.formats import open_edges
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
 
 FIGURES = ("volume_avg", "volume_max", "messages_avg", "messages_max")

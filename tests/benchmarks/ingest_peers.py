@@ -1,4 +1,4 @@
-"""What other tools do to get the same CSR arrays: read, symmetrise, add self loops, sort, merge, write.
+"""What other tools do to get the same CSR arrays: read, symmetrize, add self loops, sort, merge, write.
 
 Each is run in a process of its own:  python ingest_peers.py TOOL INPUT FOLDER
 """

@@ -11,8 +11,8 @@ import scipy.sparse
 import zarr
 
 from gnnloom.storage import Catalog
-from gnnloom.storage.artifact import ArtifactWriter
 from gnnloom.storage.errors import BudgetError, FormatError, GnnloomError, InputError, NotFoundError
+from gnnloom.storage.format.artifact import ArtifactWriter
 from support.graphs import random_adjacency, store_graph, store_vertices
 
 
@@ -76,7 +76,7 @@ def test_artifacts_are_found_by_what_was_asked_for(catalog: Catalog) -> None:
         parameters = {"parts": parts, "seed": seed, "method": "block"}
         with ArtifactWriter.begin(dataset.path, "partition", parameters, {}) as writer:
             with writer.part("part/0") as builder:
-                from gnnloom.storage.arrays import write_array
+                from gnnloom.storage.format.arrays import write_array
 
                 builder.add(write_array(writer.path, "part", np.zeros(3, np.int32), ("vertex",)))
             writer.commit(["part/0"], {"vertex": 3}, {"quality": {}})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gnnloom.storage import Catalog
-from gnnloom.storage.files import tree_bytes
+from gnnloom.storage.format.files import tree_bytes
 from support.small_catalogs import begin_partition, store_small_dataset
 
 

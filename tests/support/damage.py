@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gnnloom.storage.arrays import write_array
-from gnnloom.storage.artifact import MANIFEST, Artifact, _digest_of
+from gnnloom.storage.format.arrays import write_array
+from gnnloom.storage.format.artifact import MANIFEST, Artifact, _digest_of
 
 
 def edit_manifest(artifact: Artifact, **changes: Any) -> Artifact:

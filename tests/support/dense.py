@@ -9,20 +9,20 @@ import numpy as np
 Matrix = np.ndarray
 
 
-def normalised(adjacency: Matrix, normalisation: str) -> Matrix:
+def normalized(adjacency: Matrix, normalization: str) -> Matrix:
     degree = adjacency.sum(1)
     with np.errstate(divide="ignore"):
-        if normalisation == "symmetric":
+        if normalization == "symmetric":
             factor = np.where(degree > 0, degree**-0.5, 0.0)
             return factor[:, None] * adjacency * factor
-        if normalisation == "mean":
+        if normalization == "mean":
             return np.where(degree > 0, 1 / degree, 0.0)[:, None] * adjacency
     return adjacency
 
 
 @dataclass
 class DenseGCN:
-    """Weights and biases of every layer; ``operator`` is the normalised adjacency."""
+    """Weights and biases of every layer; ``operator`` is the normalized adjacency."""
 
     operator: Matrix
     weights: list[Matrix]

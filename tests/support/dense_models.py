@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from support.dense import normalised
+from support.dense import normalized
 
 EPSILON = 1e-5
 
@@ -26,7 +26,7 @@ class DenseModel:
     unit_embedding: bool = False
     heads: int = 1
     negative_slope: float = 0.2
-    #: Mean and (sample) variance of every batch normalisation, as training leaves them.
+    #: Mean and (sample) variance of every batch normalization, as training leaves them.
     running: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     @classmethod
@@ -42,7 +42,7 @@ class DenseModel:
     def scores(self, feature: Tensor, training: bool = True) -> Tensor:
         hidden = feature
         for layer in range(self.num_layers - 1):
-            output = self._normalised(self.layer(hidden, layer), layer, training)
+            output = self._normalized(self.layer(hidden, layer), layer, training)
             output = torch.nn.functional.elu(output) if self.kind == "gat" else torch.relu(output)
             hidden = output + hidden if self._adds(layer, hidden, output) else output
         if self.unit_embedding:
@@ -55,8 +55,8 @@ class DenseModel:
     def layer(self, hidden: Tensor, layer: int) -> Tensor:
         return getattr(self, f"_{self.kind}")(hidden, layer)
 
-    def _operator(self, normalisation: str) -> Tensor:
-        return torch.tensor(normalised(self.adjacency, normalisation))
+    def _operator(self, normalization: str) -> Tensor:
+        return torch.tensor(normalized(self.adjacency, normalization))
 
     def _gcn(self, hidden: Tensor, layer: int) -> Tensor:
         return self._operator("symmetric") @ hidden @ self[f"weights.{layer}"] + self[f"biases.{layer}"]
@@ -83,7 +83,7 @@ class DenseModel:
         last = layer == self.num_layers - 1
         return (sum(outputs) / self.heads if last else torch.cat(outputs, 1)) + self[f"biases.{layer}"]
 
-    def _normalised(self, output: Tensor, layer: int, training: bool) -> Tensor:
+    def _normalized(self, output: Tensor, layer: int, training: bool) -> Tensor:
         if self.norm == "none":
             return output
         dim = 0 if self.norm == "batch" else 1
@@ -101,7 +101,7 @@ class DenseModel:
     def train(
         self, feature: np.ndarray, label: np.ndarray, mask: np.ndarray, epochs: int, lr: float, optimizer: str
     ) -> list[float]:
-        """Losses with torch's own optimisers; changes the parameters."""
+        """Losses with torch's own optimizers; changes the parameters."""
         kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[optimizer]
         steps = kind(list(self.parameters.values()), lr=lr)
         # Input features that are trained are a parameter of the checkpoint, as the others.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnloom.pipeline.sources.base import CHUNK_EDGES, EdgeChunk, SourceRange
+from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 
 
 @dataclass(frozen=True)

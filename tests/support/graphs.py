@@ -9,9 +9,9 @@ import numpy as np
 import scipy.sparse
 
 from gnnloom.storage import CSR, Dataset, Graph, Vertices
-from gnnloom.storage.arrays import write_array
-from gnnloom.storage.artifact import ArtifactWriter
-from gnnloom.storage.graph import write_block
+from gnnloom.storage.artifacts.graph import write_block
+from gnnloom.storage.format.arrays import write_array
+from gnnloom.storage.format.artifact import ArtifactWriter
 
 
 def random_adjacency(num_vertices: int, nnz: int, seed: int, *, symmetric: bool, loops: bool = True) -> Any:

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gnnloom.trainer.config import TrainConfig
-from gnnloom.trainer.launch import find_mpiexec, rank_environment
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
 
 TESTS = Path(__file__).resolve().parents[1]
 MPI_PYTHON = (sys.executable, "-m", "mpi4py")

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from gnnloom.pipeline.hypergraph import Hypergraph
+from gnnloom.pipeline.partition.hypergraph import Hypergraph
 from gnnloom.storage import Dataset, Graph, Partition
-from gnnloom.storage.arrays import write_array
-from gnnloom.storage.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.arrays import write_array
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 
 
 def random_parts(num_vertices: int, parts: int, seed: int) -> np.ndarray:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gnnloom.pipeline.cluster import InProcessCluster
-from gnnloom.pipeline.shard_grid import GridOptions, shard_grid
+from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.partitions import store_partition
@@ -73,7 +73,7 @@ class Problem:
 def problem(
     name: str, num_vertices: int, nnz: int, *, symmetric: bool, loops: bool = True, seed: int = 0, **options: bool
 ) -> Problem:
-    """Random, with three classes, some vertices unlabelled and some training vertices among them."""
+    """Random, with three classes, some vertices unlabeled and some training vertices among them."""
     rng = np.random.default_rng(seed)
     adjacency = random_adjacency(num_vertices, nnz, seed, symmetric=symmetric, loops=loops)
     if options.get("weighted"):

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from gnnloom.trainer.launch import find_mpiexec, rank_environment
+from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
 
 #: A few seconds of work, with a partitioner that starts no process.
 TINY = (

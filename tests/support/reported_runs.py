@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from gnnloom.pipeline.cluster import InProcessCluster
-from gnnloom.pipeline.ingest import IngestOptions, ingest_graph
-from gnnloom.pipeline.partition import PartitionOptions, partition_graph
-from gnnloom.pipeline.shard_grid import GridOptions, shard_grid
-from gnnloom.pipeline.shard_rows import shard_rows
-from gnnloom.pipeline.sources.sbm import StochasticBlockModel
-from gnnloom.pipeline.vertices import ingest_vertices
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
+from gnnloom.pipeline.shards.row_stage import shard_rows
+from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
-from gnnloom.storage.run import Run
+from gnnloom.storage.runs.run import Run
 
 CLUSTER = InProcessCluster()
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from gnnloom.storage import Dataset, RowShards
-from gnnloom.storage.arrays import write_array
-from gnnloom.storage.artifact import ArtifactWriter, PartBuilder
-from gnnloom.storage.csr import cast_ids
+from gnnloom.storage.format.arrays import write_array
+from gnnloom.storage.format.artifact import ArtifactWriter, PartBuilder
+from gnnloom.storage.matrix.csr import cast_ids
 
 
 def store_row_shards(

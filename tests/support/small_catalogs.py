@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from gnnloom.storage import Catalog, Dataset
-from gnnloom.storage.arrays import write_array
-from gnnloom.storage.artifact import ArtifactWriter
-from gnnloom.storage.checkpoint import Checkpoint, write_checkpoint
-from gnnloom.storage.run import Run
+from gnnloom.storage.format.arrays import write_array
+from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.runs.checkpoint import Checkpoint, write_checkpoint
+from gnnloom.storage.runs.run import Run
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.partitions import random_parts, store_partition
 

@@ -5,7 +5,7 @@ Every figure is a sum over all ranks.  With n vertices, P ranks and a product of
 * 1D: P broadcasts of a block of rows, (P - 1) n w words in all (CAGNET, IV-A).
 * 1.5D: P / c blocks, each broadcast among the P / c ranks of one copy, then an all-reduce of c (IV-B).
 * 2D: the features down the process columns, (p - 1) n w; the adjacency along the rows, q - 1 times (IV-C).
-* 3D: the same in every layer, and a reduce-scatter of (c - 1) n w along the fibres (IV-D).
+* 3D: the same in every layer, and a reduce-scatter of (c - 1) n w along the fibers (IV-D).
 * Plexus, section 3: all-reduces of H over X, of Q over Y, of dH over X and of dF over Z, of which the first and the
   last layer of the input's are an all-gather and a reduce-scatter; W gathered and dW scattered over Z.
 * What a layer adds to the product with A of its own rows: each rank is sent what it does not hold already.

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnnloom.workflows.recipe import RECIPES
+from gnnloom.workflows.recipe.recipe import RECIPES
 from support.documents import shown_commands, shown_python
 from support.ogb_folders import write_ogb_binary_folder, write_ogb_folder
 from support.recipes import TINY

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnloom.pipeline.cluster import InProcessCluster
-from gnnloom.pipeline.ingest import IngestOptions, ingest_graph
-from gnnloom.pipeline.partition import PartitionOptions, partition_graph
-from gnnloom.pipeline.shard_rows import shard_rows
-from gnnloom.pipeline.sources.registry import open_edges, open_vertices
-from gnnloom.pipeline.vertices import ingest_vertices
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.shards.row_stage import shard_rows
+from gnnloom.pipeline.sources.formats import open_edges, open_vertices
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset, Partition
-from gnnloom.storage.checkpoint import read_checkpoint
-from gnnloom.trainer.config import TrainConfig
-from gnnloom.trainer.launch import launch
-from support.dense import from_arrays, normalised, train_dense
+from gnnloom.storage.runs.checkpoint import read_checkpoint
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.job.launch import launch
+from support.dense import from_arrays, normalized, train_dense
 from support.mpi import train_all
 
 CLUSTER = InProcessCluster()
@@ -111,7 +111,7 @@ def test_cora_has_the_loss_curve_of_a_dense_reference_on_any_number_of_ranks(
     cora: Dataset, exact_results: dict[int, dict[str, Any]]
 ) -> None:
     vertices = cora.vertices()
-    adjacency = normalised(cora.graph().to_scipy().toarray().astype(np.float64), "symmetric")
+    adjacency = normalized(cora.graph().to_scipy().toarray().astype(np.float64), "symmetric")
     start = read_checkpoint(cora.run_path("start") / "checkpoint").arrays
     model = from_arrays(adjacency, dict(start), num_layers=2)
     feature, training = vertices.feature().astype(np.float64), vertices.split() == 1

@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.storage.csr import CSR, transposed
+from gnnloom.storage.matrix.csr import CSR, transposed
 from gnnloom.trainer.kernels.threads import Threads
 
 Dense = NDArray[Any]

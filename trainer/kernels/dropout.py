@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.trainer.kernels.threads import Threads
-from gnnloom.trainer.layout import Layout
+from gnnloom.trainer.layout.layout import Layout
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _drop_rows(
 
 @njit(cache=True, nogil=True)
 def _mix64(value: np.uint64) -> np.uint64:
-    """SplitMix64's finaliser (Steele, Lea, Flood, OOPSLA 2014): every input bit reaches every output bit."""
+    """SplitMix64's finalizer (Steele, Lea, Flood, OOPSLA 2014): every input bit reaches every output bit."""
     value += np.uint64(0x9E3779B97F4A7C15)
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -112,7 +112,7 @@ def _mix64(value: np.uint64) -> np.uint64:
 
 @njit(cache=True, nogil=True)
 def _mix32(value: np.uint32, key: np.uint32) -> np.uint32:
-    """Two rounds of a 32-bit finaliser with a key between them; 32 bits wide so that it fills a vector register."""
+    """Two rounds of a 32-bit finalizer with a key between them; 32 bits wide so that it fills a vector register."""
     value = np.uint32((value ^ (value >> np.uint32(16))) * np.uint32(0x7FEB352D))
     value = np.uint32((value ^ (value >> np.uint32(15))) * np.uint32(0x846CA68B))
     value = np.uint32((value ^ (value >> np.uint32(16))) ^ key)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnloom.trainer.comm import GEMM, Communicator, Traffic
+from gnnloom.trainer.comm.communicator import GEMM, Communicator, Traffic
 
 _TRIALS = 3
 

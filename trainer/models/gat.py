@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.comm import Kind
+from gnnloom.trainer.comm.communicator import Kind
 from gnnloom.trainer.kernels.dropout import Dropout
-from gnnloom.trainer.models.base import Inputs, Model, ModelOptions, glorot
+from gnnloom.trainer.models.model import Inputs, Model, ModelOptions, glorot
 from gnnloom.trainer.operators.attention import Attending, Attention
-from gnnloom.trainer.operators.base import Operator
 from gnnloom.trainer.operators.halo import HaloFetch
+from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.operators.p2p import PointToPoint
 
 
@@ -26,10 +26,10 @@ class GAT(Model):
     def __init__(
         self, operator: Operator, options: ModelOptions, dropout: Dropout, seed: int, dtype: torch.dtype
     ) -> None:
-        """Initialise the weights (Glorot, uniform) from ``seed``: the same on every rank.
+        """Initialize the weights (Glorot, uniform) from ``seed``: the same on every rank.
 
         Raises:
-            InputError: the operator knows no neighbours, only products.
+            InputError: the operator knows no neighbors, only products.
         """
         super().__init__(operator, options, dropout, dtype)
         if not isinstance(operator, PointToPoint):

@@ -6,19 +6,19 @@ import torch
 from torch import Tensor, nn
 
 from gnnloom.trainer.kernels.dropout import Dropout
-from gnnloom.trainer.models.base import Inputs, Model, ModelOptions, glorot
-from gnnloom.trainer.operators.base import Operator
+from gnnloom.trainer.models.model import Inputs, Model, ModelOptions, glorot
+from gnnloom.trainer.operators.operator import Operator
 
 
 class GCN(Model):
-    """One weight matrix and bias per layer, over the normalised adjacency."""
+    """One weight matrix and bias per layer, over the normalized adjacency."""
 
     takes_weights = True
 
     def __init__(
         self, operator: Operator, options: ModelOptions, dropout: Dropout, seed: int, dtype: torch.dtype
     ) -> None:
-        """Initialise the weights (Glorot, uniform) from ``seed``: the same on every rank."""
+        """Initialize the weights (Glorot, uniform) from ``seed``: the same on every rank."""
         super().__init__(operator, options, dropout, dtype)
         generator = torch.Generator().manual_seed(seed)
         weights = [glorot(pair, generator, dtype) for pair in options.pairs]

@@ -1,6 +1,6 @@
 """Graph isomorphism network (Xu, Hu, Leskovec, Jegelka, ICLR 2019): H' = MLP((1 + epsilon) H + A H).
 
-A H sums the stored in-neighbours.  A stored self loop counts as one of them, so that a vertex with a loop
+A H sums the stored in-neighbors.  A stored self loop counts as one of them, so that a vertex with a loop
 has the factor 2 + epsilon, as in PyG's GINConv on the same edges; ingest with ``--self-loops remove`` for the
 paper's factor.
 """
@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from gnnloom.trainer.kernels.dropout import Dropout
-from gnnloom.trainer.models.base import Inputs, Model, ModelOptions, glorot
-from gnnloom.trainer.operators.base import Operator
+from gnnloom.trainer.models.model import Inputs, Model, ModelOptions, glorot
+from gnnloom.trainer.operators.operator import Operator
 
 
 class GIN(Model):
@@ -27,7 +27,7 @@ class GIN(Model):
     def __init__(
         self, operator: Operator, options: ModelOptions, dropout: Dropout, seed: int, dtype: torch.dtype
     ) -> None:
-        """Initialise the weights (Glorot, uniform) from ``seed``: the same on every rank."""
+        """Initialize the weights (Glorot, uniform) from ``seed``: the same on every rank."""
         super().__init__(operator, options, dropout, dtype)
         generator = torch.Generator().manual_seed(seed)
         outer = options.dims[1:]
@@ -49,7 +49,7 @@ class GIN(Model):
         return self._with_bias(output, self.outer_biases, layer)
 
     def _inner(self, inputs: Inputs, layer: int) -> Tensor:
-        """The perceptron's first product; it is linear in H, so it may come before the sum over the neighbours."""
+        """The perceptron's first product; it is linear in H, so it may come before the sum over the neighbors."""
         own, weight, factor = inputs.features, self.weights[layer], 1 + self.epsilons[layer]
         if inputs.propagated:
             return self.operator.transform(factor * own + inputs.value, weight, layer)

@@ -1,4 +1,4 @@
-"""Layer and batch normalisation of matrices that are spread over ranks."""
+"""Layer and batch normalization of matrices that are spread over ranks."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnnloom.trainer.comm import Communicator, Kind
-from gnnloom.trainer.layout import Layout
-from gnnloom.trainer.shares import columns_of
+from gnnloom.trainer.comm.communicator import Communicator, Kind
+from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.layout.partial_parameters import columns_of
 
 _EPSILON = 1e-5
 
 
 class Norm(nn.Module, ABC):
-    """Standardises a matrix, then scales and shifts its columns by learned factors."""
+    """Standardizes a matrix, then scales and shifts its columns by learned factors."""
 
     def __init__(self, dim: int, dtype: torch.dtype) -> None:
         super().__init__()
@@ -26,24 +26,24 @@ class Norm(nn.Module, ABC):
         self.shift = nn.Parameter(torch.zeros(dim, dtype=dtype))
 
     def forward(self, features: Tensor, layout: Layout, weight_axes: tuple[str, ...]) -> Tensor:
-        """Normalise this rank's share of a (n, dim) matrix. Collective.
+        """Normalize this rank's share of a (n, dim) matrix. Collective.
 
         Args:
             weight_axes: axes along which the gradients of parameters add up.
         """
         scale, shift = (columns_of(vector, layout, weight_axes) for vector in (self.scale, self.shift))
-        return self._standardised(features, layout) * scale + shift
+        return self._standardized(features, layout) * scale + shift
 
     @abstractmethod
-    def _standardised(self, features: Tensor, layout: Layout) -> Tensor:
+    def _standardized(self, features: Tensor, layout: Layout) -> Tensor:
         """The features with mean 0 and variance 1."""
 
 
 class LayerNorm(Norm):
     """Every row by its own mean and variance (Ba, Kiros, Hinton, 2016)."""
 
-    def _standardised(self, features: Tensor, layout: Layout) -> Tensor:
-        return standardise(features, 1, layout.column_group).values
+    def _standardized(self, features: Tensor, layout: Layout) -> Tensor:
+        return standardize(features, 1, layout.column_group).values
 
 
 class BatchNorm(Norm):
@@ -62,15 +62,15 @@ class BatchNorm(Norm):
         self.register_buffer("running_mean", torch.zeros(dim, dtype=dtype))
         self.register_buffer("running_variance", torch.ones(dim, dtype=dtype))
 
-    def _standardised(self, features: Tensor, layout: Layout) -> Tensor:
+    def _standardized(self, features: Tensor, layout: Layout) -> Tensor:
         if not self.training:
             columns = layout.columns(self.dim)
             return (features - self.running_mean[columns]) * (self.running_variance[columns] + _EPSILON).rsqrt()
-        result = standardise(features, 0, layout.grid.group(layout.row_axes))
+        result = standardize(features, 0, layout.grid.group(layout.row_axes))
         self._follow(result, layout)
         return result.values
 
-    def _follow(self, result: Standardised, layout: Layout) -> None:
+    def _follow(self, result: Standardized, layout: Layout) -> None:
         """Move the running figures towards those of all columns, which the ranks of the column group hold."""
         figures = result.mean.new_zeros(2, self.dim)
         # As usual, the variance that is kept is the one of a sample, with n - 1.
@@ -81,24 +81,24 @@ class BatchNorm(Norm):
         self.running_variance.lerp_(figures[1], self.MOMENTUM)
 
 
-class Standardised:
+class Standardized:
     """Values of mean 0 and variance 1 along one dim, and the figures that made them so."""
 
     def __init__(self, values: Tensor, mean: Tensor, variance: Tensor, count: int) -> None:
         self.values, self.mean, self.variance, self.count = values, mean, variance, count
 
 
-def standardise(features: Tensor, dim: int, group: Communicator) -> Standardised:
+def standardize(features: Tensor, dim: int, group: Communicator) -> Standardized:
     """Subtract the mean along ``dim`` and divide by the deviation; differentiable. Collective.
 
     Args:
         features: (num_rows, num_columns) of this rank; the ranks of ``group`` hold the others along ``dim``.
     """
-    values, mean, variance, count = _Standardise.apply(features, dim, group)  # type: ignore[no-untyped-call]
-    return Standardised(values, mean, variance, int(count))
+    values, mean, variance, count = _Standardize.apply(features, dim, group)  # type: ignore[no-untyped-call]
+    return Standardized(values, mean, variance, int(count))
 
 
-class _Standardise(torch.autograd.Function):
+class _Standardize(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, features: Tensor, dim: int, group: Communicator) -> tuple[Tensor, ...]:
         count = torch.tensor([features.shape[dim]], dtype=torch.int64)
@@ -161,5 +161,5 @@ _KINDS: dict[str, type[Norm]] = {"layer": LayerNorm, "batch": BatchNorm}
 
 
 def build_norms(norm: str, dims: Sequence[int], dtype: torch.dtype) -> list[Norm]:
-    """One normalisation for each width; none for ``none``."""
+    """One normalization for each width; none for ``none``."""
     return [] if norm == "none" else [_KINDS[norm](dim, dtype) for dim in dims]

@@ -8,18 +8,18 @@ import torch
 
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.kernels.dropout import Dropout
-from gnnloom.trainer.models.base import Model, ModelOptions
 from gnnloom.trainer.models.gat import GAT
 from gnnloom.trainer.models.gcn import GCN
 from gnnloom.trainer.models.gin import GIN
+from gnnloom.trainer.models.model import Model, ModelOptions
 from gnnloom.trainer.models.sage import GraphSAGE
 
 if TYPE_CHECKING:
-    from gnnloom.storage.grid_shards import GridShards
-    from gnnloom.storage.row_shards import RowShards
-    from gnnloom.trainer.config import TrainConfig
+    from gnnloom.storage.artifacts.grid_shards import GridShards
+    from gnnloom.storage.artifacts.row_shards import RowShards
+    from gnnloom.trainer.config.train_config import TrainConfig
     from gnnloom.trainer.kernels.threads import Threads
-    from gnnloom.trainer.operators.base import Operator
+    from gnnloom.trainer.operators.operator import Operator
 
 MODELS: dict[str, type[GCN | GraphSAGE | GIN | GAT]] = {"gcn": GCN, "sage": GraphSAGE, "gin": GIN, "gat": GAT}
 

@@ -1,7 +1,7 @@
 """Attention of a rank's rows over their own and halo columns, as one differentiable operation.
 
 Velickovic et al., "Graph Attention Networks" (ICLR 2018), section 2.1, over row shards: the softmax runs over all
-stored in-neighbours, a stored self loop among them, as in PyG's GATConv on the same edges without loops added.
+stored in-neighbors, a stored self loop among them, as in PyG's GATConv on the same edges without loops added.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnloom.storage.row_shards import ShardMatrix
-from gnnloom.trainer.comm import SPMM, Traffic
+from gnnloom.storage.artifacts.row_shards import ShardMatrix
+from gnnloom.trainer.comm.communicator import SPMM, Traffic
 from gnnloom.trainer.kernels.attention import EdgeSoftmax, SoftmaxGradient, SoftmaxState
 from gnnloom.trainer.kernels.threads import Threads
 

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnloom.trainer.comm import GEMM, SPMM
-from gnnloom.trainer.kernels.spmm import SparseProduct
-from gnnloom.trainer.layout import Layout
-from gnnloom.trainer.operators.adjacency import GridAdjacency
-from gnnloom.trainer.process_grid import ProcessGrid
-from gnnloom.trainer.realignment import Realigner
-from gnnloom.trainer.shares import Place
+from gnnloom.trainer.comm.communicator import GEMM, SPMM
+from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.kernels.numba_spmm import SparseProduct
+from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.layout.partial_parameters import Place
+from gnnloom.trainer.layout.realignment import Realigner
+from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
 
 
 class GridOperator(ABC):
@@ -39,7 +39,7 @@ class GridOperator(ABC):
 
     @abstractmethod
     def multiply(self, features: Tensor, layer: int, *, backward: bool) -> Tensor:
-        """The layer's normalised adjacency, or its transpose (``backward``), times this rank's share. Collective."""
+        """The layer's normalized adjacency, or its transpose (``backward``), times this rank's share. Collective."""
 
     @abstractmethod
     def release(self, layer: int) -> None:
@@ -107,7 +107,7 @@ class GridOperator(ABC):
     def read_scaling(
         self, layer: int, source_axes: tuple[str, ...], target_axes: tuple[str, ...], *, backward: bool
     ) -> None:
-        """Read the normalisation's factors that a product needs, as a part of loading.
+        """Read the normalization's factors that a product needs, as a part of loading.
 
         Args:
             source_axes, target_axes: along which the rows are cut that enter and leave the product.
@@ -128,7 +128,7 @@ class GridOperator(ABC):
             product.multiply(features.numpy(), out.numpy(), row_scale, accumulate=True)
 
     def scaled(self, features: Tensor, layer: int, row_axes: tuple[str, ...], *, backward: bool) -> Tensor:
-        """Features times the normalisation's factors on the right side of a layer's matrix, contiguous.
+        """Features times the normalization's factors on the right side of a layer's matrix, contiguous.
 
         Args:
             features: rows cut along ``row_axes``: of the layer's input, or (``backward``) of its output.
@@ -140,7 +140,7 @@ class GridOperator(ABC):
         return features.contiguous() * torch.from_numpy(factor).unsqueeze(1)
 
     def row_scale(self, layer: int, row_axes: tuple[str, ...], *, backward: bool) -> Any:
-        """The normalisation's factors on the left side, for the kernel: (num_rows,), or (0,) for ones."""
+        """The normalization's factors on the left side, for the kernel: (num_rows,), or (0,) for ones."""
         sides = self.adjacency.scaling(self.adjacency.order(layer + (not backward)), self.rows(row_axes))
         return sides.right if backward else sides.left
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnloom.storage.row_shards import ShardMatrix
-from gnnloom.trainer.comm import Communicator, Kind, Request
+from gnnloom.storage.artifacts.row_shards import ShardMatrix
+from gnnloom.trainer.comm.communicator import Communicator, Kind, Request
 
 
 @dataclass(frozen=True)

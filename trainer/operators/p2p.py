@@ -12,16 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnloom.storage.row_shards import RowShard, ShardMatrix
-from gnnloom.trainer.comm import SPMM, Communicator, Kind
+from gnnloom.storage.artifacts.row_shards import RowShard, ShardMatrix
+from gnnloom.trainer.comm.communicator import SPMM, Communicator, Kind
+from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.data.adjacency_scaling import Scaling, degrees, scaling
 from gnnloom.trainer.kernels.gemm import timed_product
-from gnnloom.trainer.kernels.spmm import SparseProduct
+from gnnloom.trainer.kernels.numba_spmm import SparseProduct
 from gnnloom.trainer.kernels.threads import Threads
-from gnnloom.trainer.layout import Layout
-from gnnloom.trainer.normalisation import Scaling, degrees, scaling
+from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.layout.partial_parameters import Place
 from gnnloom.trainer.operators.halo import HaloExchange
-from gnnloom.trainer.process_grid import ProcessGrid
-from gnnloom.trainer.shares import Place
 
 AXIS = "row"
 
@@ -35,7 +35,7 @@ class PointToPoint:
         self,
         comm: Communicator,
         shard: RowShard,
-        normalisation: str,
+        normalization: str,
         dtype: np.dtype[Any],
         threads: Threads,
         *,
@@ -44,7 +44,7 @@ class PointToPoint:
         """Read this rank's adjacency. Communicates nothing.
 
         Args:
-            normalisation: see :func:`gnnloom.trainer.normalisation.scaling`.
+            normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.
             dtype: of the features, float32 or float64.
             multiplies: products will be differentiated; attention needs no transpose, so none is read for it.
         """
@@ -52,8 +52,8 @@ class PointToPoint:
         self._layout = Layout(self.grid, shard.vertex(), row_axes=(AXIS,))
         matrix = shard.matrix()
         where = f"{shard.shards.artifact.path}/{shard.prefix}"
-        sides = scaling(where, normalisation, degrees(matrix.own, matrix.halo), dtype)
-        #: The adjacency's rows of this rank, without the normalisation, and the exchange of what their columns need.
+        sides = scaling(where, normalization, degrees(matrix.own, matrix.halo), dtype)
+        #: The adjacency's rows of this rank, without the normalization, and the exchange of what their columns need.
         self.matrix, self.exchange = matrix, HaloExchange(comm, matrix)
         self.threads = threads
         self.forward_product = HaloProduct(self.exchange, matrix, sides, Kind.HALO_FORWARD, threads)

@@ -8,14 +8,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gnnloom.storage.ranges import split_range
-from gnnloom.trainer.comm import Kind
-from gnnloom.trainer.kernels.spmm import SparseProduct
-from gnnloom.trainer.layout import Layout
-from gnnloom.trainer.operators.adjacency import GridAdjacency
-from gnnloom.trainer.operators.base import LayerPlan
+from gnnloom.storage.matrix.ranges import split_range
+from gnnloom.trainer.comm.communicator import Kind
+from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.kernels.numba_spmm import SparseProduct
+from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.operators.grid import GridOperator
-from gnnloom.trainer.process_grid import ProcessGrid
+from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
+from gnnloom.trainer.operators.operator import LayerPlan
 
 _ROW, _REPLICA = ("row",), ("replica",)
 

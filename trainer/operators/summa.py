@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnloom.storage.csr import CSR, index_dtype
-from gnnloom.storage.ranges import Span, split_range
-from gnnloom.trainer.comm import Communicator, Kind
-from gnnloom.trainer.layout import Layout
-from gnnloom.trainer.operators.adjacency import GridAdjacency
-from gnnloom.trainer.operators.base import LayerPlan
+from gnnloom.storage.matrix.csr import CSR, index_dtype
+from gnnloom.storage.matrix.ranges import Span, split_range
+from gnnloom.trainer.comm.communicator import Communicator, Kind
+from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.operators.grid import GridOperator
-from gnnloom.trainer.process_grid import ProcessGrid
+from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
+from gnnloom.trainer.operators.operator import LayerPlan
 
 _ROW, _COLUMN, _LAYER = ("row",), ("column",), ("layer",)
 
@@ -108,7 +108,7 @@ class Summa(GridOperator):
         result = own.new_zeros(last - first, own.shape[1])
         row_scale = self.row_scale(layer, _ROW, backward=backward)
         # All of them here: to form a group is collective over all ranks, and a layer without vertices has no stage.
-        down, _, fibre = (self.grid.group(axes) for axes in (_ROW, _COLUMN, self._layer_axes))
+        down, _, fiber = (self.grid.group(axes) for axes in (_ROW, _COLUMN, self._layer_axes))
         for number, stage in enumerate(self._stages):
             block = self._broadcast_block(number, layer, backward=backward)
             rows = own[stage.offset : stage.offset + stage.width]
@@ -116,7 +116,7 @@ class Summa(GridOperator):
             down.broadcast(rows, stage.row, kind)
             self.add_product(self.adjacency.product(block), rows, result, row_scale)
         sizes = self.grid.sizes_along_last(self.adjacency.num_vertices, self._feature_rows)
-        return fibre.reduce_scatter(result, sizes, kind)
+        return fiber.reduce_scatter(result, sizes, kind)
 
     def _broadcast_block(self, number: int, layer: int, *, backward: bool) -> CSR:
         """The adjacency's block of a stage, from the rank of this process row that has it. Collective."""

@@ -20,15 +20,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.comm import GEMM, Communicator, Kind, Request
+from gnnloom.trainer.comm.communicator import GEMM, Communicator, Kind, Request
+from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.kernels.gemm import transposed_product, turned_is_faster
-from gnnloom.trainer.kernels.spmm import SparseProduct
-from gnnloom.trainer.layout import Layout
-from gnnloom.trainer.operators.adjacency import GridAdjacency, split_rows
-from gnnloom.trainer.operators.base import LayerPlan
+from gnnloom.trainer.kernels.numba_spmm import SparseProduct
+from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.layout.partial_parameters import Place
 from gnnloom.trainer.operators.grid import GridOperator
-from gnnloom.trainer.process_grid import ProcessGrid
-from gnnloom.trainer.shares import Place
+from gnnloom.trainer.operators.grid_adjacency import GridAdjacency, split_rows
+from gnnloom.trainer.operators.operator import LayerPlan
 
 
 class Roles(NamedTuple):

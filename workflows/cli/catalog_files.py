@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from gnnloom.storage.garbage import Garbage
-from gnnloom.storage.metis_file import write_metis_part
+from gnnloom.storage.upkeep.garbage import Garbage
 from gnnloom.workflows.cli.options import current_catalog, json_option, key_option
 from gnnloom.workflows.cli.output import readable_bytes, show, show_rows
+from gnnloom.workflows.interop.metis_file import write_metis_part
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -125,8 +125,8 @@ def part_command(
     else:
         if read is None or method is not None or partition is not None:
             raise click.UsageError("--method and --partition choose what --out writes; they do not go with --read")
-        from gnnloom.pipeline.cluster import InProcessCluster
-        from gnnloom.workflows.given_partition import store_metis_part
+        from gnnloom.pipeline.tasks.cluster import InProcessCluster
+        from gnnloom.workflows.interop.given_partition import store_metis_part
 
         found = store_metis_part(dataset, dataset.graph(graph), read, parts, InProcessCluster())
     content = {

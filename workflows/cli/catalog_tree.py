@@ -12,10 +12,10 @@ from rich.markup import escape
 from rich.tree import Tree
 
 from gnnloom.storage import Dataset
-from gnnloom.storage.artifact import Artifact
 from gnnloom.storage.catalog import ArtifactInfo
 from gnnloom.storage.errors import GnnloomError
-from gnnloom.storage.lineage import Node
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.upkeep.lineage import Node
 from gnnloom.workflows.cli.options import current_catalog, json_option
 from gnnloom.workflows.cli.output import readable_bytes, show, show_rows
 

@@ -24,7 +24,7 @@ def check_command(ranks: int, as_json: bool) -> None:
     Example:
       gnnloom check
     """
-    from gnnloom.workflows.tiny_example import run_tiny_example
+    from gnnloom.workflows.doctor.tiny_example import run_tiny_example
 
     rows, before = [], time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="gnnloom-check-") as folder:

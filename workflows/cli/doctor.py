@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from gnnloom.workflows.cli.options import current_catalog, json_option
 from gnnloom.workflows.cli.output import show
-from gnnloom.workflows.doctor import FAILED, OK, WARNING, Finding, examine
+from gnnloom.workflows.doctor.installation import FAILED, OK, WARNING, Finding, examine
 
 _COLOURS = {OK: "green", WARNING: "yellow", FAILED: "red"}
 
@@ -39,7 +39,7 @@ def doctor_command(as_json: bool) -> None:
 
 
 def _show(console: Console, finding: Finding) -> None:
-    colour = _COLOURS[finding.state]
-    console.print(f"[{colour}]{finding.state:8}[/{colour}] {finding.check:24} {escape(finding.found)}", soft_wrap=True)
+    color = _COLOURS[finding.state]
+    console.print(f"[{color}]{finding.state:8}[/{color}] {finding.check:24} {escape(finding.found)}", soft_wrap=True)
     if finding.mend:
         console.print(f"{'':33} [bold]mend:[/bold] {escape(finding.mend)}", soft_wrap=True)

@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from gnnloom.storage import Dataset
-from gnnloom.storage.run import Run
+from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.cli.options import current_catalog, json_option
 from gnnloom.workflows.cli.output import show
-from gnnloom.workflows.export import edge_table, partition_table, run_table, vertices_table
-from gnnloom.workflows.table_files import Table, check_file, write_table
+from gnnloom.workflows.interop.export import edge_table, partition_table, run_table, vertices_table
+from gnnloom.workflows.interop.tables import Table, check_file, write_table
 
 _OF_RUNS = ("predictions", "scores", "embeddings")
 _OF_DATASETS = ("edges", "features", "labels", "partition")

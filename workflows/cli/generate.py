@@ -8,12 +8,12 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from gnnloom.pipeline.cluster import ClusterOptions
-from gnnloom.pipeline.ingest import IngestOptions
-from gnnloom.pipeline.sources.base import EdgeSource, VertexSource
-from gnnloom.pipeline.sources.lattice import LatticeEdges
-from gnnloom.pipeline.sources.rmat import RmatEdges
-from gnnloom.pipeline.sources.sbm import StochasticBlockModel
+from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.sources.generators.lattice import LatticeEdges
+from gnnloom.pipeline.sources.generators.rmat import RmatEdges
+from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
+from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
+from gnnloom.pipeline.tasks.cluster import ClusterOptions
 from gnnloom.workflows.cli.ingest import store_graph
 from gnnloom.workflows.cli.options import Sizes, cluster_options, current_catalog, json_option
 from gnnloom.workflows.cli.plan import plan_options, show_plan

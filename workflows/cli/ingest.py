@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from gnnloom.pipeline.cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.ingest import IngestOptions, ingest_graph
-from gnnloom.pipeline.sources.base import EdgeSource, VertexSource
-from gnnloom.pipeline.sources.registry import EDGE_FORMATS, open_edges, open_vertices, vertices_beside
-from gnnloom.pipeline.vertices import ingest_vertices
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.sources.formats import EDGE_FORMATS, open_edges, open_vertices, vertices_beside
+from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
+from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
 from gnnloom.storage import Dataset, Graph, Vertices
 from gnnloom.workflows.cli.options import cluster_options, current_catalog, json_option
 from gnnloom.workflows.cli.output import show
@@ -81,7 +81,7 @@ def ingest_command(
       parquet     .parquet, .pq: two or three columns
       npy, npz    NumPy pairs; edge_index, row and col, or a SciPy matrix
       mtx         MatrixMarket coordinate files: entry "i j" is the edge j -> i
-      metis       .graph, .metis: a line of neighbours per vertex
+      metis       .graph, .metis: a line of neighbors per vertex
       graph500    binary pairs (give --format)
       pyg         .pt: a torch_geometric Data
     or one folder:
@@ -159,7 +159,7 @@ def vertices_result(vertices: Vertices) -> dict[str, Any]:
     return {
         "features": vertices.num_features,
         "classes": vertices.num_classes,
-        **{name: facts[name] for name in ("train", "valid", "test", "unlabelled") if name in facts},
+        **{name: facts[name] for name in ("train", "valid", "test", "unlabeled") if name in facts},
         "vertices_key": vertices.artifact.key,
         "vertices_digest": vertices.artifact.digest,
     }

@@ -18,7 +18,7 @@ from typing import Any, TextIO
 import click
 
 from gnnloom.storage import Catalog, GnnloomError
-from gnnloom.trainer.signals import handling, raised_again
+from gnnloom.trainer.job.signals import handling, raised_again
 
 #: Subcommands by name and the module that holds them, imported only when asked for: some need seconds.
 _COMMANDS = {

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from gnnloom.pipeline.cluster import ClusterOptions
+from gnnloom.pipeline.tasks.cluster import ClusterOptions
 from gnnloom.storage import Catalog
 
 Command = TypeVar("Command", bound=Callable[..., Any])

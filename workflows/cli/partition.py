@@ -11,17 +11,17 @@ from typing import Any
 
 import click
 
-from gnnloom.pipeline.cluster import Cluster, ClusterOptions, open_cluster
-from gnnloom.pipeline.partition import partition_graph, partition_key
-from gnnloom.pipeline.partition_options import DIRECTIONS, WEIGHTS, PartitionOptions
-from gnnloom.pipeline.partition_plan import MethodPlan, plan_partition
-from gnnloom.pipeline.partitioners.presets import METHODS, MODELS, PRESETS
-from gnnloom.pipeline.shard_grid import PERMUTATIONS, GridOptions, shard_grid
-from gnnloom.pipeline.shard_rows import shard_rows
+from gnnloom.pipeline.partition.options import DIRECTIONS, WEIGHTS, PartitionOptions
+from gnnloom.pipeline.partition.presets import METHODS, MODELS, PRESETS
+from gnnloom.pipeline.partition.projection import MethodPlan, plan_partition
+from gnnloom.pipeline.partition.stage import partition_graph, partition_key
+from gnnloom.pipeline.shards.grid_stage import PERMUTATIONS, GridOptions, shard_grid
+from gnnloom.pipeline.shards.row_stage import shard_rows
+from gnnloom.pipeline.tasks.cluster import Cluster, ClusterOptions, open_cluster
 from gnnloom.storage import Dataset, Graph, Partition, RowShards
-from gnnloom.storage.artifact import Artifact
+from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.errors import NotFoundError
-from gnnloom.storage.grid_shards import GridShards
+from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.sampling.batches import BATCHES
 from gnnloom.workflows.cli.options import (
     MemorySize,

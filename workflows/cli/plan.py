@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import click
 
-from gnnloom.pipeline.cluster import ClusterOptions, available_cores, threads_suffice
-from gnnloom.pipeline.ingest import IngestOptions, plan_ingest
-from gnnloom.pipeline.sources.base import EdgeSource
+from gnnloom.pipeline.ingest.stage import IngestOptions, plan_ingest
+from gnnloom.pipeline.sources.source import EdgeSource
+from gnnloom.pipeline.tasks.cluster import ClusterOptions, available_cores, threads_suffice
 from gnnloom.storage import Catalog
-from gnnloom.storage.chunks import CODECS, DEFAULT_CODEC
+from gnnloom.storage.format.chunks import CODECS, DEFAULT_CODEC
 from gnnloom.workflows.cli.output import readable, show, show_rows
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -20,8 +20,8 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 
-from gnnloom.pipeline.progress import INTERVAL, PROGRESS, Progress
-from gnnloom.storage.run import Run
+from gnnloom.pipeline.tasks.progress import INTERVAL, PROGRESS, Progress
+from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.cli.output import readable_bytes
 
 #: Seconds between looks at how far a training is.

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import click
 
-from gnnloom.pipeline.cluster import open_cluster
-from gnnloom.storage.run import Run
-from gnnloom.trainer.exit_codes import EXIT_STOPPED
+from gnnloom.pipeline.tasks.cluster import open_cluster
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.workflows.cli.options import current_catalog, json_option, performance_report_option
 from gnnloom.workflows.cli.output import show, show_rows
 from gnnloom.workflows.cli.progress import shown_epochs, shown_progress
-from gnnloom.workflows.launched import Launched
-from gnnloom.workflows.plan import STAGES, Job, Plan, Request
-from gnnloom.workflows.run import prepare, summary, train_here
+from gnnloom.workflows.recipe.stages import STAGES, Job, Plan, Request
+from gnnloom.workflows.run.local import prepare, summary, train_here
+from gnnloom.workflows.run.mpi_launcher import Launched
 
 
 @click.command("run")
@@ -107,7 +107,7 @@ def _log_stages() -> None:
 
 
 def _emit(request: Request, out: Path, *, as_json: bool) -> None:
-    from gnnloom.workflows.slurm_scripts import write_scripts
+    from gnnloom.workflows.run.slurm import write_scripts
 
     paths = [str(path) for path in write_scripts(request, out)]
     if as_json:
@@ -132,7 +132,7 @@ def _show_result(job: Job, *, as_json: bool) -> None:
 
 def _run_in_mpi(request: Request, *, as_json: bool) -> None:
     """Run as one rank of an MPI job; the first shows the result."""
-    from gnnloom.workflows.mpi import end_job_on_error, leave, run_on_ranks
+    from gnnloom.workflows.run.mpi import end_job_on_error, leave, run_on_ranks
 
     # The launcher ends all ranks; one that closed what it has open would wait for others that are gone.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -9,14 +9,14 @@ from typing import Any
 
 import click
 
-from gnnloom.storage.run import Run
-from gnnloom.trainer.config import CHOICES, TrainConfig
-from gnnloom.trainer.launch import launch, launch_prediction
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.train_config import CHOICES, TrainConfig, former_names
+from gnnloom.trainer.job.launch import launch, launch_prediction
 from gnnloom.workflows.cli.options import Sizes, Widths, current_catalog, json_option
 from gnnloom.workflows.cli.output import show
 from gnnloom.workflows.cli.progress import shown_epochs
-from gnnloom.workflows.export import write_predictions
-from gnnloom.workflows.table_files import check_file
+from gnnloom.workflows.interop.export import write_predictions
+from gnnloom.workflows.interop.tables import check_file
 
 #: Fields that are not options: the catalog is global, the dataset an argument.
 _NOT_OPTIONS = frozenset({"catalog", "dataset"})
@@ -52,7 +52,13 @@ def _type(field: dataclasses.Field[Any]) -> Any:
     return str if field.default is None else type(field.default)
 
 
-@click.command("train")
+def _name_today(option: str) -> str:
+    """Options keep working under the names that they had in earlier versions."""
+    former = {old.replace("_", "-"): new.replace("_", "-") for old, new in former_names(TrainConfig).items()}
+    return former.get(option, option)
+
+
+@click.command("train", context_settings={"token_normalize_func": _name_today})
 @click.argument("name")
 @config_options
 @json_option

@@ -13,7 +13,7 @@ from gnnloom.workflows.report.facts import SCORES, SPLITS, RunFacts
 from gnnloom.workflows.report.style import (
     SERIES,
     Picture,
-    colour,
+    color,
     draw_grid,
     draw_legend,
     in_seconds,
@@ -91,7 +91,7 @@ def _label(facts: RunFacts, runs: Sequence[RunFacts], alone: str) -> str:
 
 
 def _thinned(epochs: NDArray[np.int64], values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """A curve of few enough points: medians of as many neighbours as it takes, the last few epochs apart."""
+    """A curve of few enough points: medians of as many neighbors as it takes, the last few epochs apart."""
     many = -(-len(epochs) // _MOST_POINTS)
     whole = len(epochs) // many * many
     middles = [np.median(each[:whole].reshape(-1, many), axis=1) for each in (epochs, values)]
@@ -102,7 +102,7 @@ def _draw(axes: Axes, curves: dict[str, Curve], labels: dict[str, str]) -> None:
     for number, (name, (epochs, values)) in enumerate(curves.items()):
         axes.plot(
             *_thinned(epochs, values),
-            color=colour(SERIES[number % len(SERIES)]),
+            color=color(SERIES[number % len(SERIES)]),
             linestyle="-" if number < len(SERIES) else "--",
             marker="o" if len(epochs) <= _MARKED_POINTS else None,
             markersize=3.5,

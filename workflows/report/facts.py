@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifact import Artifact
+from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import CorruptError, GnnloomError, InputError
-from gnnloom.storage.lineage import Node, lineage
-from gnnloom.storage.row_shards import RowShards
-from gnnloom.storage.run import Run
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.runs.run import Run
+from gnnloom.storage.upkeep.lineage import Node, lineage
 
 logger = logging.getLogger(__name__)
 

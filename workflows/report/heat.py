@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from gnnloom.workflows.report.facts import RunFacts, is_row_shards, mean_ratio, shard_nonzeros
-from gnnloom.workflows.report.style import Picture, colour, in_bytes, in_counts, new_axes
+from gnnloom.workflows.report.style import Picture, color, in_bytes, in_counts, new_axes
 
 #: Up to this many rows and columns every cell shows its number.
 _LABELLED = 10
@@ -69,8 +69,8 @@ def _draw(figure: Figure, axes: Axes, values: NDArray[np.float64], unit: str) ->
     image = axes.imshow(values, cmap=_COLOURS, vmin=0, vmax=top or 1.0, interpolation="none", aspect="equal")
     bar = figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02)
     bar.outline.set_visible(False)
-    bar.ax.tick_params(color=colour("line"), labelcolor=colour("muted"), labelsize=8.5, length=3)
-    bar.set_label(unit, color=colour("muted"), fontsize=9)
+    bar.ax.tick_params(color=color("line"), labelcolor=color("muted"), labelsize=8.5, length=3)
+    bar.set_label(unit, color=color("muted"), fontsize=9)
     for ticks in (axes.xaxis, axes.yaxis):
         ticks.set_major_locator(MaxNLocator(integer=True, nbins=8))
     if max(values.shape) <= _LABELLED:

@@ -20,12 +20,12 @@ def page(title: str, subtitle: str, *sections: str) -> str:
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         f"<meta name='color-scheme' content='light dark'>{MARK}"
-        f"<title>{escape(title)}</title>\n<style>\n{_colours()}\n{_STYLE.read_text(encoding='utf-8')}</style></head>\n"
+        f"<title>{escape(title)}</title>\n<style>\n{_colors()}\n{_STYLE.read_text(encoding='utf-8')}</style></head>\n"
         f"<body><main><header>{head}</header>\n{''.join(sections)}</main></body></html>\n"
     )
 
 
-def _colours() -> str:
+def _colors() -> str:
     light, dark = (";".join(f"--{name}:{pair[which]}" for name, pair in COLOURS.items()) for which in (0, 1))
     return f":root{{color-scheme:light dark;{light}}}\n@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
 

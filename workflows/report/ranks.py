@@ -18,7 +18,7 @@ from gnnloom.workflows.report.facts import (
 )
 from gnnloom.workflows.report.style import (
     Picture,
-    colour,
+    color,
     draw_grid,
     draw_legend,
     in_bytes,
@@ -43,9 +43,9 @@ def time_picture(facts: RunFacts) -> Picture | None:
     _, unit = in_seconds(np.sum(list(parts.values()), axis=0))
     factor = 1e3 if unit == "ms" else 1.0
     figure, axes = new_axes()
-    colours = dict(zip(COMPUTING.values(), _COMPUTING_COLOURS, strict=True))
-    colours |= {"communication": "orange", "waiting": "grey"}
-    _stack(axes, {name: seconds * factor for name, seconds in parts.items()}, colours)
+    colors = dict(zip(COMPUTING.values(), _COMPUTING_COLOURS, strict=True))
+    colors |= {"communication": "orange", "waiting": "gray"}
+    _stack(axes, {name: seconds * factor for name, seconds in parts.items()}, colors)
     axes.set_ylabel(f"{unit} per epoch")
     totals = {name: float(seconds.mean()) for name, seconds in parts.items()}
     whole = sum(totals.values()) or 1.0
@@ -109,7 +109,7 @@ def nonzeros_picture(facts: RunFacts) -> Picture | None:
     return Picture("nonzeros", "Nonzeros of a shard", figure, note)
 
 
-def _stack(axes: Axes, parts: Mapping[str, NDArray[np.float64]], colours: Mapping[str, str]) -> None:
+def _stack(axes: Axes, parts: Mapping[str, NDArray[np.float64]], colors: Mapping[str, str]) -> None:
     """Bars on each other, one pile a rank; steps without gaps where there are many."""
     below: NDArray[np.float64] = np.zeros(len(next(iter(parts.values()))))
     ranks = np.arange(len(below))
@@ -118,10 +118,10 @@ def _stack(axes: Axes, parts: Mapping[str, NDArray[np.float64]], colours: Mappin
         above = below + values
         if few:
             axes.bar(
-                ranks, values, bottom=below, width=min(0.72, 0.12 * len(ranks)), color=colour(colours[name]), label=name
+                ranks, values, bottom=below, width=min(0.72, 0.12 * len(ranks)), color=color(colors[name]), label=name
             )
         else:
-            axes.fill_between(ranks, below, above, step="mid", color=colour(colours[name]), linewidth=0, label=name)
+            axes.fill_between(ranks, below, above, step="mid", color=color(colors[name]), linewidth=0, label=name)
         below = above
     axes.set_xlim(-0.6, len(ranks) - 0.4)
     if len(ranks) <= _LABELLED_RANKS:
@@ -137,5 +137,5 @@ def _stack(axes: Axes, parts: Mapping[str, NDArray[np.float64]], colours: Mappin
 
 def _draw_mean(axes: Axes, values: NDArray[np.float64], unit: str) -> None:
     mean = float(values.mean())
-    axes.axhline(mean, color=colour("ink"), linewidth=0.9, linestyle=(0, (4, 3)), label=f"mean  {mean:.4g} {unit}")
+    axes.axhline(mean, color=color("ink"), linewidth=0.9, linestyle=(0, (4, 3)), label=f"mean  {mean:.4g} {unit}")
     draw_legend(axes)

@@ -8,10 +8,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from gnnloom.storage.artifact import Artifact
-from gnnloom.storage.lineage import Node
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.upkeep.lineage import Node
 from gnnloom.workflows.report.facts import RunFacts
-from gnnloom.workflows.report.style import SERIES, WHOLE, Picture, colour, draw_grid, in_seconds, new_axes
+from gnnloom.workflows.report.style import SERIES, WHOLE, Picture, color, draw_grid, in_seconds, new_axes
 
 #: Of a box of the lineage, in inches.
 _BOX_WIDTH, _BOX_HEIGHT, _GAP = 2.15, 1.0, 0.22
@@ -31,8 +31,8 @@ def stages_picture(facts: RunFacts) -> Picture | None:
     scaled, unit = in_seconds(seconds)
     figure, axes = new_axes(WHOLE, 0.9 + 0.24 * len(names))
     shades = {kind: SERIES[number % len(SERIES)] for number, kind in enumerate(dict.fromkeys(kinds))}
-    bars = axes.barh(range(len(names)), scaled, height=0.66, color=[colour(shades[kind]) for kind in kinds])
-    axes.bar_label(bars, [f"{value:.3g}" for value in scaled], padding=3, fontsize=8, color=colour("muted"))
+    bars = axes.barh(range(len(names)), scaled, height=0.66, color=[color(shades[kind]) for kind in kinds])
+    axes.bar_label(bars, [f"{value:.3g}" for value in scaled], padding=3, fontsize=8, color=color("muted"))
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.12 * max(scaled) or 1.0)
@@ -104,22 +104,20 @@ def _draw_box(axes: Axes, place: tuple[float, float], name: str, lines: Sequence
         _BOX_WIDTH - 0.1,
         _BOX_HEIGHT,
         boxstyle="round,pad=0,rounding_size=0.07",
-        facecolor=colour("page"),
-        edgecolor=colour("line"),
+        facecolor=color("page"),
+        edgecolor=color("line"),
         linewidth=0.9,
     )
     axes.add_patch(box)
-    axes.text(x + 0.15, y + 0.82, kind, fontsize=9, fontweight="bold", color=colour("ink"), va="center")
-    axes.text(
-        x + _BOX_WIDTH - 0.15, y + 0.82, _cut(key, 18), fontsize=7, color=colour("muted"), va="center", ha="right"
-    )
+    axes.text(x + 0.15, y + 0.82, kind, fontsize=9, fontweight="bold", color=color("ink"), va="center")
+    axes.text(x + _BOX_WIDTH - 0.15, y + 0.82, _cut(key, 18), fontsize=7, color=color("muted"), va="center", ha="right")
     for number, line in enumerate(lines):
         axes.text(
             x + 0.15,
             y + 0.58 - 0.2 * number,
             _cut(line, _LINE_LETTERS),
             fontsize=7.5,
-            color=colour("muted"),
+            color=color("muted"),
             va="center",
         )
 
@@ -135,7 +133,7 @@ def _draw_arrow(axes: Axes, source: tuple[float, float], target: tuple[float, fl
         connectionstyle=f"arc3,rad={bend}",
         shrinkA=0,
         shrinkB=0,
-        color=colour("grey"),
+        color=color("gray"),
         linewidth=1.0,
         zorder=0.5,
     )

@@ -1,7 +1,7 @@
-"""How reports look: colours for light and dark, sizes and letters, and pictures as SVG and PNG.
+"""How reports look: colors for light and dark, sizes and letters, and pictures as SVG and PNG.
 
-Pictures are drawn in the light colours; in the page each is a CSS variable, so that one picture serves both.  The
-colours of data are those of Okabe and Ito ("Color Universal Design", 2008), which colour-blind readers tell apart,
+Pictures are drawn in the light colors; in the page each is a CSS variable, so that one picture serves both.  The
+colors of data are those of Okabe and Ito ("Color Universal Design", 2008), which color-blind readers tell apart,
 made a little darker on white and lighter on black.
 """
 
@@ -22,7 +22,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-#: Colours by name: on white, and on black.
+#: Colors by name: on white, and on black.
 COLOURS: Mapping[str, tuple[str, str]] = {
     "ink": ("#1c2430", "#e8ebf0"),
     "muted": ("#5a6575", "#9ba6b5"),
@@ -36,10 +36,10 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     "red": ("#c74e18", "#f28a61"),
     "sky": ("#5fb3e0", "#8fd0f5"),
     "navy": ("#0a4f7d", "#2c7db3"),
-    "grey": ("#9aa3ae", "#6b7583"),
+    "gray": ("#9aa3ae", "#6b7583"),
 }
 #: Of one line or bar after the other.
-SERIES = ("blue", "orange", "green", "purple", "red", "sky", "grey")
+SERIES = ("blue", "orange", "green", "purple", "red", "sky", "gray")
 #: Inches; at the page's width a point is 1.4 pixels.
 HALF, WHOLE, HEIGHT = 5.4, 11.2, 3.0
 
@@ -80,7 +80,7 @@ class Picture:
         return bool(self.figure.get_figwidth() > HALF)
 
     def svg(self) -> str:
-        """The picture as an SVG element, whose colours the page decides."""
+        """The picture as an SVG element, whose colors the page decides."""
         text = self._rendered("svg", metadata={"Date": None, "Creator": None}).decode()
         text = text[text.index("<svg") :]
         text = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', f'role="img" aria-label="{self.title}"', text, count=1)
@@ -101,8 +101,8 @@ class Picture:
         return stream.getvalue()
 
 
-def colour(name: str) -> str:
-    """A colour to draw with."""
+def color(name: str) -> str:
+    """A color to draw with."""
     return COLOURS[name][0]
 
 
@@ -111,17 +111,17 @@ def new_axes(width: float = HALF, height: float = HEIGHT) -> tuple[Figure, Axes]
     with rc_context(_SETTINGS):
         figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06))
         axes = figure.add_subplot()
-        axes.tick_params(color=colour("line"), labelcolor=colour("muted"), length=3)
+        axes.tick_params(color=color("line"), labelcolor=color("muted"), length=3)
         for spine in axes.spines.values():
-            spine.set_color(colour("line"))
+            spine.set_color(color("line"))
         for label in (axes.xaxis.label, axes.yaxis.label):
-            label.set_color(colour("muted"))
+            label.set_color(color("muted"))
     return figure, axes
 
 
 def draw_grid(axes: Axes, axis: Literal["x", "y"] = "y") -> None:
     """Faint lines behind the data."""
-    axes.grid(axis=axis, color=colour("line"), linewidth=0.6)
+    axes.grid(axis=axis, color=color("line"), linewidth=0.6)
     axes.set_axisbelow(True)
 
 
@@ -136,7 +136,7 @@ def draw_legend(axes: Axes, columns: int = 4) -> None:
                 ncols=number,
                 handlelength=1.2,
                 columnspacing=1.4,
-                labelcolor=colour("ink"),
+                labelcolor=color("ink"),
             )
             if legend.get_window_extent().width <= _LEGEND_SHARE * axes.figure.bbox.width:
                 return

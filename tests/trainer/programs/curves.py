@@ -6,9 +6,9 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from gnnloom.trainer.comm import CollectiveError, Communicator
-from gnnloom.trainer.config import TrainConfig
-from gnnloom.trainer.loop import Training, train
+from gnnloom.trainer.comm.communicator import CollectiveError, Communicator
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.training.full_graph import Training, train
 
 
 class Unsaved:

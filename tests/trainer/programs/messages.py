@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from mpi4py import MPI
 
-from gnnloom.trainer.comm import Communicator, Kind
-from gnnloom.trainer.layout import Layout
-from gnnloom.trainer.loss import MaskedBinaryCrossEntropy, MaskedCrossEntropy
-from gnnloom.trainer.metrics import predicted_class
-from gnnloom.trainer.process_grid import ProcessGrid
+from gnnloom.trainer.comm.communicator import Communicator, Kind
+from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.training.loss import MaskedBinaryCrossEntropy, MaskedCrossEntropy
+from gnnloom.trainer.training.metrics import predicted_class
 
 
 def exchange_in_pieces() -> dict:

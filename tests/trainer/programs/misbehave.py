@@ -6,9 +6,9 @@ import sys
 
 from mpi4py import MPI
 
-from gnnloom.trainer.comm import Communicator
-from gnnloom.trainer.config import TrainConfig
-from gnnloom.trainer.loop import train
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.training.full_graph import train
 
 asked = []
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from gnnloom.trainer.comm import CollectiveError, Communicator
-from gnnloom.trainer.config import PredictConfig, TrainConfig
-from gnnloom.trainer.loop import train
-from gnnloom.trainer.predict import predict
+from gnnloom.trainer.comm.communicator import CollectiveError, Communicator
+from gnnloom.trainer.config.train_config import PredictConfig, TrainConfig
+from gnnloom.trainer.training.full_graph import train
+from gnnloom.trainer.training.predict import predict
 
 
 def run(group: Communicator, content: dict) -> dict:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnnloom.pipeline.cluster import InProcessCluster
-from gnnloom.workflows.plan import Request
-from gnnloom.workflows.run import prepare
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.workflows.recipe.stages import Request
+from gnnloom.workflows.run.local import prepare
 
 
 class DeadlyCluster(InProcessCluster):

@@ -1,0 +1,357 @@
+"""Sorting the keys of a row block within a bounded buffer, whatever their number and skew.
+
+Keys come from segments of spill files.  A range of keys that fits the buffer is read and sorted.  A
+larger one is split: its keys are scattered once more, by the range's highest bits, into a spill file
+of their own, and its sub-ranges are sorted one after the other.  A hub's row, and even millions of
+copies of a single edge, need no more memory than any other range.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.external_sort.radix import (
+    MERGE_MODES,
+    Keys,
+    Weights,
+    merge_equal_keys,
+    merge_weight,
+    sort_buckets,
+    sort_keys,
+    unique_keys,
+)
+from gnnloom.pipeline.external_sort.spill import BUCKET_BITS, decode_entries, place_entries, read_bytes, write_at
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How the entries of a run become keys; see :func:`gnnloom.pipeline.external_sort.spill.decode_entries`.
+
+    Attributes:
+        high_at: byte at which the high bits of the file's entries begin.
+        high_dtype: of these; None where there are none.
+    """
+
+    high_at: int
+    high_dtype: np.dtype[Any] | None
+    offsets: NDArray[np.int64]
+    first_row: int
+    shift: int
+    run_column_bits: int
+    column_bits: int
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Entries ``start`` to ``stop`` of a file; keys already, unless there is an encoding.
+
+    Attributes:
+        entries_at: byte at which the file's keys begin, or the low bits of its entries.
+        weights_at: byte at which its weights begin.
+    """
+
+    path: Path
+    start: int
+    stop: int
+    entries_at: int
+    weights_at: int
+    encoding: Encoding | None
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def read(self, keys: Keys, weights: Weights, scratch: Keys) -> None:
+        """Fill ``keys`` and, unless its length is 0, ``weights``; ``scratch`` is at least as long as ``keys``."""
+        if self.encoding is None:
+            read_bytes(self.path, self.entries_at + 8 * self.start, keys)
+        else:
+            self._decode(self.encoding, keys, scratch.view(np.uint32))
+        if len(weights):
+            read_bytes(self.path, self.weights_at + 4 * self.start, weights)
+
+    def place(
+        self,
+        row_bits: int,
+        position: NDArray[np.int64],
+        keys: Keys,
+        weights: Weights,
+        scratch: tuple[Keys, Weights],
+    ) -> None:
+        """Put the keys and weights of each unit of 2^row_bits rows at the unit's ``position``, and move that on.
+
+        Raises:
+            ValueError: the segment has no encoding, and so no units.
+        """
+        form = self.encoding
+        if form is None:
+            raise ValueError(f"{self.path}: plain keys lie in no units")
+        low, high = self._read_entries(form, scratch[0].view(np.uint32))
+        own_weights = scratch[1][: len(self)]
+        if len(weights):
+            read_bytes(self.path, self.weights_at + 4 * self.start, own_weights)
+        place_entries(
+            low,
+            high,
+            own_weights,
+            form.offsets,
+            form.first_row,
+            form.shift,
+            form.run_column_bits,
+            form.column_bits,
+            row_bits,
+            position,
+            keys,
+            weights,
+        )
+
+    def _read_entries(self, form: Encoding, scratch: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[Any]]:
+        """Low and high bits of the entries."""
+        low = scratch[: len(self)]
+        read_bytes(self.path, self.entries_at + 4 * self.start, low)
+        high: NDArray[Any] = np.empty(0, dtype=np.uint8)
+        if form.high_dtype is not None:
+            high = scratch[len(self) : 2 * len(self)].view(form.high_dtype)[: len(self)]
+            read_bytes(self.path, form.high_at + form.high_dtype.itemsize * self.start, high)
+        return low, high
+
+    def _decode(self, form: Encoding, keys: Keys, scratch: NDArray[np.uint32]) -> None:
+        low, high = self._read_entries(form, scratch)
+        decode_entries(
+            low,
+            high,
+            self.start,
+            form.offsets,
+            form.first_row,
+            form.shift,
+            form.run_column_bits,
+            form.column_bits,
+            keys,
+        )
+
+
+@dataclass(frozen=True)
+class Units:
+    """How the entries of runs are bucketed already: by units of 2^row_bits rows.
+
+    Attributes:
+        key_bits: in which the keys of a unit differ: those of the row within it, and the column's.
+        sizes: (num_units,) entries of each unit, in all runs.
+    """
+
+    row_bits: int
+    key_bits: int
+    sizes: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class KeyRange:
+    """All entries with keys from ``first_key`` to ``last_key``, in the order of the source.
+
+    Attributes:
+        units: of the range, where all its segments have an encoding and begin with its first unit.
+    """
+
+    first_key: int
+    last_key: int
+    segments: Sequence[Segment]
+    units: Units | None = None
+
+    @property
+    def entries(self) -> int:
+        return sum(map(len, self.segments))
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The distinct keys of a range in order, with merged weights; valid until the next slice is made.
+
+    Attributes:
+        keys: (num_keys,) uint64.
+        weights: (num_keys,) float32, or of length 0.
+        entries: number of entries that were merged.
+    """
+
+    first_key: int
+    last_key: int
+    keys: Keys
+    weights: Weights
+    entries: int
+
+
+class KeySorter:
+    """Sorts and merges ranges of keys in buffers of ``capacity`` entries."""
+
+    def __init__(self, folder: Path, capacity: int, merge: str | None, scratch_bytes: int = 0) -> None:
+        """Allocate the buffers.
+
+        Args:
+            folder: for spill files.
+            merge: how weights are merged (see ``MERGE_MODES``); None for entries without weights.
+            scratch_bytes: least length of :attr:`scratch`.
+        """
+        self._folder = folder
+        self._capacity = capacity
+        self._mode = MERGE_MODES[merge or "sum"]
+        self._keys = np.empty(capacity, dtype=np.uint64)
+        self._spare_keys = np.empty(max(capacity, -(-scratch_bytes // 8)), dtype=np.uint64)
+        weights = capacity if merge else 0
+        self._weights = np.empty(weights, dtype=np.float32)
+        self._spare_weights = np.empty(weights, dtype=np.float32)
+
+    @property
+    def scratch(self) -> NDArray[np.uint8]:
+        """Memory that a slice's consumer may use until the next slice is made: fresh pages are dear."""
+        return self._spare_keys.view(np.uint8)
+
+    def slices(self, whole: KeyRange) -> Iterator[Slice]:
+        """Slices that cover a range, in ascending order."""
+        if whole.entries <= self._capacity:
+            yield self._sorted(whole)
+        elif whole.first_key == whole.last_key:
+            yield self._merged_copies(whole)
+        else:
+            yield from self._split(whole)
+
+    def _sorted(self, part: KeyRange) -> Slice:
+        count = part.entries
+        keys, weights = self._keys[:count], self._weights[:count]
+        if part.units is None:
+            self._read(part, keys, weights)
+            bits = (part.first_key ^ part.last_key).bit_length()
+            sort_keys(keys, weights, self._spare_keys[:count], self._spare_weights[:count], bits)
+        else:
+            units, scratch = part.units, (self._spare_keys, self._spare_weights)
+            position = np.cumsum(units.sizes) - units.sizes
+            for segment in part.segments:
+                segment.place(units.row_bits, position, keys, weights, scratch)
+            sort_buckets(keys, weights, *scratch, units.sizes, units.key_bits)
+        kept = merge_equal_keys(keys, weights, self._mode) if len(weights) else unique_keys(keys)
+        return Slice(part.first_key, part.last_key, keys[:kept], weights[:kept], count)
+
+    def _read(self, part: KeyRange, keys: Keys, weights: Weights) -> None:
+        place = 0
+        for segment in part.segments:
+            stop = place + len(segment)
+            segment.read(keys[place:stop], weights[place:stop], self._spare_keys)
+            place = stop
+
+    def _merged_copies(self, part: KeyRange) -> Slice:
+        """A single key with more entries than the buffer holds."""
+        merged, earlier = 0.0, False
+        for _, weights in self._pieces(part):
+            merged, earlier = _merge_all(weights, merged, earlier, self._mode), True
+        self._keys[0] = part.first_key
+        self._weights[:1] = merged
+        return Slice(part.first_key, part.last_key, self._keys[:1], self._weights[:1], part.entries)
+
+    def _pieces(self, part: KeyRange) -> Iterator[tuple[Keys, Weights]]:
+        """The entries of a range in order, as many at a time as the buffer holds."""
+        filled = 0
+        for segment in part.segments:
+            start = segment.start
+            while start < segment.stop:
+                stop = min(segment.stop, start + self._capacity - filled)
+                end = filled + stop - start
+                piece = replace(segment, start=start, stop=stop)
+                piece.read(self._keys[filled:end], self._weights[filled:end], self._spare_keys)
+                start, filled = stop, end
+                if filled == self._capacity:
+                    yield self._keys, self._weights
+                    filled = 0
+        if filled:
+            yield self._keys[:filled], self._weights[:filled]
+
+    def _split(self, whole: KeyRange) -> Iterator[Slice]:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"split-{uuid.uuid4().hex}"
+        shift = max(0, (whole.last_key - whole.first_key).bit_length() - BUCKET_BITS)
+        try:
+            offsets = self._scatter_again(whole, shift, path)
+            for part in self._parts(whole, shift, path, offsets):
+                yield from self.slices(part)
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _scatter_again(self, whole: KeyRange, shift: int, path: Path) -> NDArray[np.int64]:
+        """Scatter a range into a file; returns (num_pieces, num_buckets + 1) where each piece's buckets begin."""
+        num_buckets = ((whole.last_key - whole.first_key) >> shift) + 1
+        offsets: list[NDArray[np.int64]] = []
+        written = 0
+        with path.open("wb", buffering=0) as file:
+            for keys, weights in self._pieces(whole):
+                count = len(keys)
+                starts = np.zeros(num_buckets + 1, dtype=np.int64)
+                _count_keys(keys, whole.first_key, shift, starts[1:])
+                np.cumsum(starts, out=starts)
+                spare = self._spare_keys[:count], self._spare_weights[: len(weights)]
+                _scatter_keys(keys, weights, whole.first_key, shift, starts[:-1].copy(), *spare)
+                write_at(file.fileno(), 8 * written, spare[0])
+                write_at(file.fileno(), 8 * whole.entries + 4 * written, spare[1])
+                offsets.append(starts + written)
+                written += count
+        return np.stack(offsets)
+
+    def _parts(self, whole: KeyRange, shift: int, path: Path, offsets: NDArray[np.int64]) -> Iterator[KeyRange]:
+        """Consecutive buckets that fit the buffer together, or single ones that do not."""
+        sizes = np.diff(offsets, axis=1).sum(axis=0)
+        for first, last in grouped(sizes, self._capacity):
+            pairs = zip(offsets[:, first].tolist(), offsets[:, last].tolist(), strict=True)
+            segments = [Segment(path, a, b, 0, 8 * whole.entries, None) for a, b in pairs if a < b]
+            first_key = whole.first_key + (first << shift)
+            yield KeyRange(first_key, min(whole.last_key, whole.first_key + (last << shift) - 1), segments)
+
+
+def grouped(sizes: NDArray[np.int64], limit: int) -> Iterator[tuple[int, int]]:
+    """Cut 0..len(sizes) into consecutive ranges (start, stop), each as long as its sum stays within ``limit``."""
+    start, total = 0, 0
+    for number, size in enumerate(sizes.tolist()):
+        if number > start and total + size > limit:
+            yield start, number
+            start, total = number, 0
+        total += size
+    if start < len(sizes):
+        yield start, len(sizes)
+
+
+@njit(cache=True, nogil=True)
+def _count_keys(keys: Keys, first_key: int, shift: int, counts: NDArray[np.int64]) -> None:
+    for k in range(keys.size):
+        counts[np.intp((keys[k] - np.uint64(first_key)) >> np.uint64(shift))] += 1
+
+
+@njit(cache=True, nogil=True)
+def _scatter_keys(
+    keys: Keys,
+    weights: Weights,
+    first_key: int,
+    shift: int,
+    position: NDArray[np.int64],
+    out_keys: Keys,
+    out_weights: Weights,
+) -> None:
+    for k in range(keys.size):
+        bucket = np.intp((keys[k] - np.uint64(first_key)) >> np.uint64(shift))
+        place = position[bucket]
+        position[bucket] = place + 1
+        out_keys[place] = keys[k]
+        if weights.size:
+            out_weights[place] = weights[k]
+
+
+@njit(cache=True, nogil=True)
+def _merge_all(weights: Weights, merged: float, earlier: bool, mode: int) -> float:
+    """Merge weights of one key, in order, into those of an earlier piece."""
+    for k in range(weights.size):
+        if not earlier:
+            merged, earlier = np.float64(weights[k]), True
+        else:
+            merged = merge_weight(merged, np.float64(weights[k]), mode)
+    return merged

@@ -1,0 +1,267 @@
+"""A short trial of an ingest: reads a little of the source, scatters and sorts it, and measures both.
+
+The sample is a few chunks from the beginning, the middle and the end of the source.  For the second
+pass its rows are drawn together, so that the block which is sorted is as dense as those of the whole graph.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.external_sort.radix import sort_keys, unique_keys
+from gnnloom.pipeline.matrix_sort.scatter import ScatterTask, scatter_range
+from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
+from gnnloom.pipeline.tasks.memory import MINIMUM_MEMORY
+from gnnloom.storage.artifacts.graph import BlockWriter, block_path
+from gnnloom.storage.format.artifact import ArtifactWriter, bytes_moved
+from gnnloom.storage.format.files import sync_tree, tree_bytes
+from gnnloom.storage.matrix.csr import index_dtype
+
+#: Most edges of the sample.
+SAMPLE_EDGES = 3 << 16
+
+#: Bytes per second to the disk and stored over plain bytes of row pointers, where the sample is too small to tell.
+DISK_RATE = 200e6
+ROW_RATIO = 0.2
+
+#: Seconds of the processor (or eight times as many of waiting) after which reading a range to its end is given up.
+READ_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a trial found.
+
+    Attributes:
+        edges, vertices: of the whole source, estimated where the source does not state them.
+        distinct_ids: ids that tasks would collect, for ``--ids compact``.
+        scatter_seconds: of pass 1 for an edge, reading included. These are the processor's seconds: what else
+            the machine does at the moment should not count.
+        sort_seconds: of pass 2 for an entry.
+        output_bytes: of an entry, as stored.
+        row_ratio: stored bytes of row pointers over plain ones.
+        disk_rate: bytes per second that reach the disk.
+        name_bytes: of a name, where ids are names.
+    """
+
+    files: int
+    ranges: int
+    edges: int
+    vertices: int
+    distinct_ids: int
+    weighted: bool
+    scatter_seconds: float
+    sort_seconds: float
+    output_bytes: float
+    row_ratio: float
+    disk_rate: float
+    name_bytes: float = 0.0
+
+
+def calibrate(source: EdgeSource, undirected: bool, compact: bool, codec: str, folder: Path) -> Calibration:
+    """Try the passes on a sample, with files below ``folder`` that are gone afterwards.
+
+    Raises:
+        InputError: the source's, for what the sample holds.
+    """
+    ranges, identity = source.ranges(), source.identity()
+    reading = _read_first(source, ranges)
+    sample = _Sample(identity, _sample_chunks(source, ranges))
+    edges = max(_total_edges(source, ranges, identity, reading), sample.num_edges)
+    # Counting distinct ids means sorting them: left out where nobody asks.
+    distinct_ids = sample.distinct_ids(edges) if compact else 0
+    vertices = max(1, distinct_ids if compact else max(source.num_vertices() or 0, sample.max_id + 1))
+    trial = folder / f".calibration-{uuid.uuid4().hex}"
+    try:
+        scatter_seconds, disk_rate = _try_scatter(sample.compacted() if compact else sample, undirected, trial)
+        sort_seconds, output_bytes, row_ratio = _try_sort(sample, undirected, edges, vertices, codec, trial)
+    finally:
+        shutil.rmtree(trial, ignore_errors=True)
+    return Calibration(
+        files=len(identity.get("files", ())),
+        ranges=len(ranges),
+        edges=edges,
+        vertices=vertices,
+        distinct_ids=distinct_ids,
+        weighted=sample.chunk.weight is not None,
+        scatter_seconds=reading.seconds / max(1, reading.edges) + scatter_seconds,
+        sort_seconds=sort_seconds,
+        output_bytes=output_bytes,
+        row_ratio=row_ratio,
+        disk_rate=disk_rate,
+    )
+
+
+# Reading
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """The first range, read to its end if that is near.
+
+    Attributes:
+        bytes: that were read by system calls.
+        whole: the end was reached.
+    """
+
+    edges: int
+    seconds: float
+    bytes: int
+    whole: bool
+
+
+def _read_first(source: EdgeSource, ranges: Sequence[SourceRange]) -> _Reading:
+    edges, whole, before = 0, True, bytes_moved()[0]
+    started, worked = time.perf_counter(), time.process_time()
+    for chunk in source.read(ranges[0]) if ranges else ():
+        edges += len(chunk.source)
+        if max(time.process_time() - worked, (time.perf_counter() - started) / 8) > READ_SECONDS:
+            whole = False
+            break
+    return _Reading(edges, time.process_time() - worked, bytes_moved()[0] - before, whole)
+
+
+def _total_edges(source: EdgeSource, ranges: Sequence[SourceRange], identity: dict[str, Any], reading: _Reading) -> int:
+    """Edges of the source: as it says itself, or by the density of what was read."""
+    stated = getattr(source, "num_edges", None)
+    if isinstance(stated, int):
+        return stated
+    sizes = [part.stop - part.start for part in ranges]
+    if reading.whole and min(sizes, default=0) > 0:
+        return reading.edges * sum(sizes) // sizes[0]
+    if reading.whole and len(ranges) <= 1:
+        return reading.edges
+    file_bytes = sum(file.get("size") or 0 for file in identity.get("files", ()))
+    return max(reading.edges, reading.edges * file_bytes // max(1, reading.bytes))
+
+
+def _sample_chunks(source: EdgeSource, ranges: Sequence[SourceRange]) -> Iterator[EdgeChunk]:
+    """The beginnings of the first, the middle and the last range: files are often in the order of the ids."""
+    chosen = sorted({0, len(ranges) // 2, len(ranges) - 1}) if ranges else []
+    for number in chosen:
+        for chunk in source.read(ranges[number]):
+            count = SAMPLE_EDGES // len(chosen)
+            weight = None if chunk.weight is None else chunk.weight[:count]
+            yield EdgeChunk(chunk.source[:count], chunk.target[:count], weight)
+            break
+
+
+class _Sample:
+    """Some edges, as a source of their own."""
+
+    def __init__(self, name: dict[str, Any], chunks: Iterable[EdgeChunk]) -> None:
+        found = list(chunks) or [EdgeChunk(np.empty(0, np.int64), np.empty(0, np.int64))]
+        weights = [chunk.weight for chunk in found if chunk.weight is not None]
+        self._name = name
+        self.chunk = EdgeChunk(
+            np.concatenate([chunk.source for chunk in found]),
+            np.concatenate([chunk.target for chunk in found]),
+            np.concatenate(weights) if len(weights) == len(found) else None,
+        )
+
+    @property
+    def num_edges(self) -> int:
+        return len(self.chunk.source)
+
+    @property
+    def max_id(self) -> int:
+        return int(max(self.chunk.source.max(initial=-1), self.chunk.target.max(initial=-1)))
+
+    def distinct_ids(self, edges: int) -> int:
+        """Distinct ids of the whole source, estimated: those that the sample holds once stand for others too.
+
+        Charikar, Chaudhuri, Motwani, Narasayya (PODS 2000), section 4: GEE, whose error no estimator's beats by much.
+        """
+        counts = np.unique(np.concatenate([self.chunk.source, self.chunk.target]), return_counts=True)[1]
+        once = int(np.count_nonzero(counts == 1))
+        estimated = len(counts) - once + int(once * (edges / max(1, self.num_edges)) ** 0.5)
+        return min(estimated, max(1, self.max_id + 1))
+
+    def compacted(self) -> _Sample:
+        """The same edges with small ids."""
+        both = np.concatenate([self.chunk.source, self.chunk.target])
+        ids = np.unique(both, return_inverse=True)[1].astype(np.int64)
+        return _Sample(self._name, [EdgeChunk(ids[: self.num_edges], ids[self.num_edges :], self.chunk.weight)])
+
+    def identity(self) -> dict[str, Any]:
+        return self._name
+
+    def num_vertices(self) -> int | None:
+        return None
+
+    def ranges(self) -> Sequence[SourceRange]:
+        return [SourceRange(0, 0, self.num_edges)]
+
+    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+        yield EdgeChunk(
+            self.chunk.source[part.start : part.stop],
+            self.chunk.target[part.start : part.stop],
+            None if self.chunk.weight is None else self.chunk.weight[part.start : part.stop],
+        )
+
+
+# Trials
+
+
+def _try_scatter(sample: _Sample, undirected: bool, trial: Path) -> tuple[float, float]:
+    """Processor seconds for an edge in pass 1 after it was read, and bytes per second to the disk."""
+    if not sample.num_edges:
+        return 0.0, DISK_RATE
+    writer = ArtifactWriter(trial, "graph", "trial")
+    elapsed = 0.0
+    # Twice: the first time loads the compiled functions.
+    for number, count in enumerate((1, sample.num_edges)):
+        part = SourceRange(0, 0, count)
+        started = time.process_time()
+        scatter_range(ScatterTask(writer, number, sample, part, undirected, False, 2 * MINIMUM_MEMORY))
+        elapsed = time.process_time() - started
+    if sample.num_edges < SAMPLE_EDGES:
+        return elapsed / sample.num_edges, DISK_RATE
+    started = time.perf_counter()
+    sync_tree(trial)
+    return elapsed / sample.num_edges, tree_bytes(trial) / (time.perf_counter() - started)
+
+
+def _try_sort(
+    sample: _Sample, undirected: bool, edges: int, vertices: int, codec: str, trial: Path
+) -> tuple[float, float, float]:
+    """Processor seconds and stored bytes for an entry in pass 2, and stored over plain bytes of row pointers."""
+    keys, num_rows, bits = _squeezed(sample, undirected, edges, vertices)
+    if len(keys) < SAMPLE_EDGES // 16:
+        return 0.0, 4.0, ROW_RATIO
+    none = np.empty(0, dtype=np.float32)
+    count = len(keys)
+    sort_keys(keys[:64].copy(), none, np.empty(64, np.uint64), none, 64)
+    started = time.process_time()
+    sort_keys(keys, none, np.empty_like(keys), none, 64)
+    kept = keys[: unique_keys(keys)]
+    indptr = np.zeros(num_rows + 1, dtype=np.int64)
+    np.cumsum(np.bincount((kept >> np.uint64(bits)).astype(np.int64), minlength=num_rows), out=indptr[1:])
+    output = BlockWriter(trial, 0, vertices, None, codec)
+    output.append((kept & np.uint64((1 << bits) - 1)).astype(index_dtype(vertices)), None)
+    output.close(0, indptr)
+    elapsed = time.process_time() - started
+    stored = {name: tree_bytes(trial / block_path(0) / name) for name in ("indices", "indptr")}
+    return elapsed / count, stored["indices"] / count, stored["indptr"] / indptr.nbytes
+
+
+def _squeezed(sample: _Sample, undirected: bool, edges: int, vertices: int) -> tuple[NDArray[np.uint64], int, int]:
+    """Keys of the sample's entries, rows drawn together until they are as dense as in the whole graph."""
+    source, target = sample.chunk.source, sample.chunk.target
+    rows, columns = (
+        (np.concatenate([target, source]), np.concatenate([source, target])) if undirected else (target, source)
+    )
+    bits = (vertices - 1).bit_length()
+    num_rows = max(1, min(vertices * sample.num_edges // max(1, edges), 4 * len(rows)))
+    # Scattered ids, so that the entries of a row come from many rows of the sample.
+    local = (rows.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(20)) % np.uint64(num_rows)
+    return local << np.uint64(bits) | (columns.astype(np.uint64) & np.uint64((1 << bits) - 1)), num_rows, bits

@@ -1,0 +1,61 @@
+"""The names of a graph's vertices as arrays of its artifact: where each begins, and the text of all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gnnloom.pipeline.ingest.names.table import NameTable
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.progress import Done, logged
+from gnnloom.storage.format.arrays import CHUNK_BYTES, create_array, write_rows
+from gnnloom.storage.format.artifact import ArtifactWriter
+
+#: Elements of a chunk, and chunks that one task writes, of the offsets and of the text.
+_CHUNK = {"original_name_offset": CHUNK_BYTES // 8, "original_name": CHUNK_BYTES}
+_TASK_CHUNKS = 4
+_DIMS = {"original_name_offset": ("vertex+1",), "original_name": ("byte",)}
+_DTYPES = {"original_name_offset": "int64", "original_name": "uint8"}
+
+
+@dataclass(frozen=True)
+class NameArrayTask:
+    """Writes elements ``start`` to ``stop`` of one of the two arrays."""
+
+    writer: ArtifactWriter
+    table: Path
+    array: str
+    start: int
+    stop: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.array}/{self.start:015d}"
+
+
+def write_name_arrays(writer: ArtifactWriter, table_path: Path, codec: str, cluster: Cluster) -> list[str]:
+    """Write what is not there yet of the names' arrays; returns the names of all their parts."""
+    table = NameTable.load(table_path)
+    tasks: list[NameArrayTask] = []
+    for array, size in (("original_name_offset", table.num_names + 1), ("original_name", table.num_bytes)):
+        if not (writer.path / array / "zarr.json").exists():
+            create_array(writer.path, array, (size,), _DTYPES[array], _DIMS[array], _CHUNK[array], codec)
+        step = _TASK_CHUNKS * _CHUNK[array]
+        tasks += [
+            NameArrayTask(writer, table_path, array, start, min(start + step, size)) for start in range(0, size, step)
+        ]
+    recorded = writer.recorded("original_name")
+    missing = [task for task in tasks if task.name not in recorded]
+    for _ in logged("write names", cluster.map(write_part, missing), len(missing), "elements"):
+        pass
+    return [task.name for task in tasks]
+
+
+def write_part(task: NameArrayTask) -> Done:
+    """Write the elements of one task; returns their number."""
+    table = NameTable.load(task.table)
+    read = table.read_offsets if task.array == "original_name_offset" else table.read_text
+    with task.writer.part(task.name) as builder:
+        found = read(task.writer.work, task.start, task.stop)
+        builder.add(write_rows(task.writer.path, task.array, task.start, found))
+    return Done(task.stop - task.start)

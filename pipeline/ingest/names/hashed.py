@@ -1,0 +1,60 @@
+"""A source of named edges with hashes for ids: what a trial of an ingest reads, which asks for numbers of any kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.names import NameChunk, NamedEdgeSource, Names
+from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
+
+_START, _PRIME = 0xCBF29CE484222325, 0x100000001B3
+
+
+@dataclass(frozen=True)
+class HashedNames:
+    """Implements :class:`~gnnloom.pipeline.sources.source.EdgeSource`; two names hardly ever share an id."""
+
+    source: NamedEdgeSource
+
+    def identity(self) -> dict[str, Any]:
+        return self.source.identity()
+
+    def num_vertices(self) -> int | None:
+        return None
+
+    def ranges(self) -> Sequence[SourceRange]:
+        return self.source.ranges()
+
+    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+        for chunk in self.source.read_names(part):
+            yield EdgeChunk(_hashes(chunk.source), _hashes(chunk.target), chunk.weight)
+
+    def name_bytes(self) -> float:
+        """Bytes of a name, as in the first chunk."""
+        ranges = self.ranges()
+        chunk: NameChunk | None = next(self.source.read_names(ranges[0]), None) if ranges else None
+        if chunk is None or not len(chunk.source):
+            return 0.0
+        return float(chunk.source.offset[-1] + chunk.target.offset[-1]) / (2 * len(chunk.source))
+
+
+def _hashes(names: Names) -> NDArray[np.int64]:
+    hashes = np.empty(len(names), np.int64)
+    _hash(names.offset, names.text, hashes)
+    return hashes
+
+
+@njit(cache=True, nogil=True)
+def _hash(offset: NDArray[np.int64], text: NDArray[np.uint8], hashes: NDArray[np.int64]) -> None:
+    """FNV-1a, of which 62 bits are kept."""
+    for k in range(hashes.size):
+        value = np.uint64(_START)
+        for at in range(offset[k], offset[k + 1]):
+            value = (value ^ np.uint64(text[at])) * np.uint64(_PRIME)
+        hashes[k] = np.int64(value >> np.uint64(2))

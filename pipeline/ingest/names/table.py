@@ -1,0 +1,78 @@
+"""The distinct names of a source in ascending order, on disk: a name's place is the number of its vertex."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.external_sort.spill import read_bytes
+from gnnloom.storage.format.artifact import PartRecord
+from gnnloom.storage.format.files import read_json, write_json
+
+
+@dataclass(frozen=True)
+class NameTable:
+    """Where the names of consecutive ranges lie.
+
+    Attributes:
+        paths: of the ranges' files, within the work folder.
+        first_name: (num_ranges + 1) number of the first name of each range, and the number of names.
+        first_byte: (num_ranges + 1) likewise for the bytes of their text.
+    """
+
+    paths: list[str]
+    first_name: list[int]
+    first_byte: list[int]
+
+    @classmethod
+    def of(cls, records: Sequence[PartRecord]) -> NameTable:
+        """The table of what :func:`gnnloom.pipeline.ingest.names.merge.merge_names` made."""
+        facts = [record.facts for record in records]
+        names = list(accumulate((fact["names"] for fact in facts), initial=0))
+        return cls(
+            [fact["path"] for fact in facts],
+            names,
+            list(accumulate((fact["text_bytes"] for fact in facts), initial=0)),
+        )
+
+    def save(self, path: Path) -> None:
+        write_json(path, self.__dict__)
+
+    @classmethod
+    def load(cls, path: Path) -> NameTable:
+        return cls(**read_json(path))
+
+    @property
+    def num_names(self) -> int:
+        return self.first_name[-1]
+
+    @property
+    def num_bytes(self) -> int:
+        return self.first_byte[-1]
+
+    def read_offsets(self, work: Path, start: int, stop: int) -> NDArray[np.int64]:
+        """Where the names ``start`` to ``stop`` begin in the text of all; number ``num_names`` stands for its end."""
+        offsets = np.zeros(stop - start, np.int64)
+        # The files hold where names end: that of name k - 1 is where name k begins.
+        low, high = max(start, 1) - 1, stop - 1
+        for number, (first, last) in enumerate(pairwise(self.first_name)):
+            begin, end = max(first, low), min(last, high)
+            if begin < end:
+                ends = offsets[begin + 1 - start : end + 1 - start]
+                read_bytes(work / f"{self.paths[number]}.end", 8 * (begin - first), ends)
+                ends += self.first_byte[number]
+        return offsets
+
+    def read_text(self, work: Path, start: int, stop: int) -> NDArray[np.uint8]:
+        """Bytes ``start`` to ``stop`` of the text of all names."""
+        text = np.empty(stop - start, np.uint8)
+        for number, (first, last) in enumerate(pairwise(self.first_byte)):
+            begin, end = max(first, start), min(last, stop)
+            if begin < end:
+                read_bytes(work / f"{self.paths[number]}.text", begin - first, text[begin - start : end - start])
+        return text

@@ -1,0 +1,240 @@
+"""The stage that stores features, labels and the split of a graph's vertices.
+
+Every array is cut into ranges of whole pieces (a piece is a fixed number of chunks), one task each
+where the source can be read from anywhere, one task per array where it cannot.  A task reads
+blocks and writes pieces, so its memory is a piece and a block, whatever the number of vertices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.reading.edge_columns import rebatch
+from gnnloom.pipeline.sources.source import MultilabelSource, VertexSource
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.progress import wait_for
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT, Vertices
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.errors import ExistsError, FormatError, InputError
+from gnnloom.storage.format.arrays import create_array, default_chunk_rows, write_rows
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, PartRecord, artifact_key
+
+#: Chunks that are written, and digested, together.
+PIECE_CHUNKS = 4
+#: Pieces that one task writes, where tasks share an array.
+TASK_PIECES = 16
+#: Original ids that are read at a time.
+_ID_BLOCK = 1 << 20
+
+_DTYPES: dict[str, np.dtype[Any]] = {
+    "feature": np.dtype(np.float32),
+    "label": np.dtype(np.int32),
+    "multilabel": np.dtype(np.int8),
+    "split": np.dtype(np.uint8),
+}
+_DIMS = {
+    "feature": ("vertex", "feature"),
+    "label": ("vertex",),
+    "multilabel": ("vertex", "class"),
+    "split": ("vertex",),
+}
+
+
+@dataclass(frozen=True)
+class VertexTask:
+    """Rows ``start`` to ``stop`` of one array, for one task.
+
+    Attributes:
+        compacted: folder of the graph artifact, if the source's rows must be chosen by its original ids.
+    """
+
+    writer: ArtifactWriter
+    source: VertexSource
+    array: str
+    start: int
+    stop: int
+    piece_rows: int
+    compacted: Path | None
+
+    @property
+    def part(self) -> str:
+        return f"{self.array}/{self.start:012d}"
+
+
+def ingest_vertices(
+    dataset: Dataset, source: VertexSource, cluster: Cluster, beside_others_of: Graph | None = None
+) -> Vertices:
+    """Store features, labels and split for the vertices of the dataset's graph.
+
+    If ingest compacted the ids, the source's row k belongs to the vertex whose original id is k,
+    unless the source is in the order of the stored graph, or ids were names: then to vertex k, of the k-th name.
+
+    Args:
+        beside_others_of: this one of the dataset's graphs, which may have other vertex data; who reads some then has
+            to give their key.
+
+    Raises:
+        InputError: the source has another number of rows than the graph has vertices, or something
+            in it cannot be used; the message names file or array, and line or row.
+        ExistsError: the dataset has vertex data made from something else, and must not.
+        NotFoundError: the dataset has no graph.
+    """
+    graph = beside_others_of or dataset.graph()
+    _check_rows(graph, source)
+    parameters, inputs = {"source": source.identity()}, {"graph": graph.artifact.key}
+    if beside_others_of is None:
+        _check_others(dataset, artifact_key("vertices", parameters, inputs))
+    with ArtifactWriter.begin(dataset.path, "vertices", parameters, inputs) as writer:
+        if not writer.is_complete:
+            _write(writer, source, graph, cluster)
+    return Vertices(Artifact(writer.path))
+
+
+def _check_rows(graph: Graph, source: VertexSource) -> None:
+    rows = source.num_vertices()
+    if _selects(graph, source):
+        last = int(graph.original_id(graph.num_vertices - 1)[0]) if graph.num_vertices else -1
+        if rows <= last:
+            raise InputError(
+                f"the vertex data has {rows:,} rows, but vertex ids of the graph's source go up to {last:,};"
+                " row k must belong to the vertex that the source of the edges calls k"
+            )
+    elif rows != graph.num_vertices:
+        raise InputError(
+            f"the vertex data has {rows:,} rows, the graph {graph.num_vertices:,} vertices; expected one row per vertex"
+        )
+
+
+def _selects(graph: Graph, source: VertexSource) -> bool:
+    return "original_id" in graph.artifact and not source.in_graph_order
+
+
+def _check_others(dataset: Dataset, key: str) -> None:
+    for info in dataset.artifacts("vertices"):
+        if info.state == "complete" and info.key != key:
+            raise ExistsError(
+                f"dataset {dataset.name} has vertex data from another source; to replace it:"
+                f" gnnloom catalog rm {dataset.name} --artifact vertices/{info.key}"
+            )
+
+
+def _write(writer: ArtifactWriter, source: VertexSource, graph: Graph, cluster: Cluster) -> None:
+    recorded = writer.recorded()
+    sizes = {"vertex": graph.num_vertices, "feature": source.num_features()}
+    if isinstance(source, MultilabelSource) and source.num_labels():
+        sizes["class"] = source.num_labels()
+    compacted = graph.artifact.path if _selects(graph, source) else None
+    tasks: list[VertexTask] = []
+    for array in source.arrays:
+        shape = tuple(sizes[dim] for dim in _DIMS[array])
+        if not any(part.startswith(f"{array}/") for part in recorded):
+            create_array(writer.path, array, shape, _DTYPES[array], _DIMS[array])
+        tasks += _plan(writer, source, array, shape, compacted)
+    missing = [task for task in tasks if task.part not in recorded]
+    wait_for("vertex data", cluster.map(write_part, missing), len(missing))
+    writer.commit([task.part for task in tasks], sizes, _facts(writer.recorded().values()))
+
+
+def _plan(
+    writer: ArtifactWriter, source: VertexSource, array: str, shape: tuple[int, ...], compacted: Path | None
+) -> Iterator[VertexTask]:
+    num_rows = shape[0]
+    piece_rows = PIECE_CHUNKS * default_chunk_rows(shape, np.dtype(_DTYPES[array]))
+    task_rows = piece_rows * TASK_PIECES if source.random_access else max(1, num_rows)
+    for start in range(0, max(1, num_rows), task_rows):
+        stop = min(start + task_rows, num_rows)
+        yield VertexTask(writer, source, array, start, stop, piece_rows, compacted)
+
+
+def write_part(task: VertexTask) -> str:
+    """Write the rows of one task; returns the name of its part."""
+    with task.writer.part(task.part) as builder:
+        start = task.start
+        for piece in rebatch(_rows(task), task.piece_rows):
+            builder.add(write_rows(task.writer.path, task.array, start, np.ascontiguousarray(piece)))
+            builder.facts.update(_add_facts(builder.facts, _facts_of(task.array, piece)))
+            start += len(piece)
+        if start != task.stop:
+            raise InputError(
+                f"{task.array}: the source ended after {start - task.start:,} rows, expected {task.stop - task.start:,}"
+            )
+    return task.part
+
+
+def _rows(task: VertexTask) -> Iterator[NDArray[Any]]:
+    if task.compacted is None or task.start == task.stop:
+        yield from task.source.read_rows(task.array, task.start, task.stop)
+        return
+    graph = Graph(Artifact(task.compacted))
+    # A source that reads files from their start checks them as a whole only if all of it is read.
+    if task.source.random_access:
+        row = int(graph.original_id(task.start, task.start + 1)[0])
+        end = int(graph.original_id(task.stop - 1, task.stop)[0]) + 1
+    else:
+        row, end = 0, task.source.num_vertices()
+    wanted = _AscendingIds(graph, task.start, task.stop)
+    for block in task.source.read_rows(task.array, row, end):
+        ids = wanted.below(row + len(block))
+        yield block[ids - row]
+        row += len(block)
+
+
+class _AscendingIds:
+    """Original ids of vertices ``start`` to ``stop``, a block in memory at a time."""
+
+    def __init__(self, graph: Graph, start: int, stop: int) -> None:
+        self._blocks = (
+            graph.original_id(first, min(first + _ID_BLOCK, stop)) for first in range(start, stop, _ID_BLOCK)
+        )
+        self._pending = np.empty(0, np.int64)
+        self._where = graph.artifact.path / "original_id"
+
+    def below(self, limit: int) -> NDArray[np.int64]:
+        """The next ids, as far as they are below ``limit``.
+
+        Raises:
+            FormatError: the stored ids do not ascend.
+        """
+        taken = []
+        block: NDArray[np.int64] | None = self._pending
+        while block is not None:
+            if np.any(np.diff(block) <= 0):
+                raise FormatError(f"{self._where}: the ids do not ascend")
+            count = int(np.searchsorted(block, limit))
+            taken.append(block[:count])
+            self._pending = block[count:]
+            block = next(self._blocks, None) if count == len(block) else None
+        return np.concatenate(taken)
+
+
+def _facts_of(array: str, piece: NDArray[Any]) -> dict[str, int]:
+    if array == "label":
+        return {"num_classes": int(piece.max()) + 1, "unlabeled": int(np.count_nonzero(piece == NO_LABEL))}
+    if array == "multilabel":
+        unlabeled = np.count_nonzero((piece == NO_LABEL).all(axis=1))
+        return {"num_classes": piece.shape[1], "unlabeled": int(unlabeled)}
+    if array == "split":
+        return {name: int(np.count_nonzero(piece == code)) for name, code in SPLIT.items() if name != "none"}
+    return {}
+
+
+def _add_facts(before: dict[str, int], more: dict[str, int]) -> dict[str, int]:
+    """Counts add up; of the numbers of classes the highest counts."""
+    both = {name: before.get(name, 0) + count for name, count in more.items()}
+    if "num_classes" in more:
+        both["num_classes"] = max(before.get("num_classes", 0), more["num_classes"])
+    return {**before, **both}
+
+
+def _facts(parts: Iterable[PartRecord]) -> dict[str, int]:
+    total = {"num_classes": 0}
+    for part in parts:
+        total = _add_facts(total, dict(part.facts))
+    return total

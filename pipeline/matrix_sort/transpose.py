@@ -1,0 +1,82 @@
+"""The transpose of a directed graph, made by the same bucket sort that made the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.matrix_sort.bucket_sort import BucketSort, SortOptions
+from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage.artifacts.graph import Graph, block_path
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+
+#: Chunks in a range.
+RANGE_EDGES = 8 * CHUNK_EDGES
+
+
+@dataclass(frozen=True)
+class TransposedGraph:
+    """The edges of a stored graph, each turned round."""
+
+    path: Path
+
+    def identity(self) -> dict[str, Any]:
+        return {"transpose": self.path.name}
+
+    def num_vertices(self) -> int:
+        return self._graph().num_vertices
+
+    def ranges(self) -> Sequence[SourceRange]:
+        """Ranges of the nonzeros of each block."""
+        return [
+            SourceRange(block, start, min(start + RANGE_EDGES, nnz))
+            for block, nnz in enumerate(self._graph().block_nnz)
+            for start in range(0, nnz, RANGE_EDGES)
+        ]
+
+    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+        graph = self._graph()
+        prefix = block_path(part.file)
+        indptr = graph.artifact.array(f"{prefix}/indptr").read()
+        indices = graph.artifact.array(f"{prefix}/indices")
+        data = graph.artifact.array(f"{prefix}/data") if graph.weighted else None
+        for start in range(part.start, part.stop, CHUNK_EDGES):
+            stop = min(start + CHUNK_EDGES, part.stop)
+            rows = _rows(indptr, start, stop) + graph.block_rows[part.file]
+            # The entry (row, column) is the edge column -> row; the transpose has row -> column.
+            columns = indices.read(start, stop).astype(np.int64)
+            yield EdgeChunk(rows, columns, None if data is None else data.read(start, stop))
+
+    def _graph(self) -> Graph:
+        return Graph(Artifact(self.path))
+
+
+def _rows(indptr: NDArray[np.int64], start: int, stop: int) -> NDArray[np.int64]:
+    """Rows, within the block, of the nonzeros ``start`` to ``stop``."""
+    first = int(np.searchsorted(indptr, start, side="right")) - 1
+    last = int(np.searchsorted(indptr, stop, side="left"))
+    edges = np.clip(indptr[first : last + 1], start, stop)
+    return np.repeat(np.arange(first, last, dtype=np.int64), edges[1:] - edges[:-1])
+
+
+def transpose_graph(dataset: Dataset, graph: Graph, cluster: Cluster) -> Graph:
+    """The transpose of a graph as an artifact of its own; a symmetric graph itself.
+
+    Raises:
+        BudgetError: the cluster's memory per worker is too small.
+    """
+    if graph.symmetric:
+        return graph
+    inputs = {"graph": graph.artifact.key}
+    with ArtifactWriter.begin(dataset.path, "transpose", {}, inputs) as writer:
+        if writer.is_complete:
+            return Graph(Artifact(writer.path))
+        sort = BucketSort(writer, TransposedGraph(graph.artifact.path), SortOptions(self_loops="keep"), cluster)
+        return Graph(sort.run(symmetric=False))

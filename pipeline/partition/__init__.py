@@ -1,0 +1,1 @@
+"""The partition stage: hypergraph models, partitioners, and the exact measure of a partition's quality."""

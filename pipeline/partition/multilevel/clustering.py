@@ -1,0 +1,197 @@
+"""Clusters of vertices that share nets, by label propagation in streams, none heavier than a limit.
+
+The state is O(n).  Pins stay on disk: each net keeps a *profile*, the few clusters that it has met first with
+the number of its pins in each; a vertex joins the cluster that the profiles of its nets speak for most, and
+tells them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
+from gnnloom.storage.matrix.csr import index_dtype
+
+#: Nets with more pins say little about which vertices belong together.
+_LARGEST_NET = 1000
+#: Clusters that a net remembers.
+SLOTS: Final = 4
+
+
+def cluster_vertices(hypergraph: DiskHypergraph, limit: int, rounds: int) -> NDArray[Any]:
+    """Cluster the vertices.
+
+    Args:
+        limit: the most that a cluster of several vertices may weigh.
+        rounds: passes over the nets and the vertices.
+
+    Returns:
+        (num_vertices,) int32 or int64: the number of each vertex's cluster, from 0 in the order of first members.
+
+    Size-constrained label propagation: Meyerhenke, Sanders, Schulz (SEA 2014); a net of s pins rates them by
+    1/(s-1), and heavy clusters count less: Karypis, Kumar (VLSI Design 11(3), 2000).
+    """
+    n = hypergraph.num_vertices
+    label = np.arange(n, dtype=index_dtype(n))
+    rating = _net_ratings(hypergraph)
+    load = hypergraph.vertex_weight.copy()
+    score = np.zeros(n, dtype=np.float32)
+    profile = np.empty((hypergraph.num_nets, SLOTS), dtype=label.dtype)
+    count = np.empty((hypergraph.num_nets, SLOTS), dtype=np.int16)
+    for _ in range(rounds):
+        for block in hypergraph.nets.blocks():
+            _fill_profiles(block.first_row, block.offset, block.ids, rating, label, profile, count)
+        for block in hypergraph.vertices.blocks():
+            _join_clusters(
+                block.first_row,
+                block.offset,
+                block.ids,
+                hypergraph.vertex_weight,
+                rating,
+                profile,
+                count,
+                label,
+                load,
+                score,
+                limit,
+            )
+    _renumber(label)
+    return label
+
+
+def _net_ratings(hypergraph: DiskHypergraph) -> NDArray[np.float32]:
+    """(num_nets,) float32: weight / (pins - 1), 0 for nets with one pin or very many."""
+    rating = np.zeros(hypergraph.num_nets, dtype=np.float32)
+    for block in hypergraph.nets.blocks():
+        pins = np.diff(block.offset)
+        stop = block.first_row + len(pins)
+        weight = hypergraph.net_weight[block.first_row : stop] if len(hypergraph.net_weight) else 1
+        useful = (pins > 1) & (pins <= _LARGEST_NET)
+        rating[block.first_row : stop] = np.where(useful, weight / np.maximum(pins - 1, 1), 0)
+    return rating
+
+
+@njit(cache=True, nogil=True)
+def _fill_profiles(
+    first_net: int,
+    offset: NDArray[np.int64],
+    pin: NDArray[Any],
+    rating: NDArray[np.float32],
+    label: NDArray[Any],
+    profile: NDArray[Any],
+    count: NDArray[np.int16],
+) -> None:
+    for row in range(len(offset) - 1):
+        net = first_net + row
+        profile[net] = -1
+        count[net] = 0
+        if rating[net] > 0:
+            for position in range(offset[row], offset[row + 1]):
+                _tell(profile[net], count[net], label[pin[position]])
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _tell(profile: NDArray[Any], count: NDArray[np.int16], cluster: int) -> None:
+    """Count a pin in a cluster, if the net remembers it or has a free slot."""
+    free = -1
+    for slot in range(SLOTS):
+        if profile[slot] == cluster:
+            count[slot] += 1
+            return
+        if count[slot] == 0 and free < 0:
+            free = slot
+    if free >= 0:
+        profile[free] = cluster
+        count[free] = 1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _forget(profile: NDArray[Any], count: NDArray[np.int16], cluster: int) -> None:
+    """Take a pin out of a cluster that the net may remember."""
+    for slot in range(SLOTS):
+        if profile[slot] == cluster and count[slot] > 0:
+            count[slot] -= 1
+            if count[slot] == 0:
+                profile[slot] = -1
+
+
+@njit(cache=True, nogil=True)
+def _join_clusters(
+    first_vertex: int,
+    offset: NDArray[np.int64],
+    ids: NDArray[Any],
+    weight: NDArray[np.int64],
+    rating: NDArray[np.float32],
+    profile: NDArray[Any],
+    count: NDArray[np.int16],
+    label: NDArray[Any],
+    load: NDArray[np.int64],
+    score: NDArray[np.float32],
+    limit: int,
+) -> None:
+    """Visit a block of vertices; each joins the cluster with the highest score for its weight that has room.
+
+    Args:
+        load: (num_vertices,) weight of each cluster.
+        score: (num_vertices,) zero, before and after.
+    """
+    for row in range(len(offset) - 1):
+        vertex = first_vertex + row
+        nets = ids[offset[row] : offset[row + 1]]
+        old = label[vertex]
+        _add_scores(nets, rating, profile, count, old, score)
+        best = old
+        for net in nets:
+            for slot in range(SLOTS):
+                candidate = profile[net, slot]
+                if candidate < 0 or load[candidate] + weight[vertex] > limit:
+                    continue
+                # Over the root of the cluster's weight without this vertex, so that clusters grow evenly.
+                others = max(1, load[best] - weight[vertex]) if best == old else load[best]
+                if score[candidate] ** 2 * others > score[best] ** 2 * load[candidate]:
+                    best = candidate
+        for net in nets:
+            for slot in range(SLOTS):
+                if profile[net, slot] >= 0:
+                    score[profile[net, slot]] = 0
+        if best != old:
+            load[old] -= weight[vertex]
+            load[best] += weight[vertex]
+            label[vertex] = best
+            for net in nets:
+                if rating[net] > 0:
+                    _forget(profile[net], count[net], old)
+                    _tell(profile[net], count[net], best)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _add_scores(
+    nets: NDArray[Any],
+    rating: NDArray[np.float32],
+    profile: NDArray[Any],
+    count: NDArray[np.int16],
+    own: int,
+    score: NDArray[np.float32],
+) -> None:
+    """Add up what the nets of a vertex say for each cluster; the vertex itself, in ``own``, does not count."""
+    for net in nets:
+        for slot in range(SLOTS):
+            cluster = profile[net, slot]
+            if cluster >= 0:
+                score[cluster] += rating[net] * (count[net, slot] - (cluster == own))
+
+
+@njit(cache=True, nogil=True)
+def _renumber(label: NDArray[Any]) -> None:
+    """Make the labels numbers from 0, in the order in which they first occur."""
+    number = np.full(len(label), -1, label.dtype)
+    count = 0
+    for vertex in range(len(label)):
+        if number[label[vertex]] < 0:
+            number[label[vertex]] = count
+            count += 1
+        label[vertex] = number[label[vertex]]

@@ -1,0 +1,195 @@
+"""Contraction: clusters become vertices, nets lose doubled pins, and nets with the same pins become one.
+
+Ranges of nets are contracted by independent tasks; identical nets are found by sorting one hash for each
+net, and the nets of the new vertices come from an external sort of (vertex, net) pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.partition.hypergraph import Hypergraph
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, load_nets
+from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceWriter
+from gnnloom.pipeline.partition.multilevel.transpose_incidence import turn_incidence
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.storage.matrix.permutation import mix
+
+_NUM_TASKS = 16
+
+
+@dataclass(frozen=True)
+class _Contracted:
+    """A range of nets after contraction.
+
+    Attributes:
+        nets: the pins of those that have two or more left.
+        original: ``.npy`` file with their numbers before.
+        hash: ``.npy`` file with a (num_nets,) uint64 hash of the pins of each.
+    """
+
+    nets: Incidence
+    original: Path
+    hash: Path
+
+
+@dataclass(frozen=True)
+class _ContractTask:
+    nets: Incidence
+    blocks: range
+    label_path: Path
+    num_clusters: int
+    folder: Path
+
+
+@dataclass(frozen=True)
+class ContractedNets:
+    """The nets of the hypergraph whose vertices are clusters; attributes are those of :class:`DiskHypergraph`."""
+
+    folder: Path
+    nets: Incidence
+    vertex_weight: NDArray[np.int64]
+    net_weight: NDArray[np.int64]
+    owner: NDArray[Any]
+
+    def load(self) -> Hypergraph:
+        """The hypergraph in memory, without nets of one pin."""
+        return load_nets(self.nets, self.vertex_weight, self.net_weight)
+
+    def on_disk(self, memory: int) -> DiskHypergraph:
+        """The whole hypergraph; sorts the nets of the new vertices in ``memory`` bytes."""
+        vertices = turn_incidence(self.nets, len(self.vertex_weight), self.folder / "vertices", memory)
+        return DiskHypergraph(self.nets, vertices, self.vertex_weight, self.net_weight, self.owner)
+
+
+def contract_nets(hypergraph: DiskHypergraph, label: NDArray[Any], folder: Path, cluster: Cluster) -> ContractedNets:
+    """Make clusters vertices.
+
+    Args:
+        label: (num_vertices,) the cluster of each vertex, from 0 without gaps.
+        folder: for the new hypergraph, and for files that go away.
+    """
+    num_clusters = int(label.max()) + 1
+    weight = np.zeros(num_clusters, dtype=np.int64)
+    np.add.at(weight, label, hypergraph.vertex_weight)
+    folder.mkdir(parents=True, exist_ok=True)
+    label_path = folder / "label.npy"
+    np.save(label_path, label)
+    tasks = [
+        _ContractTask(hypergraph.nets, blocks, label_path, num_clusters, folder / f"range-{number:03d}")
+        for number, blocks in enumerate(hypergraph.nets.ranges(_NUM_TASKS))
+    ]
+    pieces = sorted(cluster.map(_contract_nets, tasks), key=lambda piece: piece.original)
+    nets, net_weight, original = _merge_identical(pieces, hypergraph.net_weight, folder / "nets")
+    owner = hypergraph.owner[original] if len(hypergraph.owner) else original % hypergraph.num_vertices
+    return ContractedNets(folder, nets, weight, net_weight, label[owner])
+
+
+def _contract_nets(task: _ContractTask) -> _Contracted:
+    """Contract a range of nets, whose new pins are written in the order in which they first occur."""
+    label = np.load(task.label_path, mmap_mode="r", allow_pickle=False)
+    hashes, originals = [], []
+    last_net = np.full(task.num_clusters, -1, dtype=np.int64)
+    with IncidenceWriter(task.folder, index_dtype(task.num_clusters)) as writer:
+        for number in task.blocks:
+            block = task.nets.block(number)
+            offset, pins, original, hashed = _contract_block(block.first_row, block.offset, block.ids, label, last_net)
+            writer.append(offset, pins)
+            originals.append(original)
+            hashes.append(hashed)
+        nets = writer.close()
+    found = _Contracted(nets, task.folder / "original.npy", task.folder / "hash.npy")
+    np.save(found.original, np.concatenate(originals))
+    np.save(found.hash, np.concatenate(hashes))
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _contract_block(
+    first_net: int, offset: NDArray[np.int64], pin: NDArray[Any], label: NDArray[Any], last_net: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64], NDArray[np.uint64]]:
+    """Offsets, pins, numbers and hashes of the nets that have two pins or more left.
+
+    A sum of mixed pins is a hash that does not depend on their order; two different nets share 64 bits once
+    in 2^64, and then a cut is weighed wrongly by one net.
+
+    Args:
+        last_net: (num_clusters,) the last net that each cluster was met in, or -1.
+    """
+    new_offset = np.zeros(len(offset), np.int64)
+    new_pin = np.empty(len(pin), label.dtype)
+    original = np.empty(len(offset) - 1, np.int64)
+    hashed = np.empty(len(offset) - 1, np.uint64)
+    kept, end = 0, 0
+    for net in range(len(offset) - 1):
+        start, total = end, np.uint64(0)
+        for position in range(offset[net], offset[net + 1]):
+            cluster = label[pin[position]]
+            if last_net[cluster] != first_net + net:
+                last_net[cluster] = first_net + net
+                new_pin[end] = cluster
+                total += mix(mix(np.uint64(cluster) + np.uint64(0x9E3779B97F4A7C15)))
+                end += 1
+        if end - start < 2:
+            end = start
+            continue
+        original[kept], hashed[kept] = first_net + net, total
+        kept += 1
+        new_offset[kept] = end
+    return new_offset[: kept + 1], new_pin[:end], original[:kept], hashed[:kept]
+
+
+def _merge_identical(
+    pieces: Sequence[_Contracted], net_weight: NDArray[np.int64], folder: Path
+) -> tuple[Incidence, NDArray[np.int64], NDArray[np.int64]]:
+    """Keep the first of the nets with the same pins, with the weight of all.
+
+    Returns:
+        The nets, their weights, and the original number of each.
+    """
+    hashed = np.concatenate([np.load(piece.hash, allow_pickle=False) for piece in pieces])
+    original = np.concatenate([np.load(piece.original, allow_pickle=False) for piece in pieces])
+    order = np.argsort(hashed, kind="stable")
+    weight = net_weight[original] if len(net_weight) else np.ones(len(original), dtype=np.int64)
+    is_first = np.zeros(len(hashed), dtype=np.bool_)
+    _collect_weights(hashed, order, weight, is_first)
+    with IncidenceWriter(folder, np.dtype(pieces[0].nets.dtype)) as writer:
+        for offset, ids in _kept_rows(pieces, is_first):
+            writer.append(offset, ids)
+        nets = writer.close()
+    return nets, weight[is_first], original[is_first]
+
+
+@njit(cache=True, nogil=True)
+def _collect_weights(
+    hashed: NDArray[np.uint64], order: NDArray[np.int64], weight: NDArray[np.int64], is_first: NDArray[np.bool_]
+) -> None:
+    """Give the first net of each hash the weight of all nets with it."""
+    first = -1
+    for net in order:
+        if first >= 0 and hashed[net] == hashed[first]:
+            weight[first] += weight[net]
+        else:
+            first = net
+            is_first[net] = True
+
+
+def _kept_rows(
+    pieces: Sequence[_Contracted], kept: NDArray[np.bool_]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+    """Offsets and ids of the kept rows, block by block."""
+    done = 0
+    for piece in pieces:
+        for block in piece.nets.blocks():
+            size = np.diff(block.offset)
+            rows = kept[done : done + len(size)]
+            done += len(size)
+            yield np.concatenate([[0], np.cumsum(size[rows])]).astype(np.int64), block.ids[np.repeat(rows, size)]

@@ -1,0 +1,150 @@
+"""A hypergraph on disk: the pins of its nets and the nets of its vertices, each in the order it is streamed in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.partition.adjacency_graph import aligned_rows
+from gnnloom.pipeline.partition.hypergraph import Hypergraph, net_matrices, vertex_weights
+from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceWriter
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.matrix.csr import index_dtype
+
+
+@dataclass(frozen=True)
+class DiskHypergraph:
+    """Vertices and nets, with both directions of their incidence on disk.
+
+    Attributes:
+        nets: the pins of every net; nets of one pin are allowed.
+        vertices: the nets of every vertex.
+        vertex_weight: (num_vertices,) int64, at least 1.
+        net_weight: (num_nets,) int64, at least 1; (0,) where all are 1.
+        owner: (num_nets,) a pin of each net, the vertex whose row it stands for; (0,) where net j belongs to
+            vertex j modulo num_vertices.
+    """
+
+    nets: Incidence
+    vertices: Incidence
+    vertex_weight: NDArray[np.int64]
+    net_weight: NDArray[np.int64]
+    owner: NDArray[Any]
+
+    @property
+    def num_vertices(self) -> int:
+        return self.vertices.num_rows
+
+    @property
+    def num_nets(self) -> int:
+        return self.nets.num_rows
+
+    @property
+    def num_pins(self) -> int:
+        return self.nets.num_ids
+
+    def load(self) -> Hypergraph:
+        """The hypergraph in memory, without nets of one pin."""
+        return load_nets(self.nets, self.vertex_weight, self.net_weight)
+
+
+def load_nets(nets: Incidence, vertex_weight: NDArray[np.int64], net_weight: NDArray[np.int64]) -> Hypergraph:
+    """The hypergraph of these nets in memory, without those of one pin."""
+    offsets, pins = [np.zeros(1, dtype=np.int64)], [np.empty(0, dtype=nets.dtype)]
+    kept_nets = [np.empty(0, dtype=np.bool_)]
+    for block in nets.blocks():
+        size = np.diff(block.offset)
+        kept = size > 1
+        offsets.append(size[kept])
+        pins.append(block.ids[np.repeat(kept, size)])
+        kept_nets.append(kept)
+    weight = net_weight[np.concatenate(kept_nets)] if len(net_weight) else None
+    return Hypergraph(vertex_weight, np.cumsum(np.concatenate(offsets)), np.concatenate(pins), weight)
+
+
+def store_hypergraph(
+    folder: Path, graph: Graph, transpose: Graph, weights: str = "nonzeros", directions: str = "forward"
+) -> DiskHypergraph:
+    """Write the column-net hypergraph of a graph, one row block in memory at a time.
+
+    Arguments and nets are those of :func:`gnnloom.pipeline.partition.hypergraph.column_net_hypergraph`, except that
+    nets of one pin stay: net j, of the product with the matrix, is row j of the transpose with j.
+    """
+    weight = vertex_weights(graph, weights)
+    none = np.empty(0, dtype=np.int64)
+    if graph.symmetric:
+        # Net j has the pins that vertex j has as nets.
+        both = _store_rows(folder / "nets", [graph], graph.num_vertices)
+        return DiskHypergraph(both, both, weight, none, none)
+    matrices = net_matrices(graph, transpose, directions)
+    nets = _store_rows(folder / "nets", matrices, graph.num_vertices)
+    vertices = _store_vertices(folder / "vertices", graph, transpose, len(matrices))
+    return DiskHypergraph(nets, vertices, weight, none, none)
+
+
+def _store_rows(folder: Path, matrices: Sequence[Graph], num_vertices: int) -> Incidence:
+    """The rows of matrices, one matrix after the other, each row with its own number."""
+    with IncidenceWriter(folder, index_dtype(num_vertices)) as writer:
+        for matrix in matrices:
+            for block in matrix.blocks():
+                writer.append(*_with_owner(block.row_offset, block.indptr, block.indices))
+        return writer.close()
+
+
+def _store_vertices(folder: Path, graph: Graph, transpose: Graph, num_matrices: int) -> Incidence:
+    """The nets of every vertex: the columns of its row and, for both directions, n plus those of the transpose."""
+    n = graph.num_vertices
+    with IncidenceWriter(folder, index_dtype(num_matrices * n)) as writer:
+        if num_matrices == 1:
+            for block in graph.blocks():
+                writer.append(*_with_owner(block.row_offset, block.indptr, block.indices))
+        else:
+            for first, rows, columns in aligned_rows(graph, transpose):
+                offset, ids = _with_owner(first, rows.indptr, rows.indices)
+                other_offset, other = _with_owner(first, columns.indptr, columns.indices)
+                writer.append(offset + other_offset, _interleave(offset, ids, other_offset, other + np.int64(n)))
+        return writer.close()
+
+
+@njit(cache=True, nogil=True)
+def _with_owner(
+    first_row: int, indptr: NDArray[np.int64], indices: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Offsets and columns of rows, each with its own number among them."""
+    offset = np.zeros(len(indptr), np.int64)
+    ids = np.empty(len(indices) + len(indptr) - 1, indices.dtype)
+    end = 0
+    for row in range(len(indptr) - 1):
+        has_owner = False
+        for position in range(indptr[row], indptr[row + 1]):
+            ids[end] = indices[position]
+            has_owner = has_owner or indices[position] == first_row + row
+            end += 1
+        if not has_owner:
+            ids[end] = first_row + row
+            end += 1
+        offset[row + 1] = end
+    return offset, ids[:end]
+
+
+@njit(cache=True, nogil=True)
+def _interleave(
+    offset: NDArray[np.int64], ids: NDArray[Any], other_offset: NDArray[np.int64], other: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The lists of two with the same rows, joined row by row."""
+    joined = np.empty(len(ids) + len(other), np.int64)
+    end = 0
+    for row in range(len(offset) - 1):
+        for position in range(offset[row], offset[row + 1]):
+            joined[end] = ids[position]
+            end += 1
+        for position in range(other_offset[row], other_offset[row + 1]):
+            joined[end] = other[position]
+            end += 1
+    return joined

@@ -1,0 +1,35 @@
+"""Files that hand a graph to a partitioner: METIS' text, and plain arrays for METIS itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.partition.adjacency_graph import AdjacencyGraph
+from gnnloom.pipeline.partition.native.hmetis import write_lines
+
+
+def write_metis(path: Path, graph: AdjacencyGraph, vertex_weight: NDArray[np.int64]) -> None:
+    """Write METIS' text: a line for each vertex with its weight, then its neighbors, numbered from 1, and weights."""
+    pairs = np.empty((graph.size, 2), dtype=graph.neighbor.dtype)
+    pairs[:, 0] = graph.neighbor + 1
+    pairs[:, 1] = graph.edge_weight
+    numbers = np.insert(pairs.reshape(-1), 2 * graph.offset[:-1], vertex_weight.astype(pairs.dtype))
+    with path.open("wb") as file:
+        file.write(f"{graph.num_vertices} {graph.size // 2} 11\n".encode())
+        write_lines(file, 2 * graph.offset + np.arange(graph.num_vertices + 1), numbers, 0)
+
+
+def save_graph(path: Path, graph: AdjacencyGraph, vertex_weight: NDArray[np.int64]) -> None:
+    """Save the arrays as METIS wants them: 32 bits each, which the guard has seen to suffice."""
+    with path.open("wb") as file:
+        for array in (graph.offset, graph.neighbor, vertex_weight, graph.edge_weight):
+            np.save(file, array.astype(np.int32), allow_pickle=False)
+
+
+def load_graph(path: Path) -> list[NDArray[np.int32]]:
+    """Offsets, neighbors, vertex weights and edge weights."""
+    with path.open("rb") as file:
+        return [np.load(file, allow_pickle=False) for _ in range(4)]

@@ -1,0 +1,100 @@
+"""What is checked before native code sees a hypergraph, and what it returned before anybody trusts it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.partition.adjacency_graph import AdjacencyGraph
+from gnnloom.pipeline.partition.hypergraph import Hypergraph
+from gnnloom.storage.errors import BudgetError, InputError, PartitionerError
+
+#: Native partitioners count weights, vertices and pins with 32 bits.
+NATIVE_LIMIT = (1 << 31) - 1
+
+
+def check_parts(parts: int, num_vertices: int) -> None:
+    """Raise InputError unless ``num_vertices`` vertices can be split into ``parts`` parts that are not empty."""
+    if parts < 1:
+        raise InputError(f"parts={parts}: expected 1 or more")
+    if parts > num_vertices:
+        raise InputError(f"parts={parts}: the graph has {num_vertices:,} vertices; ask for no more parts than that")
+
+
+def check_problem(problem: Hypergraph | AdjacencyGraph) -> None:
+    """Check what native code would answer with a crash, a wrong result or silence.
+
+    Raises:
+        InputError: lengths, offsets, pins, neighbors or weights do not fit together.
+        BudgetError: there are more pins, neighbors or vertices than 32 bits count.
+    """
+    if isinstance(problem, Hypergraph):
+        _check_hypergraph(problem)
+    else:
+        _check_graph(problem)
+    if int(problem.vertex_weight.min(initial=1)) < 1:
+        raise InputError(f"a vertex weighs {problem.vertex_weight.min()}, expected 1 or more")
+    if max(problem.size, problem.num_vertices) > NATIVE_LIMIT:
+        raise BudgetError(
+            f"{problem.size:,} pins or neighbors and {problem.num_vertices:,} vertices, more than native partitioners"
+            f" count ({NATIVE_LIMIT:,}); use method multilevel, random or block"
+        )
+
+
+def _check_hypergraph(hypergraph: Hypergraph) -> None:
+    offset, pin, weight = hypergraph.net_offset, hypergraph.pin, hypergraph.net_weight
+    if len(offset) < 1 or offset[0] != 0 or offset[-1] != len(pin):
+        raise InputError(f"hypergraph: net_offset does not run from 0 to the number of pins ({len(pin):,})")
+    if len(offset) > 1 and int(np.diff(offset).min()) < 2:
+        raise InputError("hypergraph: a net has fewer than two pins; leave such nets out")
+    _check_ids("hypergraph: pins", pin, hypergraph.num_vertices)
+    if weight is None:
+        return
+    if len(weight) != hypergraph.num_nets or int(weight.min(initial=1)) < 1:
+        raise InputError(f"hypergraph: expected a weight of 1 or more for each of {hypergraph.num_nets:,} nets")
+    if int(weight.sum()) > NATIVE_LIMIT:
+        raise BudgetError(f"hypergraph: net weights sum to {int(weight.sum()):,}, beyond {NATIVE_LIMIT:,}; scale them")
+
+
+def _check_graph(graph: AdjacencyGraph) -> None:
+    offset, neighbor = graph.offset, graph.neighbor
+    monotone = len(offset) == graph.num_vertices + 1 and int(np.diff(offset).min(initial=0)) >= 0
+    if not monotone or offset[0] != 0 or offset[-1] != len(neighbor) or len(graph.edge_weight) != len(neighbor):
+        raise InputError(f"graph: offsets or edge weights do not fit {len(neighbor):,} neighbors")
+    _check_ids("graph: neighbors", neighbor, graph.num_vertices)
+    if int(graph.edge_weight.min(initial=1)) < 1:
+        raise InputError(f"graph: an edge weighs {graph.edge_weight.min()}, expected 1 or more")
+
+
+def _check_ids(what: str, ids: NDArray[Any], num_vertices: int) -> None:
+    if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < num_vertices:
+        raise InputError(f"{what} from {ids.min()} to {ids.max()}, expected 0..{num_vertices - 1}")
+
+
+def native_weights(weight: NDArray[np.int64], limit: int = NATIVE_LIMIT) -> NDArray[np.int64]:
+    """Vertex weights whose sum is at most ``limit``: divided by one factor where it is not, and never below 1.
+
+    Args:
+        weight: (num_vertices,) int64, at least 1.
+    """
+    total = int(weight.sum())
+    if total <= limit:
+        return weight
+    spare = limit - len(weight)
+    if spare < 1:
+        raise BudgetError(f"hypergraph: {len(weight):,} vertices, more than weights with a sum of {limit:,} allow")
+    factor = -(-total // spare)
+    return 1 + (weight - 1) // factor
+
+
+def check_part(part: NDArray[np.int64], num_vertices: int, parts: int, source: Path) -> None:
+    """Raise PartitionerError unless ``part`` has a part from 0..parts-1 for every vertex."""
+    if part.shape != (num_vertices,) or part.dtype.kind not in "iu":
+        raise PartitionerError(
+            f"{source}: expected {num_vertices:,} parts as integers, found {part.dtype} of shape {part.shape}"
+        )
+    if len(part) and not 0 <= int(part.min()) <= int(part.max()) < parts:
+        raise PartitionerError(f"{source}: parts from {part.min()} to {part.max()}, expected 0..{parts - 1}")

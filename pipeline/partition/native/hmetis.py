@@ -1,0 +1,71 @@
+"""Writes hypergraphs in the text format of hMETIS, which every partitioner reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.partition.hypergraph import Hypergraph
+
+#: Pins that become text at once: at most 20 MB of it.
+_CHUNK_PINS = 1 << 20
+_DIGITS = 20
+
+
+def write_hmetis(path: Path, hypergraph: Hypergraph, vertex_weight: NDArray[np.int64]) -> None:
+    """Write a hypergraph with these vertex weights; nets and vertices are numbered from 1 there.
+
+    The text takes about 7 bytes for each pin; memory is bounded, whatever the size, unless nets have weights
+    (then 16 bytes for each pin).
+    """
+    with path.open("wb") as file:
+        weighted = hypergraph.net_weight is not None
+        file.write(f"{hypergraph.num_nets} {hypergraph.num_vertices} {11 if weighted else 10}\n".encode())
+        if hypergraph.net_weight is None:
+            write_lines(file, hypergraph.net_offset, hypergraph.pin, 1)
+        else:
+            # A net's line begins with its weight; the 1 that is added to every number is taken off before.
+            offset = hypergraph.net_offset
+            numbers = np.insert(hypergraph.pin.astype(np.int64), offset[:-1], hypergraph.net_weight - 1)
+            write_lines(file, offset + np.arange(len(offset)), numbers, 1)
+        one_per_line = np.arange(len(vertex_weight) + 1, dtype=np.int64)
+        write_lines(file, one_per_line, vertex_weight, 0)
+
+
+def write_lines(file: BinaryIO, offset: NDArray[np.int64], value: NDArray[Any], increment: int) -> None:
+    """Write value[offset[k]..offset[k+1]], each plus ``increment`` and then not negative, as line k."""
+    start = 0
+    while start < len(offset) - 1:
+        stop = max(start + 1, int(np.searchsorted(offset, offset[start] + _CHUNK_PINS, side="right")) - 1)
+        lines = offset[start : stop + 1]
+        text = np.empty((lines[-1] - lines[0]) * _DIGITS + len(lines), dtype=np.uint8)
+        length = _format_lines(lines, value, increment, text)
+        file.write(text[:length].data)
+        start = stop
+
+
+@njit(cache=True, nogil=True)
+def _format_lines(offset: NDArray[np.int64], value: NDArray[Any], increment: int, text: NDArray[np.uint8]) -> int:
+    """Write numbers that are not negative in decimal; returns the number of bytes."""
+    digits = np.empty(_DIGITS, dtype=np.uint8)
+    length = 0
+    for line in range(len(offset) - 1):
+        for position in range(offset[line], offset[line + 1]):
+            rest = np.int64(value[position]) + increment
+            count = 0
+            while count == 0 or rest > 0:
+                digits[count] = 48 + rest % 10
+                rest //= 10
+                count += 1
+            while count > 0:
+                count -= 1
+                text[length] = digits[count]
+                length += 1
+            text[length] = 32
+            length += 1
+        text[length - 1] = 10
+    return length

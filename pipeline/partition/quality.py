@@ -1,0 +1,122 @@
+"""The figures by which a partition is judged, all measured on the stored graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.partition.balance import asked_limit
+from gnnloom.pipeline.partition.hypergraph import row_nonzeros, row_weights
+from gnnloom.pipeline.partition.volume import Exchange
+from gnnloom.storage.artifacts.graph import Graph
+
+#: Up to this many parts the matrix of rows exchanged stands in the manifest.
+MATRIX_PARTS = 256
+
+
+@dataclass(frozen=True)
+class Load:
+    """Work of the parts.
+
+    Attributes:
+        nonzeros: (P,) int64 nonzeros of each part's rows.
+        vertices: (P,) int64 vertices of each part.
+        weight: (P,) int64 what each part counts for the balance.
+        heaviest: what counts most among the rows.
+    """
+
+    nonzeros: NDArray[np.int64]
+    vertices: NDArray[np.int64]
+    weight: NDArray[np.int64]
+    heaviest: int
+
+
+def measure_load(graph: Graph, part: NDArray[np.int32], num_parts: int, weights: str = "nonzeros") -> Load:
+    """Sum up the rows of every part, one row block at a time.
+
+    Args:
+        part: (num_vertices,) int32; may be memory-mapped.
+        weights: of the rows; see :func:`gnnloom.pipeline.partition.hypergraph.row_weights`.
+    """
+    load, size, total = np.zeros((3, num_parts), dtype=np.int64)
+    heaviest = 0
+    for start, nonzeros in row_nonzeros(graph):
+        owner = part[start : start + len(nonzeros)]
+        weight = row_weights(nonzeros, weights)
+        np.add.at(load, owner, nonzeros)
+        np.add.at(total, owner, weight)
+        size += np.bincount(owner, minlength=num_parts)
+        heaviest = max(heaviest, int(weight.max(initial=0)))
+    return Load(load, size, total, heaviest)
+
+
+def describe_quality(
+    method: str, imbalance: float, load: Load, forward: Exchange, backward: Exchange | None
+) -> dict[str, Any]:
+    """The figures of a partition as JSON.
+
+    Args:
+        imbalance: what was asked for.
+        forward: rows exchanged for A H.
+        backward: rows exchanged for the product with the transpose; None where it is the same.
+
+    Returns:
+        ``km1`` and ``volume_total`` (rows sent by all parts), ``volume_avg`` and ``volume_max`` (per part),
+        ``receive_volume_max``, ``messages_avg`` and ``messages_max`` (parts that a part sends to), ``load_avg`` and
+        ``load_max`` (nonzeros per part), ``imbalance`` (highest load over the average, less 1), ``imbalance_bound``
+        (what the weights of parts were held to: what was asked for, in whole weights, or what the heaviest row
+        forces), ``weight_imbalance`` (of these weights, where they are not the nonzeros), ``vertices_min`` and
+        ``vertices_max`` (per part); for directed graphs also ``volume_backward_total`` and so on.
+
+        Lists with a number for each part: ``volume_per_part``, ``receive_volume_per_part``, ``messages_per_part``,
+        ``receive_messages_per_part``, ``load_per_part`` and ``vertices_per_part``.  Up to ``MATRIX_PARTS`` parts there
+        is ``volume_matrix`` too: the rows that part [p] sends to part [q].
+    """
+    num_parts = len(load.nonzeros)
+    limit = max(asked_limit(int(load.weight.sum()), num_parts, imbalance), load.heaviest)
+    quality = {
+        "parts": num_parts,
+        "method": method,
+        "km1": forward.total,
+        "load_max": int(load.nonzeros.max()),
+        "load_avg": int(load.nonzeros.sum()) / num_parts,
+        "imbalance": _excess(int(load.nonzeros.max()), load.nonzeros),
+        "imbalance_bound": _excess(limit, load.weight),
+        "vertices_min": int(load.vertices.min()),
+        "vertices_max": int(load.vertices.max()),
+        "load_per_part": load.nonzeros.tolist(),
+        "vertices_per_part": load.vertices.tolist(),
+        **_describe_exchange("", forward),
+    }
+    if (load.weight != load.nonzeros).any():
+        quality["weight_imbalance"] = _excess(int(load.weight.max()), load.weight)
+    return quality if backward is None else quality | _describe_exchange("backward_", backward)
+
+
+def _excess(heaviest: int, weight: NDArray[np.int64]) -> float:
+    """By how much a part is heavier than the average of these, as a share of that."""
+    total = int(weight.sum())
+    return heaviest * len(weight) / total - 1 if total else 0.0
+
+
+def _describe_exchange(direction: str, exchange: Exchange) -> dict[str, Any]:
+    sent, received, messages = exchange.sent(), exchange.received(), exchange.messages()
+    figures: dict[str, Any] = {
+        f"volume_{direction}total": exchange.total,
+        f"volume_{direction}avg": exchange.total / exchange.num_parts,
+        f"volume_{direction}max": int(sent.max()),
+        f"receive_volume_{direction}max": int(received.max()),
+        f"messages_{direction}total": int(messages.sum()),
+        f"messages_{direction}avg": int(messages.sum()) / exchange.num_parts,
+        f"messages_{direction}max": int(messages.max()),
+        f"volume_{direction}per_part": sent.tolist(),
+        f"receive_volume_{direction}per_part": received.tolist(),
+        f"messages_{direction}per_part": messages.tolist(),
+        f"receive_messages_{direction}per_part": exchange.messages_received().tolist(),
+    }
+    if exchange.num_parts <= MATRIX_PARTS:
+        figures[f"volume_{direction}matrix"] = exchange.matrix().tolist()
+    return figures

@@ -1,0 +1,120 @@
+"""The stochastic model: parts for training on mini-batches, which exchange other rows than the whole graph does.
+
+A batch exchanges the rows that its own subgraph needs.  For batches of uniform vertices at rate q, the rows sent
+for net j to a part that holds c of its other pins number 1 - (1-q)^c on average, whenever j is drawn: between the
+connectivity cut (q = 1) and, small q, c times q: the edge cut.  A chord of that curve is a full net and one 2-pin
+net for each of its pins, so this hypergraph needs no sampling, and its partition is then improved on the curve itself.
+For other batches the nets of many drawn ones are merged.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.partition.balance import fill_empty_parts
+from gnnloom.pipeline.partition.hypergraph import Hypergraph, column_net_hypergraph, net_matrices
+from gnnloom.pipeline.partition.native.budget import check_memory
+from gnnloom.pipeline.partition.problem import PartitionProblem
+from gnnloom.pipeline.partition.stochastic.annealing import IMPROVING, POLISHING, BatchNets, anneal, annealing_memory
+from gnnloom.pipeline.partition.stochastic.batch_volume import batch_volume
+from gnnloom.pipeline.partition.stochastic.deadline import Deadline
+from gnnloom.pipeline.partition.stochastic.merged import MOST_BATCHES, merge_batches
+from gnnloom.pipeline.partition.stochastic.mixed import mixed_hypergraph, net_owners
+from gnnloom.storage.sampling.batches import BatchDrawer
+
+LOGGER = logging.getLogger("gnnloom.pipeline")
+
+#: Batches that decide between two partitions, and as many others on which the volume is then reported: so many at
+#: least and at most, and in between as many as read this many nonzeros.
+_FEWEST_FRESH, _MOST_FRESH, _FRESH_NONZEROS = 20, 200, 1 << 28
+
+
+def partition_for_batches(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
+    """Fill ``part`` with the better of two partitions: of the stochastic and of the full-batch hypergraph.
+
+    Both are judged on batches that the model has not seen, and reported on others again.
+
+    Returns:
+        ``batch_volume``: rows sent per batch and product, on average, with these parts; ``batch_volume_full``: with
+        the parts of the full-batch hypergraph; ``batch_gain``: by how much the first is less, as a share;
+        ``batch_model``: which one was kept, the full-batch one of equals; ``batch_volume_expected`` and
+        ``batch_volume_full_expected``: of the stochastic and the full-batch parts by the closed form of uniform
+        batches, and ``annealing_stopped_by``, ``passes`` or ``time``; or what the nets of drawn batches were made of
+        (:meth:`~gnnloom.pipeline.partition.stochastic.merged.MergedBatches.facts`).
+    """
+    options = problem.options
+    # More than the 80 bytes per pin that weighing or drawing the nets of batches takes.
+    problem.check_memory(problem.num_pins)
+    matrices = net_matrices(problem.graph, problem.transpose, options.directions)
+    full = column_net_hypergraph(problem.graph, problem.transpose, options.weights, options.directions)
+    nets = BatchNets(full, net_owners(matrices), options.batch_rate)
+    drawer = BatchDrawer(options.batches, problem.graph, options.batch_rate, options.seed)
+    if options.batches == "vertex":
+        stochastic, facts = _partition_uniform(problem, nets)
+    else:
+        stochastic, facts = _partition_drawn(problem, nets, drawer)
+    found = {"hypergraph": problem.native(full), "stochastic": stochastic}
+    if options.batches == "vertex":
+        facts["batch_volume_full_expected"] = nets.expected_volume(found["hypergraph"], options.parts)
+    judging = _fresh_volumes(problem, drawer, found, 0)
+    best = min(judging, key=lambda name: judging[name])
+    part[:] = found[best]
+    volume = _fresh_volumes(problem, drawer, found, 1)
+    gain = 1 - volume[best] / volume["hypergraph"] if volume["hypergraph"] else 0.0
+    LOGGER.info("stochastic model: %.1f %% fewer rows per batch than the full-batch partition", 100 * gain)
+    facts |= {"batch_volume": volume[best], "batch_volume_full": volume["hypergraph"], "batch_gain": gain}
+    return facts | {"batch_model": best}
+
+
+def _partition_uniform(problem: PartitionProblem, nets: BatchNets) -> tuple[NDArray[np.int32], dict[str, Any]]:
+    """Parts for batches of uniform vertices, with the rows that they send on average by the closed form."""
+    options, full = problem.options, nets.full
+    check_memory(
+        f"model stochastic: counting the pins of {full.num_nets:,} nets in {options.parts:,} parts",
+        annealing_memory(full.num_vertices, full.num_nets, full.num_pins, options.parts),
+        options.memory_limit,
+        "use fewer parts or model hypergraph",
+    )
+    mixed = mixed_hypergraph(full, nets.owner, nets.rate, options.parts)
+    first = _native(problem, mixed)
+    again = problem.native(mixed, first)
+    schedules = {POLISHING: again, IMPROVING: first}
+    deadline = Deadline.after(options.time_limit)
+    part, finished = anneal(nets, schedules, options.parts, options.imbalance, options.seed, deadline)
+    fill_empty_parts(part, full.vertex_weight, options.parts)
+    facts = {"batch_volume_expected": nets.expected_volume(part, options.parts)}
+    return part, facts | {"annealing_stopped_by": "passes" if finished else "time"}
+
+
+def _partition_drawn(
+    problem: PartitionProblem, nets: BatchNets, drawer: BatchDrawer
+) -> tuple[NDArray[np.int32], dict[str, Any]]:
+    merged = merge_batches(nets.full, nets.owner, drawer.draw, Deadline.after(problem.options.time_limit))
+    return _native(problem, merged.hypergraph), merged.facts()
+
+
+def _native(problem: PartitionProblem, hypergraph: Hypergraph) -> NDArray[np.int32]:
+    if not hypergraph.num_nets:
+        LOGGER.warning("model stochastic: batches exchange nothing, so that its parts are only balanced")
+    problem.check_memory(hypergraph.num_pins)
+    return problem.native(hypergraph)
+
+
+def _fresh_volumes(
+    problem: PartitionProblem, drawer: BatchDrawer, found: dict[str, NDArray[np.int32]], series: int
+) -> dict[str, float]:
+    """Rows that each of the partitions sends per batch on average, over a series of batches that no model has seen."""
+    options = problem.options
+    matrices = net_matrices(problem.graph, problem.transpose, options.directions)
+    count = min(_MOST_FRESH, max(_FEWEST_FRESH, _FRESH_NONZEROS // max(1, problem.graph.nnz)))
+    first = MOST_BATCHES + series * count
+    sent = dict.fromkeys(found, 0)
+    for number in range(first, first + count):
+        batch = drawer.draw(number)
+        for name, part in found.items():
+            sent[name] += sum(batch_volume(matrix, part, options.parts, batch) for matrix in matrices)
+    return {name: rows / count for name, rows in sent.items()}

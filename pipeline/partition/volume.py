@@ -1,0 +1,200 @@
+"""The exact counter: what one product sends between the parts of a partition, measured on the stored matrix.
+
+Whatever a partitioner promised, these are the figures that are reported.  Part p sends the row of
+vertex j, which it owns, once to every other part that has a nonzero in column j; so the rows sent
+for A H are counted over the columns of A, which are the rows of its transpose.  One pass over the
+row blocks, one task for each; only pairs of parts that exchange something take memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.partition.part_vector import map_part_vector
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.format.artifact import Artifact
+
+#: Up to this many cells a task counts pairs in a table; beyond, by sorting.
+_TABLE_CELLS = 1 << 22
+#: The same of the table that sums up the tasks' counts: there is only one.
+_SUM_CELLS = 1 << 25
+#: Pairs that may wait before they are merged.
+_PENDING_PAIRS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Rows of H sent between parts for one product.
+
+    Attributes:
+        num_parts: P.
+        pair: (num_pairs,) int64 ``sender * P + receiver``, ascending.
+        rows: (num_pairs,) int64 rows sent, at least 1.
+    """
+
+    num_parts: int
+    pair: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+    @property
+    def total(self) -> int:
+        """Rows sent by all parts together: the connectivity-1 cut of the column-net hypergraph."""
+        return int(self.rows.sum())
+
+    def sent(self) -> NDArray[np.int64]:
+        """(P,) rows that each part sends."""
+        return self._sum_by(self.pair // self.num_parts)
+
+    def received(self) -> NDArray[np.int64]:
+        """(P,) rows that each part receives."""
+        return self._sum_by(self.pair % self.num_parts)
+
+    def messages(self) -> NDArray[np.int64]:
+        """(P,) parts that each part sends to."""
+        return np.bincount(self.pair // self.num_parts, minlength=self.num_parts)
+
+    def messages_received(self) -> NDArray[np.int64]:
+        """(P,) parts that each part receives from."""
+        return np.bincount(self.pair % self.num_parts, minlength=self.num_parts)
+
+    def matrix(self) -> NDArray[np.int64]:
+        """(P, P) rows that part [p] sends to part [q]."""
+        matrix = np.zeros(self.num_parts * self.num_parts, dtype=np.int64)
+        matrix[self.pair] = self.rows
+        return matrix.reshape(self.num_parts, self.num_parts)
+
+    def _sum_by(self, part: NDArray[np.int64]) -> NDArray[np.int64]:
+        total = np.zeros(self.num_parts, dtype=np.int64)
+        np.add.at(total, part, self.rows)
+        return total
+
+
+@dataclass(frozen=True)
+class _CountTask:
+    matrix_path: Path
+    part_path: Path
+    num_parts: int
+    block: int
+    result_path: Path
+
+
+def count_exchange(transpose: Graph, part_path: Path, num_parts: int, work: Path, cluster: Cluster) -> Exchange:
+    """Count what the product with a matrix sends between parts.
+
+    Args:
+        transpose: the transpose of that matrix: row j lists the vertices that need vertex j.
+        part_path: ``.npy`` file with the (num_vertices,) int32 parts; workers share its memory.
+        work: folder for the tasks' results.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    tasks = [
+        _CountTask(transpose.artifact.path, part_path, num_parts, block, work / f"{block:05d}.npy")
+        for block in range(transpose.num_blocks)
+    ]
+    pairs = pair_sums(num_parts)
+    for result_path in cluster.map(_count_block, tasks):
+        pair, rows = np.load(result_path, allow_pickle=False)
+        pairs.add(pair, rows)
+    return Exchange(num_parts, *pairs.merged())
+
+
+def _count_block(task: _CountTask) -> Path:
+    block = Graph(Artifact(task.matrix_path)).block(task.block)
+    part = map_part_vector(task.part_path)
+    emitted = np.empty(block.nnz, dtype=np.int64)
+    last_row = np.full(task.num_parts, -1, dtype=np.int64)
+    length = _emit_pairs(block.row_offset, block.indptr, block.indices, part, task.num_parts, last_row, emitted)
+    np.save(task.result_path, np.stack(_tally(emitted[:length], task.num_parts)), allow_pickle=False)
+    return task.result_path
+
+
+@njit(cache=True, nogil=True)
+def _emit_pairs(
+    row_offset: int,
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    part: NDArray[np.int32],
+    num_parts: int,
+    last_row: NDArray[np.int64],
+    emitted: NDArray[np.int64],
+) -> int:
+    """List ``sender * P + receiver`` once for every row and other part that needs it; returns how many.
+
+    Args:
+        last_row: (num_parts,) -1; remembers the last row that each part was met in.
+        emitted: (nnz,) filled from the front.
+    """
+    length = 0
+    for row in range(len(indptr) - 1):
+        sender = part[row_offset + row]
+        last_row[sender] = row
+        for position in range(indptr[row], indptr[row + 1]):
+            receiver = part[indices[position]]
+            if last_row[receiver] != row:
+                last_row[receiver] = row
+                emitted[length] = np.int64(sender) * num_parts + receiver
+                length += 1
+    return length
+
+
+def _tally(emitted: NDArray[np.int64], num_parts: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct pairs, ascending, and how often each occurs."""
+    if num_parts * num_parts > _TABLE_CELLS:
+        return np.unique(emitted, return_counts=True)
+    table = np.bincount(emitted, minlength=num_parts * num_parts)
+    pair = np.flatnonzero(table)
+    return pair, table[pair]
+
+
+def pair_sums(num_parts: int) -> _PairTable | _PairCounts:
+    """Sums up counts of pairs of parts: add some at a time, and see them merged."""
+    return _PairTable(num_parts) if num_parts * num_parts <= _SUM_CELLS else _PairCounts()
+
+
+class _PairTable:
+    """Sums counts by pair in a cell for each; cells that stay zero take no memory where their page does."""
+
+    def __init__(self, num_parts: int) -> None:
+        self._rows = np.zeros(num_parts * num_parts, dtype=np.int64)
+
+    def add(self, pair: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+        """Add the counts of distinct pairs."""
+        self._rows[pair] += rows
+
+    def merged(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All pairs so far, ascending, with their sums."""
+        pair = np.flatnonzero(self._rows)
+        return pair, self._rows[pair]
+
+
+@dataclass
+class _PairCounts:
+    """Sums counts by pair; merges once as many wait as were merged, so each pair is sorted a few times only."""
+
+    _waiting: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=list)
+    _num_merged: int = 0
+    _num_waiting: int = 0
+
+    def add(self, pair: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+        self._waiting.append((pair, rows))
+        self._num_waiting += len(pair)
+        if self._num_waiting > max(_PENDING_PAIRS, self._num_merged):
+            self.merged()
+
+    def merged(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All pairs so far, ascending, with their sums."""
+        empty = np.empty(0, dtype=np.int64)
+        pairs = np.concatenate([empty, *(pair for pair, _ in self._waiting)])
+        distinct, place = np.unique(pairs, return_inverse=True)
+        total = np.zeros(len(distinct), dtype=np.int64)
+        np.add.at(total, place, np.concatenate([empty, *(rows for _, rows in self._waiting)]))
+        self._waiting = [(distinct, total)]
+        self._num_merged, self._num_waiting = len(distinct), 0
+        return distinct, total

@@ -1,0 +1,1 @@
+"""Synthetic graphs and vertex data, computed range by range without a file."""

@@ -1,0 +1,126 @@
+"""Two- and three-dimensional lattices with shortcuts as a source of edges: a stand-in for road networks.
+
+Every vertex is joined to the next along each axis; shortcuts join pairs drawn at random (Newman, Watts,
+Phys. Rev. E 60, 1999).  Edge number ``vertex * axes + axis`` is that of a vertex along an axis (there is none at
+the lattice's end), and the shortcuts follow, so that any range of edges can be made by any worker.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.generators.scramble import scramble_ids
+from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.random_numbers import stream_key, unit
+
+#: Edge numbers that one task makes.
+RANGE_EDGES = 1 << 23
+
+
+@dataclass(frozen=True)
+class LatticeEdges:
+    """Edges of a lattice; implements :class:`~gnnloom.pipeline.sources.source.EdgeSource`.
+
+    Attributes:
+        sizes: vertices along each of two or three axes; the last runs fastest.
+        shortcuts: random edges for each edge of the lattice.
+        scramble: scramble the ids; else they follow the axes.
+    """
+
+    sizes: tuple[int, ...]
+    shortcuts: float = 0.0
+    scramble: bool = False
+    seed: int = 0
+    range_edges: int = RANGE_EDGES
+
+    def __post_init__(self) -> None:
+        if len(self.sizes) not in {2, 3} or min(self.sizes) < 1 or math.prod(self.sizes) < 2:
+            shown = "x".join(str(size) for size in self.sizes)
+            raise InputError(f"lattice {shown}: expected two or three sizes of at least 1, and two vertices")
+        if not 0 <= self.shortcuts < math.inf:
+            raise InputError(f"lattice: {self.shortcuts} shortcuts per edge, expected at least 0")
+
+    def identity(self) -> dict[str, Any]:
+        return {
+            "format": "lattice",
+            "sizes": list(self.sizes),
+            "shortcuts": self.shortcuts,
+            "scramble": self.scramble,
+            "seed": self.seed,
+        }
+
+    @property
+    def num_grid_edges(self) -> int:
+        vertices = math.prod(self.sizes)
+        return sum(vertices // size * (size - 1) for size in self.sizes)
+
+    @property
+    def num_shortcuts(self) -> int:
+        return round(self.shortcuts * self.num_grid_edges)
+
+    @property
+    def num_edges(self) -> int:
+        return self.num_grid_edges + self.num_shortcuts
+
+    def num_vertices(self) -> int | None:
+        return math.prod(self.sizes)
+
+    def ranges(self) -> Sequence[SourceRange]:
+        total = math.prod(self.sizes) * len(self.sizes) + self.num_shortcuts
+        return [
+            SourceRange(0, start, min(start + self.range_edges, total)) for start in range(0, total, self.range_edges)
+        ]
+
+    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+        sizes = np.array(self.sizes, np.int64)
+        vertices = math.prod(self.sizes)
+        scramble_key = stream_key(self.seed, "lattice-ids")
+        for start in range(part.start, part.stop, CHUNK_EDGES):
+            most = min(CHUNK_EDGES, part.stop - start)
+            source, target = np.empty(most, np.int64), np.empty(most, np.int64)
+            count = _make_edges(stream_key(self.seed, "shortcuts"), start, sizes, vertices, source, target)
+            source, target = source[:count], target[:count]
+            if self.scramble:
+                scramble_ids(source, vertices, scramble_key)
+                scramble_ids(target, vertices, scramble_key)
+            yield EdgeChunk(source, target)
+
+
+@njit(cache=True, nogil=True)
+def _make_edges(
+    key: np.uint64,
+    start: int,
+    sizes: NDArray[np.int64],
+    vertices: int,
+    source: NDArray[np.int64],
+    target: NDArray[np.int64],
+) -> int:
+    """Edges of the numbers ``start``, ``start + 1``, ...; returns how many there are."""
+    axes, count = len(sizes), 0
+    first: Any = 0
+    for number in range(start, start + len(source)):
+        shortcut = number - vertices * axes
+        if shortcut >= 0:
+            draw = np.uint64(2 * shortcut)
+            first = np.int64(unit(key, draw) * vertices)
+            second = np.int64(unit(key, draw + np.uint64(1)) * vertices)
+        else:
+            first = number // axes
+            stride = 1
+            for axis in range(axes - 1, number % axes, -1):
+                stride *= sizes[axis]
+            size = sizes[number % axes]
+            if first // stride % size == size - 1:
+                continue
+            second = first + stride
+        source[count], target[count] = first, second
+        count += 1
+    return count

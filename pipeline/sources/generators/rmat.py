@@ -1,0 +1,151 @@
+"""R-MAT (Kronecker) graphs as a source of edges, from a seed, without a file.
+
+An edge descends through ``scale`` levels of a 2 x 2 matrix of probabilities, and each choice gives one
+bit of both its ends (Chakrabarti, Zhan, Faloutsos, SDM 2004; the parameters are Graph500's, without noise).
+Four levels are drawn at once, from an alias table of their 256 outcomes (Vose, IEEE Trans. Softw. Eng. 17(9), 1991).
+Every draw is a hash of the seed and the edge's number, so that any range of edges can be made by any
+worker.  The ids are scrambled by a keyed bijection, as Graph500 does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.generators.scramble import scramble_ids
+from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.permutation import mix
+from gnnloom.storage.matrix.random_numbers import stream_key
+
+#: Edges that one task makes.
+RANGE_EDGES = 1 << 23
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+#: Levels that are drawn at once, their outcomes, and the bits of a draw against an outcome's threshold.
+_LEVELS = 4
+_OUTCOMES = 1 << 2 * _LEVELS
+_DRAW_BITS = 32 - 2 * _LEVELS
+_MAX_SCALE = 40
+
+
+@dataclass(frozen=True)
+class RmatEdges:
+    """Edges of an R-MAT graph; implements :class:`~gnnloom.pipeline.sources.source.EdgeSource`.
+
+    Attributes:
+        scale: the binary logarithm of the number of vertices.
+        edge_factor: edges per vertex; loops and repeated edges are among them.
+        a, b, c: probabilities of the upper left, upper right and lower left quarter.
+        scramble: scramble the ids; else low ids have the most edges.
+    """
+
+    scale: int
+    edge_factor: int = 16
+    a: float = 0.57
+    b: float = 0.19
+    c: float = 0.19
+    scramble: bool = True
+    seed: int = 0
+    range_edges: int = RANGE_EDGES
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.scale <= _MAX_SCALE:
+            raise InputError(f"R-MAT: scale {self.scale}, expected 1 to {_MAX_SCALE}")
+        if self.edge_factor < 1:
+            raise InputError(f"R-MAT: {self.edge_factor} edges per vertex, expected at least 1")
+        if min(self.a, self.b, self.c) < 0 or self.a + self.b + self.c > 1 + 1e-9:
+            raise InputError(f"R-MAT: probabilities {self.a}, {self.b} and {self.c}; expected a sum of at most 1")
+
+    def identity(self) -> dict[str, Any]:
+        given = asdict(self)
+        del given["range_edges"]
+        return {"format": "rmat", **given}
+
+    @property
+    def num_edges(self) -> int:
+        return self.edge_factor << self.scale
+
+    def num_vertices(self) -> int | None:
+        return 1 << self.scale
+
+    def ranges(self) -> Sequence[SourceRange]:
+        total, step = self.num_edges, self.range_edges
+        return [SourceRange(0, start, min(start + step, total)) for start in range(0, total, step)]
+
+    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+        key, scramble_key = stream_key(self.seed, "rmat"), stream_key(self.seed, "rmat-ids")
+        threshold, other = alias_table(_outcome_probabilities(self.a, self.b, self.c))
+        for start in range(part.start, part.stop, CHUNK_EDGES):
+            count = min(CHUNK_EDGES, part.stop - start)
+            source, target = np.empty(count, np.int64), np.empty(count, np.int64)
+            _descend(key, start, self.scale, threshold, other, source, target)
+            if self.scramble:
+                scramble_ids(source, 1 << self.scale, scramble_key)
+                scramble_ids(target, 1 << self.scale, scramble_key)
+            yield EdgeChunk(source, target)
+
+
+def _outcome_probabilities(a: float, b: float, c: float) -> NDArray[np.float64]:
+    """(256,): of outcome ``row * 16 + column``, where row and column have a bit for each of four levels."""
+    quarter = np.maximum([[a, b], [c, 1.0 - a - b - c]], 0.0)
+    levels: NDArray[Any] = np.ones((1, 1))
+    for _ in range(_LEVELS):
+        levels = np.kron(levels, quarter)
+    return levels.reshape(-1)
+
+
+def alias_table(probability: NDArray[np.float64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Outcomes of equal width: each keeps its draws below a threshold and leaves the others to another outcome.
+
+    Returns:
+        (num_outcomes,) thresholds in units of 2^-24, and (num_outcomes,) other outcomes.
+    """
+    share = (probability * len(probability) / probability.sum()).tolist()
+    other = list(range(len(share)))
+    small = [outcome for outcome, part in enumerate(share) if part < 1]
+    large = [outcome for outcome, part in enumerate(share) if part >= 1]
+    while small and large:
+        poor, rich = small.pop(), large[-1]
+        other[poor] = rich
+        share[rich] -= 1.0 - share[poor]
+        if share[rich] < 1:
+            small.append(large.pop())
+    for outcome in (*small, *large):
+        share[outcome] = 1.0  # what rounding has left
+    return np.round(np.array(share) * (1 << _DRAW_BITS)).astype(np.uint64), np.array(other, np.uint64)
+
+
+@njit(cache=True, nogil=True)
+def _descend(
+    key: np.uint64,
+    start: int,
+    scale: int,
+    threshold: NDArray[np.uint64],
+    other: NDArray[np.uint64],
+    source: NDArray[np.int64],
+    target: NDArray[np.int64],
+) -> None:
+    """Ends of the edges ``start``, ``start + 1``, ...; a word of 64 bits serves eight levels."""
+    draws = (scale + _LEVELS - 1) // _LEVELS
+    words = np.uint64((draws + 1) // 2)
+    # Of the last draw only the first levels count.
+    surplus = np.uint64(draws * _LEVELS - scale)
+    for k in range(len(source)):
+        counter = np.uint64(start + k) * words
+        first, second, word = np.uint64(0), np.uint64(0), np.uint64(0)
+        for number in range(draws):
+            if number % 2 == 0:
+                word = mix(key + counter * _GOLDEN)
+                counter += np.uint64(1)
+            outcome = word & np.uint64(_OUTCOMES - 1)
+            draw = (word >> np.uint64(2 * _LEVELS)) & np.uint64((1 << _DRAW_BITS) - 1)
+            word >>= np.uint64(32)
+            outcome = outcome if draw < threshold[outcome] else other[outcome]
+            first = (first << np.uint64(_LEVELS)) | (outcome >> np.uint64(_LEVELS))
+            second = (second << np.uint64(_LEVELS)) | (outcome & np.uint64((1 << _LEVELS) - 1))
+        source[k], target[k] = np.int64(first >> surplus), np.int64(second >> surplus)

@@ -1,0 +1,204 @@
+"""A stochastic block model as a source: communities that a GNN can learn, from a seed, without a file.
+
+Vertices have a place in their community; a keyed permutation scatters the places over the ids.  An
+edge draws its source from all vertices and, with probability ``homophily``, its target from the
+same community, else from all vertices.  ``skew`` makes the j-th vertex of a community be drawn in
+proportion to j^-skew, so that degrees follow a power law with exponent 1 + 1/skew (Chung, Lu 2002).
+Features are the community's centroid plus Gaussian noise, scaled to unit variance; labels are the
+communities.  Every number is a hash of the seed and its position: any range of edges or rows can be
+made by any worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
+from gnnloom.storage.artifacts.vertices import SPLIT
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.permutation import KeyedPermutation
+from gnnloom.storage.matrix.random_numbers import normal, stream_key, uniform, unit
+
+#: Edges that one task makes.
+RANGE_EDGES = 1 << 23
+#: Feature values made at a time.
+_BLOCK_VALUES = 1 << 21
+_DRAWS = 4  # random numbers per edge
+
+
+@dataclass(frozen=True)
+class StochasticBlockModel:
+    """The model that an edge source and a vertex source share.
+
+    Attributes:
+        num_edges: edges drawn; loops and repeated edges are among them.
+        num_blocks: communities, which are the classes.
+        homophily: probability that an edge is drawn within a community on purpose.
+        skew: 0 for even degrees, towards 1 for ever larger hubs.
+        noise: standard deviation of the features' noise, where the centroids' is 1.
+        train, valid: fractions of the vertices; the others are for the test.
+    """
+
+    num_vertices: int
+    num_edges: int
+    num_blocks: int = 16
+    homophily: float = 0.8
+    skew: float = 0.3
+    num_features: int = 64
+    noise: float = 6.0
+    train: float = 0.1
+    valid: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _require(1 <= self.num_blocks <= self.num_vertices, f"{self.num_blocks} blocks of {self.num_vertices} vertices")
+        _require(self.num_edges >= 1, f"{self.num_edges} edges")
+        _require(0 <= self.homophily <= 1, f"homophily {self.homophily}, expected 0 to 1")
+        _require(0 <= self.skew < 1, f"skew {self.skew}, expected at least 0 and below 1")
+        _require(self.num_features >= 1, f"{self.num_features} features")
+        _require(self.noise >= 0, f"noise {self.noise}")
+        _require(
+            self.train >= 0 <= self.valid and self.train + self.valid <= 1,
+            f"fractions {self.train} to train and {self.valid} to validate",
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """JSON of all parameters."""
+        return {"format": "sbm", **asdict(self)}
+
+    def scatter(self) -> KeyedPermutation:
+        """From places (community + num_blocks * j) to ids."""
+        return KeyedPermutation(self.num_vertices, int(stream_key(self.seed, "scatter")))
+
+    def edges(self) -> BlockModelEdges:
+        return BlockModelEdges(self)
+
+    def vertices(self) -> BlockModelVertices:
+        return BlockModelVertices(self)
+
+
+@dataclass(frozen=True)
+class BlockModelEdges:
+    """Edges of the model; implements :class:`~gnnloom.pipeline.sources.source.EdgeSource`."""
+
+    model: StochasticBlockModel
+    range_edges: int = RANGE_EDGES
+
+    def identity(self) -> dict[str, Any]:
+        return self.model.identity()
+
+    def num_vertices(self) -> int | None:
+        return self.model.num_vertices
+
+    def ranges(self) -> Sequence[SourceRange]:
+        total = self.model.num_edges
+        return [
+            SourceRange(0, start, min(start + self.range_edges, total)) for start in range(0, total, self.range_edges)
+        ]
+
+    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+        model, scatter = self.model, self.model.scatter()
+        key = stream_key(model.seed, "edges")
+        for start in range(part.start, part.stop, CHUNK_EDGES):
+            count = min(CHUNK_EDGES, part.stop - start)
+            source, target = np.empty(count, np.int64), np.empty(count, np.int64)
+            power = 1.0 / (1.0 - model.skew)
+            _draw_places(key, start, model.num_vertices, model.num_blocks, model.homophily, power, source, target)
+            yield EdgeChunk(scatter.forward(source), scatter.forward(target))
+
+
+@dataclass(frozen=True)
+class BlockModelVertices:
+    """Features, labels and split of the model; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`."""
+
+    model: StochasticBlockModel
+
+    arrays = ("feature", "label", "split")
+    random_access = True
+    in_graph_order = False
+
+    def identity(self) -> dict[str, Any]:
+        return self.model.identity()
+
+    def num_vertices(self) -> int:
+        return self.model.num_vertices
+
+    def num_features(self) -> int:
+        return self.model.num_features
+
+    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        makers: Mapping[str, Callable[[int, int], NDArray[Any]]]
+        makers = {"feature": self._features, "label": self._labels, "split": self._split}
+        rows = max(1, _BLOCK_VALUES // (self.model.num_features if array == "feature" else 1))
+        for first in range(start, stop, rows):
+            yield makers[array](first, min(first + rows, stop))
+
+    def _labels(self, start: int, stop: int) -> NDArray[np.int32]:
+        places = self.model.scatter().inverse(np.arange(start, stop))
+        return (places % self.model.num_blocks).astype(np.int32)
+
+    def _features(self, start: int, stop: int) -> NDArray[np.float32]:
+        model, width = self.model, self.model.num_features
+        centroid = normal(stream_key(model.seed, "centroid"), 0, model.num_blocks * width).reshape(-1, width)
+        rows = normal(stream_key(model.seed, "noise"), start * width, stop * width).reshape(-1, width)
+        rows *= np.float32(model.noise)
+        rows += centroid[self._labels(start, stop)]
+        rows /= np.float32(np.sqrt(1.0 + model.noise**2))
+        return rows
+
+    def _split(self, start: int, stop: int) -> NDArray[np.uint8]:
+        draw = uniform(stream_key(self.model.seed, "split"), start, stop)
+        return split_codes(draw, self.model.train, self.model.valid)
+
+
+def split_codes(draw: NDArray[np.float64], train: float, valid: float) -> NDArray[np.uint8]:
+    """Codes for draws in [0, 1): the lowest train, the next validate, the others test."""
+    codes = np.full(len(draw), SPLIT["test"], np.uint8)
+    codes[draw < train + valid] = SPLIT["valid"]
+    codes[draw < train] = SPLIT["train"]
+    return codes
+
+
+@njit(cache=True, nogil=True)
+def _draw_places(
+    key: np.uint64,
+    start: int,
+    num_vertices: int,
+    num_blocks: int,
+    homophily: float,
+    power: float,
+    source: NDArray[np.int64],
+    target: NDArray[np.int64],
+) -> None:
+    """Places of the ends of edges ``start``, ``start + 1``, ..."""
+    for k in range(len(source)):
+        counter = np.uint64(start + k) * np.uint64(_DRAWS)
+        first = _place(unit(key, counter), unit(key, counter + np.uint64(1)), num_vertices, num_blocks, power)
+        draw = unit(key, counter + np.uint64(2))
+        if draw < homophily:
+            block_draw = (first % num_blocks + 0.5) / num_blocks
+        else:
+            block_draw = (draw - homophily) / (1.0 - homophily)
+        source[k] = first
+        target[k] = _place(block_draw, unit(key, counter + np.uint64(3)), num_vertices, num_blocks, power)
+
+
+@njit(cache=True, nogil=True)
+def _place(block_draw: float, draw: float, num_vertices: int, num_blocks: int, power: float) -> Any:
+    """A place: the community by one draw, the vertex in it by the other."""
+    block: Any = min(np.int64(block_draw * num_blocks), num_blocks - 1)
+    size = (num_vertices - block + num_blocks - 1) // num_blocks
+    if power != 1.0:
+        draw = draw**power
+    return block + num_blocks * min(np.int64(draw * size), size - 1)
+
+
+def _require(holds: bool, what: str) -> None:
+    if not holds:
+        raise InputError(f"stochastic block model: {what}")

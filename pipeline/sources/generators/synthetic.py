@@ -1,0 +1,128 @@
+"""Features and labels for a graph that has none, for benchmarks: random, or with the degree as the class.
+
+As in the evaluation of Plexus (Ranjan et al. 2025): features are standard normal, classes come from a hash or
+from the quantiles of the vertices' degrees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.generators.sbm import split_codes
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.matrix.random_numbers import normal, stream_key, uniform
+
+#: Values made, and degrees read, at a time.
+_BLOCK_VALUES = 1 << 21
+
+
+@dataclass(frozen=True)
+class SyntheticVertices:
+    """Random features with labels; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`.
+
+    Attributes:
+        graph: folder of the graph artifact.
+        boundaries: lowest degree of class 1, 2, ...; None for random classes.
+        train, valid: fractions of the vertices; the others are for the test.
+    """
+
+    graph: Path
+    stated_vertices: int
+    dim: int
+    num_classes: int
+    seed: int
+    boundaries: tuple[int, ...] | None
+    train: float = 0.6
+    valid: float = 0.2
+
+    arrays = ("feature", "label", "split")
+    random_access = True
+    in_graph_order = True
+
+    @classmethod
+    def open(
+        cls, graph: Graph, *, labels: str = "random", dim: int = 128, classes: int = 32, seed: int = 0
+    ) -> SyntheticVertices:
+        """Describe the data of a stored graph's vertices; reads its degrees in blocks if they are the classes.
+
+        Args:
+            labels: ``random`` or ``degree-labels``.
+
+        Raises:
+            InputError: unknown labels, or a number of features or classes below 1.
+        """
+        if labels not in {"random", "degree-labels"}:
+            raise InputError(f"synthetic labels {labels!r}: expected 'random' or 'degree-labels'")
+        if dim < 1 or classes < 1:
+            raise InputError(f"synthetic features: {dim} columns and {classes} classes; expected at least 1 of each")
+        boundaries = degree_quantiles(graph, classes) if labels == "degree-labels" else None
+        return cls(graph.artifact.path, graph.num_vertices, dim, classes, seed, boundaries)
+
+    def identity(self) -> dict[str, Any]:
+        return {
+            "format": "random" if self.boundaries is None else "degree-labels",
+            "dim": self.dim,
+            "classes": self.num_classes,
+            "seed": self.seed,
+            "train": self.train,
+            "valid": self.valid,
+        }
+
+    def num_vertices(self) -> int:
+        return self.stated_vertices
+
+    def num_features(self) -> int:
+        return self.dim
+
+    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        makers: Mapping[str, Callable[[int, int], NDArray[Any]]]
+        makers = {"feature": self._features, "label": self._labels, "split": self._split}
+        rows = max(1, _BLOCK_VALUES // (self.dim if array == "feature" else 1))
+        for first in range(start, stop, rows):
+            yield makers[array](first, min(first + rows, stop))
+
+    def _features(self, start: int, stop: int) -> NDArray[Any]:
+        return normal(stream_key(self.seed, "feature"), start * self.dim, stop * self.dim).reshape(-1, self.dim)
+
+    def _labels(self, start: int, stop: int) -> NDArray[np.int32]:
+        if self.boundaries is None:
+            draw = uniform(stream_key(self.seed, "label"), start, stop)
+            return np.minimum(draw * self.num_classes, self.num_classes - 1).astype(np.int32)
+        degree = Artifact(self.graph).array("degree").read(start, stop)
+        return np.searchsorted(np.array(self.boundaries, np.int64), degree, side="right").astype(np.int32)
+
+    def _split(self, start: int, stop: int) -> NDArray[np.uint8]:
+        return split_codes(uniform(stream_key(self.seed, "split"), start, stop), self.train, self.valid)
+
+
+def degree_quantiles(graph: Graph, num_classes: int) -> tuple[int, ...]:
+    """Lowest degree of each class but the first, so that the classes are as equal in size as ties allow.
+
+    A degree that fills several classes' share alone makes fewer classes.
+    """
+    values, counts = np.empty(0, np.int64), np.empty(0, np.int64)
+    for start in range(0, graph.num_vertices, _BLOCK_VALUES):
+        found = np.unique(graph.degree(start, min(start + _BLOCK_VALUES, graph.num_vertices)), return_counts=True)
+        values, counts = _add_counts(values, counts, *found)
+    below = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    targets = [graph.num_vertices * number // num_classes for number in range(1, num_classes)]
+    chosen = np.searchsorted(below, targets, side="left")
+    return tuple(sorted({int(values[place]) for place in chosen if 0 < place < len(values)}))
+
+
+def _add_counts(
+    values: NDArray[np.int64], counts: NDArray[np.int64], more: NDArray[np.int64], more_counts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The sum of two histograms that list their distinct values."""
+    merged, place = np.unique(np.concatenate([values, more]), return_inverse=True)
+    total = np.zeros(len(merged), np.int64)
+    np.add.at(total, place, np.concatenate([counts, more_counts]))
+    return merged, total

@@ -1,0 +1,136 @@
+"""Text files of one column or of a table of numbers, in blocks of rows, with the line of every row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.pipeline.sources.reading.label_values import EXPECTED_BINARY, binary_labels
+from gnnloom.pipeline.sources.reading.lines import bad_line, whole_lines
+from gnnloom.pipeline.sources.reading.numerals import REASONS
+from gnnloom.pipeline.sources.reading.parse import parse_ids, parse_table
+from gnnloom.storage.artifacts.vertices import NO_LABEL
+from gnnloom.storage.errors import InputError
+
+#: Bytes of text parsed at a time.
+BLOCK_BYTES = 4 << 20
+_MAX_LABEL = np.iinfo(np.int32).max - 1
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """Consecutive rows of a text file.
+
+    Attributes:
+        first: number of the first row.
+        values: (num_rows,) or (num_rows, num_columns).
+        line_at: (num_rows,) int64, where their lines begin in the file's contents.
+    """
+
+    file: SourceFile
+    first: int
+    values: NDArray[Any]
+    line_at: NDArray[np.int64]
+
+    def error(self, row: int, reason: str) -> InputError:
+        """The error for a row of this block."""
+        return bad_line(self.file, int(self.line_at[row]), reason)
+
+
+def read_ids(file: SourceFile, block_bytes: int = BLOCK_BYTES) -> Iterator[RowBlock]:
+    """One id per line, as int64.
+
+    Raises:
+        InputError: a line is no id; the message names it.
+    """
+    first = 0
+    for offset, text in whole_lines(file, block_bytes=block_bytes):
+        most = len(text) // 2 + 1
+        ids, line_at = np.empty(most, np.int64), np.empty(most, np.int64)
+        count, at, wrong = parse_ids(text, ids, line_at)
+        if wrong:
+            raise bad_line(file, offset + at, REASONS[wrong])
+        yield RowBlock(file, first, ids[:count], line_at[:count] + offset)
+        first += count
+
+
+def read_table(
+    file: SourceFile,
+    num_columns: int,
+    dtype: type[np.floating[Any]],
+    *,
+    missing: bool = False,
+    block_bytes: int = BLOCK_BYTES,
+) -> Iterator[RowBlock]:
+    """Rows of ``num_columns`` decimal numbers, parsed as doubles and then rounded to ``dtype``.
+
+    Args:
+        missing: NaN is admitted.
+
+    Raises:
+        InputError: a row has another width, or something in it is no finite number; the message names the line.
+    """
+    first = 0
+    for offset, text in whole_lines(file, block_bytes=block_bytes):
+        most = len(text) // (2 * num_columns) + 1
+        values, line_at = np.empty((most, num_columns), dtype), np.empty(most, np.int64)
+        count, at, wrong = parse_table(text, missing, values, line_at)
+        if wrong:
+            raise bad_line(file, offset + at, f"{REASONS[wrong]} (row {first + count:,} of {num_columns} columns)")
+        yield RowBlock(file, first, values[:count], line_at[:count] + offset)
+        first += count
+
+
+def read_labels(file: SourceFile) -> Iterator[RowBlock]:
+    """One class per line, as an integer or as a float without fraction; NaN or -1 where there is none; as int32.
+
+    Raises:
+        InputError: a label is no such number, or out of range; the message names the line.
+    """
+    for block in read_table(file, 1, np.float64, missing=True):
+        labels = np.where(np.isnan(block.values[:, 0]), NO_LABEL, block.values[:, 0])
+        wrong = (labels != np.floor(labels)) | (labels < NO_LABEL) | (labels > _MAX_LABEL)
+        if wrong.any():
+            reason = f"expected a class from 0 to {_MAX_LABEL:,}, or -1 or nan where there is none"
+            raise block.error(int(np.argmax(wrong)), reason)
+        yield RowBlock(file, block.first, labels.astype(np.int32), block.line_at)
+
+
+def read_multilabels(file: SourceFile, num_columns: int) -> Iterator[RowBlock]:
+    """Rows of zeros and ones, -1 or NaN where a label is not known; as int8.
+
+    Raises:
+        InputError: a row has another width, or holds something else; the message names the line.
+    """
+    for block in read_table(file, num_columns, np.float32, missing=True):
+        rows, wrong = binary_labels(block.values)
+        if wrong >= 0:
+            raise block.error(wrong, EXPECTED_BINARY)
+        yield RowBlock(file, block.first, rows, block.line_at)
+
+
+def count_columns(file: SourceFile) -> int:
+    """Columns of the first line that is not blank; 0 in a file without any."""
+    with file.open() as stream:
+        for line in stream:
+            text = line.replace(b",", b" , ").split()
+            if text:
+                return sum(field != b"," for field in text)
+    return 0
+
+
+def read_count(file: SourceFile) -> int:
+    """The one number that a file holds.
+
+    Raises:
+        InputError: it holds none, or several (a dataset of many graphs).
+    """
+    found = np.concatenate([np.empty(0, np.int64), *(block.values for block in read_ids(file))])
+    if len(found) != 1:
+        raise InputError(f"{file.location}: expected one number for one graph, found {len(found):,}")
+    return int(found[0])

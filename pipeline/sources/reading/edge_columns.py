@@ -1,0 +1,143 @@
+"""Columns of edges in NumPy files: the sources, targets and weights, each read as a stream of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.names import HINT, NameFoundError
+from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray
+from gnnloom.pipeline.sources.source import CHUNK_EDGES
+from gnnloom.storage.errors import InputError
+
+#: Entries of ``indptr`` that are expanded at a time.
+_ROWS = 1 << 18
+
+
+class IdColumn(Protocol):
+    """One end of every edge."""
+
+    @property
+    def is_mapped(self) -> bool:
+        """Any range can be read at no cost."""
+        ...
+
+    def read(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        """Ids of edges ``start`` to ``stop``, ``CHUNK_EDGES`` at a time (the last block may have fewer).
+
+        Raises:
+            NameFoundError: an id is no number from 0 to 2^63 - 1.
+        """
+        ...
+
+    def read_any(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        """The same, whatever the ids are."""
+        ...
+
+
+@dataclass(frozen=True)
+class FlatColumn:
+    """Ids that lie in an array at elements ``first``, ``first + step``, ..."""
+
+    array: StoredArray
+    first: int = 0
+    step: int = 1
+
+    @property
+    def is_mapped(self) -> bool:
+        return self.array.is_mapped
+
+    def read(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        for number, block in enumerate(self.read_any(start, stop)):
+            yield self._checked(block, start + number * CHUNK_EDGES)
+
+    def read_any(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        last = self.first + (stop - 1) * self.step
+        blocks = self.array.read_flat(self.first + start * self.step, last + 1, CHUNK_EDGES * self.step)
+        return (block[:: self.step] for block in blocks)
+
+    def _checked(self, ids: NDArray[Any], first_edge: int) -> NDArray[np.int64]:
+        if ids.dtype.kind in "US":
+            raise NameFoundError(f"{self.array}: expected integers, found text{HINT}")
+        low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
+        if low < 0 or high > np.iinfo(np.int64).max:
+            edge = int(np.argmin(ids)) if low < 0 else int(np.argmax(ids))
+            what = "negative" if low < 0 else "beyond int64"
+            raise NameFoundError(f"{self.array}, edge {first_edge + edge:,}: the id {ids[edge]} is {what}{HINT}")
+        return np.ascontiguousarray(ids, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class MajorColumn:
+    """Rows of a CSR matrix (columns of a CSC one), one per stored entry, from its ``indptr``."""
+
+    indptr: StoredArray
+    num_entries: int
+
+    @property
+    def is_mapped(self) -> bool:
+        return False
+
+    def read(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        return rebatch(self._expanded(start, stop), CHUNK_EDGES)
+
+    def read_any(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        return self.read(start, stop)
+
+    def _expanded(self, start: int, stop: int) -> Iterator[NDArray[np.int64]]:
+        for row, offsets in self._offsets():
+            rows = np.arange(row, row + len(offsets) - 1)
+            for low in range(max(start, int(offsets[0])), min(stop, int(offsets[-1])), CHUNK_EDGES):
+                high = min(low + CHUNK_EDGES, stop)
+                yield np.repeat(rows, np.diff(np.clip(offsets, low, high)).astype(np.int64))
+
+    def _offsets(self) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """First row and offsets of consecutive groups of rows; checked on the way."""
+        row, before = 0, np.zeros(0, np.int64)
+        for block in self.indptr.read_flat(0, self.indptr.size, _ROWS):
+            offsets = np.concatenate([before, block.astype(np.int64)])
+            if np.any(np.diff(offsets) < 0) or (row == 0 and not len(before) and offsets[0] != 0):
+                raise InputError(f"{self.indptr}: the offsets near row {row:,} do not ascend from 0")
+            yield row, offsets
+            row, before = row + len(offsets) - 1, offsets[-1:]
+        if not len(before) or before[0] != self.num_entries:
+            found = before[0] if len(before) else "nothing"
+            raise InputError(f"{self.indptr}: ends with {found}, expected the {self.num_entries:,} entries of indices")
+
+
+def read_weights(array: StoredArray, start: int, stop: int) -> Iterator[NDArray[np.float32]]:
+    """Weights of edges ``start`` to ``stop``, ``CHUNK_EDGES`` at a time.
+
+    Raises:
+        InputError: a weight is NaN or does not fit float32.
+    """
+    for number, block in enumerate(array.read_flat(start, stop, CHUNK_EDGES)):
+        with np.errstate(over="ignore"):
+            weights = block.astype(np.float32)
+        if not np.isfinite(weights).all():
+            edge = int(np.argmin(np.isfinite(weights)))
+            position = start + number * CHUNK_EDGES + edge
+            raise InputError(f"{array}, edge {position:,}: the weight {block[edge]} is not a finite float32")
+        yield weights
+
+
+def rebatch(blocks: Iterable[NDArray[Any]], rows: int) -> Iterator[NDArray[Any]]:
+    """The same rows in blocks of exactly ``rows``, the last perhaps shorter."""
+    pending: list[NDArray[Any]] = []
+    count = 0
+    for block in blocks:
+        begin = 0
+        while count + len(block) - begin >= rows:
+            taken = begin + rows - count
+            pending.append(block[begin:taken])
+            yield pending[0] if len(pending) == 1 else np.concatenate(pending)
+            pending, count, begin = [], 0, taken
+        if begin < len(block):
+            pending.append(block[begin:])
+            count += len(block) - begin
+    if pending:
+        yield np.concatenate(pending)

@@ -1,0 +1,194 @@
+"""Source files: local paths or fsspec URLs, plain, gzip or zstd, read as streams, and what names their contents."""
+
+from __future__ import annotations
+
+import glob
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import xxhash
+
+from gnnloom.pipeline.sources.reading.compressed import SUFFIXES, decompressed
+from gnnloom.storage.errors import InputError, NotFoundError
+
+#: Bytes of each of the blocks that a local file's fingerprint looks at.
+SAMPLE_BYTES = 1 << 16
+#: Bytes asked for at a time of a web server's stream.
+_REMOTE_BUFFER = 1 << 20
+#: Blocks sampled between the first and the last.
+SAMPLES = 16
+
+_VERSION_FIELDS = ("etag", "ETag", "size", "mtime", "last_modified", "LastModified", "md5Hash", "crc32c", "content_md5")
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file as it was when the source was opened.
+
+    Attributes:
+        location: local path, or URL.
+        size: stored (compressed) bytes; None where the server does not tell.
+        fingerprint: changes when the file does.
+    """
+
+    location: str
+    size: int | None
+    fingerprint: str
+
+    @property
+    def is_local(self) -> bool:
+        return is_local(self.location)
+
+    @property
+    def is_compressed(self) -> bool:
+        return self.location.endswith(SUFFIXES)
+
+    @property
+    def is_seekable(self) -> bool:
+        """Ranges of bytes can be read independently at no cost."""
+        return self.is_local and not self.is_compressed
+
+    @property
+    def path(self) -> Path:
+        """Of a local file."""
+        return Path(self.location.removeprefix("file://")).expanduser()
+
+    def identity(self) -> dict[str, Any]:
+        """JSON for the keys of artifacts; the folder is no part of it, so that a moved file is the same file."""
+        name = self.location.rstrip("/").rpartition("/")[2]
+        return {"name": name, "size": self.size, "fingerprint": self.fingerprint}
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """The file's contents as a stream, decompressed if the name ends in ``.gz`` or ``.zst``.
+
+        Raises:
+            NotFoundError: the file has gone.
+            InputError: the compressed data is truncated or damaged; raised where it is read.
+        """
+        with self.open_stored(streaming=True) as stored:
+            if not self.is_compressed:
+                yield stored
+                return
+            with decompressed(stored, self.location) as stream:
+                yield stream
+
+    @contextmanager
+    def open_stored(self, *, streaming: bool = False) -> Iterator[BinaryIO]:
+        """The bytes as they are stored.
+
+        Args:
+            streaming: a remote file is read once from its start; any web server can do that.
+
+        Raises:
+            NotFoundError: the file has gone.
+        """
+        try:
+            stream = self.path.open("rb") if self.is_local else _open_remote(self.location, streaming)
+        except OSError as error:
+            raise _unreadable(self.location, error) from error
+        with stream:
+            yield stream
+
+
+def open_files(locations: Sequence[str]) -> tuple[SourceFile, ...]:
+    """Find the files of a source.
+
+    Args:
+        locations: local paths, URLs that fsspec knows, or globs of either; a glob stands for its
+            files in sorted order.
+
+    Raises:
+        NotFoundError: a file is not there, or a glob matches nothing.
+        InputError: no location is given, one is a folder, or a URL has an unknown protocol.
+    """
+    if not locations:
+        raise InputError("no source given: name at least one file, URL or folder")
+    return tuple(_describe(path) for location in locations for path in expand(location))
+
+
+def is_local(location: str) -> bool:
+    """A path, or a ``file://`` URL."""
+    return location.startswith("file://") or ("://" not in location and "::" not in location)
+
+
+def expand(location: str) -> list[str]:
+    """The files that a location stands for: itself, or the sorted matches of a glob.
+
+    Raises:
+        NotFoundError: a glob matches nothing.
+    """
+    if is_local(location):
+        plain = str(Path(location.removeprefix("file://")).expanduser())
+        if Path(plain).exists() or not glob.has_magic(plain):
+            return [plain]
+        found = sorted(glob.glob(plain, recursive=True))
+    elif "*" in location:
+        file_system, path = _file_system(location)
+        found = sorted(file_system.unstrip_protocol(match) for match in file_system.glob(path))
+    else:
+        return [location]
+    if not found:
+        raise NotFoundError(f"{location}: no file matches")
+    return found
+
+
+def _describe(location: str) -> SourceFile:
+    return _describe_local(location) if is_local(location) else _describe_remote(location)
+
+
+def _describe_local(location: str) -> SourceFile:
+    path = Path(location)
+    if path.is_dir():
+        raise InputError(f"{location}: a folder; name its files, or give the format of the folder (`--format ogb`)")
+    try:
+        status = path.stat()
+        with path.open("rb") as file:
+            state = xxhash.xxh3_128(f"{status.st_size} {status.st_mtime_ns}".encode())
+            last = max(0, status.st_size - SAMPLE_BYTES)
+            for offset in sorted({last * sample // (SAMPLES + 1) for sample in range(SAMPLES + 2)}):
+                file.seek(offset)
+                state.update(file.read(SAMPLE_BYTES))
+    except OSError as error:
+        raise _unreadable(location, error) from error
+    return SourceFile(location, status.st_size, state.hexdigest())
+
+
+def _describe_remote(location: str) -> SourceFile:
+    file_system, path = _file_system(location)
+    try:
+        info = file_system.info(path)
+        version = [file_system.ukey(path), *(f"{name}={info[name]}" for name in _VERSION_FIELDS if name in info)]
+    except (OSError, ValueError) as error:
+        raise _unreadable(location, error) from error
+    size = info.get("size")
+    return SourceFile(
+        location, None if size is None else int(size), xxhash.xxh3_128("\n".join(version).encode()).hexdigest()
+    )
+
+
+def _file_system(location: str) -> tuple[Any, str]:
+    from fsspec.core import url_to_fs  # noqa: PLC0415 - only remote files need it
+
+    try:
+        file_system, path = url_to_fs(location)  # type: ignore[no-untyped-call]
+    except (ValueError, ImportError) as error:
+        raise InputError(f"{location}: no way to open such a URL ({error})") from error
+    return file_system, str(path)
+
+
+def _open_remote(location: str, streaming: bool) -> BinaryIO:
+    file_system, path = _file_system(location)
+    if streaming and location.startswith(("http://", "https://")):
+        return io.BufferedReader(file_system.open(path, "rb", block_size=0), _REMOTE_BUFFER)
+    return cast("BinaryIO", file_system.open(path, "rb"))
+
+
+def _unreadable(location: str, error: Exception) -> NotFoundError | InputError:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return NotFoundError(f"{location}: there is no such file")
+    return InputError(f"{location}: cannot be read ({error})")

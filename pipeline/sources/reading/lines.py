@@ -1,0 +1,114 @@
+"""Text as blocks of whole lines, from any stream or range of bytes, and the line that an error is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.storage.errors import InputError
+
+#: Bytes that are read and parsed at a time.
+BLOCK_BYTES = 8 << 20
+#: No line of a source is longer; what is, is no text.
+LONGEST_LINE = 4 << 20
+#: Characters of a line that an error shows.
+SHOWN = 60
+
+
+def whole_lines(
+    file: SourceFile, start: int = 0, stop: int | None = None, block_bytes: int = BLOCK_BYTES
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """The lines that begin at bytes ``start`` to ``stop``, in blocks.
+
+    Any cutting of a file into ranges gives every line to one range.
+
+    Args:
+        start: offset into the decompressed contents; not 0 only if ``file.is_seekable``.
+        stop: None for the end of the file.
+
+    Yields:
+        Offset of a block in the file's (decompressed) contents, and the block: uint8, ending with a
+        line feed whatever the file ends with.  It is valid until the next is asked for.
+
+    Raises:
+        InputError: a line is longer than ``LONGEST_LINE``, or compressed data is damaged.
+    """
+    with file.open() as stream:
+        offset = _skip_begun_line(stream, start)
+        if stop is None or offset < stop:
+            yield from _blocks(file, stream, offset, stop, block_bytes)
+
+
+def _skip_begun_line(stream: BinaryIO, start: int) -> int:
+    """Move to the first line that begins at or after ``start``; returns its offset."""
+    if not start:
+        return 0
+    stream.seek(start - 1)
+    return start - 1 + len(stream.readline())
+
+
+def _blocks(
+    file: SourceFile, stream: BinaryIO, offset: int, stop: int | None, block_bytes: int
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    buffer = bytearray(max(block_bytes, LONGEST_LINE) + LONGEST_LINE + 2)
+    view, block = memoryview(buffer), np.frombuffer(buffer, np.uint8)
+    begun = 0  # bytes at the front of the buffer that belong to a line not yet complete
+    while True:
+        wanted = block_bytes if stop is None else min(block_bytes, stop - offset - begun)
+        got = stream.readinto(view[begun : begun + wanted]) or 0 if wanted > 0 else 0  # type: ignore[attr-defined]
+        end = begun + got
+        if not got:
+            break
+        cut = buffer.rfind(b"\n", begun, end) + 1
+        if cut:
+            yield offset, block[:cut]
+            buffer[: end - cut] = buffer[cut:end]
+            offset += cut
+        begun = end - cut
+        _check_length(file, offset, begun)
+    if begun:
+        rest = stream.readline(LONGEST_LINE + 1).rstrip(b"\n") + b"\n"
+        _check_length(file, offset, begun + len(rest))
+        buffer[begun : begun + len(rest)] = rest
+        yield offset, block[: begun + len(rest)]
+
+
+def _check_length(file: SourceFile, offset: int, length: int) -> None:
+    if length > LONGEST_LINE:
+        raise bad_line(file, offset, f"expected text, found a line of more than {LONGEST_LINE:,} bytes")
+
+
+def first_line(stream: BinaryIO, at: int = 0) -> tuple[int, bytes]:
+    """Offset of the next line that is neither blank nor a ``%`` comment, and the line; empty at the end.
+
+    Args:
+        at: where the stream stands; not every stream can tell.
+    """
+    while True:
+        line = stream.readline(LONGEST_LINE)
+        if not line or (line.strip() and not line.startswith(b"%")):
+            return at, line
+        at += len(line)
+
+
+def bad_line(file: SourceFile, offset: int, reason: str) -> InputError:
+    """The error for the line that begins at a byte of the (decompressed) contents.
+
+    Counts lines from the file's start; that is slow on large files and done for errors only.
+    """
+    number, position = 1, 0
+    with file.open() as stream:
+        while position < offset:
+            piece = stream.read(min(BLOCK_BYTES, offset - position))
+            if not piece:
+                break
+            number += piece.count(b"\n")
+            position += len(piece)
+        line = stream.readline(SHOWN + 1)
+    text = line.decode("utf-8", "replace").rstrip("\r\n")
+    shown = repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}...")
+    return InputError(f"{file.location}, line {number:,}: {reason}: {shown}")

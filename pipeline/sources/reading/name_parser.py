@@ -1,0 +1,261 @@
+"""Line parser for edges between names: fields between separators, some perhaps in double quotes.
+
+Fields lie between commas, tabs, or runs of blanks, one of the three in a file; blanks around a field are no part
+of it.  A field that begins with a double quote ends with one, and may hold separators; two of them stand for one
+(RFC 4180, but for line feeds, which always end a line).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from gnnloom.pipeline.sources.names import LONGEST_NAME, name_fault
+from gnnloom.pipeline.sources.reading.numerals import (
+    EXTRA,
+    FLOAT32_LIMIT,
+    HASH,
+    NOT_FINITE,
+    ONE_ID,
+    PERCENT,
+    SPACE,
+    TAB,
+    TOO_FEW,
+    TOO_MANY,
+    ZERO,
+    is_end,
+    next_line,
+    parse_number,
+    skip_blanks,
+)
+
+#: What can be wrong with a name, beside what :mod:`gnnloom.pipeline.sources.reading.numerals` lists.
+EMPTY_NAME, LONG_NAME, OPEN_QUOTE, AFTER_FIELD = range(101, 105)
+
+REASONS = {
+    EMPTY_NAME: name_fault(0),
+    LONG_NAME: name_fault(LONGEST_NAME + 1),
+    OPEN_QUOTE: "a double quote is opened and not closed on this line",
+    AFTER_FIELD: "expected a separator or the end of the line after a field",
+    ONE_ID: "expected two vertex names, found one",
+}
+
+QUOTE = 34
+#: Numbers of 19 digits and more may be beyond int64, and are compared with its highest.
+_MOST_DIGITS = 19
+_HIGHEST = np.frombuffer(str(np.iinfo(np.int64).max).encode(), np.uint8)
+
+
+@njit(cache=True, nogil=True)
+def _is_separator(byte: int, separator: int) -> bool:
+    return byte == separator or (separator == SPACE and byte == TAB)
+
+
+@njit(cache=True, nogil=True)
+def _skip_blanks(text: Any, at: int, separator: int) -> int:
+    while text[at] == SPACE or (text[at] == TAB and separator != TAB):
+        at += 1
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _next_field(text: Any, at: int, separator: int) -> int:
+    """Past a separator; where there is none, the same position but for blanks."""
+    at = _skip_blanks(text, at, separator)
+    if separator != SPACE and text[at] == separator:
+        at = _skip_blanks(text, at + 1, separator)
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _copy_quoted(text: Any, at: int, out: Any, place: int) -> tuple[int, int, int]:
+    """As :func:`_copy_name`, from the byte after the opening quote on."""
+    while True:
+        if is_end(text, at):
+            return at, place, OPEN_QUOTE
+        if text[at] == QUOTE:
+            if text[at + 1] != QUOTE:
+                return at + 1, place, 0
+            at += 1
+        out[place] = text[at]
+        place += 1
+        at += 1
+
+
+@njit(cache=True, nogil=True)
+def _copy_name(text: Any, at: int, separator: int, out: Any, first: int) -> tuple[int, int, int]:
+    """Copy a field; returns the position after it, the end of the copy, and what is wrong."""
+    place, wrong = first, 0
+    if text[at] == QUOTE:
+        at, place, wrong = _copy_quoted(text, at + 1, out, place)
+    else:
+        while not (is_end(text, at) or _is_separator(text[at], separator)):
+            out[place] = text[at]
+            place += 1
+            at += 1
+        while place > first and (out[place - 1] == SPACE or out[place - 1] == TAB):
+            place -= 1
+    if not wrong and place == first:
+        wrong = EMPTY_NAME
+    if not wrong and place - first > LONGEST_NAME:
+        wrong = LONG_NAME
+    return at, place, wrong
+
+
+@njit(cache=True, nogil=True)
+def _is_plain(out: Any, first: int, stop: int) -> bool:
+    """A name is a number below 2^63."""
+    for k in range(first, stop):
+        if not 0 <= np.int64(out[k]) - ZERO <= 9:
+            return False
+    while first < stop and out[first] == ZERO:
+        first += 1
+    if stop - first == _MOST_DIGITS:
+        for k in range(_MOST_DIGITS):
+            if out[first + k] != _HIGHEST[k]:
+                return bool(out[first + k] < _HIGHEST[k])
+    return stop - first <= _MOST_DIGITS
+
+
+@njit(cache=True, nogil=True)
+def _parse_pair(
+    text: Any, at: int, separator: int, source: Any, first: int, target: Any, second: int
+) -> tuple[int, int, int, int]:
+    """Copy two names; returns the position after them, the ends of the copies, and what is wrong."""
+    at, source_stop, wrong = _copy_name(text, _skip_blanks(text, at, separator), separator, source, first)
+    if wrong:
+        return at, source_stop, second, wrong
+    after = _next_field(text, at, separator)
+    if after == at or is_end(text, after):
+        return at, source_stop, second, ONE_ID if is_end(text, after) else AFTER_FIELD
+    at, target_stop, wrong = _copy_name(text, after, separator, target, second)
+    return at, source_stop, target_stop, wrong
+
+
+@njit(cache=True, nogil=True)
+def _parse_rest(text: Any, at: int, separator: int, weighted: bool, extra: bool) -> tuple[float, int]:
+    """What follows the two names: the weight, and what is wrong."""
+    weight = 1.0
+    after = _next_field(text, at, separator)
+    if weighted:
+        if after == at or is_end(text, after):
+            return weight, TOO_FEW
+        weight, at, wrong = parse_number(text, after)
+        if wrong:
+            return weight, wrong
+        if not abs(weight) < FLOAT32_LIMIT:
+            return weight, NOT_FINITE
+        after = _next_field(text, at, separator)
+    if is_end(text, after):
+        return weight, 0
+    if after == at:
+        return weight, AFTER_FIELD
+    return weight, 0 if extra else EXTRA
+
+
+@njit(cache=True, nogil=True)
+def parse_names(
+    text: Any,
+    separator: int,
+    weighted: bool,
+    extra: bool,
+    source: Any,
+    source_offset: Any,
+    target: Any,
+    target_offset: Any,
+    weight: Any,
+    line_at: Any,
+) -> tuple[int, int, bool, int, int]:
+    """Parse lines of edges between names; lines that are blank or begin with ``#`` or ``%`` count nothing.
+
+    Args:
+        text: (num_bytes,) uint8, whole lines.
+        separator: comma, tab, or a space for runs of blanks.
+        weighted: a third field holds the weight.
+        extra: further fields are ignored rather than refused.
+        source, target: (num_bytes,) uint8, filled with the names.
+        source_offset, target_offset: int64, filled with the names' ends, from [1] on.
+        weight: float32, filled if ``weighted``.
+        line_at: int64, filled with the positions of the lines.
+
+    Returns:
+        Number of edges; of edges between numbers; whether the first is one of these; position of the line that
+        ended it; what is wrong with it (0: all is parsed).
+    """
+    count, plain, first_is_plain, at, size = 0, 0, False, 0, len(text)
+    source_offset[0] = target_offset[0] = 0
+    while at < size:
+        line = at
+        at = skip_blanks(text, line)
+        if is_end(text, at) or text[at] == HASH or text[at] == PERCENT:
+            at = next_line(text, at)
+            continue
+        first, second = source_offset[count], target_offset[count]
+        at, source_stop, target_stop, wrong = _parse_pair(text, line, separator, source, first, target, second)
+        if wrong:
+            return count, plain, first_is_plain, line, wrong
+        value, wrong = _parse_rest(text, at, separator, weighted, extra)
+        if wrong:
+            return count, plain, first_is_plain, line, wrong
+        if weighted:
+            weight[count] = value
+        is_plain = _is_plain(source, first, source_stop) and _is_plain(target, second, target_stop)
+        plain += is_plain
+        first_is_plain = first_is_plain or (count == 0 and is_plain)
+        line_at[count] = line
+        count += 1
+        source_offset[count], target_offset[count] = source_stop, target_stop
+        at = next_line(text, at)
+    return count, plain, first_is_plain, size, 0
+
+
+@njit(cache=True, nogil=True)
+def parse_keyed(text: Any, separator: int, names: Any, offset: Any, values: Any, line_at: Any) -> tuple[int, int, int]:
+    """Parse lines of a name and numbers; lines that are blank or begin with ``#`` or ``%`` count nothing.
+
+    Args:
+        text, separator, line_at: as for :func:`parse_names`.
+        names: (num_bytes,) uint8, filled with the names; ``offset`` with their ends, from [1] on.
+        values: (rows, columns) float64, filled row by row; NaN and infinity are admitted.
+
+    Returns:
+        Number of rows, position of the line that ended it, what is wrong with it (0: all is parsed).
+    """
+    count, at, size = 0, 0, len(text)
+    offset[0] = 0
+    while at < size:
+        line = at
+        at = skip_blanks(text, line)
+        if is_end(text, at) or text[at] == HASH or text[at] == PERCENT:
+            at = next_line(text, at)
+            continue
+        at, stop, wrong = _copy_name(text, _skip_blanks(text, line, separator), separator, names, offset[count])
+        if not wrong:
+            at, wrong = _parse_values(text, at, separator, values[count])
+        if wrong:
+            return count, line, wrong
+        line_at[count] = line
+        count += 1
+        offset[count] = stop
+        at = next_line(text, at)
+    return count, size, 0
+
+
+@njit(cache=True, nogil=True)
+def _parse_values(text: Any, at: int, separator: int, row: Any) -> tuple[int, int]:
+    """Fill a row with the numbers that follow; returns the position after them, and what is wrong."""
+    for column in range(row.size):
+        after = _next_field(text, at, separator)
+        if is_end(text, after):
+            return at, TOO_FEW
+        if after == at:
+            return at, AFTER_FIELD
+        row[column], at, wrong = parse_number(text, after)
+        if wrong:
+            return at, wrong
+    after = _next_field(text, at, separator)
+    if is_end(text, after):
+        return after, 0
+    return at, AFTER_FIELD if after == at else TOO_MANY

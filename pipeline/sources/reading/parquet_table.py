@@ -1,0 +1,152 @@
+"""Parquet files as tables of numbers: columns by name, read by groups of rows, each value checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.storage.errors import InputError
+
+#: Bytes of a column that are read at a time.
+_BUFFER = 1 << 20
+#: How Arrow spells the types of a kind: signed, unsigned, float, text.
+_PREFIXES = {
+    "i": ("int",),
+    "u": ("uint",),
+    "f": ("float", "double", "halffloat"),
+    "b": ("bool",),
+    "s": ("string", "large_string", "binary", "large_binary", "dictionary<values=string"),
+}
+
+
+@dataclass(frozen=True)
+class ParquetTable:
+    """What the footer of a file says.
+
+    Attributes:
+        names: of the columns, in their order.
+        types: of the columns, as Arrow spells them.
+        group_rows: rows of each row group.
+    """
+
+    file: SourceFile
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+    group_rows: tuple[int, ...]
+
+    @classmethod
+    def open(cls, file: SourceFile) -> ParquetTable:
+        """Read the footer.
+
+        Raises:
+            InputError: the file is no Parquet file, or a damaged one.
+        """
+        with _opened(file) as parquet:
+            schema, metadata = parquet.schema_arrow, parquet.metadata
+            rows = tuple(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
+            return cls(file, tuple(schema.names), tuple(str(kind) for kind in schema.types), rows)
+
+    @property
+    def num_rows(self) -> int:
+        return sum(self.group_rows)
+
+    @cached_property
+    def first_rows(self) -> tuple[int, ...]:
+        """First row of each row group, and the number of rows."""
+        return tuple(accumulate(self.group_rows, initial=0))
+
+    def check_columns(self, names: Sequence[str], kinds: str) -> None:
+        """Refuse names that are no columns, and columns of other types.
+
+        Args:
+            kinds: ``iu`` admits integers, ``iuf`` also floats, ``iufb`` also truth values, ``ius`` also text.
+
+        Raises:
+            InputError: as said; the message names the file, the column and what there is.
+        """
+        for name in names:
+            if self.names.count(name) != 1:
+                there = ", ".join(self.names)
+                raise InputError(f"{self.file.location}: expected one column {name!r}; the columns are {there}")
+            found = self.types[self.names.index(name)]
+            if not any(found.startswith(_PREFIXES[kind]) for kind in kinds):
+                what = {"iu": "integers", "ius": "integers or text"}.get(kinds, "numbers")
+                raise InputError(f"{self.file.location}, column {name}: expected {what}, found {found}")
+
+    def holds_text(self, name: str) -> bool:
+        """A column's values are strings or bytes."""
+        return self.types[self.names.index(name)].startswith(_PREFIXES["s"])
+
+    def read(
+        self, columns: Sequence[str], groups: Sequence[int], rows: int
+    ) -> Iterator[tuple[int, tuple[NDArray[Any], ...]]]:
+        """As :meth:`read_arrow`, in NumPy's arrays."""
+        for first, values in self.read_arrow(columns, groups, rows):
+            yield first, tuple(column.to_numpy(zero_copy_only=False) for column in values)
+
+    def read_arrow(
+        self, columns: Sequence[str], groups: Sequence[int], rows: int
+    ) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """Values of some columns of consecutive row groups, in Arrow's arrays.
+
+        Yields:
+            The first row of a block of at most ``rows``, and the columns, without nulls.
+
+        Raises:
+            InputError: the data is damaged, or a value is null; the message names column and row.
+        """
+        first = self.first_rows[groups[0]] if groups else 0
+        with _opened(self.file) as parquet:
+            batches = parquet.iter_batches(batch_size=rows, row_groups=list(groups), columns=list(columns))
+            while (batch := _next(batches, self.file)) is not None:
+                yield first, tuple(self._checked(name, batch.column(name), first) for name in columns)
+                first += batch.num_rows
+
+    def _checked(self, name: str, column: Any, first: int) -> Any:
+        if column.null_count:
+            row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+            raise self.error(name, first + row, "expected a value, found null")
+        return column
+
+    def error(self, column: str, row: int, reason: str) -> InputError:
+        """The error for a value."""
+        return InputError(f"{self.file.location}, column {column}, row {row:,}: {reason}")
+
+
+@contextmanager
+def _opened(file: SourceFile) -> Iterator[Any]:
+    import pyarrow as pa  # noqa: PLC0415 - only such files need it
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    with file.open_stored() as stored:
+        try:
+            parquet = pq.ParquetFile(stored, buffer_size=_BUFFER, pre_buffer=False)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise _damaged(file, error) from error
+        with parquet:
+            yield parquet
+
+
+def _next(batches: Iterator[Any], file: SourceFile) -> Any:
+    import pyarrow as pa  # noqa: PLC0415
+
+    try:
+        return next(batches, None)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _damaged(file, error) from error
+
+
+def _damaged(file: SourceFile, error: Exception) -> InputError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return InputError(
+        f"{file.location}: no Parquet file, a truncated or damaged one, or from a server that cannot send parts"
+        f" ({reason})"
+    )

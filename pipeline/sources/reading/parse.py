@@ -1,0 +1,201 @@
+"""Line parsers for text: edges, columns of ids, tables of numbers; what is wrong with a line, and where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from gnnloom.pipeline.sources.reading.numerals import (
+    BEYOND,
+    COMMA,
+    EXTRA,
+    FEED,
+    FLOAT32_LIMIT,
+    HASH,
+    NO_ID,
+    NO_NUMBER,
+    NOT_FINITE,
+    ONE_ID,
+    PERCENT,
+    RETURN,
+    TOO_FEW,
+    TOO_MANY,
+    is_blank,
+    is_end,
+    next_line,
+    parse_id,
+    parse_number,
+    skip_blanks,
+    skip_separator,
+    up_to_eight_digits,
+)
+
+#: Two ids of eight digits, a separator, CR and LF, and what else :func:`_plain_pair` may look at.
+_PLAIN_BYTES = 24
+
+
+@njit(cache=True, nogil=True)
+def _parse_rest(text: Any, at: int, weighted: bool, extra: bool) -> tuple[float, int, int]:
+    """What follows the two ids: the weight, the position of the line's end, and what is wrong."""
+    weight = 1.0
+    after = skip_separator(text, at)
+    if weighted:
+        if after == at or is_end(text, after):
+            return weight, at, TOO_FEW
+        weight, at, wrong = parse_number(text, after)
+        if wrong:
+            return weight, at, wrong
+        if not abs(weight) < FLOAT32_LIMIT:
+            return weight, at, NOT_FINITE
+        after = skip_separator(text, at)
+    if is_end(text, after):
+        return weight, after, 0
+    if after == at:
+        return weight, at, NO_NUMBER if weighted else NO_ID
+    return weight, after, 0 if extra else EXTRA
+
+
+@njit(cache=True, nogil=True)
+def _parse_pair(text: Any, at: int, last_id: int) -> tuple[int, int, int, int]:
+    """Two ids, the position after them, and what is wrong."""
+    source, at, wrong = parse_id(text, at)
+    if wrong:
+        return 0, 0, at, wrong
+    after = skip_separator(text, at)
+    if after == at or is_end(text, after):
+        return 0, 0, at, ONE_ID if is_end(text, after) else NO_ID
+    target, at, wrong = parse_id(text, after)
+    if not wrong and (source > last_id or target > last_id):
+        wrong = BEYOND
+    return source, target, at, wrong
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _plain_pair(text: Any, at: int) -> tuple[int, int, int]:
+    """Two ids of at most eight digits, one separator and a line end, with nothing else: what most lines are.
+
+    Returns:
+        The ids and where the next line begins; -1 there if the line is another or needs a closer look.
+    """
+    source, count = up_to_eight_digits(text, at)
+    at += count
+    byte = text[at]
+    if count == 0 or not (is_blank(byte) or byte == COMMA):
+        return 0, 0, -1
+    target, count = up_to_eight_digits(text, at + 1)
+    at += count + 1
+    at += text[at] == RETURN
+    if count == 0 or text[at] != FEED:
+        return 0, 0, -1
+    return source, target, at + 1
+
+
+@njit(cache=True, nogil=True)
+def parse_edges(
+    text: Any, weighted: bool, extra: bool, last_id: int, source: Any, target: Any, weight: Any
+) -> tuple[int, int, int]:
+    """Parse lines of edges; lines that are blank or begin with ``#`` or ``%`` count nothing.
+
+    Args:
+        text: (num_bytes,) uint8, whole lines.
+        weighted: a third column holds the weight.
+        extra: further columns are ignored rather than refused.
+        last_id: highest id that is admitted.
+        source, target: int64, filled with the ids; a line has at least 4 bytes.
+        weight: float32, filled if ``weighted``.
+
+    Returns:
+        Number of edges, position of the line that ended it, what is wrong with it (0: all is parsed).
+    """
+    count, at, size = 0, 0, len(text)
+    while at < size:
+        line = at
+        if not weighted and at + _PLAIN_BYTES <= size:
+            first, second, after = _plain_pair(text, at)
+            if after > 0 and first <= last_id and second <= last_id:
+                source[count] = first
+                target[count] = second
+                count += 1
+                at = after
+                continue
+        at = skip_blanks(text, at)
+        if is_end(text, at) or text[at] == HASH or text[at] == PERCENT:
+            at = next_line(text, at)
+            continue
+        first, second, at, wrong = _parse_pair(text, at, last_id)
+        if wrong:
+            return count, line, wrong
+        source[count] = first
+        target[count] = second
+        if text[at] != FEED or weighted:
+            value, at, wrong = _parse_rest(text, at, weighted, extra)
+            if wrong:
+                return count, line, wrong
+            if weighted:
+                weight[count] = value
+        count += 1
+        at = next_line(text, at)
+    return count, size, 0
+
+
+@njit(cache=True, nogil=True)
+def parse_ids(text: Any, ids: Any, line_at: Any) -> tuple[int, int, int]:
+    """Parse lines of one id each; blank lines count nothing.
+
+    Args:
+        ids, line_at: int64, filled with the ids and the positions of their lines.
+
+    Returns:
+        As :func:`parse_edges`.
+    """
+    count, at, size = 0, 0, len(text)
+    while at < size:
+        line = at
+        at = skip_blanks(text, at)
+        if not is_end(text, at):
+            ids[count], at, wrong = parse_id(text, at)
+            at = skip_blanks(text, at)
+            if wrong or not is_end(text, at):
+                return count, line, wrong or NO_ID
+            line_at[count] = line
+            count += 1
+        at = next_line(text, at)
+    return count, size, 0
+
+
+@njit(cache=True, nogil=True)
+def parse_table(text: Any, missing: bool, values: Any, line_at: Any) -> tuple[int, int, int]:
+    """Parse lines of numbers, each as many as ``values`` has columns; blank lines count nothing.
+
+    Args:
+        missing: NaN is admitted.
+        values: (rows, columns) float32 or float64, filled row by row.
+        line_at: (rows,) int64, filled with the positions of the lines.
+
+    Returns:
+        As :func:`parse_edges`.
+    """
+    count, at, size, columns = 0, 0, len(text), values.shape[1]
+    while at < size:
+        line = at
+        at = skip_blanks(text, at)
+        if not is_end(text, at):
+            for column in range(columns):
+                value, at, wrong = parse_number(text, at)
+                if wrong:
+                    return count, line, TOO_FEW if column and is_end(text, at) else wrong
+                if not abs(value) < FLOAT32_LIMIT and not (missing and np.isnan(value)):
+                    return count, line, NOT_FINITE
+                values[count, column] = value
+                after = skip_separator(text, at)
+                if after == at and not is_end(text, at):
+                    return count, line, NO_NUMBER
+                at = after
+            if not is_end(text, at):
+                return count, line, TOO_MANY
+            line_at[count] = line
+            count += 1
+        at = next_line(text, at)
+    return count, size, 0

@@ -1,0 +1,180 @@
+"""NumPy arrays in files, read as flat ranges: ``.npy`` memory-mapped or streamed, members of ``.npz`` streamed.
+
+Nothing is unpickled, and no array is held whole: a range of elements is read in blocks.
+"""
+
+from __future__ import annotations
+
+import math
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+from numpy.lib import format as npy_format
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
+
+#: Bytes that are read at a time.
+BLOCK_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """One array of a file: what its header says.
+
+    Attributes:
+        member: name within an ``.npz``; None for an ``.npy``.
+        data_offset: bytes of the header.
+        fortran_order: the first axis runs fastest.
+    """
+
+    file: SourceFile
+    member: str | None
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran_order: bool
+    data_offset: int
+
+    def __str__(self) -> str:
+        return self.file.location if self.member is None else f"{self.file.location}, array {self.member}"
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def is_mapped(self) -> bool:
+        """Any range can be read at no cost."""
+        return self.member is None and self.file.is_seekable
+
+    @cached_property
+    def block_elements(self) -> int:
+        return max(1, BLOCK_BYTES // self.dtype.itemsize)
+
+    def read_flat(self, start: int, stop: int, block: int | None = None) -> Iterator[NDArray[Any]]:
+        """Elements ``start`` to ``stop`` in the order they are stored, in consecutive blocks.
+
+        Args:
+            block: elements per block (the last may have fewer); about ``BLOCK_BYTES`` by default.
+
+        Raises:
+            InputError: the file ends before, or its compressed data is damaged.
+        """
+        step = block or self.block_elements
+        if start >= stop:
+            return
+        if self.is_mapped:
+            flat = self._mapped()
+            for first in range(start, stop, step):
+                yield flat[first : min(first + step, stop)]
+            return
+        with open_member(self.file, self.member) as stream:
+            _skip(stream, self.data_offset + start * self.dtype.itemsize)
+            for first in range(start, stop, step):
+                yield self._read_block(stream, min(step, stop - first))
+
+    def read_all(self) -> NDArray[Any]:
+        """The whole array, for small ones."""
+        blocks = [np.array(block) for block in self.read_flat(0, self.size)]
+        flat = np.concatenate(blocks) if blocks else np.empty(0, self.dtype)
+        return flat.reshape(self.shape, order="F" if self.fortran_order else "C")
+
+    def _mapped(self) -> NDArray[Any]:
+        if (self.file.size or 0) < self.data_offset + self.size * self.dtype.itemsize:
+            raise self._too_short()
+        return np.memmap(self.file.path, self.dtype, "r", self.data_offset, (self.size,))
+
+    def _read_block(self, stream: BinaryIO, count: int) -> NDArray[Any]:
+        wanted = count * self.dtype.itemsize
+        data = stream.read(wanted)
+        while len(data) < wanted:
+            more = stream.read(wanted - len(data))
+            if not more:
+                raise self._too_short()
+            data += more
+        return np.frombuffer(data, self.dtype)
+
+    def _too_short(self) -> InputError:
+        return InputError(f"{self}: the file ends before the {self.size:,} elements that its header promises")
+
+
+def open_array(file: SourceFile, member: str | None = None) -> StoredArray:
+    """Read the header of an ``.npy``, or of a member of an ``.npz``.
+
+    Raises:
+        NotFoundError: there is no such member.
+        InputError: the file is no array file, or the array holds Python objects.
+    """
+    where = file.location if member is None else f"{file.location}, array {member}"
+    with open_member(file, member) as stream:
+        try:
+            shape, fortran_order, dtype, offset = _read_header(stream)
+        except (ValueError, EOFError) as error:
+            raise InputError(f"{where}: not a NumPy array ({str(error).splitlines()[0]})") from error
+    if dtype.hasobject:
+        raise InputError(f"{where}: an array of Python objects, which would have to be unpickled; save numbers instead")
+    return StoredArray(file, member, shape, dtype, fortran_order, offset)
+
+
+def member_names(file: SourceFile) -> list[str]:
+    """Names of the arrays in an ``.npz``.
+
+    Raises:
+        InputError: the file is no zip archive.
+    """
+    with _open_archive(file) as archive:
+        return [name.removesuffix(".npy") for name in archive.namelist()]
+
+
+@contextmanager
+def open_member(file: SourceFile, member: str | None) -> Iterator[BinaryIO]:
+    """A stream of an ``.npy`` file, or of a member of an ``.npz``, from its header on."""
+    if member is None:
+        with file.open() as stream:
+            yield stream
+        return
+    with _open_archive(file) as archive:
+        try:
+            stream = cast("BinaryIO", archive.open(f"{member}.npy"))
+        except KeyError:
+            names = ", ".join(name.removesuffix(".npy") for name in archive.namelist())
+            raise NotFoundError(f"{file.location}: no array {member}; there are {names or 'none'}") from None
+        with stream:
+            yield stream
+
+
+@contextmanager
+def _open_archive(file: SourceFile) -> Iterator[zipfile.ZipFile]:
+    with file.open_stored() as stored:
+        try:
+            with zipfile.ZipFile(stored) as archive:
+                yield archive
+        except GnnloomError:
+            raise
+        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
+            raise InputError(
+                f"{file.location}: truncated or damaged .npz file, or from a server that cannot send parts ({error});"
+                " fetch or save it again"
+            ) from error
+
+
+def _read_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Shape, Fortran order, dtype, and the bytes up to the data."""
+    version = npy_format.read_magic(stream)
+    read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
+    shape, fortran_order, dtype = read(stream)
+    return tuple(int(size) for size in shape), bool(fortran_order), dtype, stream.tell()
+
+
+def _skip(stream: BinaryIO, count: int) -> None:
+    """Read on: no stream here is sought faster than it is read, and some cannot be."""
+    while count > 0:
+        skipped = len(stream.read(min(BLOCK_BYTES, count)))
+        count = count - skipped if skipped else 0

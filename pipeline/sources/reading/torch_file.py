@@ -1,0 +1,136 @@
+"""Files of ``torch.save``, read without torch: a zip archive of a pickle and of the tensors' bytes.
+
+The pickle is read more strictly than by ``weights_only=True``; see ``restricted_pickle``.
+The bytes of a tensor lie uncompressed in the archive, so a local file's tensors are memory-mapped.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zipfile
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.pipeline.sources.reading.restricted_pickle import Record, read_pickle
+from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray
+from gnnloom.storage.errors import GnnloomError, InputError
+
+TENSOR = "torch._utils._rebuild_tensor_v2"
+_DTYPES = {
+    "torch.DoubleStorage": "<f8",
+    "torch.FloatStorage": "<f4",
+    "torch.HalfStorage": "<f2",
+    "torch.LongStorage": "<i8",
+    "torch.IntStorage": "<i4",
+    "torch.ShortStorage": "<i2",
+    "torch.CharStorage": "i1",
+    "torch.ByteStorage": "u1",
+    "torch.BoolStorage": "?",
+}
+_ADMITTED = frozenset({TENSOR, "collections.OrderedDict", "torch.Size", *_DTYPES})
+_LOCAL_HEADER = struct.Struct("<26xHH")
+
+
+@dataclass(frozen=True)
+class StoredTensor(StoredArray):
+    """A tensor's bytes within a file of ``torch.save``."""
+
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file.location}, {self.name}"
+
+
+class TorchFile:
+    """What a file of ``torch.save`` holds; its tensors stay where they are.
+
+    Attributes:
+        content: plain values, containers and records.
+
+    Raises:
+        InputError: the file is of another format, damaged, big-endian, or its pickle asks for a name that is not
+            admitted.
+    """
+
+    def __init__(self, file: SourceFile, admitted: Collection[str]) -> None:
+        self.file = file
+        with file.open_stored() as stored:
+            try:
+                with zipfile.ZipFile(stored) as archive:
+                    self._read(archive, stored, admitted)
+            except GnnloomError:
+                raise
+            except (zipfile.BadZipFile, KeyError, EOFError, struct.error, RuntimeError, ValueError) as error:
+                raise InputError(
+                    f"{file.location}: no file of torch.save (of torch 1.6 or later), a truncated one, or from a server"
+                    f" that cannot send parts ({error})"
+                ) from error
+
+    def _read(self, archive: zipfile.ZipFile, stored: BinaryIO, admitted: Collection[str]) -> None:
+        names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+        if len(names) != 1:
+            raise InputError(f"{self.file.location}: no file of torch.save: it holds {len(names)} pickles, expected 1")
+        root = names[0].removesuffix("data.pkl")
+        if f"{root}byteorder" in archive.namelist() and archive.read(f"{root}byteorder") != b"little":
+            raise InputError(f"{self.file.location}: saved on a big-endian machine; save it again on another")
+        with archive.open(names[0]) as stream:
+            self.content = read_pickle(stream, self.file.location, _ADMITTED | set(admitted))  # type: ignore[arg-type]
+        prefix = f"{root}data/"
+        members = [info for info in archive.infolist() if info.filename.startswith(prefix)]
+        self._places = {info.filename.removeprefix(prefix): self._place(info, stored) for info in members}
+
+    def _place(self, info: zipfile.ZipInfo, stored: BinaryIO) -> tuple[int, int]:
+        """Offset and number of the bytes of an uncompressed member."""
+        if info.compress_type != zipfile.ZIP_STORED:
+            raise InputError(f"{self.file.location}: {info.filename} is compressed, which torch.save never does")
+        stored.seek(info.header_offset)
+        name_bytes, extra_bytes = _LOCAL_HEADER.unpack(stored.read(_LOCAL_HEADER.size))
+        return info.header_offset + _LOCAL_HEADER.size + name_bytes + extra_bytes, info.file_size
+
+    def tensor(self, record: Any, name: str) -> StoredTensor:
+        """The array that a record of a tensor stands for.
+
+        Args:
+            name: what the tensor is called, for messages.
+
+        Raises:
+            InputError: it is no tensor, of a dtype that is no NumPy one, strided, or beyond its storage.
+        """
+        where = f"{self.file.location}, {name}"
+        if not isinstance(record, Record) or record.name != TENSOR:
+            raise InputError(f"{where}: expected a dense tensor")
+        try:
+            (_, kind, key, _, _), first, shape, strides = record.args[:4]
+            dtype = np.dtype(_DTYPES[kind.name])
+            shape, strides = tuple(map(int, _sizes(shape))), tuple(map(int, _sizes(strides)))
+            offset, num_bytes = self._places[key]
+            begin = int(first) * dtype.itemsize
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InputError(f"{where}: a tensor that cannot be read ({type(error).__name__}: {error})") from error
+        if begin < 0 or min(shape, default=0) < 0 or begin + math.prod(shape) * dtype.itemsize > num_bytes:
+            raise InputError(f"{where}: shape {shape} does not lie in its storage of {num_bytes:,} bytes")
+        fortran_order = _order(where, shape, strides)
+        return StoredTensor(self.file, None, shape, dtype, fortran_order, offset + begin, name)
+
+
+def _sizes(value: Any) -> Any:
+    """A tuple of sizes, which some versions wrap in a torch.Size."""
+    return value.args[0] if isinstance(value, Record) else value
+
+
+def _order(where: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether the first axis runs fastest, and no longer the last."""
+    for fortran_order in (False, True):
+        step, fits = 1, len(shape) == len(strides)
+        axes = range(len(shape)) if fortran_order else range(len(shape) - 1, -1, -1)
+        for axis in axes:
+            fits = fits and (shape[axis] == 1 or strides[axis] == step)
+            step *= max(1, shape[axis])
+        if fits:
+            return fortran_order
+    raise InputError(f"{where}: a view with strides {strides} of shape {shape}; save tensor.contiguous()")

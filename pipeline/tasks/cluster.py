@@ -1,0 +1,294 @@
+"""Where tasks run: in this process, on local worker processes, or on a Dask cluster that is there already.
+
+The only module that knows which.  Stages hand a :class:`Cluster` a function and a list of small
+items and get the results in order of completion; what is big goes through files.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from gnnloom.pipeline.tasks.memory import KEPT_ALLOCATION, keep_freed_memory
+from gnnloom.pipeline.tasks.performance import check_report, reported
+from gnnloom.storage.errors import CorruptError, InputError, LaunchError
+from gnnloom.storage.format.files import read_json
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+#: Memory of one worker unless told otherwise, in bytes.
+DEFAULT_MEMORY = 1 << 30
+
+#: Seconds that it takes to start local workers, about.
+START_SECONDS = 2.0
+
+#: Share of their time that threads of one process lose to each other, about: Python runs one at a time.
+THREAD_LOSS = 0.1
+
+
+class Cluster(Protocol):
+    """Runs tasks; ``workers`` at a time, each within ``memory`` bytes."""
+
+    workers: int
+    memory: int
+
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        """Apply ``function`` to every item; results come as they finish, in no certain order.
+
+        A task that raises ends the iteration with its exception; tasks not begun are canceled.
+        ``function`` and the items must be picklable, and a task may run twice (when a worker dies).
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """What to open.
+
+    Attributes:
+        kind: ``local`` (processes on this machine), ``address`` (a running scheduler), ``scheduler-file`` (one that
+            left its address in a file), or ``mpi`` (the ranks of this job, which serve by now; their cluster is
+            closed at the end).
+        workers: processes to start; 0 runs tasks in this process, one after the other. None: one per core,
+            started when they are needed.
+        memory: bytes that one worker may use.
+        address: of the scheduler, such as ``tcp://host:8786``; or the file.
+        performance_report: HTML file for Dask's report of what the workers did, if wanted.
+    """
+
+    kind: str = "local"
+    workers: int | None = None
+    memory: int = DEFAULT_MEMORY
+    address: str | None = None
+    performance_report: Path | None = None
+
+
+class InProcessCluster:
+    """No cluster: tasks run here, one after the other; for debugging and for small graphs."""
+
+    workers = 1
+
+    def __init__(self, memory: int = DEFAULT_MEMORY) -> None:
+        self.memory = memory
+
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        for item in items:
+            yield function(item)
+
+
+class ThreadedCluster:
+    """Threads of this process; for tasks that spend their time in kernels and in the system, which let others run."""
+
+    def __init__(self, workers: int, memory: int) -> None:
+        self.workers = workers
+        self.memory = memory
+
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        keep_freed_memory()
+        pool = ThreadPoolExecutor(self.workers)
+        try:
+            for finished in as_completed([pool.submit(function, item) for item in items]):
+                yield finished.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+class DaskCluster:
+    """Tasks on the workers of a Dask client."""
+
+    def __init__(self, client: Client, workers: int, memory: int) -> None:
+        self._client = client
+        self.workers = workers
+        self.memory = memory
+
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        from distributed import KilledWorker  # noqa: PLC0415 - takes a second to import
+        from distributed import as_completed as dask_completed  # noqa: PLC0415
+
+        futures = self._client.map(function, items, pure=False, batch_size=1000)
+        try:
+            for _, result in dask_completed(futures, with_results=True):
+                yield result
+        except KilledWorker as error:
+            raise LaunchError(
+                "several worker processes in a row ended at the same task, most often for want of memory: give each"
+                " less to do (--memory), or start fewer (--workers); what is finished is kept, run again to go on"
+            ) from error
+        except BaseException:
+            self._client.cancel(futures)
+            raise
+
+
+class LazyCluster:
+    """Local worker processes that are started when the first tasks come: that takes a second or two."""
+
+    def __init__(self, options: ClusterOptions, stack: ExitStack) -> None:
+        self.workers = options.workers or available_cores()
+        self.memory = options.memory
+        self._options, self._stack = options, stack
+        self._started: Cluster | None = None
+
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        if self._started is None:
+            self._started = self._stack.enter_context(_start_local(self._options))
+        return self._started.map(function, items)
+
+    def for_work(self, seconds: float) -> Cluster:
+        """This cluster, or as many threads of this process where starting workers costs more than they save.
+
+        Args:
+            seconds: that one worker alone would need.
+        """
+        if self._started is None and threads_suffice(self.workers, seconds):
+            return ThreadedCluster(self.workers, self.memory)
+        return self
+
+
+def threads_suffice(workers: int, seconds: float) -> bool:
+    """Whether work of so many seconds of one worker is done before worker processes would catch up with threads."""
+    return seconds / workers * THREAD_LOSS < START_SECONDS
+
+
+def for_work(cluster: Cluster, seconds: float) -> Cluster:
+    """Where to do work of so many seconds: on ``cluster``, or here if its workers are yet to be started for less."""
+    return cluster.for_work(seconds) if isinstance(cluster, LazyCluster) else cluster
+
+
+@contextmanager
+def open_cluster(options: ClusterOptions) -> Iterator[Cluster]:
+    """Open what ``options`` describe and close it at the end.
+
+    Raises:
+        InputError: the options make no sense together, or no scheduler answers at the address.
+        MissingPackageError: a performance report needs a package.
+    """
+    check_report(options.performance_report, options.workers)
+    with _open(options) as cluster, reported(options.performance_report):
+        yield cluster
+
+
+@contextmanager
+def _open(options: ClusterOptions) -> Iterator[Cluster]:
+    if options.kind in {"address", "scheduler-file"}:
+        with _connect(options) as cluster:
+            yield cluster
+    elif options.kind == "mpi":
+        with _on_ranks(options) as cluster:
+            yield cluster
+    elif options.kind != "local":
+        raise InputError(f"cluster {options.kind!r}: expected 'local', 'address', 'scheduler-file' or 'mpi'")
+    elif options.workers == 0:
+        yield InProcessCluster(options.memory)
+    elif options.workers is None and options.performance_report is None:
+        with ExitStack() as stack:
+            yield LazyCluster(options, stack)
+    else:
+        with _start_local(options) as cluster:
+            yield cluster
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+@contextmanager
+def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
+    import dask  # noqa: PLC0415 - takes a second to import
+    from distributed import Client, LocalCluster  # noqa: PLC0415
+
+    workers = options.workers or available_cores()
+    with (
+        dask.config.set(worker_settings()),
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",  # None would take the fixed port 8787, and warn where it is taken
+            memory_limit=0,
+            silence_logs=logging.ERROR,
+        ) as local,
+        Client(local) as client,
+    ):
+        yield DaskCluster(client, workers, options.memory)
+
+
+def worker_settings() -> dict[str, Any]:
+    """Every worker is one thread; stages keep their own memory budget."""
+    environment = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    # A worker keeps what a task freed for the next one, whose buffers are alike: fresh pages are dear. One arena
+    # only, since glibc's arenas of threads hand out no block of more than 64 MiB.
+    keep = str(KEPT_ALLOCATION)
+    environment |= {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": keep, "MALLOC_TRIM_THRESHOLD_": keep}
+    environment |= {"NUMBA_NUM_THREADS": "1"}
+    return {
+        "distributed.nanny.pre-spawn-environ": environment,
+        "distributed.worker.preload": ["gnnloom.pipeline.tasks.worker_preload"],
+        "distributed.worker.multiprocessing-method": "spawn",
+        "distributed.comm.timeouts.connect": "60s",
+        "distributed.scheduler.allowed-failures": 3,
+    }
+
+
+@contextmanager
+def _connect(options: ClusterOptions) -> Iterator[Cluster]:
+    from distributed import Client  # noqa: PLC0415 - takes a second to import
+
+    address = _scheduler_address(options)
+    try:
+        _check_answers(address)
+        client = Client(address, timeout="30s")
+    except (OSError, TimeoutError, ValueError) as error:
+        raise InputError(f"{options.address}: no Dask scheduler answers there ({error})") from error
+    with client:
+        workers = len(client.nthreads())
+        if not workers:
+            raise InputError(f"{options.address}: the scheduler has no workers")
+        yield DaskCluster(client, workers, options.memory)
+
+
+def _check_answers(address: str) -> None:
+    """Connect once: a client that fails to leaves threads behind, which the next one may wait for forever."""
+    from distributed.comm.addressing import get_address_host_port, parse_address  # noqa: PLC0415
+
+    if parse_address(address)[0] in {"tcp", "tls"}:
+        socket.create_connection(get_address_host_port(address), timeout=30).close()
+
+
+def _scheduler_address(options: ClusterOptions) -> str:
+    if not options.address:
+        raise InputError(f"cluster {options.kind!r}: give the scheduler's, such as tcp://host:8786, or its file")
+    if options.kind == "address":
+        return options.address
+    try:
+        address = read_json(Path(options.address)).get("address")
+    except (CorruptError, OSError) as error:
+        raise InputError(f"{options.address}: not the file of a Dask scheduler ({error})") from error
+    if not isinstance(address, str):
+        raise InputError(f"{options.address}: not the file of a Dask scheduler (it has no address)")
+    return address
+
+
+@contextmanager
+def _on_ranks(options: ClusterOptions) -> Iterator[Cluster]:
+    from distributed import Client  # noqa: PLC0415 - takes a second to import
+
+    workers = options.workers or 1
+    with Client(timeout="60s") as client:
+        try:
+            client.wait_for_workers(workers, timeout=120)
+            yield DaskCluster(client, workers, options.memory)
+        finally:
+            client.shutdown()  # else the other ranks would serve for ever

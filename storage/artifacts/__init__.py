@@ -1,0 +1,4 @@
+"""One reader per kind of artifact: graph, vertices, partition, row shards, grid shards.
+
+Imports ``format`` and ``matrix``. A new kind of artifact gets a file here and an entry in ``format.schema``.
+"""

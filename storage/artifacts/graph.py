@@ -1,0 +1,190 @@
+"""A stored graph: its adjacency as CSR blocks of rows.
+
+A[i, j] is the edge j -> i: row i lists the vertices that vertex i gathers from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+
+from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.format.arrays import ArrayRecord, ReadCounter, write_array
+from gnnloom.storage.format.artifact import MANIFEST, Artifact, write_group
+from gnnloom.storage.format.chunks import DEFAULT_CODEC
+from gnnloom.storage.format.files import parsing
+from gnnloom.storage.format.growing_array import GrowingArray
+from gnnloom.storage.matrix.csr import CSR, cast_ids, index_dtype
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+
+class Graph:
+    """The adjacency of a dataset (kind ``graph``), or of its transpose (kind ``transpose``)."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        """Read what the manifest says of it.
+
+        Raises:
+            CorruptError: the manifest lacks something that a graph's has.
+        """
+        self.artifact = artifact
+        with parsing(artifact.path / MANIFEST, f"the manifest of a {artifact.kind}"):
+            self._read_facts(artifact)
+
+    def _read_facts(self, artifact: Artifact) -> None:
+        facts = artifact.facts
+        self.num_vertices: int = artifact.sizes["vertex"]
+        self.nnz: int = facts["nnz"]
+        #: The pattern and values equal their transpose (the input was made undirected).
+        self.symmetric: bool = facts["symmetric"]
+        self.weighted: bool = facts["weighted"]
+        #: (num_blocks + 1) first rows of the blocks, ending with the number of vertices.
+        self.block_rows: list[int] = facts["block_rows"]
+        #: (num_blocks) nonzeros of the blocks.
+        self.block_nnz: list[int] = facts["block_nnz"]
+
+    def __repr__(self) -> str:
+        kind = "symmetric" if self.symmetric else "directed"
+        return f"Graph({self.num_vertices:,} vertices, {self.nnz:,} nonzeros, {kind}, {self.num_blocks} row blocks)"
+
+    @property
+    def num_blocks(self) -> int:
+        return len(self.block_nnz)
+
+    def block(self, number: int, counter: ReadCounter | None = None) -> CSR:
+        """One block of rows."""
+        prefix = block_path(number)
+        data_name = f"{prefix}/data"
+        return CSR(
+            row_offset=self.block_rows[number],
+            indptr=self.artifact.array(f"{prefix}/indptr", counter).read(),
+            indices=self.artifact.array(f"{prefix}/indices", counter).read(),
+            data=self.artifact.array(data_name, counter).read() if data_name in self.artifact else None,
+            num_columns=self.num_vertices,
+        )
+
+    def blocks(self) -> Iterator[CSR]:
+        """The blocks in order, one in memory at a time."""
+        for number in range(self.num_blocks):
+            yield self.block(number)
+
+    def to_scipy(self, max_nnz: int = 200_000_000) -> scipy.sparse.csr_array[Any]:
+        """The whole matrix in memory, for graphs that fit; ones where the graph has no weights.
+
+        Raises:
+            BudgetError: it has more than ``max_nnz`` nonzeros.
+        """
+        from scipy.sparse import csr_array  # noqa: PLC0415 - storage works without SciPy
+
+        if self.nnz > max_nnz:
+            raise BudgetError(
+                f"{self.artifact.path}: {self.nnz:,} nonzeros, more than max_nnz={max_nnz:,}; read it by block instead"
+            )
+        blocks = list(self.blocks())
+        offsets = np.concatenate([[0], np.cumsum(self.block_nnz)]).astype(np.int64)
+        indptr = np.concatenate(
+            [block.indptr[:-1] + offset for block, offset in zip(blocks, offsets[:-1], strict=True)] + [offsets[-1:]]
+        )
+        indices = np.concatenate([block.indices for block in blocks]) if blocks else np.empty(0, np.int32)
+        values = [block.data if block.data is not None else np.ones(block.nnz, np.float32) for block in blocks]
+        data = np.concatenate(values) if values else np.empty(0, np.float32)
+        return csr_array((data, indices, indptr), shape=(self.num_vertices, self.num_vertices))
+
+    def degree(self, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
+        """(stop - start,) nonzeros of each row, its self loop among them."""
+        return self.artifact.array("degree").read(start, stop)
+
+    @property
+    def has_names(self) -> bool:
+        """The ids of the source were names."""
+        return "original_name" in self.artifact
+
+    def original_name(self, start: int = 0, stop: int | None = None) -> list[str]:
+        """The names that the vertices ``start`` to ``stop`` had in the source.
+
+        Raises:
+            NotFoundError: its ids were numbers.
+        """
+        stop = self.num_vertices if stop is None else stop
+        offset = self.artifact.array("original_name_offset").read(start, stop + 1).tolist()
+        text = self.artifact.array("original_name").read(offset[0], offset[-1]).tobytes()
+        return [text[begin - offset[0] : end - offset[0]].decode() for begin, end in pairwise(offset)]
+
+    def original_id(self, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
+        """(stop - start,) the ids that the vertices had in the source; where these were names, the vertices' own."""
+        if "original_id" in self.artifact:
+            return self.artifact.array("original_id").read(start, stop)
+        return np.arange(start, self.num_vertices if stop is None else stop, dtype=np.int64)
+
+
+def block_path(number: int) -> str:
+    """Path of a row block within a graph artifact."""
+    return f"block/{number:05d}"
+
+
+def write_block(root: Path, number: int, block: CSR) -> list[ArrayRecord]:
+    """Write one row block of a graph artifact that is in memory.
+
+    Args:
+        root: folder of the graph artifact.
+    """
+    writer = BlockWriter(root, number, block.num_columns, None if block.data is None else block.data.dtype)
+    writer.append(cast_ids(block.indices, block.num_columns), block.data)
+    return writer.close(block.row_offset, block.indptr)
+
+
+class BlockWriter:
+    """Writes one row block from consecutive ranges of its nonzeros, in the encoding that SciPy and anndata users know.
+
+    The bytes do not depend on how the nonzeros are cut into ranges.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        number: int,
+        num_columns: int,
+        data_dtype: np.dtype[Any] | None,
+        codec: str = DEFAULT_CODEC,
+    ) -> None:
+        """Begin a block below ``root``, the folder of the graph artifact."""
+        self._root, self._prefix, self._num_columns, self._codec = root, block_path(number), num_columns, codec
+        write_group(root / "block", {})
+        write_group(root / self._prefix, {})
+        self._indices = GrowingArray(root, f"{self._prefix}/indices", index_dtype(num_columns), ("nonzero",), codec)
+        self._data: GrowingArray | None = None
+        if data_dtype is not None:
+            self._data = GrowingArray(root, f"{self._prefix}/data", data_dtype, ("nonzero",), codec)
+
+    def append(self, indices: NDArray[Any], data: NDArray[Any] | None) -> None:
+        """Add nonzeros: column ids in :func:`gnnloom.storage.matrix.csr.index_dtype`, and their weights."""
+        self._indices.append(indices)
+        if self._data is not None and data is not None:
+            self._data.append(data)
+
+    def close(self, row_offset: int, indptr: NDArray[np.int64]) -> list[ArrayRecord]:
+        """Write the row pointers and return the records of the block's arrays."""
+        shape = [len(indptr) - 1, self._num_columns]
+        attributes: dict[str, Any] = {
+            "encoding-type": "csr_matrix",
+            "encoding-version": "0.1.0",
+            "shape": shape,
+            "row_offset": row_offset,
+            "col_offset": 0,
+            "global_shape": [self._num_columns, self._num_columns],
+            "nnz": int(indptr[-1]),
+        }
+        zarr.open_group(str(self._root / self._prefix), mode="r+").attrs.put(attributes)
+        pointers = write_array(self._root, f"{self._prefix}/indptr", indptr, ("row+1",), codec=self._codec)
+        records = [pointers, self._indices.close()]
+        if self._data is not None:
+            records.append(self._data.close())
+        return records

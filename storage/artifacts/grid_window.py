@@ -1,0 +1,244 @@
+"""Cutting windows out of the cells of grid shards: every chunk that is needed is read once, and few others.
+
+A window is put together by strips of rows, so that beside the result only a strip of its cells is in memory.
+Where a window needs some columns only of a cell, these are read as rows of the transposed variant if that is less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.storage.format.arrays import Array, ArrayReader
+from gnnloom.storage.matrix.csr import CSR, index_dtype, transposed
+from gnnloom.storage.matrix.ranges import Span, common, overlapped, split_range
+
+#: Strips that the rows of a range of cells are cut into, and the fewest rows of one.
+_STRIPS, _STRIP_ROWS = 16, 64
+
+
+class Cells(Protocol):
+    """The stored cells of one variant of a matrix, and those of its transpose."""
+
+    @property
+    def num_vertices(self) -> int: ...
+
+    @property
+    def grid(self) -> tuple[int, int]: ...
+
+    @property
+    def weighted(self) -> bool: ...
+
+    def array(self, row: int, column: int, name: str) -> ArrayReader:
+        """Open ``indptr``, ``indices`` or ``data`` of a cell."""
+        ...
+
+    def transposed(self) -> Cells:
+        """The cells of the transposed variant."""
+        ...
+
+
+def read_windows(
+    cells: Cells, rows: Span, columns: Sequence[Span], dtype: np.dtype[Any], *, turns: bool = True
+) -> list[CSR]:
+    """Rows of a variant, in blocks of columns with local ids each.
+
+    Peak memory is the result, plus a strip of it, plus what is read of the transposed variant for one range of cells.
+
+    Args:
+        columns: ascending ranges.
+        dtype: of the weights.
+        turns: may read from the transposed variant.
+    """
+    if not columns:
+        return []
+    windows = [_Window(rows, span, cells.weighted, dtype) for span in columns]
+    for row, kept in overlapped(rows, cells.num_vertices, cells.grid[0]):
+        sources = list(_sources(cells, row, kept, columns, turns=turns))
+        for strip in _strips(kept):
+            pieces = [source.strip(strip) for source in sources]
+            for window in windows:
+                window.append(pieces, strip[1] - strip[0])
+    return [window.finish() for window in windows]
+
+
+def load_kernels() -> None:
+    """Load what is compiled, so that the memory it takes is not taken for that of the first window."""
+    nothing = CSR(0, np.zeros(2, np.int64), np.empty(0, np.int32), None, 1)
+    window = _Window((0, 1), (0, 1), False, np.dtype(np.float32))
+    window.append([_Piece(0, transposed(nothing))], 1)
+
+
+def _strips(rows: Span) -> list[Span]:
+    count = max(1, min(_STRIPS, (rows[1] - rows[0]) // _STRIP_ROWS))
+    pieces = (split_range(rows[1] - rows[0], count, number) for number in range(count))
+    return [(rows[0] + start, rows[0] + stop) for start, stop in pieces]
+
+
+class _Piece(NamedTuple):
+    """Entries of a strip of rows, whose local columns begin at ``first_column``."""
+
+    first_column: int
+    entries: CSR
+
+
+class _Source(Protocol):
+    """Some columns of a range of rows."""
+
+    def strip(self, rows: Span) -> _Piece:
+        """The entries of some rows; each call goes on where the one before ended."""
+        ...
+
+
+def _sources(cells: Cells, row: int, rows: Span, columns: Sequence[Span], *, turns: bool) -> Iterator[_Source]:
+    """Where to read what ``columns`` need of the cells in a row of them."""
+    whole = (columns[0][0], columns[-1][1])
+    for column, _ in overlapped(whole, cells.num_vertices, cells.grid[1]):
+        span = split_range(cells.num_vertices, cells.grid[1], column)
+        parts = [shared for shared in (common(span, wanted) for wanted in columns) if shared[0] < shared[1]]
+        if not parts:
+            continue
+        needed = (parts[0][0], parts[-1][1])
+        directly = (rows[1] - rows[0]) * (span[1] - span[0])
+        turned = (needed[1] - needed[0]) * _width_read(rows, cells)
+        yield _Turned(cells, rows, needed) if turns and turned < directly else _Cell(cells, row, column)
+
+
+def _width_read(columns: Span, cells: Cells) -> int:
+    """Columns of the cells that some columns overlap."""
+    touched = overlapped(columns, cells.num_vertices, cells.grid[1])
+    spans = [split_range(cells.num_vertices, cells.grid[1], column) for column, _ in touched]
+    return sum(stop - start for start, stop in spans)
+
+
+class ForwardReader:
+    """Reads ranges of rows in their order; a chunk that one of them shares with the next is read once.
+
+    A range may begin with the last row of the one before.
+    """
+
+    def __init__(self, array: ArrayReader) -> None:
+        self._array = array
+        self._start = 0
+        self._held = np.empty((0, *array.shape[1:]), array.dtype)
+
+    def read(self, start: int, stop: int) -> Array:
+        """Rows ``start`` to ``stop``."""
+        held, first = self._held[start - self._start :], start
+        known = start + len(held)
+        if stop > known:
+            chunk = self._array.chunk_rows
+            known = known if len(held) else start - start % chunk
+            fresh = self._array.read(known, min(-(-stop // chunk) * chunk, len(self._array)))
+            held, first = (np.concatenate([held, fresh]), start) if len(held) else (fresh, known)
+        self._start = max(start, stop - 1)
+        # A copy, as a view would keep all that was read in memory.
+        self._held = held[self._start - first :].copy()
+        return held[start - first : stop - first]
+
+
+class _Cell:
+    """A stored cell."""
+
+    def __init__(self, cells: Cells, row: int, column: int) -> None:
+        self._first_row = split_range(cells.num_vertices, cells.grid[0], row)[0]
+        self._columns = split_range(cells.num_vertices, cells.grid[1], column)
+        self._indptr, self._indices = (ForwardReader(cells.array(row, column, n)) for n in ("indptr", "indices"))
+        self._data = ForwardReader(cells.array(row, column, "data")) if cells.weighted else None
+
+    def strip(self, rows: Span) -> _Piece:
+        indptr = self._indptr.read(rows[0] - self._first_row, rows[1] - self._first_row + 1)
+        first, last = int(indptr[0]), int(indptr[-1])
+        data = self._data.read(first, last) if self._data else None
+        width = self._columns[1] - self._columns[0]
+        return _Piece(self._columns[0], CSR(rows[0], indptr - first, self._indices.read(first, last), data, width))
+
+
+class _Turned:
+    """Rows and columns that were read as columns and rows of the transposed variant."""
+
+    def __init__(self, cells: Cells, rows: Span, columns: Span) -> None:
+        (read,) = read_windows(cells.transposed(), columns, [rows], np.dtype(np.float32), turns=False)
+        self._first_row, self._first_column = rows[0], columns[0]
+        self._entries = transposed(read)
+
+    def strip(self, rows: Span) -> _Piece:
+        indptr = self._entries.indptr[rows[0] - self._first_row : rows[1] - self._first_row + 1]
+        part = slice(int(indptr[0]), int(indptr[-1]))
+        data = None if self._entries.data is None else self._entries.data[part]
+        entries = CSR(rows[0], indptr - indptr[0], self._entries.indices[part], data, self._entries.num_columns)
+        return _Piece(self._first_column, entries)
+
+
+class _Window:
+    """A block of columns that grows by strips of rows."""
+
+    def __init__(self, rows: Span, columns: Span, weighted: bool, dtype: np.dtype[Any]) -> None:
+        self._rows, self._columns, self._filled = rows, columns, 0
+        self._indptr = np.zeros(rows[1] - rows[0] + 1, np.int64)
+        self._indices = np.empty(0, index_dtype(columns[1] - columns[0]))
+        self._data = np.empty(0, dtype) if weighted else None
+
+    def append(self, pieces: Sequence[_Piece], num_rows: int) -> None:
+        """Add the next rows."""
+        start, stop = self._filled, self._filled + num_rows
+        inside = [(piece, self._columns[0] - piece.first_column) for piece in pieces]
+        width = self._columns[1] - self._columns[0]
+        ends = self._indptr[start + 1 : stop + 1]
+        for piece, shift in inside:
+            _count_between(piece.entries.indptr, piece.entries.indices, shift, shift + width, ends)
+        np.cumsum(ends, out=ends)
+        ends += self._indptr[start]
+        self._grow(int(self._indptr[stop]))
+        position, nothing = self._indptr[start:stop].copy(), np.empty(0, np.float32)
+        for piece, shift in inside:
+            values = nothing if piece.entries.data is None else piece.entries.data
+            data = nothing if self._data is None else self._data
+            indptr, indices = piece.entries.indptr, piece.entries.indices
+            _place_between(indptr, indices, values, position, self._indices, data, shift, width)
+        self._filled = stop
+
+    def _grow(self, size: int) -> None:
+        # Moves no memory where the system can map it anew, and so takes no second copy.
+        for array in (self._indices, self._data):
+            if array is not None:
+                array.resize(size, refcheck=False)
+
+    def finish(self) -> CSR:
+        return CSR(self._rows[0], self._indptr, self._indices, self._data, self._columns[1] - self._columns[0])
+
+
+@njit(cache=True, nogil=True)
+def _count_between(
+    indptr: NDArray[np.int64], indices: NDArray[Any], start: int, stop: int, counts: NDArray[np.int64]
+) -> None:
+    for row in range(len(indptr) - 1):
+        for entry in range(indptr[row], indptr[row + 1]):
+            counts[row] += start <= indices[entry] < stop
+
+
+@njit(cache=True, nogil=True)
+def _place_between(
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    values: NDArray[Any],
+    position: NDArray[np.int64],
+    out: NDArray[Any],
+    data: NDArray[Any],
+    start: int,
+    width: int,
+) -> None:
+    for row in range(len(indptr) - 1):
+        place = position[row]
+        for entry in range(indptr[row], indptr[row + 1]):
+            column = np.int64(indices[entry]) - start
+            if 0 <= column < width:
+                out[place] = column
+                if len(data):
+                    data[place] = values[entry]
+                place += 1
+        position[row] = place

@@ -1,0 +1,54 @@
+"""A stored partition: the part of every vertex, with its measured quality."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.format.artifact import Artifact
+
+
+class Partition:
+    """The part (0..num_parts-1) of every vertex.
+
+    ``quality`` holds what the exact counter found on the stored graph: ``km1``, ``imbalance``,
+    ``volume_avg``, ``volume_max``, ``messages_avg``, ``messages_max``, lists such as ``volume_per_part``, and more.
+    """
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.artifact = artifact
+        self.num_vertices: int = artifact.sizes["vertex"]
+        self.num_parts: int = artifact.parameters["parts"]
+        self.method: str = artifact.parameters["method"]
+        self.quality: dict[str, Any] = artifact.facts["quality"]
+
+    def __repr__(self) -> str:
+        return f"Partition({self.num_parts} parts of {self.num_vertices:,} vertices, {self.method})"
+
+    def part(self, start: int = 0, stop: int | None = None) -> NDArray[np.int32]:
+        """(stop - start,) int32, the parts of these vertices."""
+        return self.artifact.array("part").read(start, stop)
+
+    def exchange(self, *, backward: bool = False) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
+        """Who sends how many rows to whom for one product, as the exact counter found it.
+
+        Args:
+            backward: for the product with the transpose; the same for undirected graphs.
+
+        Returns:
+            Sender and receiver, (num_pairs,) int32, ascending by both; and (num_pairs,) int64 rows, at least 1.
+
+        Raises:
+            NotFoundError: the partition was not measured, or has many parts and was made before these were stored.
+        """
+        direction = "backward" if backward and "volume_backward_total" in self.quality else "forward"
+        name = "volume_matrix" if direction == "forward" else "volume_backward_matrix"
+        if name not in self.quality:
+            columns = (f"exchange/{direction}/{column}" for column in ("sender", "receiver", "rows"))
+            sender, receiver, rows = (self.artifact.array(column).read() for column in columns)
+            return sender, receiver, rows
+        matrix = np.asarray(self.quality[name], dtype=np.int64)
+        sender, receiver = np.nonzero(matrix)
+        return sender.astype(np.int32), receiver.astype(np.int32), matrix[sender, receiver]

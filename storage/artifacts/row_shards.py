@@ -1,0 +1,108 @@
+"""Row shards (1D): for each rank its rows of the adjacency, renumbered, and whom it exchanges rows with.
+
+A rank's own vertices are numbered 0..num_own-1 by ascending global id; its halo (vertices of other
+ranks that its rows refer to) 0..num_halo-1, ordered by owner and then by the owner's local number.
+The adjacency of a rank is stored as two matrices: ``own`` (num_own x num_own) and ``halo``
+(num_own x num_halo), so that the first product hides the exchange that the second waits for.
+Directed graphs hold the same for the transpose, which the backward pass multiplies with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.matrix.csr import CSR
+
+
+@dataclass(frozen=True)
+class ShardMatrix:
+    """One matrix (the adjacency or its transpose) of one rank.
+
+    Attributes:
+        own: (num_own, num_own) columns are the rank's own vertices.
+        halo: (num_own, num_halo) columns are halo vertices.
+        halo_vertex: (num_halo,) int64 global ids.
+        halo_offset: (num_parts + 1,) int64; halo vertices of owner p are halo_offset[p]..halo_offset[p+1].
+        send_row: (num_send,) own local ids to send, for each receiver in the order of its halo.
+        send_offset: (num_parts + 1,) int64; rows for receiver p are send_row[send_offset[p]:send_offset[p+1]].
+    """
+
+    own: CSR
+    halo: CSR
+    halo_vertex: NDArray[np.int64]
+    halo_offset: NDArray[np.int64]
+    send_row: NDArray[Any]
+    send_offset: NDArray[np.int64]
+
+
+class RowShard:
+    """The shard of one rank; reads nothing but its own arrays."""
+
+    def __init__(self, shards: RowShards, rank: int, counter: ReadCounter | None) -> None:
+        self.shards = shards
+        self.rank = rank
+        self.prefix = f"row/{rank:05d}"
+        self._counter = counter
+
+    def __contains__(self, name: str) -> bool:
+        return f"{self.prefix}/{name}" in self.shards.artifact
+
+    def read(self, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+        """A whole array of the shard, such as ``vertex`` or ``feature``, perhaps in another dtype."""
+        array = self.shards.artifact.array(f"{self.prefix}/{name}", self._counter).read()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def vertex(self) -> NDArray[np.int64]:
+        """(num_own,) int64 global ids of the rank's vertices, ascending."""
+        return self.read("vertex")
+
+    def matrix(self, transpose: bool = False) -> ShardMatrix:
+        """The rank's rows of the adjacency A, or of its transpose.
+
+        For a symmetric graph the transpose is the same matrix, which is stored once.
+        """
+        prefix = "transpose/" if transpose and not self.shards.symmetric else ""
+        own_width = len(self.shards.artifact.array(f"{self.prefix}/vertex"))
+        halo_vertex = self.read(f"{prefix}halo_vertex")
+        return ShardMatrix(
+            own=self._csr(f"{prefix}own", own_width),
+            halo=self._csr(f"{prefix}halo", len(halo_vertex)),
+            halo_vertex=halo_vertex,
+            halo_offset=self.read(f"{prefix}halo_offset"),
+            send_row=self.read(f"{prefix}send_row"),
+            send_offset=self.read(f"{prefix}send_offset"),
+        )
+
+    def _csr(self, name: str, num_columns: int) -> CSR:
+        data = self.read(f"{name}/data") if f"{name}/data" in self else None
+        return CSR(0, self.read(f"{name}/indptr"), self.read(f"{name}/indices"), data, num_columns)
+
+
+class RowShards:
+    """All row shards of a partition."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.artifact = artifact
+        self.num_vertices: int = artifact.sizes["vertex"]
+        self.num_parts: int = artifact.sizes["part"]
+        self.num_features: int = artifact.sizes.get("feature", 0)
+        self.num_classes: int = artifact.facts.get("num_classes", 0)
+        self.symmetric: bool = artifact.facts["symmetric"]
+        self.weighted: bool = artifact.facts["weighted"]
+        #: Exact figures of the partition on this graph (volume, messages, ...), as the counter found them.
+        self.quality: dict[str, Any] = artifact.facts["quality"]
+
+    def __repr__(self) -> str:
+        return f"RowShards({self.num_parts} parts of {self.num_vertices:,} vertices)"
+
+    def shard(self, rank: int, counter: ReadCounter | None = None) -> RowShard:
+        """The shard of one rank; ``counter`` counts the bytes that it reads."""
+        if not 0 <= rank < self.num_parts:
+            raise IndexError(f"{self.artifact.path}: rank {rank} of {self.num_parts}")
+        return RowShard(self, rank, counter)

@@ -1,0 +1,59 @@
+"""What a dataset knows of its vertices: features, labels and the split."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.format.artifact import Artifact
+
+#: Values of the ``split`` array, and of ``label`` where a vertex has none.
+SPLIT = {"none": 0, "train": 1, "valid": 2, "test": 3}
+NO_LABEL = -1
+
+
+class Vertices:
+    """Features, one label per vertex or a row of zeros and ones, and the split."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.artifact = artifact
+        self.num_vertices: int = artifact.sizes["vertex"]
+        self.num_features: int = artifact.sizes.get("feature", 0)
+        self.num_classes: int = artifact.facts.get("num_classes", 0)
+
+    def __repr__(self) -> str:
+        return f"Vertices({self.num_vertices:,} vertices, {self.num_features} features, {self.num_classes} classes)"
+
+    @property
+    def has_feature(self) -> bool:
+        return "feature" in self.artifact
+
+    @property
+    def has_label(self) -> bool:
+        return "label" in self.artifact
+
+    @property
+    def has_multilabel(self) -> bool:
+        return "multilabel" in self.artifact
+
+    @property
+    def has_split(self) -> bool:
+        return "split" in self.artifact
+
+    def feature(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+        """(stop - start, num_features) float32."""
+        return self.artifact.array("feature").read(start, stop)
+
+    def label(self, start: int = 0, stop: int | None = None) -> NDArray[np.int32]:
+        """(stop - start,) int32; -1 where a vertex has no label."""
+        return self.artifact.array("label").read(start, stop)
+
+    def multilabel(self, start: int = 0, stop: int | None = None) -> NDArray[np.int8]:
+        """(stop - start, num_classes) int8; 1 or 0, -1 where it is not known."""
+        return self.artifact.array("multilabel").read(start, stop)
+
+    def split(self, start: int = 0, stop: int | None = None) -> NDArray[np.uint8]:
+        """(stop - start,) uint8; see ``SPLIT``."""
+        return self.artifact.array("split").read(start, stop)

@@ -1,0 +1,75 @@
+"""What must hold of every stored CSR matrix, checked chunk by chunk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.matrix.fingerprint import scan_rows
+
+_MASK = (1 << 64) - 1
+_BITS = {"float32": np.uint32, "float64": np.uint64}
+
+
+@dataclass(frozen=True)
+class MatrixPrint:
+    """Fingerprints of a matrix and of its transpose, and its number of entries; those of blocks add up."""
+
+    forward: int = 0
+    backward: int = 0
+    nnz: int = 0
+
+    def __add__(self, other: MatrixPrint) -> MatrixPrint:
+        return MatrixPrint(
+            (self.forward + other.forward) & _MASK, (self.backward + other.backward) & _MASK, self.nnz + other.nnz
+        )
+
+
+def check_offsets(where: str, offsets: NDArray[np.int64], total: int) -> None:
+    """Check that offsets begin at 0, never fall, and end at ``total``.
+
+    Raises:
+        CorruptError: they do not.
+    """
+    if len(offsets) == 0 or offsets[0] != 0:
+        raise CorruptError(f"{where}: expected to begin at 0, found {offsets[:1].tolist()}")
+    falls = np.flatnonzero(np.diff(offsets) < 0)
+    if len(falls):
+        raise CorruptError(f"{where}: falls from {offsets[falls[0]]} to {offsets[falls[0] + 1]} after {falls[0]}")
+    if offsets[-1] != total:
+        raise CorruptError(f"{where}: ends at {offsets[-1]}, expected {total}")
+
+
+def check_csr(artifact: Artifact, path: str, row_offset: int, width: int) -> tuple[NDArray[np.int64], MatrixPrint]:
+    """Check one CSR matrix of an artifact: pointers, and ids that ascend within a row and within range.
+
+    Holds the pointers and a chunk of the entries in memory.
+
+    Returns:
+        (num_rows + 1,) the pointers, and the fingerprints.
+
+    Raises:
+        CorruptError: something does not hold; the message names the array and the place.
+    """
+    indptr = artifact.array(f"{path}/indptr").read()
+    indices = artifact.array(f"{path}/indices")
+    check_offsets(f"{artifact.path}/{path}/indptr", indptr, len(indices))
+    data = artifact.array(f"{path}/data") if f"{path}/data" in artifact else None
+    found, previous = MatrixPrint(), -1
+    for start in range(0, len(indices), indices.chunk_rows):
+        stop = min(start + indices.chunk_rows, len(indices))
+        columns = indices.read(start, stop)
+        values = data.read(start, stop).view(_BITS[data.dtype.name]) if data else np.empty(0, np.uint32)
+        forward, backward, previous, wrong = scan_rows(indptr, start, columns, values, row_offset, previous, width)
+        if wrong >= 0:
+            row = int(np.searchsorted(indptr, wrong, side="right")) - 1 + row_offset
+            raise CorruptError(
+                f"{artifact.path}/{path}/indices: entry {wrong} (row {row}) is {columns[wrong - start]}, expected ids"
+                f" that ascend within the row and lie in 0..{width - 1}"
+            )
+        found += MatrixPrint(int(forward), int(backward), stop - start)
+    return indptr, found

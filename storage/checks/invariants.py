@@ -1,0 +1,154 @@
+"""What must hold within an artifact and between artifacts, whatever the digests say.
+
+Digests tell that the bytes are those that were written; these checks tell that they are a graph, a
+partition of it, and shards of that partition.  They read everything once, in chunks.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from gnnloom.storage.artifacts.graph import Graph, block_path
+from gnnloom.storage.artifacts.partition import Partition
+from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT, Vertices
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.checks.csr_invariants import MatrixPrint, check_csr, check_offsets
+from gnnloom.storage.checks.metadata_invariants import check_metadata
+from gnnloom.storage.checks.shard_invariants import check_grid_shards, check_row_shards
+from gnnloom.storage.errors import CorruptError, GnnloomError
+from gnnloom.storage.format.artifact import MANIFEST, Artifact
+from gnnloom.storage.format.files import parsing
+
+
+def check_artifact(dataset: Dataset, artifact: Artifact) -> None:
+    """Check all that must hold of an artifact, and of it and its inputs where they are there.
+
+    Raises:
+        CorruptError: the first thing that does not hold, or the manifest lacks what its kind must have.
+    """
+    check_metadata(artifact)
+    with parsing(artifact.path / MANIFEST, f"the manifest of a {artifact.kind}"):
+        _CHECKS[artifact.kind](dataset, artifact)
+
+
+def _input_graph(dataset: Dataset, artifact: Artifact) -> Graph | None:
+    """The graph that an artifact was made from, if it is still there; what is wrong with it is its own affair."""
+    try:
+        return Graph(Artifact(dataset.path / "graph" / Path(str(artifact.inputs["graph"])).name))
+    except (KeyError, GnnloomError):
+        return None
+
+
+def _check_graph(dataset: Dataset, artifact: Artifact) -> None:
+    del dataset
+    graph = Graph(artifact)
+    found = _scan_graph(graph)
+    if graph.has_names:
+        _check_names(graph)
+    if graph.symmetric and found.forward != found.backward:
+        raise CorruptError(f"{artifact.path}: recorded as symmetric, but differs from its transpose")
+
+
+def _check_names(graph: Graph) -> None:
+    """Every vertex has a name, and the names fill their text."""
+    offset, total = graph.artifact.array("original_name_offset"), len(graph.artifact.array("original_name"))
+    bounds = (int(offset.read(0, 1)[0]), int(offset.read(len(offset) - 1)[0]))
+    if bounds != (0, total):
+        raise CorruptError(
+            f"{graph.artifact.path}/original_name_offset: from {bounds[0]} to {bounds[1]}, not 0..{total}"
+        )
+    for start in range(0, len(offset) - 1, offset.chunk_rows):
+        wrong = np.flatnonzero(np.diff(offset.read(start, min(start + offset.chunk_rows + 1, len(offset)))) < 1)
+        if len(wrong):
+            raise CorruptError(f"{graph.artifact.path}/original_name_offset: vertex {start + wrong[0]} has no name")
+
+
+def _check_transpose(dataset: Dataset, artifact: Artifact) -> None:
+    found = _scan_graph(Graph(artifact))
+    origin = _scan_origin(dataset, artifact)
+    if origin is not None and origin.backward != found.forward:
+        raise CorruptError(f"{artifact.path}: is not the transpose of graph/{artifact.inputs['graph']}")
+
+
+def _scan_origin(dataset: Dataset, artifact: Artifact) -> MatrixPrint | None:
+    """Fingerprints of the graph that an artifact was made from, if it is there and whole."""
+    graph = _input_graph(dataset, artifact)
+    try:
+        return None if graph is None else _scan_graph(graph)
+    except GnnloomError:
+        return None
+
+
+def _scan_graph(graph: Graph) -> MatrixPrint:
+    where, rows = graph.artifact.path, graph.block_rows
+    check_offsets(f"{where}: block_rows", np.asarray(rows, np.int64), graph.num_vertices)
+    if len(rows) != graph.num_blocks + 1:
+        raise CorruptError(f"{where}: {len(rows)} block_rows for {graph.num_blocks} blocks")
+    found = MatrixPrint()
+    for number, (start, stop) in enumerate(itertools.pairwise(rows)):
+        path = block_path(number)
+        indptr, block = check_csr(graph.artifact, path, start, graph.num_vertices)
+        if (len(indptr) - 1, block.nnz) != (stop - start, graph.block_nnz[number]):
+            raise CorruptError(
+                f"{where}/{path}: {len(indptr) - 1} rows with {block.nnz} nonzeros, the manifest says"
+                f" {stop - start} with {graph.block_nnz[number]}"
+            )
+        differs = np.flatnonzero(graph.degree(start, stop) != np.diff(indptr))
+        if len(differs):
+            raise CorruptError(f"{where}/degree: vertex {start + differs[0]} has another number of entries in its row")
+        found += block
+    if found.nnz != graph.nnz:
+        raise CorruptError(f"{where}: the blocks have {found.nnz} nonzeros, the manifest says {graph.nnz}")
+    return found
+
+
+def _check_vertices(dataset: Dataset, artifact: Artifact) -> None:
+    del dataset
+    vertices = Vertices(artifact)
+    if vertices.has_label:
+        _check_range(artifact, "label", NO_LABEL, vertices.num_classes - 1)
+    if vertices.has_multilabel:
+        _check_range(artifact, "multilabel", NO_LABEL, 1)
+    if vertices.has_split:
+        _check_range(artifact, "split", min(SPLIT.values()), max(SPLIT.values()))
+
+
+def _check_partition(dataset: Dataset, artifact: Artifact) -> None:
+    partition = Partition(artifact)
+    _check_range(artifact, "part", 0, partition.num_parts - 1)
+    graph = _input_graph(dataset, artifact)
+    if graph is not None and graph.num_vertices != partition.num_vertices:
+        raise CorruptError(
+            f"{artifact.path}: {partition.num_vertices} vertices, graph/{graph.artifact.key} has another number"
+        )
+
+
+def _check_range(artifact: Artifact, name: str, lowest: int, highest: int) -> None:
+    reader = artifact.array(name)
+    for start in range(0, len(reader), reader.chunk_rows):
+        values = reader.read(start, min(start + reader.chunk_rows, len(reader)))
+        wrong = np.flatnonzero(((values < lowest) | (values > highest)).reshape(len(values), -1).any(axis=1))
+        if len(wrong):
+            raise CorruptError(
+                f"{artifact.path}/{name}: vertex {start + wrong[0]} has {values[wrong[0]]},"
+                f" expected {lowest}..{highest}"
+            )
+
+
+def _check_shards(dataset: Dataset, artifact: Artifact) -> None:
+    graph = _input_graph(dataset, artifact)
+    check = check_row_shards if artifact.parameters["layout"] == "row" else check_grid_shards
+    check(artifact, None if graph is None else graph.nnz)
+
+
+_CHECKS: Mapping[str, Callable[[Dataset, Artifact], None]] = {
+    "graph": _check_graph,
+    "transpose": _check_transpose,
+    "vertices": _check_vertices,
+    "partition": _check_partition,
+    "shards": _check_shards,
+}

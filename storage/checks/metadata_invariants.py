@@ -1,0 +1,68 @@
+"""What must hold of the metadata that other readers of Zarr go by: it says what the manifest says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+import zarr
+
+from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.format.arrays import ArrayRecord
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.files import parsing, read_json
+
+
+def check_metadata(artifact: Artifact) -> None:
+    """Check that Zarr can read every array's metadata, and every group's, and that they fit the manifest.
+
+    Raises:
+        CorruptError: the first that cannot be read or differs.
+    """
+    records = artifact.records
+    for record in records.values():
+        _check_array(artifact, record)
+    folders = {str(folder) for path in records for folder in PurePosixPath(path).parents}
+    for folder in sorted(folders):
+        # Groups were not always written between an artifact and its arrays.
+        if (artifact.path / folder / "zarr.json").exists():
+            _check_group(artifact, folder)
+
+
+def _check_array(artifact: Artifact, record: ArrayRecord) -> None:
+    folder = artifact.path / record.path
+    with parsing(folder / "zarr.json", "the metadata of an array"):
+        array = zarr.open_array(str(folder), mode="r")
+        names = tuple(array.metadata.dimension_names or ())  # type: ignore[union-attr]
+        found = (tuple(array.shape), np.dtype(array.dtype).name, names)
+    if found != (record.shape, record.dtype, record.dims):
+        raise CorruptError(
+            f"{folder / 'zarr.json'}: {found[1]} of shape {found[0]} with dimensions {found[2]}, the manifest says"
+            f" {record.dtype} of shape {record.shape} with dimensions {record.dims}"
+        )
+
+
+def _check_group(artifact: Artifact, folder: str) -> None:
+    path = artifact.path / folder / "zarr.json"
+    content = read_json(path)
+    with parsing(path, "the metadata of a group"):
+        attributes = dict(content.get("attributes", {}))
+        if (content["zarr_format"], content["node_type"]) != (3, "group"):
+            raise CorruptError(f"{path}: expected a group of Zarr's format 3")
+        expected = _expected_attributes(artifact, folder, attributes)
+        for name, value in expected.items():
+            if attributes.get(name) != value:
+                raise CorruptError(f"{path}: {name} is {attributes.get(name)!r}, the manifest says {value!r}")
+
+
+def _expected_attributes(artifact: Artifact, folder: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """What a group's attributes must say, as far as the manifest tells."""
+    if folder == ".":
+        return {"encoding-type": f"gnnloom-{artifact.kind}"}
+    pointers, indices = (artifact.records.get(f"{folder}/{name}") for name in ("indptr", "indices"))
+    if pointers is None or indices is None or "encoding-type" not in attributes:
+        return {}
+    rows, columns = pointers.shape[0] - 1, attributes["shape"][1]
+    return {"encoding-type": "csr_matrix", "nnz": indices.shape[0], "shape": [rows, columns]}

@@ -1,0 +1,48 @@
+"""What must hold of a training run."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from gnnloom.storage.errors import CorruptError, NotFoundError
+from gnnloom.storage.format.files import parsing
+from gnnloom.storage.runs.checkpoint import checkpoint_epochs, read_checkpoint
+from gnnloom.storage.runs.run import Run
+
+
+def check_run(run: Run) -> int:
+    """Read all of a run: configuration, metrics, result, checkpoints, predictions; returns the number of epochs.
+
+    Raises:
+        CorruptError: something is damaged.
+    """
+    run.config()
+    run.inputs()
+    if run.is_finished:
+        run.result()
+    _check_recipe(run.path / "recipe.toml")
+    epochs = [line["epoch"] for line in run.metrics()]
+    if epochs != list(range(len(epochs))):
+        raise CorruptError(f"{run.path / 'metrics.jsonl'}: the epochs do not follow each other from 0 on")
+    for epoch in checkpoint_epochs(run.checkpoints):
+        _verify_checkpoint(run.checkpoints, epoch)
+    if (run.path / "predictions").is_dir():
+        run.predictions().verify()
+    return len(epochs)
+
+
+def _check_recipe(path: Path) -> None:
+    """The recipe that the run was made by, if there is one, is still TOML."""
+    if path.exists():
+        with parsing(path, "a recipe"):
+            tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def _verify_checkpoint(folder: Path, epoch: int) -> None:
+    try:
+        read_checkpoint(folder, epoch)
+    except (CorruptError, FileNotFoundError, NotFoundError):
+        # The trainer drops old checkpoints while it goes on.
+        if epoch in checkpoint_epochs(folder):
+            raise

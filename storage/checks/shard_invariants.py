@@ -1,0 +1,128 @@
+"""What must hold of shards: together they are the graph, and what one rank sends another waits for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.artifacts.grid_shards import GridShards, cell_path, stored_variants
+from gnnloom.storage.artifacts.row_shards import RowShards
+from gnnloom.storage.checks.csr_invariants import check_csr, check_offsets
+from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.matrix.fingerprint import fingerprint_ids
+from gnnloom.storage.matrix.ranges import split_range
+
+_MASK = (1 << 64) - 1
+_CHUNK = 1 << 20
+
+
+@dataclass
+class _Totals:
+    """Sums over the ranks of one matrix: entries, and fingerprints of what is sent and of what is waited for."""
+
+    nnz: int = 0
+    sent: int = 0
+    awaited: int = 0
+
+
+def check_row_shards(artifact: Artifact, nnz: int | None) -> None:
+    """Check row shards: every vertex on one rank, the entries add up, halos and sends fit each other.
+
+    Args:
+        nnz: of the graph, where it is known.
+
+    Raises:
+        CorruptError: something does not hold.
+    """
+    shards = RowShards(artifact)
+    prefixes = [""] if shards.symmetric else ["", "transpose/"]
+    totals = {prefix: _Totals() for prefix in prefixes}
+    owned, num_owned = 0, 0
+    for rank in range(shards.num_parts):
+        vertex = shards.shard(rank).vertex()
+        _check_ascending(f"{artifact.path}/row/{rank:05d}/vertex", vertex, shards.num_vertices)
+        owned = (owned + int(fingerprint_ids(vertex, 0))) & _MASK
+        num_owned += len(vertex)
+        for prefix in prefixes:
+            _check_matrix(shards, rank, prefix, vertex, totals[prefix])
+    if num_owned != shards.num_vertices or owned != _fingerprint_range(shards.num_vertices):
+        raise CorruptError(f"{artifact.path}: {num_owned} rows on all ranks are not the {shards.num_vertices} vertices")
+    for prefix, total in totals.items():
+        if total.sent != total.awaited:
+            raise CorruptError(f"{artifact.path}: {prefix}send_row: what ranks send is not what the others wait for")
+        if nnz is not None and total.nnz != nnz:
+            raise CorruptError(f"{artifact.path}: {prefix}own and halo have {total.nnz} entries, the graph has {nnz}")
+
+
+def _check_matrix(shards: RowShards, rank: int, prefix: str, vertex: NDArray[np.int64], total: _Totals) -> None:
+    artifact, shard = shards.artifact, shards.shard(rank)
+    where = f"{artifact.path}/{shard.prefix}/{prefix}"
+    halo, send_row = shard.read(f"{prefix}halo_vertex"), shard.read(f"{prefix}send_row").astype(np.int64)
+    halo_offset, send_offset = shard.read(f"{prefix}halo_offset"), shard.read(f"{prefix}send_offset")
+    check_offsets(f"{where}halo_offset", halo_offset, len(halo))
+    check_offsets(f"{where}send_offset", send_offset, len(send_row))
+    if halo_offset[rank] != halo_offset[rank + 1] or send_offset[rank] != send_offset[rank + 1]:
+        raise CorruptError(f"{where}: rank {rank} exchanges rows with itself")
+    if len(send_row) and not 0 <= send_row.min() <= send_row.max() < len(vertex):
+        raise CorruptError(f"{where}send_row: rows outside of the rank's {len(vertex)}")
+    for other in range(shards.num_parts):
+        awaited = halo[halo_offset[other] : halo_offset[other + 1]]
+        _check_ascending(f"{where}halo_vertex of rank {other}", awaited, shards.num_vertices)
+        sent = vertex[send_row[send_offset[other] : send_offset[other + 1]]]
+        _check_ascending(f"{where}send_row to rank {other}", sent, shards.num_vertices)
+        total.awaited += int(fingerprint_ids(awaited, other * shards.num_parts + rank))
+        total.sent += int(fingerprint_ids(sent, rank * shards.num_parts + other))
+    total.awaited &= _MASK
+    total.sent &= _MASK
+    for name, width in (("own", len(vertex)), ("halo", len(halo))):
+        indptr, found = check_csr(artifact, f"{shard.prefix}/{prefix}{name}", 0, width)
+        if len(indptr) - 1 != len(vertex):
+            raise CorruptError(f"{where}{name}: {len(indptr) - 1} rows for the rank's {len(vertex)} vertices")
+        total.nnz += found.nnz
+
+
+def check_grid_shards(artifact: Artifact, nnz: int | None) -> None:
+    """Check grid shards: every cell is a CSR matrix of its size, and each stored variant has the graph's entries.
+
+    Args:
+        nnz: of the graph, where it is known.
+
+    Raises:
+        CorruptError: something does not hold.
+    """
+    shards = GridShards(artifact)
+    variants = stored_variants(symmetric=shards.symmetric, double=shards.permutation == "double")
+    for variant in sorted(set(variants.values())):
+        total = 0
+        for row in range(shards.grid[0]):
+            for column in range(shards.grid[1]):
+                total += _check_cell(shards, variant, row, column)
+        if nnz is not None and total != nnz:
+            raise CorruptError(f"{artifact.path}/grid/{variant}: {total} entries, the graph has {nnz}")
+
+
+def _check_cell(shards: GridShards, variant: str, row: int, column: int) -> int:
+    path = cell_path(variant, row, column)
+    first, last = split_range(shards.num_vertices, shards.grid[0], row)
+    left, right = split_range(shards.num_vertices, shards.grid[1], column)
+    indptr, found = check_csr(shards.artifact, path, 0, right - left)
+    if len(indptr) - 1 != last - first:
+        raise CorruptError(f"{shards.artifact.path}/{path}: {len(indptr) - 1} rows, expected {last - first}")
+    return found.nnz
+
+
+def _check_ascending(where: str, ids: NDArray[np.int64], num_vertices: int) -> None:
+    in_range = len(ids) == 0 or (ids[0] >= 0 and ids[-1] < num_vertices)
+    if not in_range or (np.diff(ids) <= 0).any():
+        raise CorruptError(f"{where}: expected ascending ids in 0..{num_vertices - 1}")
+
+
+def _fingerprint_range(size: int) -> int:
+    """Fingerprint of 0..size-1."""
+    total = 0
+    for start in range(0, size, _CHUNK):
+        total += int(fingerprint_ids(np.arange(start, min(start + _CHUNK, size), dtype=np.int64), 0))
+    return total & _MASK

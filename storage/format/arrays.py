@@ -1,0 +1,331 @@
+"""Zarr arrays the way gnnloom writes and reads them: whole chunks, checksums, digests, no silent zeros.
+
+An array is written once, either whole or in *pieces*: ranges of rows (of its first axis) that
+consist of whole chunks, so that no chunk ever has two writers.  The digest of a piece is taken of
+the plain little-endian bytes and so does not depend on the codec.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+import zarr
+from numpy.typing import NDArray
+
+from gnnloom.storage.errors import CorruptError, InputError
+from gnnloom.storage.format.chunks import DEFAULT_CODEC, ChunkReader, ChunkWriter, compressors
+
+Array = NDArray[Any]
+
+#: Uncompressed bytes of a chunk: small enough for cropping, large enough for the file system.
+CHUNK_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows ``start`` to ``stop`` of an array and the digest of their bytes."""
+
+    start: int
+    stop: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class ArrayRecord:
+    """What the manifest knows of one array (or, in a part's record, of the pieces it wrote)."""
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: str
+    dims: tuple[str, ...]
+    pieces: tuple[Piece, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "shape": list(self.shape),
+            "dtype": self.dtype,
+            "dims": list(self.dims),
+            "pieces": [[piece.start, piece.stop, piece.digest] for piece in self.pieces],
+        }
+
+    @classmethod
+    def from_json(cls, path: str, content: Mapping[str, Any]) -> ArrayRecord:
+        return cls(
+            path=path,
+            shape=tuple(int(size) for size in content["shape"]),
+            dtype=str(content["dtype"]),
+            dims=tuple(str(dim) for dim in content["dims"]),
+            pieces=tuple(Piece(int(a), int(b), str(digest)) for a, b, digest in content["pieces"]),
+        )
+
+
+@dataclass
+class ReadCounter:
+    """Bytes of stored (compressed) chunks that were read; one per rank or task."""
+
+    bytes: int = 0
+    files: int = field(default=0)
+
+
+def digest_bytes(data: Array) -> str:
+    """128-bit xxh3 of the array's little-endian bytes in C order."""
+    return xxhash.xxh3_128_hexdigest(_bytes_of(data))
+
+
+def _bytes_of(data: Array) -> memoryview:
+    contiguous = np.ascontiguousarray(data, dtype=data.dtype.newbyteorder("<"))
+    return contiguous.reshape(-1).view(np.uint8).data
+
+
+def default_chunk_rows(shape: Sequence[int], dtype: np.dtype[Any]) -> int:
+    """Rows per chunk for chunks of about ``CHUNK_BYTES``."""
+    row_bytes = dtype.itemsize * math.prod(shape[1:])
+    return max(1, min(CHUNK_BYTES // max(1, row_bytes), max(1, shape[0])))
+
+
+def create_array(
+    root: Path,
+    path: str,
+    shape: Sequence[int],
+    dtype: np.dtype[Any] | type[Any] | str,
+    dims: Sequence[str],
+    chunk_rows: int | None = None,
+    codec: str = DEFAULT_CODEC,
+) -> ArrayRecord:
+    """Create an array without contents, to be filled with :func:`write_rows`.
+
+    Args:
+        root: folder of the artifact.
+        path: of the array below ``root``, with ``/`` between its parts.
+        shape: sizes of the dimensions named ``dims``; only the first is split into chunks.
+        chunk_rows: rows per chunk; by default chunks of about ``CHUNK_BYTES``.
+        codec: one of :data:`gnnloom.storage.format.chunks.CODECS`.
+
+    Returns:
+        The record of the array, with no pieces yet.
+    """
+    kind = np.dtype(dtype).newbyteorder("<")
+    rows = chunk_rows or default_chunk_rows(shape, kind)
+    zarr.create_array(
+        store=str(root / path),
+        shape=tuple(shape),
+        chunks=(rows, *(max(1, size) for size in shape[1:])),
+        dtype=kind,
+        compressors=compressors(codec, kind),
+        fill_value=0,
+        dimension_names=list(dims),
+        config={"write_empty_chunks": True},
+        overwrite=True,
+    )
+    return ArrayRecord(path, tuple(int(size) for size in shape), kind.name, tuple(dims), ())
+
+
+def write_rows(root: Path, path: str, start: int, data: Array) -> ArrayRecord:
+    """Write rows ``start`` to ``start + len(data)`` of an array made by :func:`create_array`.
+
+    Raises:
+        InputError: the rows are not whole chunks of the array, or do not fit its shape or dtype.
+    """
+    array = zarr.open_array(str(root / path), mode="r")
+    stop = start + len(data)
+    chunk = array.chunks[0]
+    whole = start % chunk == 0 and (stop % chunk == 0 or stop == array.shape[0])
+    if not whole or stop > array.shape[0] or data.shape[1:] != array.shape[1:] or data.dtype != array.dtype:
+        raise InputError(
+            f"{root / path}: rows {start}:{stop} of shape {data.shape} and dtype {data.dtype} are not whole chunks of"
+            f" {chunk} rows of an array of shape {array.shape} and dtype {array.dtype}"
+        )
+    ChunkWriter(root / path, array).write(start, data)
+    dims = array.metadata.dimension_names or ()  # type: ignore[union-attr]
+    return ArrayRecord(
+        path,
+        tuple(array.shape),
+        np.dtype(array.dtype).name,
+        tuple(str(dim) for dim in dims),
+        (Piece(start, stop, digest_bytes(data)),),
+    )
+
+
+def write_array(
+    root: Path,
+    path: str,
+    data: Array,
+    dims: Sequence[str],
+    chunk_rows: int | None = None,
+    codec: str = DEFAULT_CODEC,
+) -> ArrayRecord:
+    """Write a whole array at once."""
+    create_array(root, path, data.shape, data.dtype, dims, chunk_rows, codec)
+    return write_rows(root, path, 0, data)
+
+
+class ArrayAppender:
+    """Writes an array whose length is known, from parts of any size, holding one chunk at most.
+
+    One process, one array; call :meth:`append` with rows in order, then :meth:`close`.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        path: str,
+        shape: Sequence[int],
+        dtype: np.dtype[Any] | type[Any] | str,
+        dims: Sequence[str],
+        chunk_rows: int | None = None,
+    ) -> None:
+        self._record = create_array(root, path, shape, dtype, dims, chunk_rows)
+        self._where = root / path
+        array = zarr.open_array(str(self._where), mode="r")
+        self._chunks = ChunkWriter(self._where, array)
+        self._hash = xxhash.xxh3_128()
+        self._pending = np.empty((array.chunks[0], *self._record.shape[1:]), dtype=self._record.dtype)
+        self._filled = 0
+        self._written = 0
+
+    def append(self, rows: Array) -> None:
+        """Add rows at the end; whole chunks go straight to the store."""
+        taken = 0
+        while taken < len(rows):
+            count = min(len(self._pending) - self._filled, len(rows) - taken)
+            self._pending[self._filled : self._filled + count] = rows[taken : taken + count]
+            self._filled += count
+            taken += count
+            if self._filled == len(self._pending):
+                self._flush()
+
+    def close(self) -> ArrayRecord:
+        """Write what is pending and return the record of the whole array.
+
+        Raises:
+            InputError: fewer or more rows were appended than the array has.
+        """
+        self._flush()
+        if self._written != self._record.shape[0]:
+            raise InputError(f"{self._where}: {self._written} rows appended to an array of {self._record.shape[0]}")
+        pieces = (Piece(0, self._written, self._hash.hexdigest()),)
+        return ArrayRecord(self._record.path, self._record.shape, self._record.dtype, self._record.dims, pieces)
+
+    def _flush(self) -> None:
+        if not self._filled:
+            return
+        stop = self._written + self._filled
+        if stop > self._record.shape[0]:
+            raise InputError(f"{self._where}: {stop} rows appended to an array of {self._record.shape[0]}")
+        block = self._pending[: self._filled]
+        self._chunks.write(self._written, block)
+        self._hash.update(_bytes_of(block))
+        self._written = stop
+        self._filled = 0
+
+
+class ArrayReader:
+    """Reads row ranges of one stored array and refuses missing or damaged chunks.
+
+    Zarr answers a missing chunk with fill values; here it is an error that names the file.
+    """
+
+    def __init__(self, root: Path, record: ArrayRecord, counter: ReadCounter | None = None) -> None:
+        """Open an array and check it against its record.
+
+        Raises:
+            CorruptError: the array is missing, or has another shape or dtype than its record.
+        """
+        self.record = record
+        self._where = root / record.path
+        self._counter = counter if counter is not None else ReadCounter()
+        try:
+            self._chunks = ChunkReader(self._where)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CorruptError(f"{self._where}: the array cannot be opened ({error})") from error
+        found = (self._chunks.shape, self._chunks.dtype.name)
+        if found != (record.shape, record.dtype):
+            raise CorruptError(
+                f"{self._where}: expected {record.dtype} of shape {record.shape}, found {found[1]} of shape {found[0]}"
+            )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.record.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(self.record.dtype)
+
+    @property
+    def chunk_rows(self) -> int:
+        """Rows per chunk: what a reader of ranges should align to."""
+        return self._chunks.chunks[0]
+
+    def __len__(self) -> int:
+        return self.record.shape[0]
+
+    def read(self, start: int = 0, stop: int | None = None) -> Array:
+        """Rows ``start`` to ``stop`` as a new NumPy array.
+
+        Raises:
+            CorruptError: a chunk is missing or its checksum is wrong; the message names the file.
+            IndexError: the range does not lie within the array.
+        """
+        stop = len(self) if stop is None else stop
+        if not 0 <= start <= stop <= len(self):
+            raise IndexError(f"{self._where}: rows {start}:{stop} of {len(self)}")
+        rows = np.empty((stop - start, *self.shape[1:]), dtype=self.dtype)
+        if rows.size == 0:
+            return rows
+        for number in range(start // self.chunk_rows, -(-stop // self.chunk_rows)):
+            first = number * self.chunk_rows
+            begin, end = max(start, first), min(stop, first + self.chunk_rows)
+            rows[begin - start : end - start] = self._chunk(number)[begin - first : end - first]
+        return rows
+
+    def _chunk(self, number: int) -> Array:
+        try:
+            chunk, num_bytes = self._chunks.read(number)
+        except FileNotFoundError as error:
+            raise CorruptError(f"{self._chunks.file(number)}: the chunk is missing") from error
+        except (OSError, ValueError, RuntimeError) as error:
+            raise CorruptError(f"{self._chunks.file(number)}: damaged chunk ({error})") from error
+        self._counter.bytes += num_bytes
+        self._counter.files += 1
+        return chunk
+
+    def verify(self) -> None:
+        """Read every piece and compare it with its digest.
+
+        Raises:
+            CorruptError: a piece differs, or the pieces do not cover the array.
+        """
+        covered = 0
+        for piece in sorted(self.record.pieces, key=lambda piece: piece.start):
+            if piece.start != covered:
+                break
+            covered = piece.stop
+        if covered != len(self):
+            raise CorruptError(f"{self._where}: the rows from {covered} on were never written")
+        self.verify_pieces()
+
+    def verify_pieces(self) -> None:
+        """Read the pieces of this record and compare each with its digest.
+
+        Raises:
+            CorruptError: a piece differs.
+        """
+        for piece in self.record.pieces:
+            self._verify_piece(piece)
+
+    def _verify_piece(self, piece: Piece) -> None:
+        state = xxhash.xxh3_128()
+        for start in range(piece.start, piece.stop, self.chunk_rows):
+            state.update(_bytes_of(self.read(start, min(start + self.chunk_rows, piece.stop))))
+        if state.hexdigest() != piece.digest:
+            raise CorruptError(
+                f"{self._where}: rows {piece.start}:{piece.stop} have digest {state.hexdigest()},"
+                f" the manifest says {piece.digest}"
+            )

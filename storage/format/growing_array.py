@@ -1,0 +1,83 @@
+"""Writing an array whose length is known only when its last row is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+import zarr
+from numpy.typing import NDArray
+
+from gnnloom.storage.format.arrays import Array, ArrayRecord, Piece, create_array, default_chunk_rows, write_array
+from gnnloom.storage.format.chunks import DEFAULT_CODEC, ChunkWriter
+
+
+class GrowingArray:
+    """A one-dimensional array written from parts of any size, holding one chunk at most.
+
+    The chunks, and so the bytes on disk, are those of :func:`gnnloom.storage.format.arrays.write_array` of the whole.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        path: str,
+        dtype: np.dtype[Any] | type[Any] | str,
+        dims: Sequence[str],
+        codec: str = DEFAULT_CODEC,
+    ) -> None:
+        self._root, self._path, self._dims, self._codec = root, path, tuple(dims), codec
+        self._dtype = np.dtype(dtype).newbyteorder("<")
+        self._chunk = default_chunk_rows((np.iinfo(np.int64).max,), self._dtype)
+        self._hash = xxhash.xxh3_128()
+        self._pending: Array = np.empty(0, dtype=self._dtype)
+        self._filled = 0
+        self._chunks: ChunkWriter | None = None
+        self._written = 0
+
+    def append(self, rows: NDArray[Any]) -> None:
+        """Add rows at the end; whole chunks go straight to the store."""
+        rows = np.ascontiguousarray(rows, dtype=self._dtype)
+        if self._filled:
+            rows = self._fill(rows)
+        whole = len(rows) - len(rows) % self._chunk
+        if whole:
+            self._store(rows[:whole])
+        if whole < len(rows):
+            self._fill(rows[whole:])
+
+    def close(self) -> ArrayRecord:
+        """Write what is pending and return the record of the whole array."""
+        pending = self._pending[: self._filled]
+        if self._chunks is None:
+            return write_array(self._root, self._path, pending, self._dims, codec=self._codec)
+        if len(pending):
+            self._store(pending)
+        zarr.open_array(str(self._root / self._path), mode="r+").resize((self._written,))
+        pieces = (Piece(0, self._written, self._hash.hexdigest()),)
+        return ArrayRecord(self._path, (self._written,), self._dtype.name, self._dims, pieces)
+
+    def _fill(self, rows: Array) -> Array:
+        """Fill the pending chunk, store it when it is full, and return the rows that are left."""
+        if not len(self._pending):
+            self._pending = np.empty(self._chunk, dtype=self._dtype)
+        count = min(self._chunk - self._filled, len(rows))
+        self._pending[self._filled : self._filled + count] = rows[:count]
+        self._filled += count
+        if self._filled == self._chunk:
+            self._store(self._pending)
+            self._filled = 0
+        return rows[count:]
+
+    def _store(self, rows: Array) -> None:
+        stop = self._written + len(rows)
+        if self._chunks is None:
+            create_array(self._root, self._path, (stop,), self._dtype, self._dims, self._chunk, self._codec)
+            where = self._root / self._path
+            self._chunks = ChunkWriter(where, zarr.open_array(str(where), mode="r"))
+        self._chunks.write(self._written, rows)
+        self._hash.update(rows.view(np.uint8).data)
+        self._written = stop

@@ -1,0 +1,177 @@
+"""The registry of arrays: for each kind of artifact its arrays, with named dimensions and dtypes.
+
+A pattern is the array's path with ``*`` for the number of a block, row shard or grid cell.  The
+sizes of the dimensions in ``GLOBAL_DIMS`` are those of the artifact (its manifest's ``sizes``);
+other dimensions must agree among the arrays of one folder.  ``"row+1"`` is one more than ``row``.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gnnloom.storage.errors import FormatError
+from gnnloom.storage.format.arrays import ArrayRecord
+
+#: Version of the on-disk format; readers read this and older ones.
+FORMAT_VERSION = 1
+
+INDEX = ("int32", "int64")
+FLOAT = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """Named dimensions and admissible dtypes of one array; ``required`` ones stand in every artifact of the kind."""
+
+    dims: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    required: bool = True
+
+
+#: Dimensions whose size is a property of the whole artifact.
+GLOBAL_DIMS = frozenset({"vertex", "vertex+1", "part", "part+1", "feature", "class"})
+
+_CSR_BLOCK = {
+    "block/*/indptr": ArraySpec(("row+1",), ("int64",)),
+    "block/*/indices": ArraySpec(("nonzero",), INDEX),
+    "block/*/data": ArraySpec(("nonzero",), FLOAT, required=False),
+}
+
+_GRAPH = {
+    **_CSR_BLOCK,
+    "degree": ArraySpec(("vertex",), ("int64",)),
+    "original_id": ArraySpec(("vertex",), ("int64",), required=False),
+    "original_name_offset": ArraySpec(("vertex+1",), ("int64",), required=False),
+    "original_name": ArraySpec(("byte",), ("uint8",), required=False),
+}
+
+_VERTICES = {
+    "feature": ArraySpec(("vertex", "feature"), FLOAT, required=False),
+    "label": ArraySpec(("vertex",), ("int32",), required=False),
+    "multilabel": ArraySpec(("vertex", "class"), ("int8",), required=False),
+    "split": ArraySpec(("vertex",), ("uint8",), required=False),
+}
+
+
+def _exchange(direction: str) -> dict[str, ArraySpec]:
+    """The rows that parts send each other for one product, where the matrix of all pairs is too large for a fact."""
+    return {
+        f"exchange/{direction}/sender": ArraySpec(("pair",), ("int32",), required=False),
+        f"exchange/{direction}/receiver": ArraySpec(("pair",), ("int32",), required=False),
+        f"exchange/{direction}/rows": ArraySpec(("pair",), ("int64",), required=False),
+    }
+
+
+_PARTITION = {"part": ArraySpec(("vertex",), ("int32",)), **_exchange("forward"), **_exchange("backward")}
+
+
+def _row_shard_matrix(prefix: str, required: bool) -> dict[str, ArraySpec]:
+    """The arrays of one matrix of a row shard: own part, halo part and who exchanges which rows."""
+    return {
+        f"{prefix}own/indptr": ArraySpec(("row+1",), ("int64",), required),
+        f"{prefix}own/indices": ArraySpec(("nonzero",), INDEX, required),
+        f"{prefix}own/data": ArraySpec(("nonzero",), FLOAT, required=False),
+        f"{prefix}halo/indptr": ArraySpec(("row+1",), ("int64",), required),
+        f"{prefix}halo/indices": ArraySpec(("nonzero",), INDEX, required),
+        f"{prefix}halo/data": ArraySpec(("nonzero",), FLOAT, required=False),
+        f"{prefix}halo_vertex": ArraySpec(("halo",), ("int64",), required),
+        f"{prefix}halo_offset": ArraySpec(("part+1",), ("int64",), required),
+        f"{prefix}send_row": ArraySpec(("send",), INDEX, required),
+        f"{prefix}send_offset": ArraySpec(("part+1",), ("int64",), required),
+    }
+
+
+_ROW_SHARDS = {
+    "row/*/vertex": ArraySpec(("row",), ("int64",)),
+    **_row_shard_matrix("row/*/", required=True),
+    **_row_shard_matrix("row/*/transpose/", required=False),
+    "row/*/feature": ArraySpec(("row", "feature"), FLOAT, required=False),
+    "row/*/label": ArraySpec(("row",), ("int32",), required=False),
+    "row/*/multilabel": ArraySpec(("row", "class"), ("int8",), required=False),
+    "row/*/split": ArraySpec(("row",), ("uint8",), required=False),
+}
+
+_GRID_SHARDS = {
+    "grid/*/*/*/indptr": ArraySpec(("row+1",), ("int64",)),
+    "grid/*/*/*/indices": ArraySpec(("nonzero",), INDEX),
+    "grid/*/*/*/data": ArraySpec(("nonzero",), FLOAT, required=False),
+    "order/*/*/vertex": ArraySpec(("row",), ("int64",), required=False),
+    "order/*/*/degree": ArraySpec(("row",), ("int64", "float64")),
+    "order/*/*/feature": ArraySpec(("row", "feature"), FLOAT, required=False),
+    "order/*/*/label": ArraySpec(("row",), ("int32",), required=False),
+    "order/*/*/multilabel": ArraySpec(("row", "class"), ("int8",), required=False),
+    "order/*/*/split": ArraySpec(("row",), ("uint8",), required=False),
+}
+
+SCHEMAS: Mapping[str, Mapping[str, ArraySpec]] = {
+    "graph": _GRAPH,
+    "transpose": _GRAPH,
+    "vertices": _VERTICES,
+    "partition": _PARTITION,
+    "shards": {**_ROW_SHARDS, **_GRID_SHARDS},
+}
+
+
+def check_records(where: str, kind: str, records: Iterable[ArrayRecord], sizes: Mapping[str, int]) -> None:
+    """Check the arrays of an artifact against the registry.
+
+    Args:
+        where: the artifact, for messages.
+        sizes: sizes of the dimensions in ``GLOBAL_DIMS``.
+
+    Raises:
+        FormatError: an array is not in the registry, has another dtype or number of dimensions, or a
+            size that disagrees with the artifact's or with an array beside it; or one is missing.
+    """
+    schema = SCHEMAS[kind]
+    local: dict[tuple[str, str], tuple[int, str]] = {}
+    seen = set()
+    for record in records:
+        pattern = _pattern_of(record.path, schema)
+        if pattern is None:
+            raise FormatError(f"{where}: array {record.path} does not belong into an artifact of kind {kind}")
+        seen.add(pattern)
+        spec = schema[pattern]
+        if record.dtype not in spec.dtypes or len(record.shape) != len(spec.dims):
+            raise FormatError(
+                f"{where}: array {record.path} is {record.dtype} with {len(record.shape)} dimensions, expected"
+                f" {' or '.join(spec.dtypes)} with dimensions ({', '.join(spec.dims)})"
+            )
+        for dim, size in zip(spec.dims, record.shape, strict=True):
+            _check_size(where, record.path, dim, size, sizes, local)
+    missing = sorted(name for name, spec in schema.items() if spec.required and name not in seen and "*" not in name)
+    if missing:
+        raise FormatError(f"{where}: the manifest lacks {', '.join(missing)}")
+
+
+def _pattern_of(path: str, schema: Mapping[str, ArraySpec]) -> str | None:
+    parts = path.split("/")
+    for pattern in schema:
+        expected = pattern.split("/")
+        if len(parts) == len(expected) and all(map(fnmatch.fnmatchcase, parts, expected)):
+            return pattern
+    return None
+
+
+def _check_size(
+    where: str,
+    path: str,
+    dim: str,
+    size: int,
+    sizes: Mapping[str, int],
+    local: dict[tuple[str, str], tuple[int, str]],
+) -> None:
+    base, _, extra = dim.partition("+")
+    count = size - int(extra or 0)
+    if dim in GLOBAL_DIMS:
+        if base not in sizes or sizes[base] != count:
+            raise FormatError(
+                f"{where}: array {path} has {size} along {dim}, expected {sizes.get(base)} + {extra or 0}"
+            )
+        return
+    folder = path.rpartition("/")[0]
+    expected, other = local.setdefault((folder, base), (count, path))
+    if expected != count:
+        raise FormatError(f"{where}: array {path} has {count} along {base}, array {other} has {expected}")

@@ -1,0 +1,131 @@
+"""Keyed permutations of 0..n-1 that are computed, not stored: O(1) memory for any n, on any worker or rank.
+
+A Feistel network permutes the numbers of b bits, where 2^b is the least power of two not below n; a
+result that is not below n is permuted again until one is (cycle walking: less than twice on
+average).  The halves have b//2 and b - b//2 bits, so odd b needs no larger domain.
+(Luby, Rackoff, SIAM J. Comput. 17(2), 1988; cycle walking: Black, Rogaway, CT-RSA 2002.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.storage.errors import InputError
+
+#: Half-rounds of the network; part of the format, as is all that decides the order.
+ROUNDS = 6
+_MAX_SIZE = 1 << 62
+#: How an order is described that is not computed but stored: that of a partition's parts.
+PARTITION_ORDER = {"type": "partition"}
+
+
+@dataclass(frozen=True)
+class KeyedPermutation:
+    """The permutation of 0..size-1 that ``key`` names; equal size and key give the same order everywhere.
+
+    Attributes:
+        size: the number of ids, from 0 to 2^62.
+        key: any integer from 0 to 2^64 - 1.
+    """
+
+    size: int
+    key: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.size <= _MAX_SIZE:
+            raise InputError(f"permutation of {self.size} ids: expected 0 to 2^62")
+        if not 0 <= self.key < 1 << 64:
+            raise InputError(f"permutation key {self.key}: expected 0 to 2^64 - 1")
+
+    def forward(self, ids: NDArray[Any]) -> NDArray[np.int64]:
+        """New ids of these old ids.
+
+        Args:
+            ids: (num_ids,) integers in 0..size-1.
+
+        Raises:
+            IndexError: an id does not lie in 0..size-1.
+        """
+        return _permute_checked(self, ids, inverse=False)
+
+    def inverse(self, ids: NDArray[Any]) -> NDArray[np.int64]:
+        """Old ids of these new ids; the inverse of :meth:`forward`."""
+        return _permute_checked(self, ids, inverse=True)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "feistel", "rounds": ROUNDS, "size": self.size, "key": self.key}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> KeyedPermutation:
+        """Read what :meth:`to_json` wrote.
+
+        Raises:
+            InputError: it describes another kind of permutation.
+        """
+        if content.get("type") != "feistel" or content.get("rounds") != ROUNDS:
+            raise InputError(f"permutation {dict(content)}: expected type 'feistel' with {ROUNDS} rounds")
+        return cls(int(content["size"]), int(content["key"]))
+
+
+def _permute_checked(permutation: KeyedPermutation, ids: NDArray[Any], *, inverse: bool) -> NDArray[np.int64]:
+    given = np.ascontiguousarray(ids, dtype=np.int64)
+    if given.size and (int(given.min()) < 0 or int(given.max()) >= permutation.size):
+        raise IndexError(f"ids from {given.min()} to {given.max()} do not lie in 0..{permutation.size - 1}")
+    out = np.empty(given.shape, dtype=np.int64)
+    _walk(given.reshape(-1), permutation.size, np.uint64(permutation.key), inverse, out.reshape(-1))
+    return out
+
+
+@njit(cache=True, nogil=True, inline="always")
+def mix(value: np.uint64) -> np.uint64:
+    """The finalizer of splitmix64 (Steele, Lea, Flood, OOPSLA 2014): every bit of the result depends on all bits."""
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def _round_keys(key: np.uint64) -> NDArray[np.uint64]:
+    keys = np.empty(ROUNDS, dtype=np.uint64)
+    for number in range(ROUNDS):
+        keys[number] = mix(key + np.uint64(0x9E3779B97F4A7C15) * np.uint64(number + 1))
+    return keys
+
+
+@njit(cache=True, nogil=True)
+def _bits(size: int) -> int:
+    bits = 0
+    while (1 << bits) < size:
+        bits += 1
+    return bits
+
+
+@njit(cache=True, nogil=True)
+def _walk(ids: NDArray[np.int64], size: int, key: np.uint64, inverse: bool, out: NDArray[np.int64]) -> None:
+    bits = _bits(size)
+    low_bits = np.uint64(bits - bits // 2)
+    low_mask = (np.uint64(1) << low_bits) - np.uint64(1)
+    high_mask = (np.uint64(1) << np.uint64(bits // 2)) - np.uint64(1)
+    keys = _round_keys(key)
+    for k in range(len(ids)):
+        value = np.uint64(ids[k])
+        while True:
+            high, low = value >> low_bits, value & low_mask
+            if inverse:
+                for number in range(ROUNDS - 2, -1, -2):
+                    low ^= mix(high ^ keys[number + 1]) & low_mask
+                    high ^= mix(low ^ keys[number]) & high_mask
+            else:
+                for number in range(0, ROUNDS, 2):
+                    high ^= mix(low ^ keys[number]) & high_mask
+                    low ^= mix(high ^ keys[number + 1]) & low_mask
+            value = (high << low_bits) | low
+            if value < np.uint64(size):
+                break
+        out[k] = np.int64(value)

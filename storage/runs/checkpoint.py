@@ -1,0 +1,143 @@
+"""Checkpoints of a run: named arrays and some JSON, complete or absent.
+
+A checkpoint is a folder ``EPOCH`` with one Zarr array per name and ``checkpoint.json``, which
+lists them with their digests.  It is written aside, perhaps by several processes, and renamed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gnnloom.storage.errors import CorruptError, FormatError, NotFoundError
+from gnnloom.storage.format.arrays import Array, ArrayReader, ArrayRecord, write_array
+from gnnloom.storage.format.files import JsonObject, read_json, sync_folder, sync_tree, write_json
+from gnnloom.storage.format.schema import FORMAT_VERSION
+
+_INDEX = "checkpoint.json"
+_KEPT = 2
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Contents of a checkpoint to write: arrays by name (``/`` between its parts) and JSON facts."""
+
+    epoch: int
+    arrays: Mapping[str, Array]
+    facts: JsonObject
+
+
+@dataclass(frozen=True)
+class StoredCheckpoint:
+    """A checkpoint on disk, checked against its digests; arrays are read when they are asked for."""
+
+    epoch: int
+    readers: Mapping[str, ArrayReader]
+    facts: JsonObject
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """All arrays, in memory."""
+        return {name: reader.read() for name, reader in self.readers.items()}
+
+
+def checkpoint_epochs(folder: Path) -> list[int]:
+    """Epochs of the complete checkpoints below ``folder``, ascending."""
+    return sorted(int(path.parent.name) for path in folder.glob(f"[0-9]*/{_INDEX}"))
+
+
+def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
+    """Write a checkpoint below ``folder`` and drop all but the last two; one process.
+
+    Returns:
+        The checkpoint's folder.
+    """
+    aside = begin_checkpoint(folder, checkpoint.epoch)
+    records = write_arrays(aside, checkpoint.arrays)
+    return publish_checkpoint(folder, checkpoint.epoch, records, checkpoint.facts)
+
+
+def checkpoint_aside(folder: Path, epoch: int) -> Path:
+    """Where a checkpoint is written before :func:`publish_checkpoint`."""
+    return folder / f".writing-{epoch:08d}"
+
+
+def begin_checkpoint(folder: Path, epoch: int) -> Path:
+    """An empty :func:`checkpoint_aside`; one process, before any other writes to it."""
+    aside = checkpoint_aside(folder, epoch)
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    return aside
+
+
+def write_arrays(aside: Path, arrays: Mapping[str, Array]) -> list[ArrayRecord]:
+    """Write whole arrays of a checkpoint; one process."""
+    return [
+        write_array(aside, name, array, [f"dim{axis}" for axis in range(array.ndim)])
+        for name, array in sorted(arrays.items())
+    ]
+
+
+def publish_checkpoint(folder: Path, epoch: int, records: Iterable[ArrayRecord], facts: JsonObject) -> Path:
+    """Make what was written aside visible, all at once, and drop all but the last two; one process, after the others.
+
+    Returns:
+        The checkpoint's folder.
+    """
+    aside, final = checkpoint_aside(folder, epoch), folder / f"{epoch:08d}"
+    content = {
+        "format": FORMAT_VERSION,
+        "epoch": epoch,
+        "facts": dict(facts),
+        "arrays": {record.path: record.to_json() for record in records},
+    }
+    write_json(aside / _INDEX, content)
+    sync_tree(aside)
+    if final.exists():
+        shutil.rmtree(final)
+    aside.rename(final)
+    sync_folder(folder)
+    for old in checkpoint_epochs(folder)[:-_KEPT]:
+        shutil.rmtree(folder / f"{old:08d}")
+    return final
+
+
+def read_checkpoint(folder: Path, epoch: int | None = None) -> StoredCheckpoint:
+    """Open a checkpoint, the last one by default, and check it against its digests.
+
+    Raises:
+        NotFoundError: there is none.
+        FormatError: it is of a newer format.
+        CorruptError: an array is not what was written.
+    """
+    epochs = checkpoint_epochs(folder)
+    chosen = epoch if epoch is not None else (epochs[-1] if epochs else None)
+    if chosen is None or chosen not in epochs:
+        wanted = "checkpoint" if epoch is None else f"checkpoint of epoch {epoch}"
+        raise NotFoundError(f"{folder}: no {wanted}; there are {epochs}")
+    path = folder / f"{chosen:08d}"
+    content = read_json(path / _INDEX)
+    if content.get("format", 0) > FORMAT_VERSION:
+        raise FormatError(f"{path}: format {content['format']} is newer than {FORMAT_VERSION}")
+    return StoredCheckpoint(chosen, _open_arrays(path, content), _facts(path, content))
+
+
+def _open_arrays(path: Path, content: Mapping[str, Any]) -> dict[str, ArrayReader]:
+    try:
+        records = [ArrayRecord.from_json(name, array) for name, array in content["arrays"].items()]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptError(f"{path / _INDEX}: not the index of a checkpoint ({error})") from error
+    readers = {record.path: ArrayReader(path, record) for record in records}
+    for reader in readers.values():
+        reader.verify()
+    return readers
+
+
+def _facts(path: Path, content: Mapping[str, Any]) -> JsonObject:
+    facts = content.get("facts")
+    if not isinstance(facts, dict):
+        raise CorruptError(f"{path / _INDEX}: lacks its facts")
+    return facts

@@ -1,0 +1,270 @@
+"""Training runs of a dataset: runs/RUN/ with its configuration, metrics, checkpoints, predictions and result."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.errors import CorruptError, ExistsError, FormatError, IncompleteError, NotFoundError
+from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord
+from gnnloom.storage.format.files import JsonObject, parse_json, parsing, read_json, write_json
+from gnnloom.storage.format.locks import held, lock_path
+from gnnloom.storage.format.schema import FORMAT_VERSION
+
+_CONFIG = "config.json"
+_METRICS = "metrics.jsonl"
+_RESULT = "result.json"
+_INPUTS = "inputs.json"
+_PREDICTIONS = "predictions"
+_INDEX = "predictions.json"
+
+
+#: What stands in a line of the metrics where it is not one figure.
+_TABLES: Mapping[str, type] = {"bytes": dict, "messages": dict, "profile": list}
+
+
+def _check_line(line: Mapping[str, Any], where: str) -> None:
+    if not isinstance(line.get("epoch"), int):
+        raise CorruptError(f"{where}: expected the number of an epoch, found {line.get('epoch')!r}")
+    for name, value in line.items():
+        if not (isinstance(value, _TABLES.get(name, int | float | None)) and _is_figures(value)):
+            raise CorruptError(f"{where}: expected figures as {name}, found {value!r:.60}")
+
+
+def _is_figures(value: object) -> bool:
+    """A number, none, or a table of such."""
+    if isinstance(value, dict | list):
+        return all(map(_is_figures, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, int | float | None)
+
+
+class Run:
+    """A run, opened for reading; also what the trainer writes one with (one process: rank 0)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = path.name
+
+    @classmethod
+    def open(cls, dataset: Dataset, name: str) -> Run:
+        """Open an existing run.
+
+        Raises:
+            NotFoundError: the dataset has no such run.
+            InputError: the name is not one of a run.
+        """
+        run = cls(dataset.run_path(name))
+        if not run.exists:
+            there = ", ".join(dataset.runs()) or "none"
+            raise NotFoundError(f"dataset {dataset.name} has no run {name}; there are: {there}")
+        return run
+
+    def __repr__(self) -> str:
+        return f"Run({self.name!r}, {len(self.metrics())} epochs)"
+
+    @property
+    def config_path(self) -> Path:
+        """File of the resolved configuration."""
+        return self.path / _CONFIG
+
+    @property
+    def metrics_path(self) -> Path:
+        """File of the metrics, a line per epoch."""
+        return self.path / _METRICS
+
+    @property
+    def exists(self) -> bool:
+        return self.config_path.exists()
+
+    @property
+    def is_finished(self) -> bool:
+        return (self.path / _RESULT).exists()
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the checkpoints."""
+        return self.path / "checkpoint"
+
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration."""
+        return read_json(self.config_path)
+
+    def inputs(self) -> dict[str, str]:
+        """Kind to key of the shards that the run reads, and of what they were made from; empty if it was not kept."""
+        path = self.path / _INPUTS
+        return read_json(path) if path.exists() else {}
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """One object per finished epoch; a last line that was cut short is left out.
+
+        Raises:
+            CorruptError: a line is not an object with an epoch, or has something else than figures.
+        """
+        path = self.metrics_path
+        if not path.exists():
+            return []
+        # A killed writer leaves a last line without its end.
+        lines = path.read_bytes().split(b"\n")[:-1]
+        metrics = [parse_json(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
+        for number, line in enumerate(metrics, 1):
+            _check_line(line, f"{path}:{number}")
+        return metrics
+
+    def epochs_since(self, begun: float) -> int:
+        """Finished epochs of a writer that began at this time (seconds since 1970); 0 until it has."""
+        path = self.metrics_path
+        try:
+            return path.read_bytes().count(b"\n") if path.stat().st_mtime >= begun else 0
+        except FileNotFoundError:
+            return 0
+
+    def result(self) -> dict[str, Any]:
+        """The summary of the finished run.
+
+        Raises:
+            IncompleteError: the run has not finished.
+            CorruptError: it is not a summary.
+        """
+        path = self.path / _RESULT
+        try:
+            result = read_json(path)
+        except FileNotFoundError:
+            raise IncompleteError(f"{self.path}: the run has not finished; train with --resume to finish it") from None
+        if not isinstance(result.get("epochs"), int):
+            raise CorruptError(
+                f"{path}: lacks the number of epochs; remove it, and train with --resume to make it again"
+            )
+        return result
+
+    @property
+    def has_predictions(self) -> bool:
+        return (self.path / _PREDICTIONS / _INDEX).exists()
+
+    def predictions(self) -> Predictions:
+        """What the model predicts for every vertex, if it was asked to."""
+        return Predictions(self.path / _PREDICTIONS)
+
+    def start(self, config: JsonObject, first_epoch: int, inputs: Mapping[str, str] | None = None) -> None:
+        """Begin to write: keep the metrics of the epochs before ``first_epoch``, drop what later ones left.
+
+        Args:
+            inputs: kind to key of the artifacts that the run reads.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        kept = [line for line in self.metrics() if line["epoch"] < first_epoch]
+        (self.path / _RESULT).unlink(missing_ok=True)
+        shutil.rmtree(self.path / _PREDICTIONS, ignore_errors=True)
+        if first_epoch == 0:
+            shutil.rmtree(self.checkpoints, ignore_errors=True)
+        text = "".join(json.dumps(line) + "\n" for line in kept)
+        aside = self.path / f".{_METRICS}"
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(self.metrics_path)
+        write_json(self.path / _INPUTS, dict(inputs or {}))
+        write_json(self.config_path, config)
+
+    def append_metrics(self, line: JsonObject) -> None:
+        """Add the line of one epoch."""
+        with self.metrics_path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, allow_nan=False) + "\n")
+
+    def finish(self, result: JsonObject) -> None:
+        """Write the summary; the run is complete."""
+        write_json(self.path / _RESULT, result)
+
+    def predictions_aside(self) -> Path:
+        """Folder in which predictions are made, before :meth:`publish_predictions`."""
+        return self.path / f".writing-{_PREDICTIONS}"
+
+    def publish_predictions(self, records: list[ArrayRecord], facts: JsonObject) -> Predictions:
+        """Make the predictions visible, all at once."""
+        aside, final = self.predictions_aside(), self.path / _PREDICTIONS
+        content = {
+            "format": FORMAT_VERSION,
+            "facts": dict(facts),
+            "arrays": {record.path: record.to_json() for record in records},
+        }
+        write_json(aside / _INDEX, content)
+        shutil.rmtree(final, ignore_errors=True)
+        aside.rename(final)
+        return Predictions(final)
+
+
+class Predictions:
+    """Arrays in the order of the dataset's vertices."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the predictions of a run.
+
+        Raises:
+            NotFoundError: none were made.
+            FormatError: they are of a newer format.
+            CorruptError: their index is damaged.
+        """
+        self.path = path
+        try:
+            content = read_json(path / _INDEX)
+        except FileNotFoundError:
+            raise NotFoundError(f"{path}: the run has no predictions; make them with `gnnloom predict`") from None
+        with parsing(path / _INDEX, "the index of predictions"):
+            if content.get("format", 0) > FORMAT_VERSION:
+                raise FormatError(f"{path}: format {content['format']} is newer than {FORMAT_VERSION}")
+            self.facts: Mapping[str, Any] = dict(content["facts"])
+            self._records = {name: ArrayRecord.from_json(name, array) for name, array in content["arrays"].items()}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._records
+
+    def array(self, name: str) -> ArrayReader:
+        """One of ``label`` (or ``multilabel``), ``score`` and ``embedding``, to read in ranges."""
+        if name not in self._records:
+            option = " --embeddings" if name == "embedding" else ""
+            raise NotFoundError(
+                f"{self.path}: no {name}; there are {', '.join(self._records)}; `gnnloom predict{option}` makes them"
+            )
+        return ArrayReader(self.path, self._records[name])
+
+    def label(self, start: int = 0, stop: int | None = None) -> NDArray[np.int32]:
+        """(stop - start,) int32 predicted classes."""
+        return self.array("label").read(start, stop)
+
+    def multilabel(self, start: int = 0, stop: int | None = None) -> NDArray[np.int8]:
+        """(stop - start, num_classes) int8, 1 for each label that is predicted."""
+        return self.array("multilabel").read(start, stop)
+
+    def score(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+        """(stop - start, num_classes) scores before the softmax, or the sigmoid."""
+        return self.array("score").read(start, stop)
+
+    def embedding(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+        """(stop - start, width) output of the last hidden layer."""
+        return self.array("embedding").read(start, stop)
+
+    def verify(self) -> None:
+        """Read everything against the digests."""
+        for name in self._records:
+            self.array(name).verify()
+
+
+@contextmanager
+def sole_writer(run: Run) -> Iterator[None]:
+    """Keep other processes from writing a run meanwhile; the system lets go whatever ends this process.
+
+    Raises:
+        ExistsError: another process writes it.
+    """
+    with held(lock_path(run.path.parents[1], "runs", run.name)) as is_ours:
+        if not is_ours:
+            raise ExistsError(
+                f"run {run.name}: another process is training it, or predicts with it; wait for it, or choose another"
+                " name"
+            )
+        yield

@@ -1,0 +1,164 @@
+"""A dataset as one file: a tar archive, plain or compressed, that is written whole and read with suspicion.
+
+The first member says what the archive is and how large, the last one lists the digest of every
+file, so that an archive cut short is known as such.  Between them are the files of the dataset's
+complete artifacts and of its runs.  Import takes regular files with plain names below the kinds of
+artifacts, nothing else: no links, devices, sparse files, or names that lead elsewhere.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import xxhash
+
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.checks.verify import verify_dataset
+from gnnloom.storage.errors import CorruptError, ExistsError, InputError
+from gnnloom.storage.format.artifact import WORK
+from gnnloom.storage.format.files import sync_folder, written_aside
+from gnnloom.storage.format.schema import FORMAT_VERSION
+
+HEAD, TAIL = "gnnloom-archive.json", "gnnloom-digests.json"
+#: Compression by the end of the file's name.
+COMPRESSIONS = {".tar": None, ".tar.zst": "zstd", ".tar.gz": "gzip"}
+
+
+def export_dataset(dataset: Dataset, file: Path) -> dict[str, Any]:
+    """Write the complete artifacts and the runs of a dataset to one file, which appears when it is whole.
+
+    Artifacts that are being made are left out; a run may go on meanwhile, its metrics are taken as far as they are.
+
+    Args:
+        file: ends in one of ``COMPRESSIONS``; arrays are compressed already, so plain ``.tar`` is seldom much larger.
+
+    Returns:
+        Number of files, their bytes, and those of the archive.
+
+    Raises:
+        InputError: the file's name has another end, or a file of the dataset vanished meanwhile.
+        ExistsError: the file is there already.
+        CorruptError: something in the dataset is damaged.
+    """
+    compression = _compression(file)
+    if file.exists():
+        raise ExistsError(f"{file}: there is a file already; remove it, or choose another name")
+    if not file.parent.is_dir():
+        raise InputError(f"{file}: there is no folder {file.parent}")
+    _refuse_damage(dataset)
+    members = [(path, path.stat().st_size) for path in _files_of(dataset)]
+    with written_aside(file) as aside:
+        with aside.open("wb") as raw:
+            _write_members(raw, compression, dataset, members)
+        # Compression closes the file below it.
+        with aside.open("rb") as written:
+            os.fsync(written.fileno())
+    sync_folder(file.parent)
+    return {"files": len(members), "bytes": sum(size for _, size in members), "archive_bytes": file.stat().st_size}
+
+
+def _refuse_damage(dataset: Dataset) -> None:
+    """An import would refuse it, when the original may be gone."""
+    damaged = [finding for finding in verify_dataset(dataset, quick=True) if finding.is_damaged]
+    if damaged:
+        raise CorruptError(
+            f"dataset {dataset.name}: {len(damaged)} artifacts or runs are damaged; remove them, or make them again:"
+            f" {damaged[0].problem}"
+        )
+
+
+def _compression(file: Path) -> str | None:
+    for end, compression in COMPRESSIONS.items():
+        if file.name.endswith(end) and file.name != end:
+            return compression
+    raise InputError(f"{file}: expected a name that ends in {', '.join(COMPRESSIONS)}")
+
+
+def _files_of(dataset: Dataset) -> Iterator[Path]:
+    complete = [info.path for info in dataset.artifacts() if info.state == "complete"]
+    yield dataset.path / "zarr.json"
+    for kind in sorted({path.parent for path in complete}):
+        if (kind / "zarr.json").exists():
+            yield kind / "zarr.json"
+    for folder in (*complete, *(dataset.run_path(run) for run in dataset.runs())):
+        yield from _plain_files(folder)
+
+
+def _plain_files(folder: Path) -> Iterator[Path]:
+    """Files in a fixed order, without what writers left or hold aside."""
+    for where, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != WORK)
+        yield from (Path(where, name) for name in sorted(names) if not name.startswith("."))
+
+
+def _write_members(raw: IO[bytes], compression: str | None, dataset: Dataset, members: list[tuple[Path, int]]) -> None:
+    head = {
+        "format": FORMAT_VERSION,
+        "dataset": dataset.name,
+        "files": len(members),
+        "bytes": sum(size for _, size in members),
+    }
+    digests = {}
+    with (
+        _compressed(raw, compression) as stream,
+        tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT) as tar,
+    ):
+        _add_json(tar, HEAD, head)
+        for path, size in members:
+            name = path.relative_to(dataset.path).as_posix()
+            digests[name] = _add_file(tar, path, name, size)
+        _add_json(tar, TAIL, {"digests": digests})
+
+
+@contextmanager
+def _compressed(raw: IO[bytes], compression: str | None) -> Iterator[Any]:
+    if compression is None:
+        yield raw
+        return
+    with pa.CompressedOutputStream(pa.PythonFile(raw, mode="w"), compression) as stream:
+        yield stream
+
+
+def _add_json(tar: tarfile.TarFile, name: str, content: dict[str, Any]) -> None:
+    text = json.dumps(content, sort_keys=True).encode()
+    tar.addfile(_member(name, len(text)), io.BytesIO(text))
+
+
+def _add_file(tar: tarfile.TarFile, path: Path, name: str, size: int) -> str:
+    try:
+        with path.open("rb") as file:
+            reader = _HashedReader(file)
+            tar.addfile(_member(name, size), reader)
+            return reader.digest()
+    except OSError as error:
+        raise InputError(f"{path}: changed while it was exported ({error}); try again") from error
+
+
+def _member(name: str, size: int) -> tarfile.TarInfo:
+    """A member without owner and time: the same dataset gives the same archive."""
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, 0o644
+    return member
+
+
+class _HashedReader:
+    """A file that is hashed while it is read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._state = file, xxhash.xxh3_128()
+
+    def read(self, size: int = -1) -> bytes:
+        block = self._file.read(size)
+        self._state.update(block)
+        return block
+
+    def digest(self) -> str:
+        return self._state.hexdigest()

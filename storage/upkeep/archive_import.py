@@ -1,0 +1,237 @@
+"""Reading a dataset's archive: everything is checked before it counts, and appears at once or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import tarfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import xxhash
+
+from gnnloom.storage.catalog import Catalog, Dataset, check_name
+from gnnloom.storage.checks.verify import verify_dataset
+from gnnloom.storage.errors import (
+    BudgetError,
+    CorruptError,
+    ExistsError,
+    FormatError,
+    GnnloomError,
+    InputError,
+    NotFoundError,
+)
+from gnnloom.storage.format.files import sync_tree
+from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS
+from gnnloom.storage.upkeep.archive import HEAD, TAIL
+
+_BLOCK = 1 << 20
+_MOST_JSON = 1 << 28
+_LONGEST_NAME = 1024
+_MAGIC = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip"}
+#: What may stand at the top of an archive.
+_TOP = frozenset({*SCHEMAS, "runs", "zarr.json"})
+_PLAIN_TYPES = (tarfile.REGTYPE, tarfile.AREGTYPE)
+#: Bytes of the disk that an import leaves free.
+_RESERVE = 64 << 20
+
+
+def import_dataset(catalog: Catalog, file: Path, name: str | None = None) -> Dataset:
+    """Bring a dataset that :func:`gnnloom.storage.upkeep.archive.export_dataset` wrote into a catalog.
+
+    Args:
+        name: of the new dataset; by default the one that it had.
+
+    Raises:
+        InputError: the file is no such archive, is cut short, or holds what does not belong into one.
+        CorruptError: a digest is wrong, or what it holds is damaged.
+        ExistsError: the catalog has a dataset of this name.
+        BudgetError: the disk has no room for it.
+    """
+    if not file.is_file():
+        raise NotFoundError(f"{file}: there is no such file")
+    catalog.root.mkdir(parents=True, exist_ok=True)
+    with _folder_aside(catalog.root) as aside, file.open("rb") as raw:
+        final = _read_archive(raw, file, aside, lambda head: _free_place(catalog, file, head, name))
+        _check_contents(file, aside)
+        sync_tree(aside)
+        try:
+            aside.rename(final)
+        except OSError as error:
+            raise ExistsError(f"{final}: {error.strerror}; give another name with --as") from error
+    return catalog.dataset(final.name)
+
+
+def _free_place(catalog: Catalog, file: Path, head: Mapping[str, Any], name: str | None) -> Path:
+    """Where the dataset goes."""
+    chosen = check_name(str(head.get("dataset")), f"{file}: dataset") if name is None else check_name(name)
+    final = catalog.root / chosen
+    if os.path.lexists(final):
+        raise ExistsError(f"{final}: there is a dataset of this name already; give another with --as")
+    return final
+
+
+@contextmanager
+def _folder_aside(root: Path) -> Iterator[Path]:
+    """A new folder, locked, so that the collection of garbage leaves it; gone at the end unless renamed."""
+    aside = root / f".importing-{uuid.uuid4().hex}"
+    aside.mkdir()
+    descriptor = os.open(aside, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield aside
+    finally:
+        os.close(descriptor)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _read_archive(raw: IO[bytes], file: Path, folder: Path, place: Callable[[dict[str, Any]], Path]) -> Path:
+    """Unpack into an empty folder, unless ``place`` refuses the archive's head; returns where the dataset goes."""
+    try:
+        with tarfile.open(fileobj=_decompressed(raw), mode="r|", tarinfo=_PlainMember, encoding="utf-8") as tar:
+            return _Unpacker(file, folder, tar).run(place)
+    except GnnloomError:
+        raise
+    except (tarfile.TarError, pa.ArrowException, OSError, EOFError, RecursionError, UnicodeError) as error:
+        if isinstance(error, OSError) and error.errno is not None and not isinstance(error, pa.ArrowException):
+            raise
+        raise InputError(f"{file}: not an archive of a dataset, or damaged or cut short ({error})") from error
+
+
+def _decompressed(raw: IO[bytes]) -> Any:
+    """The bytes of the tar archive; the compression is told by the first bytes, not by the name."""
+    first = raw.read(4)
+    raw.seek(0)
+    for magic, compression in _MAGIC.items():
+        if first.startswith(magic):
+            return pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), compression)
+    return raw
+
+
+class _PlainMember(tarfile.TarInfo):
+    """A member that is a regular file.
+
+    Refused before it is parsed further: extended headers, which tarfile reads into memory at any
+    size, and everything that is not a file.
+    """
+
+    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        is_name = self.type == tarfile.GNUTYPE_LONGNAME and 0 <= self.size <= _LONGEST_NAME
+        if not is_name and (self.type not in _PLAIN_TYPES or self.size < 0):
+            raise InputError(
+                f"{getattr(tar, 'name', None) or 'the archive'}: member {self.name!r} is not a regular file"
+                f" (type {self.type!r}); archives of datasets hold nothing else"
+            )
+        member: tarfile.TarInfo = super()._proc_member(tar)  # type: ignore[misc]
+        return member
+
+
+class _Unpacker:
+    """Takes the members one by one: the head, the files of the dataset, the tail."""
+
+    def __init__(self, file: Path, folder: Path, tar: tarfile.TarFile) -> None:
+        self._file, self._folder, self._tar = file, folder, tar
+        self._digests: dict[str, str] = {}
+        self._written = 0
+
+    def run(self, place: Callable[[dict[str, Any]], Path]) -> Path:
+        """Unpack all, unless ``place`` refuses the head; returns what it says."""
+        members = iter(self._tar)
+        head = self._check_head(next(members, None))
+        final = place(head)
+        for member in members:
+            if member.name == TAIL:
+                self._check_tail(member, head)
+                return final
+            self._unpack(member, head)
+        raise InputError(f"{self._file}: cut short after {len(self._digests)} of {head['files']} files")
+
+    def _check_head(self, member: tarfile.TarInfo | None) -> dict[str, Any]:
+        if member is None or member.name != HEAD:
+            raise InputError(f"{self._file}: not an archive of a dataset (it does not begin with {HEAD})")
+        head = self._read_json(member, _BLOCK)
+        if not all(isinstance(head.get(name), int) for name in ("format", "files", "bytes")):
+            raise InputError(f"{self._file}: not an archive of a dataset ({HEAD} lacks format, files or bytes)")
+        if head["format"] > FORMAT_VERSION:
+            raise FormatError(f"{self._file}: format {head['format']} is newer than {FORMAT_VERSION}")
+        free = shutil.disk_usage(self._folder).free - _RESERVE
+        if head["bytes"] > free:
+            raise BudgetError(f"{self._file}: unpacks to {head['bytes']:,} bytes, the disk has {max(0, free):,} free")
+        return head
+
+    def _unpack(self, member: tarfile.TarInfo, head: dict[str, Any]) -> None:
+        path = self._folder / self._checked_name(member.name)
+        if self._written + member.size > head["bytes"] or len(self._digests) >= head["files"]:
+            raise InputError(
+                f"{self._file}: {member.name} of {member.size:,} bytes makes it larger than the {head['files']} files"
+                f" and {head['bytes']:,} bytes that it announces"
+            )
+        state, left = xxhash.xxh3_128(), member.size
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as out, self._open(member) as source:
+                while left:
+                    block = source.read(min(_BLOCK, left))
+                    if not block:
+                        raise InputError(f"{self._file}: cut short within {member.name}")
+                    out.write(block)
+                    state.update(block)
+                    left -= len(block)
+        except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+            raise InputError(f"{self._file}: {member.name} stands in the way of another file") from error
+        self._written += member.size
+        self._digests[member.name] = state.hexdigest()
+
+    def _checked_name(self, name: str) -> str:
+        parts = name.split("/")
+        is_plain = len(name) <= _LONGEST_NAME and name.isprintable() and "\\" not in name
+        if not is_plain or any(not part or part.startswith(".") or len(part) > 255 for part in parts):
+            raise InputError(f"{self._file}: member name {name[:200]!r} is not a plain name within a dataset")
+        if parts[0] not in _TOP:
+            raise InputError(f"{self._file}: member {name!r} does not belong into a dataset")
+        return name
+
+    def _check_tail(self, member: tarfile.TarInfo, head: dict[str, Any]) -> None:
+        digests = self._read_json(member, _MOST_JSON).get("digests")
+        if not isinstance(digests, dict) or len(digests) != head["files"]:
+            raise InputError(f"{self._file}: {TAIL} does not list the {head['files']} files")
+        missing = sorted(digests.keys() - self._digests.keys())
+        if missing:
+            raise InputError(f"{self._file}: {len(missing)} files are missing, the first is {missing[0]}")
+        wrong = sorted(name for name, digest in self._digests.items() if digests.get(name) != digest)
+        if wrong:
+            raise CorruptError(f"{self._file}: {wrong[0]} is not what was exported (its digest is wrong)")
+
+    def _read_json(self, member: tarfile.TarInfo, most: int) -> dict[str, Any]:
+        if member.size > most:
+            raise InputError(f"{self._file}: {member.name} of {member.size:,} bytes, at most {most:,} are read")
+        try:
+            content = json.loads(self._open(member).read())
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{self._file}: {member.name} is not valid JSON ({error})") from error
+        if not isinstance(content, dict):
+            raise InputError(f"{self._file}: {member.name} is not a JSON object")
+        return content
+
+    def _open(self, member: tarfile.TarInfo) -> IO[bytes]:
+        source = self._tar.extractfile(member)
+        if source is None:
+            raise InputError(f"{self._file}: {member.name} is not a regular file")
+        return source
+
+
+def _check_contents(file: Path, folder: Path) -> None:
+    """Read everything against its digests: an archive can be well-formed and hold a damaged dataset."""
+    try:
+        problems = [finding.problem for finding in verify_dataset(Dataset(folder), quick=True) if finding.problem]
+    except GnnloomError as error:
+        problems = [str(error)]
+    if problems:
+        # The folder is gone by the time somebody reads this.
+        raise CorruptError(f"{file}: holds a damaged dataset: {problems[0].replace(f'{folder}', file.name)}")

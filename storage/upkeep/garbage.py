@@ -1,0 +1,171 @@
+"""Finding and removing what nothing needs: unfinished artifacts, leftovers, and artifacts whose inputs are gone.
+
+What a living process writes is known by the lock that it holds (see
+:meth:`gnnloom.storage.format.artifact.ArtifactWriter.begin`); it is never touched, and nothing is removed
+without holding that lock.  The folder of a run is made before its ranks lock it: what was left in one
+counts as a leftover when it has not changed for an hour either.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from gnnloom.storage.catalog import ArtifactInfo, Catalog, Dataset
+from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
+from gnnloom.storage.format.files import tree_bytes
+from gnnloom.storage.format.locks import LOCKS, held, is_held, lock_path
+from gnnloom.storage.format.schema import SCHEMAS
+
+#: Seconds after which a leftover that nobody locks counts as left.
+QUIET_SECONDS = 3600
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}")
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """Something to remove: where it is, why, its bytes, and the lock to hold meanwhile, if it has one."""
+
+    path: Path
+    reason: str
+    bytes: int
+    lock: Path | None = None
+
+
+def find_garbage(dataset: Dataset) -> list[Garbage]:
+    """What nothing needs in a dataset, and no living process holds."""
+    artifacts = [info for info in dataset.artifacts() if not is_held(_lock_of(info))]
+    found = [_garbage(info.path, "begun and not finished", info) for info in artifacts if info.state != "complete"]
+    found += [_garbage(info.path, reason, info) for info, reason in _needless(dataset)]
+    needless = {item.path for item in found}
+    for info in artifacts:
+        if info.path not in needless:
+            found += [_garbage(path, "scratch of a finished artifact", info) for path in _scratch(info.path)]
+    found += [_garbage(path, "left by a removal") for folder in _folders(dataset) for path in _removed(folder)]
+    found += [_garbage(path, "left by a run that was ended") for path in _run_leftovers(dataset)]
+    return found + [Garbage(path, "lock that nobody holds", 0, path) for path in _old_locks(dataset)]
+
+
+def find_catalog_garbage(catalog: Catalog) -> list[Garbage]:
+    """What imports and removals of whole datasets left in the catalog's folder."""
+    if not catalog.root.is_dir():
+        return []
+    imports = [path for path in sorted(catalog.root.glob(".importing-*")) if not is_held(path)]
+    found = [Garbage(path, "left by an import", tree_bytes(path), path) for path in imports]
+    return found + [_garbage(path, "left by a removal") for path in _removed(catalog.root)]
+
+
+def remove_garbage(items: list[Garbage]) -> list[Garbage]:
+    """Remove what was found, except what a process has taken since; returns what was removed."""
+    removed = []
+    for item in items:
+        with held(item.lock) as is_ours:
+            if is_ours and _is_still_garbage(item):
+                _remove(item.path)
+                removed.append(item)
+    return removed
+
+
+def _is_still_garbage(item: Garbage) -> bool:
+    """An unfinished artifact may have been finished between the search and now."""
+    finished = item.reason == "begun and not finished" and (item.path / MANIFEST).exists()
+    return item.path.exists() and not finished
+
+
+def _remove(path: Path) -> None:
+    """Delete a file or a folder; a folder loses its name first, so that nobody sees half of it."""
+    if not path.is_dir() or path.is_symlink():
+        path.unlink(missing_ok=True)
+        return
+    doomed = path if path.name.startswith(".") else path.with_name(f".removed-{path.name}")
+    if doomed != path:
+        shutil.rmtree(doomed, ignore_errors=True)
+        path.rename(doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
+def _garbage(path: Path, reason: str, info: ArtifactInfo | None = None) -> Garbage:
+    size = tree_bytes(path) if path.is_dir() else path.stat().st_size
+    return Garbage(path, reason, size, None if info is None else _lock_of(info))
+
+
+def _lock_of(info: ArtifactInfo) -> Path:
+    return lock_path(info.path.parents[1], info.kind, info.key)
+
+
+def _needless(dataset: Dataset) -> list[tuple[ArtifactInfo, str]]:
+    """Complete artifacts with an input that is not there, or is needless itself; one being made counts as there."""
+    infos = dataset.artifacts()
+    there = {(info.kind, info.key) for info in infos if info.state == "complete" or is_held(_lock_of(info))}
+    needless: list[tuple[ArtifactInfo, str]] = []
+    # Inputs come before what is made from them, so one pass finds whole chains.
+    for info in sorted(infos, key=lambda info: _ORDER.index(info.kind)):
+        if info.state == "complete" and not is_held(_lock_of(info)):
+            lost = [name for name in _artifact_inputs(info) if name not in there]
+            if lost:
+                there.discard((info.kind, info.key))
+                needless.append((info, f"made from {'/'.join(lost[0])}, which is not there"))
+    return needless
+
+
+_ORDER = (*(kind for kind in SCHEMAS if kind != "shards"), "shards")
+
+
+def _artifact_inputs(info: ArtifactInfo) -> list[tuple[str, str]]:
+    """Kinds and keys of the inputs that are artifacts; none for what cannot be read: `verify` is there for that."""
+    try:
+        inputs = Artifact(info.path).inputs
+    except GnnloomError:
+        return []
+    return [(kind, str(key)) for kind, key in inputs.items() if kind in SCHEMAS]
+
+
+def _scratch(artifact: Path) -> list[Path]:
+    return [path for path in sorted(artifact.glob(".*")) if path.name == WORK or _TEMPORARY.fullmatch(path.name)]
+
+
+def _folders(dataset: Dataset) -> list[Path]:
+    return [dataset.path, *(dataset.path / kind for kind in SCHEMAS), dataset.runs_path]
+
+
+def _removed(folder: Path) -> list[Path]:
+    return sorted(folder.glob(".removed-*"))
+
+
+def _run_leftovers(dataset: Dataset) -> list[Path]:
+    """What runs wrote aside, and folders without a configuration: a run writes its own first of all."""
+    begun = [path for path in dataset.runs_path.glob("[!.]*") if path.is_dir() and path.name not in dataset.runs()]
+    aside = [*dataset.runs_path.glob("[!.]*/.*"), *dataset.runs_path.glob("[!.]*/checkpoint/.*")]
+    aside = [path for path in aside if path.parent not in begun and path.parent.parent not in begun]
+    left = [path for path in (*begun, *aside) if _is_quiet(path)]
+    return sorted(path for path in left if not is_held(_lock_of_run(dataset, path)))
+
+
+def _lock_of_run(dataset: Dataset, path: Path) -> Path:
+    """The lock of the run that has this path."""
+    return lock_path(dataset.path, "runs", path.relative_to(dataset.runs_path).parts[0])
+
+
+def _old_locks(dataset: Dataset) -> list[Path]:
+    """Locks whose removal does no harm.
+
+    A process that opened a lock just before it is removed holds one that others do not see.  Beside
+    a finished artifact that is harmless: whoever comes finds it finished.  Otherwise only locks
+    that are old are taken.
+    """
+    finished = {_lock_of(info) for info in dataset.artifacts() if info.state == "complete"}
+    begun = {_lock_of(info) for info in dataset.artifacts()} - finished
+    locks = sorted((dataset.path / LOCKS).glob("*"))
+    return [lock for lock in locks if lock not in begun and not is_held(lock) and (lock in finished or _is_quiet(lock))]
+
+
+def _is_quiet(path: Path) -> bool:
+    try:
+        newest = max(entry.stat().st_mtime for entry in (path, *path.rglob("*")))
+    except FileNotFoundError:  # it is changing right now
+        return False
+    return time.time() - newest > QUIET_SECONDS

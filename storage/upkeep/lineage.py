@@ -1,0 +1,105 @@
+"""Where artifacts come from, what was made of them, and what they take on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gnnloom.storage.catalog import ArtifactInfo, Dataset
+from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.format.artifact import WORK, Artifact
+from gnnloom.storage.format.files import tree_bytes
+from gnnloom.storage.format.schema import SCHEMAS
+from gnnloom.storage.runs.run import Run
+
+
+@dataclass(frozen=True)
+class Node:
+    """An artifact or a run in the lineage of a dataset.
+
+    Attributes:
+        name: KIND/KEY, or runs/RUN.
+        state: ``complete``, ``incomplete``, or ``gone`` for an input that is not there any more.
+        parameters: of the artifact, or the configuration of the run.
+        inputs: name of the input to KIND/KEY.
+        sources: name of the input to the fingerprint of a source, for what is not an artifact.
+        outputs: KIND/KEY or runs/RUN of what was made of it.
+    """
+
+    name: str
+    state: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    outputs: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "state": self.state,
+            "parameters": dict(self.parameters),
+            "inputs": dict(self.inputs),
+            "sources": dict(self.sources),
+            "outputs": list(self.outputs),
+        }
+
+
+def lineage(dataset: Dataset) -> dict[str, Node]:
+    """Everything in a dataset by name, inputs before what was made of them; with the inputs that are gone."""
+    nodes = {node.name: node for node in map(_artifact_node, dataset.artifacts())}
+    nodes |= {node.name: node for node in (_run_node(dataset, run) for run in dataset.runs())}
+    outputs: dict[str, list[str]] = {name: [] for name in nodes}
+    for node in nodes.values():
+        for name in node.inputs.values():
+            outputs.setdefault(name, []).append(node.name)
+    gone = {name: Node(name, "gone") for name in outputs if name not in nodes}
+    return {
+        name: Node(node.name, node.state, node.parameters, node.inputs, node.sources, tuple(outputs[name]))
+        for name, node in (gone | nodes).items()
+    }
+
+
+def _artifact_node(info: ArtifactInfo) -> Node:
+    name = f"{info.kind}/{info.key}"
+    try:
+        found = Artifact(info.path).inputs if info.state == "complete" else {}
+    except GnnloomError:
+        found = {}
+    inputs = {kind: f"{kind}/{key}" for kind, key in found.items() if kind in SCHEMAS}
+    sources = {kind: str(key) for kind, key in found.items() if kind not in SCHEMAS}
+    return Node(name, info.state, info.parameters, inputs, sources)
+
+
+def _run_node(dataset: Dataset, name: str) -> Node:
+    run = Run(dataset.runs_path / name)
+    state = "complete" if run.is_finished else "incomplete"
+    try:
+        config, inputs = run.config(), run.inputs()
+    except GnnloomError:
+        return Node(f"runs/{name}", state)
+    # The shards tell what they were made from themselves.
+    read = {kind: f"{kind}/{key}" for kind, key in inputs.items() if kind == "shards"}
+    return Node(f"runs/{name}", state, config, read)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Bytes on disk of one artifact or run: all of them, and those of its scratch folder."""
+
+    kind: str
+    key: str
+    bytes: int
+    scratch_bytes: int
+
+
+def disk_usage(dataset: Dataset) -> list[Usage]:
+    """What every artifact and run takes, and, as kind ``other``, the rest of the dataset's folder."""
+    found = [
+        Usage(info.kind, info.key, info.stored_bytes(), tree_bytes(info.path / WORK)) for info in dataset.artifacts()
+    ]
+    for folder in sorted(path for path in dataset.runs_path.glob("*") if path.is_dir()):
+        aside = [path for path in (*folder.glob(".*"), *folder.glob("checkpoint/.*")) if path.is_dir()]
+        found.append(Usage("runs", folder.name, tree_bytes(folder), sum(map(tree_bytes, aside))))
+    rest = max(0, dataset.stored_bytes() - sum(usage.bytes for usage in found))
+    return [*found, Usage("other", "", rest, 0)]

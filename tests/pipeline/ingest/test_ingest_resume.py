@@ -1,0 +1,203 @@
+"""Killed at any moment and started again, ingest leaves the bytes of a run that was never interrupted."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.matrix_sort import bucket_sort
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog, Graph
+from gnnloom.storage.format.artifact import Artifact
+from support.edge_files import EdgeFiles, write_edges
+
+_INGEST = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.storage import Catalog
+from support.edge_files import EdgeFiles
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    source = EdgeFiles(folder / "edges", range_edges=30_000)
+    with open_cluster(ClusterOptions(workers=2)) as cluster:
+        ingest_graph(Catalog(folder).create("killed"), source, IngestOptions(undirected=True), cluster)
+"""
+
+
+def _start(folder: Path) -> subprocess.Popen[bytes]:
+    script = folder / "ingest.py"
+    script.write_text(_INGEST)
+    return subprocess.Popen([sys.executable, str(script), str(folder), str(Path(__file__).parents[2])])
+
+
+def _records(folder: Path) -> dict[str, int]:
+    """When each part was recorded."""
+    found = {}
+    for path in folder.glob("killed/graph/*/.work/parts/[!.]*.json"):
+        try:
+            found[path.name] = path.stat().st_mtime_ns
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def _kill_after(process: subprocess.Popen[bytes], folder: Path, parts: int, delay: float) -> dict[str, int]:
+    """Kill the process (its workers live on for a moment) once so many parts are recorded."""
+    deadline = time.monotonic() + 60
+    while len(_records(folder)) < parts and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    time.sleep(delay)
+    process.kill()
+    process.wait()
+    return _records(folder)
+
+
+def test_resume_after_kill_gives_the_same_bytes(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    u, v = rng.integers(0, 12_000_000, (2, 600_000))
+    source = write_edges(tmp_path / "edges", u, v, range_edges=600_000)
+    options = IngestOptions(undirected=True)
+    never_killed = ingest_graph(Catalog(tmp_path).create("whole"), source, options, InProcessCluster())
+    chance = random.Random(1)
+    earlier: dict[str, int] = {}
+    # 20 ranges are scattered; then come 3 blocks and the vertices' arrays.
+    for parts in (5, 20, 22):
+        records = _kill_after(_start(tmp_path), tmp_path, parts, chance.random() * 0.2)
+        for name, recorded_at in earlier.items():
+            assert records[name] == recorded_at, f"{name} was made again"
+        earlier = records
+    assert _start(tmp_path).wait(timeout=120) == 0
+    (finished,) = _graphs(tmp_path)
+    assert finished.artifact.digest == never_killed.artifact.digest
+    assert finished.artifact.facts == never_killed.artifact.facts
+    finished.artifact.verify()
+    assert not (finished.artifact.path / ".work").exists()
+
+
+def _graphs(folder: Path) -> list[Graph]:
+    infos = Catalog(folder)["killed"].artifacts("graph")
+    return [Graph(Artifact(info.path)) for info in infos]
+
+
+class StoppedError(Exception):
+    pass
+
+
+class StoppingCluster(InProcessCluster):
+    """Fails before task number ``stop_at`` of all that it is given."""
+
+    def __init__(self, stop_at: int) -> None:
+        super().__init__()
+        self.left = stop_at
+        self.names: list[str] = []
+
+    def map(self, function, items):
+        for item in items:
+            if self.left == 0:
+                raise StoppedError
+            self.left -= 1
+            self.names.append(f"{function.__name__} {getattr(item, 'number', '')}")
+            yield function(item)
+
+
+@pytest.fixture
+def edges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EdgeFiles:
+    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 20_000)
+    u, v = np.random.default_rng(7).integers(0, 40_000, (2, 30_000))
+    return write_edges(tmp_path / "edges", u, v, range_edges=9000)
+
+
+@pytest.mark.parametrize("ids", ["keep", "compact"])
+def test_stopped_before_every_task_it_does_each_task_once(catalog: Catalog, edges: EdgeFiles, ids: str) -> None:
+    options = IngestOptions(ids=ids)
+    straight = StoppingCluster(-1)
+    expected = ingest_graph(catalog.create("straight"), edges, options, straight)
+    done: list[str] = []
+    for _ in range(len(straight.names)):
+        cluster = StoppingCluster(1)
+        try:
+            ingest_graph(catalog.create("stopped"), edges, options, cluster)
+        except StoppedError:
+            done += cluster.names
+    done_once = [name for name in done if not name.startswith("place_piece")]
+    assert len(done_once) == len(set(done_once))
+    found = ingest_graph(catalog.create("stopped"), edges, options, InProcessCluster())
+    assert found.artifact.digest == expected.artifact.digest
+
+
+def _stopped(catalog: Catalog, edges: EdgeFiles, tasks: int) -> Path:
+    """Stop after some tasks; returns the work folder."""
+    with pytest.raises(StoppedError):
+        ingest_graph(catalog.create("g"), edges, IngestOptions(), StoppingCluster(tasks))
+    (info,) = catalog["g"].artifacts("graph")
+    assert info.state == "incomplete"
+    return info.path / ".work"
+
+
+@pytest.mark.parametrize("tasks", [3, 5])
+@pytest.mark.parametrize("damage", ["missing", "short"])
+def test_lost_spill_files_are_made_again(catalog: Catalog, edges: EdgeFiles, tasks: int, damage: str) -> None:
+    """4 ranges and some blocks; the second run finds one spill file of the first gone or cut."""
+    expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
+    work = _stopped(catalog, edges, tasks)
+    first = min((work / "spill").glob("*.run"))
+    if damage == "missing":
+        first.unlink()
+    else:
+        os.truncate(first, first.stat().st_size - 8)
+    cluster = StoppingCluster(-1)
+    found = ingest_graph(catalog["g"], edges, IngestOptions(), cluster)
+    assert found.artifact.digest == expected.artifact.digest
+    assert next(name for name in cluster.names if name.startswith("scatter")) == "scatter_range 0"
+    assert "make_block 0" in cluster.names or tasks == 5
+
+
+def test_another_cutting_of_the_source_scatters_anew(catalog: Catalog, edges: EdgeFiles) -> None:
+    _stopped(catalog, edges, 2)
+    other = EdgeFiles(edges.folder, range_edges=4000)
+    expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
+    found = ingest_graph(catalog["g"], other, IngestOptions(), InProcessCluster())
+    assert found.artifact.digest == expected.artifact.digest
+
+
+def test_a_block_put_in_place_but_not_recorded_is_made_again(catalog: Catalog, edges: EdgeFiles) -> None:
+    expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
+    work = _stopped(catalog, edges, 5)
+    made = sorted(work.glob("parts/block-*.json"))
+    number = made[0].stem.removeprefix("block-")
+    made[0].unlink()
+    chunk = next((work.parent / "block" / number / "indices" / "c").iterdir())
+    chunk.write_bytes(b"damaged")
+    found = ingest_graph(catalog["g"], edges, IngestOptions(), InProcessCluster())
+    assert found.artifact.digest == expected.artifact.digest
+    found.artifact.verify()
+
+
+def test_spill_files_are_gone_before_the_commit(
+    catalog: Catalog, edges: EdgeFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed while committing, the next run needs no spill files: every block is recorded."""
+
+    def killed(self, plan, vertex_parts, symmetric):
+        raise StoppedError
+
+    dataset = catalog.create("g")
+    with monkeypatch.context() as patch:
+        patch.setattr(bucket_sort.BucketSort, "_commit", killed)
+        with pytest.raises(StoppedError):
+            ingest_graph(dataset, edges, IngestOptions(), InProcessCluster())
+    assert not list(catalog["g"].path.glob("graph/*/.work/spill"))
+    cluster = StoppingCluster(-1)
+    ingest_graph(catalog["g"], edges, IngestOptions(), cluster)
+    assert cluster.names == []

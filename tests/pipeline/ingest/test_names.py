@@ -1,0 +1,346 @@
+"""Ids that are names: the graph of the names' ranks, in bounded memory, the same bytes however it is made."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gnnloom.pipeline.ingest.names.table import NameTable
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph, plan_ingest
+from gnnloom.pipeline.sources.formats import open_edges
+from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
+from gnnloom.storage import Catalog, Graph
+from gnnloom.storage.checks.invariants import check_artifact
+from gnnloom.storage.errors import CorruptError, InputError
+
+MIB = 1 << 20
+OPTIONS = IngestOptions(self_loops="keep", ids="compact")
+
+
+def ingest(folder: Path, source: Any, options: IngestOptions = OPTIONS) -> Graph:
+    graph = ingest_graph(Catalog(folder).create("g"), source, options, InProcessCluster())
+    graph.artifact.verify()
+    return graph
+
+
+def ingest_bytes(folder: Path, content: bytes, name: str = "edges.txt", **options: Any) -> Graph:
+    (folder / name).write_bytes(content)
+    return ingest(folder, open_edges(None, [str(folder / name)], options))
+
+
+def edges_of(graph: Graph) -> dict[tuple[str, str], float]:
+    """The stored edges by name, with their weights."""
+    names, matrix = graph.original_name(), graph.to_scipy().tocoo()
+    found = zip(*matrix.coords, matrix.data.tolist(), strict=True)
+    return {(names[column], names[row]): value for row, column, value in found}
+
+
+def small_pieces(patch: pytest.MonkeyPatch) -> None:
+    """Many runs, ranges of names and pieces of these, for little data."""
+    patch.setattr("gnnloom.pipeline.ingest.names.collect.working_memory", lambda _: 16 * 600)
+    patch.setattr("gnnloom.pipeline.ingest.names.merge.working_memory", lambda _: 2 * 700)
+    patch.setattr("gnnloom.pipeline.ingest.names.merge.RANGE_BYTES", 300)
+
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0"), min_size=1, max_size=12)
+
+
+@given(st.lists(st.tuples(NAMES | st.sampled_from("abc"), NAMES | st.sampled_from("bcd")), min_size=1, max_size=40))
+@settings(max_examples=40, deadline=None)
+def test_the_graph_is_that_of_the_ranks_of_the_names(
+    tmp_path_factory: pytest.TempPathFactory, edges: list[tuple[str, str]]
+) -> None:
+    folder = tmp_path_factory.mktemp("names")
+    with (folder / "edges.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows([("s", "t"), *edges])
+    source = open_edges(None, [str(folder / "edges.csv")], {"header": True})
+    with pytest.MonkeyPatch.context() as patch:
+        small_pieces(patch)
+        graph = ingest(folder, replace(source, range_bytes=100, block_bytes=50))
+    distinct = sorted({name for edge in edges for name in edge}, key=str.encode)
+    if all(name.isascii() and name.isdigit() for name in distinct):
+        assert graph.original_id().tolist() == sorted({int(name) for name in distinct})
+        return
+    rank = {name: number for number, name in enumerate(distinct)}
+    rows, columns = [rank[target] for _, target in edges], [rank[origin] for origin, _ in edges]
+    expected = scipy.sparse.coo_array((np.ones(len(edges)), (rows, columns)), shape=(len(rank),) * 2).tocsr()
+    found = graph.to_scipy()
+    assert graph.original_name() == distinct
+    np.testing.assert_array_equal(found.indptr, expected.indptr)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+
+
+def random_edges(count: int, pool: int) -> list[tuple[str, str, float]]:
+    rng = np.random.default_rng(count)
+    ends = rng.integers(0, pool, (count, 2)).tolist()
+    return [(f"v{a * 7919 % pool}", f"v{b}é"[: 3 + b % 5], c / 8) for c, (a, b) in enumerate(ends)]
+
+
+def write_lines(path: Path, edges: list[tuple[str, str, float]]) -> str:
+    path.write_text("".join(f"{a}\t{b}\t{weight}\n" for a, b, weight in edges), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize("workers", [(0, 2), pytest.param((1, 2, 4), marks=pytest.mark.long)])
+def test_bytes_are_the_same_for_any_number_of_workers_and_files(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: tuple[int, ...]
+) -> None:
+    edges = random_edges(20_000, 3000)
+    whole = open_edges(None, [write_lines(tmp_path / "all.tsv", edges)], {"weights": True})
+    parts = [write_lines(tmp_path / f"{n}.tsv", edges[5000 * n : 5000 * (n + 1)]) for n in range(4)]
+    pq.write_table(pa.table(dict(zip("abw", map(list, zip(*edges, strict=True)), strict=True))), tmp_path / "e.parquet")
+    sources = {"files": open_edges(None, parts, {"weights": True})}
+    sources["parquet"] = open_edges(None, [str(tmp_path / "e.parquet")], {"weights": True})
+    options = replace(OPTIONS, merge="first")
+    digests = set()
+    for number in workers:
+        with open_cluster(ClusterOptions(workers=number)) as cluster:
+            source = replace(whole, range_bytes=20_000 * (number + 1))
+            digests.add(ingest_graph(catalog.create(f"w{number}"), source, options, cluster).artifact.digest)
+    small_pieces(monkeypatch)
+    for name, source in sources.items():
+        digests.add(ingest_graph(catalog.create(name), source, options, InProcessCluster()).artifact.digest)
+    assert len(digests) == 1
+    first: dict[tuple[str, str], float] = {}
+    for a, b, weight in edges:
+        first.setdefault((a, b), weight)
+    assert edges_of(catalog["files"].graph()) == first
+
+
+def test_numbers_among_names_are_names_too(tmp_path: Path) -> None:
+    graph = ingest_bytes(tmp_path, b"7 07\n-3 18446744073709551615\n7 bob\n")
+    assert graph.original_name() == ["-3", "07", "18446744073709551615", "7", "bob"]
+    assert set(edges_of(graph)) == {("7", "07"), ("-3", "18446744073709551615"), ("7", "bob")}
+
+
+def test_numbers_only_stay_numbers(tmp_path: Path) -> None:
+    graph = ingest_bytes(tmp_path, b"7 07\n9223372036854775807 1\n")
+    assert not graph.has_names
+    assert graph.original_id().tolist() == [1, 7, 9223372036854775807]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "edges"),
+    [
+        ("e.csv", 'New York,"a, ""b"""\n x ,y\r\n', {("New York", 'a, "b"'), ("x", "y")}),
+        ("e.csv", "# c\n\n \t\n% d\n#tag,x\n'q',r,\n", {("'q'", "r")}),
+        ("e.tsv", "a b\tc,d\n e\t f \n", {("a b", "c,d"), ("e", "f")}),
+        ("e.txt", "a  b\n\tc\t d ", {("a", "b"), ("c", "d")}),
+        ("e.txt", '"a b" c\n', {("a b", "c")}),
+        ("e.txt", "﻿a b\n", {("a", "b")}),
+        ("e", "a,b c\n", {("a", "b c")}),
+    ],
+)
+def test_fields_are_cut_at_the_separator_of_the_file(tmp_path: Path, name: str, content: str, edges: Any) -> None:
+    assert set(edges_of(ingest_bytes(tmp_path, content.encode(), name))) == edges
+
+
+def test_compressed_text_of_names_is_read(tmp_path: Path) -> None:
+    text = "".join(f"user{number},item{number % 7}\n" for number in range(100))
+    compressed = pa.compress(text.encode(), codec="zstd", asbytes=True)
+    graph = ingest_bytes(tmp_path, compressed, "edges.csv.zst")
+    assert len(edges_of(graph)) == 100
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("e.csv", b"a,b\n,c\n", "line 2: expected a vertex name, found an empty one"),
+        ("e.csv", b'a,""\n', "line 1: expected a vertex name, found an empty one"),
+        ("e.csv", b"a,b\nc\n", "line 2: expected two vertex names, found one"),
+        ("e.csv", b'a,"b\n', "line 1: a double quote is opened and not closed"),
+        ("e.csv", b'"a"b,c\n', "line 1: expected a separator or the end of the line"),
+        ("e.csv", b"a,b,c\n", "line 1: found more columns than expected"),
+        ("e.txt", b"a b\nc " + b"x" * 65_537 + b"\n", "line 2: expected a vertex name of at most 65,536 bytes"),
+        ("e.txt", b"a b\nc \xff\n", "line 2: expected a name in UTF-8"),
+        ("e.txt", b"src dst\n1 2\n2 3\n", "only the first line holds ids that are no numbers; .*--no-header"),
+    ],
+)
+def test_what_is_no_edge_between_names_is_an_error(tmp_path: Path, name: str, content: bytes, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        ingest_bytes(tmp_path, content, name)
+
+
+def test_a_name_of_the_longest_length_is_kept(tmp_path: Path) -> None:
+    graph = ingest_bytes(tmp_path, b"a " + b"x" * 65_536 + b"\n")
+    assert graph.original_name() == ["a", "x" * 65_536]
+    assert graph.original_name(1) == ["x" * 65_536]
+
+
+def test_a_first_line_of_names_is_an_edge_if_it_is_said_to_be(tmp_path: Path) -> None:
+    graph = ingest_bytes(tmp_path, b"src dst\n1 2\n", header=False)
+    assert graph.original_name() == ["1", "2", "dst", "src"]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "reason"),
+    [([0, 1, 3, 6], None), ([0, 1, 1, 6], "vertex 1 has no name"), ([0, 1, 3, 5], r"from 0 to 5, not 0\.\.6")],
+)
+def test_names_that_do_not_fill_their_text_are_found(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offsets: list[int], reason: str | None
+) -> None:
+    monkeypatch.setattr(NameTable, "read_offsets", lambda *_: np.array(offsets))
+    graph = ingest_bytes(tmp_path, b"a bb\nccc a\n")
+    with pytest.raises(CorruptError, match=reason) if reason else nullcontext():
+        check_artifact(catalog.create("g"), graph.artifact)
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({"a": ["x", None], "b": ["y", "z"]}, "column a, row 1: expected a value, found null"),
+        ({"a": ["x", "y"], "b": ["", "z"]}, "column b, row 0: expected a vertex name, found an empty one"),
+        ({"a": [b"x", b"\xff"], "b": ["y", "z"]}, "column a, row 1: expected a name in UTF-8"),
+        ({"a": ["x", "y" * 65_537], "b": ["y", "z"]}, "column a, row 1: expected a vertex name of at most"),
+    ],
+)
+def test_parquet_whose_text_is_no_name_is_an_error(tmp_path: Path, columns: Any, reason: str) -> None:
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(columns), buffer)
+    with pytest.raises(InputError, match=reason):
+        ingest_bytes(tmp_path, buffer.getvalue(), "e.parquet")
+
+
+def test_parquet_mixes_columns_of_numbers_and_text(tmp_path: Path) -> None:
+    columns = {"a": [1, -2], "b": pa.array(["x", "1"]).dictionary_encode()}
+    pq.write_table(pa.table(columns), tmp_path / "e.parquet")
+    graph = ingest(tmp_path, open_edges(None, [str(tmp_path / "e.parquet")]))
+    assert set(edges_of(graph)) == {("1", "x"), ("-2", "1")}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "edges"),
+    [
+        (np.array([[1, -2], [3, 1]]), {("1", "-2"), ("3", "1")}),
+        (np.array([[1, 2**64 - 1], [3, 1]], np.uint64), {("1", "18446744073709551615"), ("3", "1")}),
+        (np.array([["a", "bé"], ["b", "a"]]), {("a", "bé"), ("b", "a")}),
+        (np.array([[b"a", b"b"], [b"b", b"a"]]), {("a", "b"), ("b", "a")}),
+    ],
+)
+def test_numpy_pairs_of_any_numbers_or_text_are_names(tmp_path: Path, pairs: np.ndarray, edges: Any) -> None:
+    np.savez(tmp_path / "e.npz", edge_index=pairs.T, weight=np.ones(2))
+    graph = ingest(tmp_path, open_edges(None, [str(tmp_path / "e.npz")], {"weights": True}))
+    assert set(edges_of(graph)) == edges
+
+
+def test_ids_below_a_stated_number_are_never_names(tmp_path: Path) -> None:
+    matrix = {"format": b"coo", "shape": [3, 3], "row": np.array([0, -1]), "col": np.array([1, 2]), "data": np.ones(2)}
+    np.savez(tmp_path / "e.npz", **matrix)
+    with pytest.raises(InputError, match="array row, edge 1: the id -1 is negative"):
+        ingest(tmp_path, open_edges(None, [str(tmp_path / "e.npz")]))
+    np.savez(tmp_path / "f.npz", **{**matrix, "shape": np.array(["3", "3"])})
+    with pytest.raises(InputError, match="array shape: expected integers"):
+        open_edges(None, [str(tmp_path / "f.npz")])
+
+
+def test_kept_ids_that_are_names_are_refused_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "edges.txt").write_text("1 2\nbob 3\n")
+    source = open_edges(None, [str(tmp_path / "edges.txt")])
+    with pytest.raises(InputError, match=r"line 2: expected a vertex id .*`--ids compact`"):
+        ingest(tmp_path, source, IngestOptions())
+
+
+def test_the_plan_counts_names(tmp_path: Path) -> None:
+    source = open_edges(None, [write_lines(tmp_path / "e.tsv", random_edges(20_000, 3000))], {"weights": True})
+    plan = plan_ingest(source, OPTIONS, tmp_path, 1, 1 << 30)
+    graph = ingest(tmp_path, source)
+    assert plan.vertices == graph.num_vertices
+    assert plan.edges == pytest.approx(20_000, rel=0.1)
+    assert plan.spill_bytes > graph.artifact.measured["spill_bytes"] / 3
+
+
+class StoppedError(Exception):
+    pass
+
+
+class OneTaskCluster(InProcessCluster):
+    """Does one task, and fails before the next."""
+
+    done = False
+
+    def map(self, function: Any, items: Any) -> Any:
+        for item in items:
+            if self.done:
+                raise StoppedError
+            self.done = True
+            yield function(item)
+
+
+def test_stopped_before_every_task_it_leaves_the_same_bytes(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first line that holds a name comes late, so that numbers are collected before that."""
+    small_pieces(monkeypatch)
+    edges = [(str(number), str(number * 3), 1.0) for number in range(60)] + random_edges(60, 30)
+    source = replace(open_edges(None, [write_lines(tmp_path / "e.tsv", edges)], {"weights": True}), range_bytes=300)
+    expected = ingest_graph(catalog.create("whole"), source, OPTIONS, InProcessCluster()).artifact.digest
+    for _ in range(200):
+        try:
+            found = ingest_graph(catalog.create("stopped"), source, OPTIONS, OneTaskCluster())
+            break
+        except StoppedError:
+            continue
+    assert found.artifact.digest == expected
+
+
+def test_lost_files_of_names_are_made_again(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_pieces(monkeypatch)
+    source = open_edges(None, [write_lines(tmp_path / "e.tsv", random_edges(200, 50))], {"weights": True})
+    expected = ingest_graph(catalog.create("whole"), source, OPTIONS, InProcessCluster()).artifact.digest
+    cluster = OneTaskCluster()
+    for _ in range(4):
+        cluster.done = False
+        with pytest.raises(StoppedError):
+            ingest_graph(catalog.create("g"), source, OPTIONS, cluster)
+    (info,) = catalog["g"].artifacts("graph")
+    min((info.path / ".work" / "names").glob("*.numbers")).unlink()
+    found = ingest_graph(catalog["g"], source, OPTIONS, InProcessCluster())
+    assert found.artifact.digest == expected
+
+
+_MEASURED = """
+import json, sys
+from pathlib import Path
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.ingest.names.table import NameTable
+from gnnloom.pipeline.sources.formats import open_edges
+from gnnloom.storage import Catalog
+folder, memory = Path(sys.argv[1]), int(sys.argv[2])
+source, options = open_edges(None, [str(folder / "edges.txt")]), IngestOptions(ids="compact")
+graph = ingest_graph(Catalog(folder).create(f"m{memory}"), source, options, InProcessCluster(memory))
+print(json.dumps({"digest": graph.artifact.digest, "peak": graph.artifact.measured["peak_memory"]}))
+"""
+
+
+@pytest.mark.long
+def test_memory_stays_within_the_budget(tmp_path: Path) -> None:
+    """Names of 40 bytes, 120 MB of them, nearly all distinct."""
+    rng = np.random.default_rng(3)
+    with (tmp_path / "edges.txt").open("w") as file:
+        for _ in range(15):
+            ends = rng.integers(0, 1 << 60, (100_000, 2)).tolist()
+            file.writelines(
+                f"https://example.org/item/{a:016x} https://example.org/user/{b % 999_999:016x}\n" for a, b in ends
+            )
+    found = {}
+    for memory in (640 * MIB, 1024 * MIB):
+        command = [sys.executable, "-c", _MEASURED, str(tmp_path), str(memory)]
+        found[memory] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        assert found[memory]["peak"] <= memory
+    assert len({each["digest"] for each in found.values()}) == 1

@@ -1,0 +1,51 @@
+"""The transpose of a stored graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.matrix_sort import sort_plan, transpose
+from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog
+from support.edge_files import write_edges
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_transpose_is_scipys(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weighted: bool
+) -> None:
+    monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 20_000)
+    monkeypatch.setattr(transpose, "RANGE_EDGES", 3000)
+    monkeypatch.setattr(transpose, "CHUNK_EDGES", 700)
+    rng = np.random.default_rng(0)
+    u, v = rng.integers(0, 20_000, (2, 50_000))
+    u[:5000] = 11
+    v[40_000:45_000] = 12
+    source = write_edges(tmp_path / "edges", u, v, rng.random(50_000) if weighted else None)
+    dataset = catalog.create("g")
+    graph = ingest_graph(dataset, source, IngestOptions(), InProcessCluster())
+    turned = transpose_graph(dataset, graph, InProcessCluster())
+    expected = graph.to_scipy().T.tocsr()
+    expected.sort_indices()
+    found = turned.to_scipy()
+    np.testing.assert_array_equal(found.indptr, expected.indptr)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_array_equal(found.data, expected.data)
+    assert turned.artifact.kind == "transpose"
+    assert turned.artifact.inputs == {"graph": graph.artifact.key}
+    assert turned.artifact.facts["duplicates"] == 0
+    turned.artifact.verify()
+    assert transpose_graph(dataset, graph, InProcessCluster()).artifact.digest == turned.artifact.digest
+
+
+def test_a_symmetric_graph_is_its_own_transpose(catalog: Catalog, tmp_path: Path) -> None:
+    dataset = catalog.create("g")
+    source = write_edges(tmp_path / "edges", [0, 1], [1, 2])
+    graph = ingest_graph(dataset, source, IngestOptions(undirected=True), InProcessCluster())
+    assert transpose_graph(dataset, graph, InProcessCluster()) is graph
+    assert not dataset.artifacts("transpose")

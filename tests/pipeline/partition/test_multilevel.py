@@ -1,0 +1,413 @@
+"""Out-of-core partitioning: what is streamed equals what is held, and nothing depends on the number of workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gnnloom.pipeline.partition.hypergraph import Hypergraph, column_net_hypergraph
+from gnnloom.pipeline.partition.multilevel import incidence
+from gnnloom.pipeline.partition.multilevel import out_of_core as multilevel
+from gnnloom.pipeline.partition.multilevel.boundary_refine import Band, refine_band
+from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
+from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_hypergraph
+from gnnloom.pipeline.partition.multilevel.incidence import IncidenceWriter
+from gnnloom.pipeline.partition.multilevel.placement import place_heavy_first
+from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
+from gnnloom.pipeline.partition.multilevel.transpose_incidence import turn_incidence
+from gnnloom.pipeline.partition.native.request import PartitionRequest
+from gnnloom.pipeline.partition.native.run import native_partition
+from gnnloom.pipeline.partition.part_vector import create_part_vector
+from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import BudgetError
+from support.graphs import random_adjacency, store_graph
+from support.partitions import connectivity_minus_one, random_parts, rows_sent, transpose_of
+
+HERE = InProcessCluster()
+MEMORY = 1 << 26
+EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def lattice(side: int, seed: int = 0) -> Any:
+    """A side x side grid with a loop on every vertex and scrambled ids."""
+    count = side * side
+    vertex = np.random.default_rng(seed).permutation(count).reshape(side, side)
+    one = np.concatenate([vertex[:, :-1].ravel(), vertex[:-1].ravel(), np.arange(count)])
+    other = np.concatenate([vertex[:, 1:].ravel(), vertex[1:].ravel(), np.arange(count)])
+    matrix = scipy.sparse.coo_array((np.ones(len(one)), (one, other)), shape=(count, count)).tocsr()
+    matrix = (matrix + matrix.T).tocsr()
+    matrix.data[:] = 1
+    return matrix
+
+
+def pins_of(hypergraph: DiskHypergraph) -> list[set[int]]:
+    rows = []
+    for block in hypergraph.nets.blocks():
+        rows += [set(block.ids[a:b].tolist()) for a, b in zip(block.offset[:-1], block.offset[1:], strict=True)]
+    return rows
+
+
+def nets_of(hypergraph: DiskHypergraph) -> list[set[int]]:
+    rows = []
+    for block in hypergraph.vertices.blocks():
+        rows += [set(block.ids[a:b].tolist()) for a, b in zip(block.offset[:-1], block.offset[1:], strict=True)]
+    return rows
+
+
+def cut(hypergraph: DiskHypergraph, part: np.ndarray) -> int:
+    weight = hypergraph.net_weight if len(hypergraph.net_weight) else np.ones(hypergraph.num_nets, dtype=np.int64)
+    lambdas = [len({int(part[pin]) for pin in pins}) - 1 for pins in pins_of(hypergraph)]
+    return int((np.array(lambdas) * weight).sum())
+
+
+@EXAMPLES
+@given(rows=st.lists(st.lists(st.integers(0, 20), max_size=9), max_size=30), cuts=st.integers(1, 5))
+def test_lists_of_ids_come_back_in_blocks_that_cover_them(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[int]], cuts: int
+) -> None:
+    writer = IncidenceWriter(tmp_path_factory.mktemp("lists"), np.dtype(np.int32))
+    with pytest.MonkeyPatch.context() as patch, writer:
+        patch.setattr(incidence, "BLOCK_IDS", 6)
+        for start in range(0, len(rows), cuts):
+            piece = rows[start : start + cuts]
+            offset = np.concatenate([[0], np.cumsum([len(row) for row in piece])]).astype(np.int64)
+            writer.append(offset, np.array([item for row in piece for item in row], dtype=np.int32))
+        lists = writer.close()
+    found = []
+    for block in lists.blocks():
+        assert len(block.ids) <= 6 or len(block.offset) == 2
+        found += [block.ids[a:b].tolist() for a, b in zip(block.offset[:-1], block.offset[1:], strict=True)]
+    assert found == rows
+    numbers = [number for part in lists.ranges(3) for number in part] if rows else []
+    assert numbers == list(range(lists.num_blocks))
+
+
+@pytest.mark.parametrize("capacity", [16, 48, 1 << 20])
+def test_turning_lists_round_is_a_transposition(tmp_path: Path, capacity: int) -> None:
+    dense = random_adjacency(60, 500, 3, symmetric=False).toarray()
+    dense[:, 7] = 1
+    adjacency = scipy.sparse.csr_array(dense)
+    with IncidenceWriter(tmp_path / "rows", np.dtype(np.int32)) as writer:
+        writer.append(adjacency.indptr.astype(np.int64), adjacency.indices)
+        lists = writer.close()
+    turned = turn_incidence(lists, 60, tmp_path / "turned", capacity)
+    expected = adjacency.T.tocsr()
+    expected.sort_indices()
+    (block,) = turned.blocks()
+    np.testing.assert_array_equal(block.offset, expected.indptr)
+    np.testing.assert_array_equal(block.ids, expected.indices)
+
+
+@EXAMPLES
+@given(n=st.integers(1, 30), nnz=st.integers(0, 120), seed=st.integers(0, 10**6), symmetric=st.booleans())
+@pytest.mark.parametrize("directions", ["forward", "both"])
+def test_the_hypergraph_on_disk_is_the_one_in_memory(
+    tmp_path_factory: pytest.TempPathFactory, directions: str, n: int, nnz: int, seed: int, symmetric: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("graph")
+    dataset = Catalog(folder).create("g")
+    graph = store_graph(dataset, random_adjacency(n, nnz, seed, symmetric=symmetric, loops=False), symmetric=symmetric)
+    transpose = transpose_of(dataset, graph)
+    expected = column_net_hypergraph(graph, transpose, directions=directions)
+    stored = store_hypergraph(folder / "disk", graph, transpose, directions=directions)
+    found = stored.load()
+    np.testing.assert_array_equal(found.net_offset, expected.net_offset)
+    np.testing.assert_array_equal(found.pin, expected.pin)
+    np.testing.assert_array_equal(found.vertex_weight, expected.vertex_weight)
+    pins = pins_of(stored)
+    assert nets_of(stored) == [{net for net, pin in enumerate(pins) if vertex in pin} for vertex in range(n)]
+
+
+@EXAMPLES
+@given(n=st.integers(2, 30), nnz=st.integers(1, 150), seed=st.integers(0, 10**6), clusters=st.integers(1, 8))
+def test_contraction_keeps_the_cut_of_every_partition_of_the_clusters(
+    tmp_path_factory: pytest.TempPathFactory, n: int, nnz: int, seed: int, clusters: int
+) -> None:
+    folder = tmp_path_factory.mktemp("graph")
+    graph = store_graph(Catalog(folder).create("g"), random_adjacency(n, nnz, seed, symmetric=True), symmetric=True)
+    fine = store_hypergraph(folder / "fine", graph, graph)
+    _, label = np.unique(random_parts(n, clusters, seed), return_inverse=True)
+    coarse = contract_nets(fine, label, folder / "coarse", HERE).on_disk(MEMORY)
+    assert coarse.num_vertices == label.max() + 1
+    np.testing.assert_array_equal(coarse.vertex_weight, np.bincount(label, weights=fine.vertex_weight))
+    distinct = [frozenset(pins) for pins in pins_of(coarse)]
+    assert len(set(distinct)) == len(distinct)
+    assert nets_of(coarse) == [
+        {net for net, pins in enumerate(distinct) if vertex in pins} for vertex in range(coarse.num_vertices)
+    ]
+    part = random_parts(coarse.num_vertices, 3, seed + 1)
+    assert cut(coarse, part) == cut(fine, part[label])
+
+
+@EXAMPLES
+@given(n=st.integers(1, 60), nnz=st.integers(0, 200), seed=st.integers(0, 10**6), limit=st.integers(1, 60))
+def test_clusters_are_numbered_and_within_the_limit(
+    tmp_path_factory: pytest.TempPathFactory, n: int, nnz: int, seed: int, limit: int
+) -> None:
+    folder = tmp_path_factory.mktemp("graph")
+    graph = store_graph(Catalog(folder).create("g"), random_adjacency(n, nnz, seed, symmetric=True), symmetric=True)
+    hypergraph = store_hypergraph(folder / "disk", graph, graph)
+    label = cluster_vertices(hypergraph, limit, 3)
+    assert sorted(set(label.tolist())) == list(range(label.max() + 1))
+    weight, size = np.bincount(label, weights=hypergraph.vertex_weight), np.bincount(label)
+    assert (weight[size > 1] <= limit).all()
+
+
+@EXAMPLES
+@given(n=st.integers(1, 200), parts=st.integers(1, 20), seed=st.integers(0, 10**6))
+def test_heavy_first_placement_balances(n: int, parts: int, seed: int) -> None:
+    weight = np.random.default_rng(seed).integers(1, 50, n)
+    part = np.empty(n, dtype=np.int32)
+    load = place_heavy_first(weight, parts, seed, part)
+    np.testing.assert_array_equal(load, np.bincount(part, weights=weight, minlength=parts))
+    assert load.max() <= weight.sum() / parts + weight.max()
+    assert len(set(part.tolist())) == min(n, parts)
+
+
+@pytest.mark.parametrize(("parts", "memory"), [(5, MEMORY), (150, MEMORY), (150, 1)])
+def test_greedy_refinement_lowers_the_cut_within_the_balance(tmp_path: Path, parts: int, memory: int) -> None:
+    """With memory for a single word of masks, 150 parts are refined in three windows."""
+    graph = store_graph(Catalog(tmp_path).create("g"), lattice(30), symmetric=True)
+    hypergraph = store_hypergraph(tmp_path / "disk", graph, graph)
+    part = create_part_vector(tmp_path / "part.npy", 900)
+    place_heavy_first(hypergraph.vertex_weight, parts, 0, part)
+    cuts = [cut(hypergraph, part)]
+    for seed in range(4):
+        refinement = Refinement(parts, 0.1, seed, 1, memory, 0.0)
+        assert refinement.num_words(900) == (3 if memory == MEMORY and parts == 150 else 1)
+        refine(hypergraph, part, tmp_path / "part.npy", refinement, tmp_path / "masks", HERE)
+        cuts.append(cut(hypergraph, part))
+        load = np.bincount(part, weights=hypergraph.vertex_weight, minlength=parts)
+        assert load.max() <= np.floor(1.1 * np.ceil(load.sum() / parts))
+    assert sorted(cuts, reverse=True) == cuts
+    assert cuts[-1] < 0.8 * cuts[0]
+
+
+def test_hubs_that_reach_all_parts_do_not_hide_what_moves_gain(tmp_path: Path) -> None:
+    """The nets of ten hubs have pins in all 64 parts, and gain nothing wherever a vertex goes."""
+    adjacency = lattice(30).tolil()
+    adjacency[:10] = 1
+    adjacency[:, :10] = 1
+    graph = store_graph(Catalog(tmp_path).create("g"), adjacency.tocsr(), symmetric=True)
+    hypergraph = store_hypergraph(tmp_path / "disk", graph, graph)
+    part = create_part_vector(tmp_path / "part.npy", 900)
+    part[:] = np.random.default_rng(0).permutation(np.arange(900) % 64)
+    before = cut(hypergraph, part)
+    refine(hypergraph, part, tmp_path / "part.npy", Refinement(64, 0.5, 0, 6, MEMORY, 0.0), tmp_path / "masks", HERE)
+    # All 900 nets have a pin in each of the hubs' ten parts, and those of the hubs in all: 9 x 900 + 63 x 10 remain.
+    assert cut(hypergraph, part) - 8730 < 0.5 * (before - 8730)
+
+
+def test_refinement_repairs_a_part_that_is_too_heavy(tmp_path: Path) -> None:
+    graph = store_graph(Catalog(tmp_path).create("g"), lattice(20), symmetric=True)
+    hypergraph = store_hypergraph(tmp_path / "disk", graph, graph)
+    part = create_part_vector(tmp_path / "part.npy", 400)
+    part[:] = np.arange(400) % 5 == 0
+    refine(hypergraph, part, tmp_path / "part.npy", Refinement(4, 0.05, 0, 16, MEMORY, 1.5), tmp_path / "masks", HERE)
+    load = np.bincount(part, weights=hypergraph.vertex_weight, minlength=4)
+    assert load.max() <= np.floor(1.05 * np.ceil(load.sum() / 4))
+
+
+def halves_with_a_rough_border(side: int) -> np.ndarray:
+    """(side * side,) parts of a lattice whose ids were not scrambled: left and right, at the border by chance."""
+    row, column = np.divmod(np.arange(side * side), side)
+    rough = np.random.default_rng(0).integers(-2, 3, side)
+    return (column + rough[row] >= side // 2).astype(np.int32)
+
+
+def straight_lattice(side: int) -> Any:
+    path = scipy.sparse.diags_array([1.0, 1.0, 1.0], offsets=[-1, 0, 1], shape=(side, side))
+    both = scipy.sparse.kron(path, scipy.sparse.eye_array(side)) + scipy.sparse.kron(scipy.sparse.eye_array(side), path)
+    matrix = both.tocsr()
+    matrix.data[:] = 1
+    return matrix
+
+
+def band_of(folder: Path, pins: int) -> Band:
+    def improve(small: Hypergraph, given: np.ndarray) -> np.ndarray:
+        request = PartitionRequest(2, 0.05, 0, preset="deterministic-quality", improve=1)
+        return native_partition(small, "mtkahypar", request, folder, None, given)
+
+    return Band(lambda num_pins, _: num_pins <= pins, improve, folder)
+
+
+def test_only_the_band_around_the_cut_moves_and_it_improves(tmp_path: Path) -> None:
+    side = 40
+    graph = store_graph(Catalog(tmp_path).create("g"), straight_lattice(side), symmetric=True)
+    hypergraph = store_hypergraph(tmp_path / "disk", graph, graph)
+    before = halves_with_a_rough_border(side)
+    part = before.copy()
+    assert refine_band(hypergraph, part, 2, band_of(tmp_path, 3000), HERE)
+    assert cut(hypergraph, before) > 1.5 * cut(hypergraph, part)
+    moved = np.flatnonzero(part != before) % side
+    assert (np.abs(moved - side // 2) < 10).all()
+    assert np.bincount(part).max() <= 1.05 * side * side / 2
+    assert not (tmp_path / "band").exists()
+
+
+@pytest.mark.parametrize("pins", [0, 10])
+def test_a_band_that_does_not_fit_is_left_alone(tmp_path: Path, pins: int) -> None:
+    graph = store_graph(Catalog(tmp_path).create("g"), straight_lattice(20), symmetric=True)
+    hypergraph = store_hypergraph(tmp_path / "disk", graph, graph)
+    part = halves_with_a_rough_border(20)
+    before = part.copy()
+    assert not refine_band(hypergraph, part, 2, band_of(tmp_path, pins), HERE)
+    np.testing.assert_array_equal(part, before)
+
+
+def test_parts_without_a_cut_have_no_band(tmp_path: Path) -> None:
+    pieces = scipy.sparse.block_diag([np.ones((5, 5))] * 4).tocsr()
+    graph = store_graph(Catalog(tmp_path).create("g"), pieces, symmetric=True)
+    hypergraph = store_hypergraph(tmp_path / "disk", graph, graph)
+    part = np.repeat(np.array([0, 1], dtype=np.int32), 10)
+    assert not refine_band(hypergraph, part, 2, band_of(tmp_path, 10**6), HERE)
+
+
+def coarsen_to(monkeypatch: pytest.MonkeyPatch, pins: int) -> None:
+    """Let only hypergraphs of so many pins fit the memory."""
+    monkeypatch.setattr(multilevel, "native_memory", lambda _method, _preset, size, *_: 0 if size <= pins else 1 << 60)
+
+
+def test_a_lattice_is_coarsened_partitioned_and_refined(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = catalog.create("g")
+    adjacency = lattice(60)
+    graph = store_graph(dataset, adjacency, symmetric=True)
+    whole = partition_graph(dataset, graph, PartitionOptions(4, imbalance=0.03), HERE).quality
+    coarsen_to(monkeypatch, 8000)
+    options = PartitionOptions(4, "multilevel", imbalance=0.03)
+    partition = partition_graph(dataset, graph, options, HERE)
+    quality = partition.quality
+    assert len(quality["levels"]) > 1
+    assert quality["levels"][-1]["pins"] <= 8000
+    assert quality["start"] == "mtkahypar"
+    assert quality["km1"] == rows_sent(adjacency.toarray(), partition.part(), 4).sum()
+    assert quality["imbalance"] <= 0.03
+    assert quality["km1"] < 1.06 * whole["km1"]
+
+
+def test_what_does_not_shrink_starts_from_heavy_first_parts(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = catalog.create("g")
+    graph = store_graph(dataset, random_adjacency(800, 12000, 1, symmetric=True), symmetric=True)
+    coarsen_to(monkeypatch, 10)
+    quality = partition_graph(dataset, graph, PartitionOptions(4, "multilevel"), HERE).quality
+    random = partition_graph(dataset, graph, PartitionOptions(4, "random"), HERE).quality
+    assert quality["start"] == "heavy-first"
+    assert quality["imbalance"] < 0.0101
+    assert quality["km1"] < random["km1"]
+
+
+def test_streaming_coarsens_what_would_fit_and_needs_no_native_partitioner(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(multilevel, "native_partition", lambda *_: pytest.fail("a native partitioner was started"))
+    dataset = catalog.create("g")
+    adjacency = lattice(60)
+    graph = store_graph(dataset, adjacency, symmetric=True)
+    found = {
+        preset: partition_graph(dataset, graph, PartitionOptions(4, "multilevel", 0.03, preset=preset), HERE)
+        for preset in ("flat", "streaming")
+    }
+    streaming, flat = found["streaming"].quality, found["flat"].quality
+    assert [streaming["start"], flat["start"]] == ["heavy-first"] * 2
+    assert len(streaming["levels"]) > 1 == len(flat["levels"])
+    assert streaming["km1"] == rows_sent(adjacency.toarray(), found["streaming"].part(), 4).sum()
+    assert streaming["km1"] < 0.5 * flat["km1"]
+    assert streaming["imbalance"] <= 0.03
+
+
+def test_the_number_of_workers_changes_no_byte(catalog: Catalog) -> None:
+    digests = set()
+    adjacency = random_adjacency(3000, 20000, 1, symmetric=False)
+    for workers in (0, 2):
+        dataset = catalog.create(f"w{workers}")
+        graph = store_graph(dataset, adjacency, symmetric=False)
+        with open_cluster(ClusterOptions(workers=workers)) as cluster:
+            options = PartitionOptions(70, "multilevel", preset="flat", imbalance=0.1)
+            digests.add(partition_graph(dataset, graph, options, cluster).artifact.digest)
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize(
+    "adjacency",
+    [
+        scipy.sparse.eye_array(12).tocsr(),
+        scipy.sparse.csr_array((12, 12)),
+        scipy.sparse.csr_array(np.ones((12, 12))),
+        random_adjacency(12, 6, 0, symmetric=True, loops=False),
+    ],
+    ids=["loops", "empty", "complete", "sparse"],
+)
+@pytest.mark.parametrize("parts", [1, 5, 12])
+@pytest.mark.parametrize("fits", [0, 10**9])
+def test_hostile_graphs_get_parts_that_are_not_empty(
+    catalog: Catalog, adjacency: Any, parts: int, fits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coarsen_to(monkeypatch, fits)
+    dataset = catalog.create("g")
+    graph = store_graph(dataset, adjacency, symmetric=True)
+    part = partition_graph(dataset, graph, PartitionOptions(parts, "multilevel"), HERE).part()
+    assert set(part.tolist()) == set(range(parts))
+
+
+def pairs_alone(num_vertices: int, num_pairs: int) -> Any:
+    """Vertices without loops, of which the first few are joined in pairs."""
+    row = np.arange(2 * num_pairs)
+    entries = (np.ones(len(row)), (row, row ^ 1))
+    return scipy.sparse.coo_array(entries, shape=(num_vertices, num_vertices)).tocsr()
+
+
+@pytest.mark.parametrize(("num_vertices", "num_pairs"), [(2000, 1000), (1000, 2)])
+def test_coarsening_that_leaves_no_nets_ends_with_balanced_parts(
+    catalog: Catalog, num_vertices: int, num_pairs: int
+) -> None:
+    graph = store_graph(catalog.create("g"), pairs_alone(num_vertices, num_pairs), symmetric=True)
+    options = PartitionOptions(2, "multilevel", preset="streaming")
+    partition = partition_graph(catalog["g"], graph, options, HERE)
+    assert partition.quality["levels"][-1]["pins"] == 0
+    assert partition.quality["start"] == "heavy-first"
+    assert partition.quality["km1"] == 0
+    assert np.abs(np.bincount(partition.part()) - num_vertices / 2).max() <= 2
+
+
+def test_what_grows_with_the_vertices_is_refused_where_it_does_not_fit(catalog: Catalog) -> None:
+    graph = store_graph(catalog.create("g"), lattice(8), symmetric=True)
+    with pytest.raises(BudgetError, match="method multilevel: 64 vertices: about 320 MiB are needed, there are 1 MiB"):
+        partition_graph(catalog["g"], graph, PartitionOptions(4, "multilevel", memory_limit=1 << 20), HERE)
+
+
+def test_one_part_needs_no_hypergraph_and_no_memory(catalog: Catalog) -> None:
+    graph = store_graph(catalog.create("g"), lattice(8), symmetric=True)
+    for parts in (1, 64):
+        for method in ("multilevel", "mtkahypar"):
+            options = PartitionOptions(parts, method, memory_limit=1)
+            partition = partition_graph(catalog["g"], graph, options, InProcessCluster(1))
+            assert len(set(partition.part().tolist())) == parts
+
+
+def test_a_failed_run_leaves_no_levels(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = store_graph(catalog.create("g"), lattice(8), symmetric=True)
+
+    def fail(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(multilevel, "refine", fail)
+    with pytest.raises(KeyboardInterrupt):
+        partition_graph(catalog["g"], graph, PartitionOptions(4, "multilevel"), HERE)
+    (info,) = catalog["g"].artifacts("partition")
+    assert not [path for path in (info.path / ".work").rglob("*") if path.name.startswith("level")]
+
+
+def test_connectivity_is_what_the_tests_count_with(catalog: Catalog, tmp_path: Path) -> None:
+    graph = store_graph(catalog.create("g"), lattice(8), symmetric=True)
+    part = random_parts(64, 5, 0)
+    stored = store_hypergraph(tmp_path / "disk", graph, graph)
+    assert cut(stored, part) == connectivity_minus_one(column_net_hypergraph(graph, graph), part)

@@ -1,0 +1,265 @@
+"""The stochastic model: hypergraphs of mini-batches, and the check on batches that they have not seen."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gnnloom.pipeline.partition.balance import heaviest_allowed
+from gnnloom.pipeline.partition.hypergraph import column_net_hypergraph
+from gnnloom.pipeline.partition.multilevel.placement import place_heavy_first
+from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.partition.stochastic import merged as merged_module
+from gnnloom.pipeline.partition.stochastic import mixed
+from gnnloom.pipeline.partition.stochastic.annealing import IMPROVING, POLISHING, BatchNets, anneal, annealing_memory
+from gnnloom.pipeline.partition.stochastic.batch_volume import batch_volume
+from gnnloom.pipeline.partition.stochastic.deadline import Deadline
+from gnnloom.pipeline.partition.stochastic.merged import MOST_BATCHES, hoeffding_batches, merge_batches
+from gnnloom.pipeline.partition.stochastic.mixed import mixed_hypergraph, net_owners
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.sampling.batches import BATCHES, BatchDrawer
+from support.graphs import random_adjacency, store_graph
+from support.partitions import connectivity_minus_one, random_parts, rows_sent, transpose_of
+
+HERE = InProcessCluster()
+EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+GRAPHS = given(n=st.integers(2, 25), nnz=st.integers(0, 120), seed=st.integers(0, 10**6), symmetric=st.booleans())
+
+
+def make(folder: pytest.TempPathFactory, n: int, nnz: int, seed: int, symmetric: bool):
+    adjacency = random_adjacency(n, nnz, seed, symmetric=symmetric)
+    dataset = Catalog(folder.mktemp("catalog")).create("g")
+    graph = store_graph(dataset, adjacency, symmetric=symmetric)
+    return adjacency.toarray() != 0, graph, transpose_of(dataset, graph)
+
+
+@EXAMPLES
+@GRAPHS
+def test_the_rows_of_a_batch_equal_a_count_by_hand(tmp_path_factory, n, nnz, seed, symmetric) -> None:
+    dense, _, transpose = make(tmp_path_factory, n, nnz, seed, symmetric)
+    batch = np.random.default_rng(seed).random(n) < 0.6
+    part = random_parts(n, 4, seed)
+    induced = dense & batch[:, None] & batch[None, :]
+    assert batch_volume(transpose, part, 4, batch) == rows_sent(induced, part, 4).sum()
+
+
+@EXAMPLES
+@GRAPHS
+def test_the_cut_of_merged_batches_is_what_they_send_together(tmp_path_factory, n, nnz, seed, symmetric) -> None:
+    dense, graph, transpose = make(tmp_path_factory, n, nnz, seed, symmetric)
+    batches = np.random.default_rng(seed).random((MOST_BATCHES, n)) < 0.5
+    full = column_net_hypergraph(graph, transpose)
+    merged = merge_batches(full, net_owners([transpose]), batches.__getitem__)
+    sampled = merged.hypergraph
+    part = random_parts(n, 3, seed)
+    induced = [dense & batch[:, None] & batch[None, :] for batch in batches[: merged.count]]
+    cuts = [
+        connectivity_minus_one_of(sampled.pin[a:b], part) * weight
+        for a, b, weight in zip(sampled.net_offset[:-1], sampled.net_offset[1:], sampled.net_weight, strict=True)
+    ]
+    assert sum(cuts) == sum(rows_sent(batch, part, 3).sum() for batch in induced)
+    pins = [frozenset(sampled.pin[a:b].tolist()) for a, b in pairwise(sampled.net_offset)]
+    assert max(Counter(pins).values(), default=1) == 1
+    assert merged.covered >= 0.9 or merged.count > 4
+
+
+def connectivity_minus_one_of(pins: np.ndarray, part: np.ndarray) -> int:
+    return len({int(part[pin]) for pin in pins}) - 1
+
+
+@EXAMPLES
+@GRAPHS
+def test_owners_are_the_vertices_whose_nets_have_other_pins(tmp_path_factory, n, nnz, seed, symmetric) -> None:
+    dense, _, transpose = make(tmp_path_factory, n, nnz, seed, symmetric)
+    np.fill_diagonal(dense, False)
+    np.testing.assert_array_equal(net_owners([transpose]), np.flatnonzero(dense.any(axis=0)))
+
+
+def test_at_rate_one_the_mixed_hypergraph_is_the_full_one(tmp_path_factory) -> None:
+    _, graph, transpose = make(tmp_path_factory, 40, 300, 1, False)
+    full = column_net_hypergraph(graph, transpose)
+    weighted_nets = mixed_hypergraph(full, net_owners([transpose]), 1.0, 5)
+    part = random_parts(40, 5, 2)
+    weighted = sum(
+        connectivity_minus_one_of(weighted_nets.pin[a:b], part) * weight
+        for a, b, weight in zip(
+            weighted_nets.net_offset[:-1], weighted_nets.net_offset[1:], weighted_nets.net_weight, strict=True
+        )
+    )
+    assert weighted == 64 * connectivity_minus_one(full, part)
+
+
+@pytest.mark.parametrize("kind", BATCHES)
+def test_batches_repeat_for_a_seed_and_differ_between_numbers(catalog: Catalog, kind: str) -> None:
+    graph = store_graph(catalog.create("g"), random_adjacency(5000, 10000, 0, symmetric=True), symmetric=True)
+    drawer = BatchDrawer(kind, graph, 0.1, 3)
+    one = drawer.draw(0)
+    np.testing.assert_array_equal(one, BatchDrawer(kind, graph, 0.1, 3).draw(0))
+    for other in (drawer.draw(1), BatchDrawer(kind, graph, 0.1, 4).draw(0)):
+        assert (one != other).any()
+    if kind == "vertex":
+        assert one.sum() == pytest.approx(500, abs=130)  # six standard deviations
+    if kind in {"walk", "frontier"}:
+        assert one.sum() == 500
+    assert BatchDrawer(kind, graph, 1.0, 0).draw(0).sum() >= 4900
+
+
+def test_edge_batches_have_the_ends_of_the_drawn_share_of_edges(catalog: Catalog) -> None:
+    pairs = np.zeros((2000, 2000), dtype=np.int8)
+    pairs[np.arange(0, 2000, 2), np.arange(1, 2000, 2)] = 1
+    graph = store_graph(catalog.create("g"), scipy.sparse.csr_array(pairs), symmetric=False)
+    batch = BatchDrawer("edge", graph, 0.3, 0).draw(0).reshape(-1, 2)
+    np.testing.assert_array_equal(batch[:, 0], batch[:, 1])
+    assert batch[:, 0].sum() == pytest.approx(300, abs=90)
+
+
+def test_walks_stay_within_components_and_frontiers_prefer_high_degrees(catalog: Catalog) -> None:
+    """A clique of 40 vertices among 360 pairs: uniform batches of 40 have 4 of the clique on average."""
+    clique = np.ones((40, 40), dtype=np.int8)
+    pairs = scipy.sparse.block_diag([clique] + [np.ones((2, 2), dtype=np.int8)] * 180).tocsr()
+    graph = store_graph(catalog.create("g"), pairs, symmetric=True)
+    for kind, least in (("walk", 8), ("frontier", 12)):
+        drawer = BatchDrawer(kind, graph, 0.1, 0)
+        batches = [drawer.draw(number) for number in range(50)]
+        assert np.mean([batch[:40].sum() for batch in batches]) > least
+        # A walk goes on from its root, so that most pairs come as pairs.
+        assert np.mean([batch[40:].reshape(-1, 2).all(axis=1).sum() for batch in batches]) > 3
+
+
+@pytest.mark.parametrize("kind", ["walk", "frontier"])
+def test_batches_of_a_graph_without_edges_are_uniform(catalog: Catalog, kind: str) -> None:
+    graph = store_graph(catalog.create("g"), scipy.sparse.csr_array((100, 100), dtype=np.int8), symmetric=True)
+    assert BatchDrawer(kind, graph, 0.2, 0).draw(0).sum() == 20
+    assert BatchDrawer(kind, graph, 1e-9, 0).draw(0).sum() == 1
+
+
+def test_annealing_finds_communities(catalog: Catalog) -> None:
+    """Four cliques of 30 whose vertices were dealt at random: nothing need be sent."""
+    cliques = scipy.sparse.block_diag([np.ones((30, 30), dtype=np.int8)] * 4).tocsr()
+    graph = store_graph(catalog.create("g"), cliques, symmetric=True)
+    nets = BatchNets(column_net_hypergraph(graph, graph), net_owners([graph]), 0.1)
+    part = random_parts(120, 4, 0)
+    assert nets.expected_volume(part, 4) > 10
+    annealed, finished = anneal(nets, {IMPROVING: part}, 4, 0.2, 0)
+    assert finished
+    assert nets.expected_volume(annealed, 4) == 0
+    assert np.bincount(annealed).tolist() == [30] * 4
+
+
+def test_annealing_takes_the_memory_that_it_promises(catalog: Catalog) -> None:
+    graph = store_graph(catalog.create("g"), random_adjacency(5000, 20000, 0, symmetric=True), symmetric=True)
+    full = column_net_hypergraph(graph, graph)
+    nets = BatchNets(full, net_owners([graph]), 0.1)
+    part = random_parts(5000, 100, 0)
+    nets.expected_volume(part, 100)
+    tracemalloc.start()
+    anneal(nets, {((3, 0.1),): part}, 100, 0.2, 0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.8 * peak < annealing_memory(5000, full.num_nets, full.num_pins, 100)
+
+
+def test_annealing_ends_at_the_deadline_with_no_worse_parts(catalog: Catalog) -> None:
+    graph = store_graph(catalog.create("g"), random_adjacency(200, 900, 0, symmetric=True), symmetric=True)
+    nets = BatchNets(column_net_hypergraph(graph, graph), net_owners([graph]), 0.1)
+    part = random_parts(200, 4, 0)
+    annealed, finished = anneal(nets, {IMPROVING: part}, 4, 0.2, 0, Deadline.after(0))
+    assert not finished
+    np.testing.assert_array_equal(annealed, part)
+
+
+def test_what_ends_the_drawing_is_said(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = store_graph(catalog.create("g"), random_adjacency(200, 900, 0, symmetric=True), symmetric=True)
+    full, owner = column_net_hypergraph(graph, graph), net_owners([graph])
+    everything, nothing = np.ones(200, dtype=np.bool_), np.zeros(200, dtype=np.bool_)
+    assert merge_batches(full, owner, lambda _: everything).stopped_by == "coverage"
+    late = merge_batches(full, owner, lambda _: nothing, Deadline.after(0))
+    assert (late.stopped_by, late.count, late.facts()["batches_nets"]) == ("time", 1, 0)
+    assert merge_batches(full, owner, lambda _: nothing).stopped_by == "most"
+    monkeypatch.setattr(merged_module, "_COVERED", 2.0)
+    assert merge_batches(full, owner, lambda _: everything).stopped_by == "pins"
+
+
+def test_weights_of_batches_stay_below_the_native_limit(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = store_graph(catalog.create("g"), random_adjacency(200, 900, 0, symmetric=True), symmetric=True)
+    full, owner = column_net_hypergraph(graph, graph), net_owners([graph])
+    limit = 3 * (full.num_nets + full.num_pins)
+    monkeypatch.setattr(mixed, "NATIVE_LIMIT", limit)
+    weighted = mixed_hypergraph(full, owner, 0.1, 4)
+    assert 0 < weighted.net_weight.sum() <= limit
+    assert weighted.net_weight.min() >= 1
+
+
+def test_of_equal_partitions_the_full_batch_one_is_kept(catalog: Catalog) -> None:
+    """A batch of one vertex sends nothing."""
+    graph = store_graph(catalog.create("g"), random_adjacency(60, 200, 0, symmetric=True), symmetric=True)
+    options = PartitionOptions(3, model="stochastic", batches="walk", batch_rate=1e-9)
+    partition = partition_graph(catalog["g"], graph, options, HERE)
+    full = partition_graph(catalog["g"], graph, PartitionOptions(3), HERE)
+    assert partition.quality["batch_model"] == "hypergraph"
+    np.testing.assert_array_equal(partition.part(), full.part())
+    assert (partition.quality["batches_nets"], partition.quality["batches_stopped_by"]) == (0, "most")
+
+
+def test_both_directions_are_counted_before_memory_is_taken(catalog: Catalog) -> None:
+    graph = store_graph(catalog.create("g"), random_adjacency(60, 200, 0, symmetric=False), symmetric=False)
+    pins = graph.nnz + 60
+    options = PartitionOptions(3, model="stochastic", directions="both", memory_limit=150 * pins)
+    with pytest.raises(BudgetError, match=f"{2 * pins} pins"):
+        partition_graph(catalog["g"], graph, options, HERE)
+
+
+def test_the_bound_is_hoeffdings() -> None:
+    assert hoeffding_batches() == 185  # ln(2 / 0.05) / (2 * 0.1^2) = 184.4
+
+
+@EXAMPLES
+@GRAPHS
+def test_the_closed_form_is_the_mean_over_batches(tmp_path_factory, n, nnz, seed, symmetric) -> None:
+    """Over all subsets of the pins of each net: drawn with the probability of that subset."""
+    dense, graph, transpose = make(tmp_path_factory, n, nnz, seed, symmetric)
+    part = random_parts(n, 3, seed)
+    nets = BatchNets(column_net_hypergraph(graph, transpose), net_owners([transpose]), 0.3)
+    expected = 0.0
+    for column in range(n):
+        others = np.flatnonzero(dense[:, column])
+        for receiver in set(range(3)) - {int(part[column])}:
+            expected += 0.3 * (1 - 0.7 ** (part[others] == receiver).sum())
+    assert nets.expected_volume(part, 3) == pytest.approx(expected)
+
+
+@EXAMPLES
+@GRAPHS
+def test_annealing_sends_less_within_the_balance(tmp_path_factory, n, nnz, seed, symmetric) -> None:
+    _, graph, transpose = make(tmp_path_factory, n, nnz, seed, symmetric)
+    nets = BatchNets(column_net_hypergraph(graph, transpose), net_owners([transpose]), 0.3)
+    weight = nets.full.vertex_weight
+    part = np.empty(n, dtype=np.int32)
+    place_heavy_first(weight, 3, seed, part)
+    before = nets.expected_volume(part, 3)
+    load = np.bincount(part, weights=weight, minlength=3)
+    annealed, _ = anneal(nets, {POLISHING: part, IMPROVING: part}, 3, 0.5, seed)
+    assert nets.expected_volume(annealed, 3) <= before + 1e-9
+    after = np.bincount(annealed, weights=weight, minlength=3)
+    assert (after <= np.maximum(load, heaviest_allowed(weight, 3, 0.5))).all()
+
+
+@pytest.mark.parametrize("batches", BATCHES)
+def test_the_better_partition_on_fresh_batches_is_kept(catalog: Catalog, batches: str) -> None:
+    dataset = catalog.create("g")
+    graph = store_graph(dataset, random_adjacency(200, 900, 0, symmetric=True), symmetric=True)
+    options = PartitionOptions(4, model="stochastic", imbalance=0.05, batches=batches, batch_rate=0.2)
+    partition = partition_graph(dataset, graph, options, HERE)
+    quality = partition.quality
+    assert quality["batch_gain"] == pytest.approx(1 - quality["batch_volume"] / quality["batch_volume_full"])
+    assert quality["batch_model"] in {"stochastic", "hypergraph"}
+    assert set(partition.part().tolist()) == set(range(4))

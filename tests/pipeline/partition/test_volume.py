@@ -1,0 +1,141 @@
+"""The exact counter against a count by hand."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gnnloom.pipeline.partition.quality import MATRIX_PARTS, describe_quality, measure_load
+from gnnloom.pipeline.partition.volume import Exchange, count_exchange, pair_sums
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog, Graph
+from support.graphs import random_adjacency, store_graph
+from support.partitions import random_parts, rows_sent
+
+
+def count(graph: Graph, part: np.ndarray, parts: int, folder: Path) -> Exchange:
+    """Count the product with the *transpose* of the graph."""
+    folder.mkdir(exist_ok=True)
+    np.save(folder / "part.npy", part)
+    return count_exchange(graph, folder / "part.npy", parts, folder / "volume", InProcessCluster())
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    num_vertices=st.integers(1, 40),
+    nnz=st.integers(0, 200),
+    seed=st.integers(0, 10**6),
+    parts=st.integers(1, 9),
+    num_blocks=st.integers(1, 4),
+)
+def test_every_figure_equals_a_brute_force_count(
+    catalog: Catalog, tmp_path: Path, num_vertices: int, nnz: int, seed: int, parts: int, num_blocks: int
+) -> None:
+    adjacency = random_adjacency(num_vertices, nnz, seed, symmetric=False, loops=seed % 2 == 0)
+    dataset = catalog.create(f"g-{num_vertices}-{nnz}-{seed}-{parts}-{num_blocks}")
+    graph = store_graph(dataset, adjacency, symmetric=True, num_blocks=num_blocks)
+    part = random_parts(num_vertices, parts, seed)
+    exchange = count(graph, part, parts, tmp_path / "work")
+    expected = rows_sent(adjacency.T.toarray(), part, parts)
+    np.testing.assert_array_equal(exchange.matrix(), expected)
+    np.testing.assert_array_equal(exchange.sent(), expected.sum(axis=1))
+    np.testing.assert_array_equal(exchange.received(), expected.sum(axis=0))
+    np.testing.assert_array_equal(exchange.messages(), (expected > 0).sum(axis=1))
+    assert exchange.total == expected.sum()
+
+    quality = describe_quality("random", 0.01, measure_load(graph, part, parts), exchange, None)
+    nonzeros = (adjacency.toarray() != 0).sum(axis=1)
+    load = np.array([nonzeros[part == number].sum() for number in range(parts)])
+    assert quality["km1"] == quality["volume_total"] == expected.sum()
+    assert quality["volume_avg"] == expected.sum() / parts
+    assert quality["volume_max"] == expected.sum(axis=1).max()
+    assert quality["receive_volume_max"] == expected.sum(axis=0).max()
+    assert quality["messages_avg"] == (expected > 0).sum() / parts
+    assert quality["messages_max"] == (expected > 0).sum(axis=1).max()
+    assert quality["volume_matrix"] == expected.tolist()
+    assert (quality["load_max"], quality["load_avg"]) == (load.max(), load.mean())
+    for name, figures in {
+        "volume": expected.sum(axis=1),
+        "receive_volume": expected.sum(axis=0),
+        "messages": (expected > 0).sum(axis=1),
+        "receive_messages": (expected > 0).sum(axis=0),
+        "load": load,
+        "vertices": np.bincount(part, minlength=parts),
+    }.items():
+        assert quality[f"{name}_per_part"] == figures.tolist()
+    if load.sum():
+        assert quality["imbalance"] == pytest.approx(load.max() / load.mean() - 1)
+    average = np.maximum(nonzeros, 1).sum() / parts
+    limit = max(nonzeros.max(), np.floor(1.01 * average), np.ceil(average))
+    assert quality["imbalance_bound"] == pytest.approx(limit / average - 1 if parts > 1 else 0)
+
+
+def test_the_bound_and_the_imbalance_are_those_of_the_weights_in_force(catalog: Catalog, tmp_path: Path) -> None:
+    """Ten rows, one of them with ten nonzeros and the others with one: parts of five vertices each."""
+    dense = np.eye(10)
+    dense[0] = 1
+    graph = store_graph(catalog.create("g"), scipy.sparse.csr_array(dense), symmetric=True)
+    part = np.repeat(np.array([0, 1], dtype=np.int32), 5)
+    exchange = count(graph, part, 2, tmp_path / "work")
+    unit = describe_quality("metis", 0.1, measure_load(graph, part, 2, "unit"), exchange, None)
+    assert (unit["weight_imbalance"], unit["imbalance_bound"]) == (0, 0)
+    assert unit["imbalance"] == pytest.approx(14 / 9.5 - 1)
+    work = describe_quality("metis", 0.1, measure_load(graph, part, 2), exchange, None)
+    assert work["imbalance_bound"] == pytest.approx(10 / 9.5 - 1)
+    assert "weight_imbalance" not in work
+    exact = describe_quality("metis", 0.0, measure_load(graph, part, 2), exchange, None)
+    assert exact["imbalance_bound"] == pytest.approx(10 / 9.5 - 1)
+
+
+@pytest.mark.parametrize("parts", [5000, 6000])
+def test_thousands_of_parts_are_counted_with_a_table_and_without(catalog: Catalog, tmp_path: Path, parts: int) -> None:
+    adjacency = random_adjacency(20_000, 60_000, 1, symmetric=True)
+    graph = store_graph(catalog.create("g"), adjacency, symmetric=True)
+    part = random_parts(20_000, parts, 2)
+    exchange = count(graph, part, parts, tmp_path / "work")
+    entries = adjacency.tocoo()
+    rows, columns = entries.coords
+    needs = np.unique(np.stack([columns, part[rows]])[:, part[rows] != part[columns]], axis=1)
+    np.testing.assert_array_equal(exchange.sent(), np.bincount(part[needs[0]], minlength=parts))
+    np.testing.assert_array_equal(exchange.received(), np.bincount(needs[1], minlength=parts))
+    pairs = np.unique(part[needs[0]].astype(np.int64) * parts + needs[1])
+    np.testing.assert_array_equal(exchange.pair, pairs)
+    quality = describe_quality("random", 0.01, measure_load(graph, part, parts), exchange, None)
+    assert parts > MATRIX_PARTS
+    assert "volume_matrix" not in quality
+    assert quality["messages_total"] == len(pairs)
+    assert quality["volume_per_part"] == exchange.sent().tolist()
+    json.dumps(quality)
+
+
+def test_sums_of_dense_pairs_take_the_table_and_what_one_task_found() -> None:
+    """Sorting what waits took ten times the table."""
+    parts, tasks = 1000, 8
+    pair = np.arange(parts * parts)
+    tracemalloc.start()
+    counts = pair_sums(parts)
+    for _ in range(tasks):
+        counts.add(pair, np.ones(len(pair), dtype=np.int64))
+    found, rows = counts.merged()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_array_equal(found, pair)
+    assert set(rows.tolist()) == {tasks}
+    assert peak < 6 * pair.nbytes
+
+
+def test_many_merges_lose_nothing(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    adjacency = random_adjacency(300, 3000, 3, symmetric=False)
+    graph = store_graph(catalog.create("g"), adjacency, symmetric=True, num_blocks=50)
+    part = random_parts(300, 10, 4)
+    monkeypatch.setattr("gnnloom.pipeline.partition.volume._SUM_CELLS", 0)
+    monkeypatch.setattr("gnnloom.pipeline.partition.volume._PENDING_PAIRS", 5)
+    exchange = count(graph, part, 10, tmp_path / "work")
+    np.testing.assert_array_equal(exchange.matrix(), rows_sent(adjacency.T.toarray(), part, 10))

@@ -1,0 +1,281 @@
+"""Row shards: put together again they are the matrix, and what one rank sends is what the other expects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.shards.row_stage import shard_rows
+from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
+from gnnloom.storage import CSR, Catalog, Dataset, Graph, Partition, RowShards
+from gnnloom.storage.artifacts.graph import write_block
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.arrays import write_array
+from gnnloom.storage.format.artifact import ArtifactWriter
+from support.graphs import random_adjacency, store_graph, store_vertices
+from support.partitions import random_parts, rows_sent, store_partition
+
+HERE = InProcessCluster()
+
+
+def to_scipy(block: CSR) -> Any:
+    data = np.ones(block.nnz) if block.data is None else block.data
+    return scipy.sparse.csr_array((data, block.indices, block.indptr), shape=(block.num_rows, block.num_columns))
+
+
+def reassemble(shards: RowShards, *, transpose: bool) -> np.ndarray:
+    """The dense matrix, from nothing but the shards."""
+    n = shards.num_vertices
+    matrix = np.zeros((n, n))
+    for rank in range(shards.num_parts):
+        shard = shards.shard(rank)
+        stored = shard.matrix(transpose)
+        vertex = shard.vertex()
+        for block, columns in ((stored.own, vertex), (stored.halo, stored.halo_vertex)):
+            assert block.num_rows == len(vertex)
+            assert block.nnz == len(block.indices)
+            matrix[np.ix_(vertex, columns)] += to_scipy(block).toarray()
+    return matrix
+
+
+def check_exchange(shards: RowShards, part: np.ndarray, *, transpose: bool) -> np.ndarray:
+    """Every send list names what the receiver's halo expects, in its order; returns the (P, P) rows sent."""
+    parts = shards.num_parts
+    matrices = [shards.shard(rank).matrix(transpose) for rank in range(parts)]
+    vertices = [shards.shard(rank).vertex() for rank in range(parts)]
+    sent = np.zeros((parts, parts), dtype=np.int64)
+    for receiver, matrix in enumerate(matrices):
+        np.testing.assert_array_equal(
+            np.lexsort((matrix.halo_vertex, part[matrix.halo_vertex])), np.arange(len(matrix.halo_vertex))
+        )
+        assert set(matrix.halo.indices.tolist()) == set(range(len(matrix.halo_vertex)))
+        for sender in range(parts):
+            halo = matrix.halo_vertex[matrix.halo_offset[sender] : matrix.halo_offset[sender + 1]]
+            assert (part[halo] == sender).all()
+            a, b = matrices[sender].send_offset[receiver : receiver + 2]
+            np.testing.assert_array_equal(vertices[sender][matrices[sender].send_row[a:b]], halo)
+            sent[sender, receiver] = b - a
+    assert (np.diag(sent) == 0).all()
+    return sent
+
+
+def check_shards(shards: RowShards, adjacency: Any, part: np.ndarray) -> None:
+    dense = adjacency.toarray()
+    np.testing.assert_array_equal(reassemble(shards, transpose=False), dense)
+    np.testing.assert_array_equal(reassemble(shards, transpose=True), dense.T)
+    for rank in range(shards.num_parts):
+        np.testing.assert_array_equal(shards.shard(rank).vertex(), np.flatnonzero(part == rank))
+        matrix = shards.shard(rank).matrix()
+        assert to_scipy(matrix.own).has_canonical_format
+        assert to_scipy(matrix.halo).has_canonical_format
+    sent = check_exchange(shards, part, transpose=False)
+    np.testing.assert_array_equal(sent, rows_sent(dense, part, shards.num_parts))
+    sent = check_exchange(shards, part, transpose=True)
+    np.testing.assert_array_equal(sent, rows_sent(dense.T, part, shards.num_parts))
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 7])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_shards_put_together_are_the_matrix(catalog: Catalog, parts: int, symmetric: bool) -> None:
+    adjacency = random_adjacency(60, 200, parts, symmetric=symmetric, loops=parts != 3)
+    dataset = catalog.create("g")
+    graph = store_graph(dataset, adjacency, symmetric=symmetric)
+    part = random_parts(60, parts, 1)
+    shards = shard_rows(dataset, store_partition(dataset, graph, part, parts), HERE)
+    check_shards(shards, adjacency, part)
+    assert shards.artifact.verify() > 0
+    assert ("row/00000/transpose/own/indptr" in shards.artifact) is not symmetric
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    num_vertices=st.integers(1, 25),
+    nnz=st.integers(0, 100),
+    seed=st.integers(0, 10**6),
+    symmetric=st.booleans(),
+    parts=st.integers(1, 5),
+)
+def test_any_small_graph_and_partition(
+    catalog: Catalog, num_vertices: int, nnz: int, seed: int, symmetric: bool, parts: int
+) -> None:
+    adjacency = random_adjacency(num_vertices, nnz, seed, symmetric=symmetric, loops=seed % 2 == 0)
+    dataset = catalog.create(f"g-{num_vertices}-{nnz}-{seed}-{symmetric}-{parts}".lower())
+    graph = store_graph(dataset, adjacency, symmetric=symmetric)
+    part = random_parts(num_vertices, parts, seed)
+    check_shards(shard_rows(dataset, store_partition(dataset, graph, part, parts), HERE), adjacency, part)
+
+
+def test_ranks_without_vertices_and_more_ranks_than_vertices(catalog: Catalog) -> None:
+    adjacency = random_adjacency(4, 10, 0, symmetric=False)
+    dataset = catalog.create("g")
+    graph = store_graph(dataset, adjacency, symmetric=False)
+    part = np.array([6, 2, 6, 0], dtype=np.int32)
+    shards = shard_rows(dataset, store_partition(dataset, graph, part, 9), HERE)
+    check_shards(shards, adjacency, part)
+    assert shards.shard(8).matrix().own.num_rows == 0
+
+
+def test_vertex_data_go_to_the_owner_in_its_order(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnnloom.pipeline.shards.row_stage._CHUNKS_PER_TASK", 1)
+    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
+    rng = np.random.default_rng(0)
+    n, parts = 100, 3
+    dataset = catalog.create("g")
+    graph = store_graph(dataset, random_adjacency(n, 300, 0, symmetric=True), symmetric=True)
+    feature, label = rng.random((n, 5)).astype(np.float32), rng.integers(-1, 4, n)
+    split = rng.integers(0, 4, n)
+    store_vertices(dataset, feature, label, split)
+    part = random_parts(n, parts, 1)
+    shards = shard_rows(dataset, store_partition(dataset, graph, part, parts), HERE)
+    assert (shards.num_features, shards.num_classes) == (5, 4)
+    for rank in range(parts):
+        shard = shards.shard(rank)
+        for name, array in (("feature", feature), ("label", label), ("split", split)):
+            np.testing.assert_array_equal(shard.read(name), array[part == rank])
+        assert shard.read("feature").dtype == np.float32
+
+
+def test_labels_without_features(catalog: Catalog) -> None:
+    dataset = catalog.create("g")
+    graph = store_graph(dataset, random_adjacency(10, 30, 0, symmetric=True), symmetric=True)
+    store_vertices(dataset, None, np.arange(10) % 3, None)
+    part = random_parts(10, 2, 1)
+    shards = shard_rows(dataset, store_partition(dataset, graph, part, 2), HERE)
+    assert shards.num_features == 0
+    assert "feature" not in shards.shard(0)
+    np.testing.assert_array_equal(shards.shard(1).read("label"), np.flatnonzero(part == 1) % 3)
+
+
+def test_vertex_data_of_another_graph_are_refused(catalog: Catalog) -> None:
+    dataset = catalog.create("g")
+    graph = store_graph(dataset, random_adjacency(10, 30, 0, symmetric=True), symmetric=True)
+    store_vertices(dataset, None, np.zeros(11), None)
+    partition = store_partition(dataset, graph, random_parts(10, 2, 1), 2)
+    with pytest.raises(InputError, match=r"11 vertices.*has 10"):
+        shard_rows(dataset, partition, HERE)
+
+
+def store_weighted_graph(dataset: Dataset, adjacency: Any) -> Graph:
+    """A symmetric weighted graph in two blocks."""
+    n = adjacency.shape[0]
+    rows = [0, n // 2, n]
+    with ArtifactWriter.begin(dataset.path, "graph", {"weighted": True}, {}) as writer:
+        for number in range(2):
+            piece = adjacency[rows[number] : rows[number + 1]]
+            block = CSR(rows[number], piece.indptr.astype(np.int64), piece.indices, piece.data.astype(np.float32), n)
+            with writer.part(f"block/{number:05d}") as builder:
+                for record in write_block(writer.path, number, block):
+                    builder.add(record)
+        with writer.part("degree/0") as builder:
+            builder.add(write_array(writer.path, "degree", np.diff(adjacency.indptr).astype(np.int64), ("vertex",)))
+        nnz = [int(adjacency[a:b].nnz) for a, b in pairwise(rows)]
+        facts = {"nnz": sum(nnz), "symmetric": True, "weighted": True, "block_rows": rows, "block_nnz": nnz}
+        return Graph(writer.commit(["block/00000", "block/00001", "degree/0"], {"vertex": n}, facts))
+
+
+def test_weights_follow_their_edges(catalog: Catalog) -> None:
+    adjacency = random_adjacency(40, 150, 0, symmetric=True)
+    weights = scipy.sparse.tril(adjacency.multiply(np.random.default_rng(1).random((40, 40))), k=-1).astype(np.float32)
+    adjacency = (weights + weights.T + scipy.sparse.eye_array(40, dtype=np.float32)).tocsr()
+    adjacency.sort_indices()
+    dataset = catalog.create("g")
+    graph = store_weighted_graph(dataset, adjacency)
+    part = random_parts(40, 3, 1)
+    shards = shard_rows(dataset, store_partition(dataset, graph, part, 3), HERE)
+    assert shards.weighted
+    np.testing.assert_array_equal(reassemble(shards, transpose=False), adjacency.toarray())
+
+
+@pytest.mark.parametrize("size", [1, 40])
+def test_the_size_of_segments_does_not_matter(catalog: Catalog, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    adjacency = random_adjacency(50, 300, 2, symmetric=False)
+    part = random_parts(50, 3, 1)
+
+    def digest(name: str) -> str:
+        dataset = catalog.create(name)
+        graph = store_graph(dataset, adjacency, symmetric=False)
+        return shard_rows(dataset, store_partition(dataset, graph, part, 3), HERE).artifact.digest
+
+    whole = digest("whole")
+    monkeypatch.setattr("gnnloom.pipeline.shards.row_routing.SLICE_NONZEROS", size)
+    monkeypatch.setattr("gnnloom.pipeline.shards.row_rank._PENDING_IDS", size)
+    assert digest("pieces") == whole
+
+
+def make_everything(catalog: Catalog, name: str, workers: int) -> tuple[Partition, RowShards]:
+    dataset = catalog.create(name)
+    graph = store_graph(dataset, random_adjacency(300, 2000, 0, symmetric=False), symmetric=False, num_blocks=5)
+    store_vertices(dataset, np.random.default_rng(0).random((300, 4)), np.arange(300) % 3, None)
+    with open_cluster(ClusterOptions(workers=workers)) as cluster:
+        partition = partition_graph(dataset, graph, PartitionOptions(4, method="random"), cluster)
+        return partition, shard_rows(dataset, partition, cluster)
+
+
+def test_any_number_of_workers_gives_the_same_bytes(catalog: Catalog) -> None:
+    results = [make_everything(catalog, f"workers-{workers}", workers) for workers in (0, 1, 2)]
+    assert len({partition.artifact.digest for partition, _ in results}) == 1
+    assert len({shards.artifact.digest for _, shards in results}) == 1
+    assert results[0][1].quality == results[2][1].quality
+
+
+def test_the_halos_are_as_large_as_the_counted_volume(catalog: Catalog) -> None:
+    partition, shards = make_everything(catalog, "g", 0)
+    quality = partition.quality
+    for transpose, direction in ((False, ""), (True, "backward_")):
+        halos = [len(shards.shard(rank).matrix(transpose).halo_vertex) for rank in range(4)]
+        sends = [len(shards.shard(rank).matrix(transpose).send_row) for rank in range(4)]
+        assert sum(halos) == quality[f"volume_{direction}total"]
+        assert max(halos) == quality[f"receive_volume_{direction}max"]
+        assert max(sends) == quality[f"volume_{direction}max"]
+    assert shards.quality == quality
+
+
+class StoppingCluster(InProcessCluster):
+    """Stops for ever before a certain task: what is done is done, as after kill -9."""
+
+    def __init__(self, tasks: int) -> None:
+        super().__init__()
+        self.tasks = tasks
+
+    def map(self, function: Any, items: Any) -> Iterator[Any]:
+        for item in items:
+            if self.tasks == 0:
+                raise KeyboardInterrupt
+            self.tasks -= 1
+            yield function(item)
+
+
+@pytest.mark.parametrize("tasks", [0, 4, 9, 16])
+def test_a_stage_stopped_anywhere_resumes_to_the_same_bytes(catalog: Catalog, tasks: int) -> None:
+    adjacency = random_adjacency(40, 200, 0, symmetric=False)
+    part = random_parts(40, 5, 1)
+    digests = []
+    for name in ("whole", "stopped"):
+        dataset = catalog.create(name)
+        graph = store_graph(dataset, adjacency, symmetric=False)
+        store_vertices(dataset, np.ones((40, 2)), None, None)
+        partition = store_partition(dataset, graph, part, 5)
+        if name == "stopped":
+            with pytest.raises(KeyboardInterrupt):
+                shard_rows(dataset, partition, StoppingCluster(tasks))
+        digests.append(shard_rows(dataset, partition, HERE).artifact.digest)
+    assert digests[0] == digests[1]
+
+
+def test_a_second_run_finds_the_first(catalog: Catalog) -> None:
+    adjacency = random_adjacency(20, 50, 0, symmetric=True)
+    dataset = catalog.create("g")
+    graph = store_graph(dataset, adjacency, symmetric=True)
+    partition = store_partition(dataset, graph, random_parts(20, 2, 1), 2)
+    first = shard_rows(dataset, partition, HERE)
+    again = shard_rows(dataset, partition, StoppingCluster(0))
+    assert again.artifact.key == first.artifact.key
+    assert dataset.row_shards(parts=2).artifact.key == first.artifact.key

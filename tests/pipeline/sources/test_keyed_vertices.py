@@ -1,0 +1,142 @@
+"""Tables that name the vertex of each row, in any order, fill the places of a stored graph's vertices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.sources.formats import open_edges, open_vertices
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.errors import InputError
+
+CLUSTER = InProcessCluster()
+IDS = {
+    "names": ["Doe, Jane", "b", "bé", "user 10", "user 9"],
+    "numbers": ["3", "10", "200", "4000000000", "9223372036854775807"],
+    "kept": ["0", "1", "2", "3", "4"],
+}
+
+
+def store(catalog: Catalog, folder: Path, kind: str) -> Dataset:
+    """A ring through the ids, which are in the order that their vertices will have."""
+    ids, dataset = IDS[kind], catalog.create(kind)
+    lines = "".join(
+        f'"{a}","{b}"\n' if kind == "names" else f"{a},{b}\n" for a, b in zip(ids, ids[1:] + ids[:1], strict=True)
+    )
+    (folder / "edges.csv").write_text(lines)
+    options = IngestOptions(ids="keep" if kind == "kept" else "compact")
+    ingest_graph(dataset, open_edges(None, [str(folder / "edges.csv")]), options, CLUSTER)
+    return dataset
+
+
+def rows_of(kind: str, width: int, low: int, high: int) -> tuple[list[str], np.ndarray]:
+    """Ids in another order, with two that no vertex has, and values for them."""
+    rng = np.random.default_rng(width)
+    ids = [*IDS[kind], "nobody", "77"]
+    order = rng.permutation(len(ids))
+    return [ids[place] for place in order], rng.integers(low, high, (len(ids), width))
+
+
+def expected(kind: str, ids: list[str], values: np.ndarray) -> np.ndarray:
+    return values[[ids.index(name) for name in IDS[kind]]]
+
+
+def write_csv(path: Path, ids: list[str], values: np.ndarray, header: bool) -> str:
+    lines = [",".join([f'"{name}"', *map(str, row)]) for name, row in zip(ids, values.tolist(), strict=True)]
+    head = ",".join(["id", *(f"c{number}" for number in range(values.shape[1]))])
+    path.write_text("\n".join([head, *lines] if header else lines))
+    return str(path)
+
+
+def write_parquet(path: Path, ids: list[str], values: np.ndarray) -> str:
+    columns = {f"c{number}": column for number, column in enumerate(values.T)}
+    pq.write_table(pa.table({"id": ids, **columns}), path, row_group_size=2)
+    return str(path)
+
+
+def read(dataset: Dataset, array: str, path: Path) -> None:
+    source = open_vertices("keyed", (), {array: str(path)}, dataset.graph())
+    list(source.read_rows(source.arrays[0], 0, 5))
+
+
+@pytest.mark.parametrize("kind", IDS)
+def test_rows_are_put_where_their_ids_say(catalog: Catalog, tmp_path: Path, kind: str) -> None:
+    dataset = store(catalog, tmp_path, kind)
+    feature, label, split = rows_of(kind, 3, -9, 9), rows_of(kind, 2, -1, 2), rows_of(kind, 1, 0, 4)
+    files = {
+        "feature": write_csv(tmp_path / "x.csv", *feature, header=True),
+        "label": write_parquet(tmp_path / "y.parquet", *label),
+        "split": write_csv(tmp_path / "s.txt", *split, header=False),
+    }
+    vertices = ingest_vertices(dataset, open_vertices("keyed", (), files, dataset.graph()), CLUSTER)
+    np.testing.assert_array_equal(vertices.feature(), expected(kind, *feature))
+    np.testing.assert_array_equal(vertices.multilabel(), expected(kind, *label))
+    np.testing.assert_array_equal(vertices.split(), expected(kind, *split)[:, 0])
+
+
+def test_vertices_without_a_row_have_no_label_and_no_split(catalog: Catalog, tmp_path: Path) -> None:
+    dataset = store(catalog, tmp_path, "names")
+    (tmp_path / "y.csv").write_text("user 9,2\nb,nan\nbé,0\n")
+    (tmp_path / "s.tsv").write_text("b\t3\n")
+    files = {"label": str(tmp_path / "y.csv"), "split": str(tmp_path / "s.tsv")}
+    vertices = ingest_vertices(dataset, open_vertices("keyed", (), files, dataset.graph()), CLUSTER)
+    assert vertices.label().tolist() == [-1, -1, 0, -1, 2]
+    assert vertices.split().tolist() == [0, 3, 0, 0, 0]
+    assert vertices.num_classes == 3
+
+
+@pytest.mark.parametrize(
+    ("array", "text", "reason"),
+    [
+        ("feature", "b,1\nbé,2\n", r"x\.csv: 3 vertices have no features; the first is Doe, Jane"),
+        ("label", "b,1\nx,1\nb,2\n", r"x\.csv, line 3: the vertex has a row already"),
+        ("label", "x,1\ny,1\n", "none of its ids is one of the graph's"),
+        ("label", "b,1\nbé,1.5\n", "line 2: expected a class"),
+        ("label", "b,1\nbé,-2\n", "line 2: expected a class"),
+        ("label", "b,1,0\nbé,1,3\n", "line 2: expected labels of 0 or 1"),
+        ("feature", "b,1\nbé,inf\n", "line 2: expected finite float32 features"),
+        ("feature", "b,1\nbé,1e39\n", "line 2: expected finite float32 features"),
+        ("split", "b,1\nbé,4\n", "line 2: expected a split code"),
+        ("split", "b,1,1\n", "expected one column of splits beside the ids, found 2"),
+        ("label", "b,1\n,1\n", "line 2: expected a vertex name, found an empty one"),
+        ("label", "b,1\nbé\n", "line 2: found too few columns"),
+        ("label", "b,1\nbé,1,2\n", "line 2: found too many columns"),
+        ("label", "b,1\nbé,one\n", "line 2: expected a number"),
+        ("label", "b\n", "expected an id and at least one number per line"),
+        ("label", "", "expected an id and at least one number per line"),
+    ],
+)
+def test_what_is_no_table_of_vertices_is_named(
+    catalog: Catalog, tmp_path: Path, array: str, text: str, reason: str
+) -> None:
+    dataset = store(catalog, tmp_path, "names")
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(InputError, match=reason):
+        read(dataset, array, tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({"id": ["b"]}, "expected a column of ids and at least one of numbers"),
+        ({"id": ["b"], "y": ["z"]}, "column y: expected numbers, found string"),
+        ({"id": [1.5], "y": [1]}, "column id: expected integers or text, found double"),
+        ({"id": ["b", None], "y": [1, 1]}, "column id, row 1: expected a value, found null"),
+        ({"id": ["b", "b"], "y": [1, 1]}, "column id, row 1: the vertex has a row already"),
+    ],
+)
+def test_parquet_that_is_no_table_of_vertices_is_named(
+    catalog: Catalog, tmp_path: Path, columns: dict[str, Any], reason: str
+) -> None:
+    dataset = store(catalog, tmp_path, "names")
+    pq.write_table(pa.table(columns), tmp_path / "y.parquet")
+    with pytest.raises(InputError, match=reason):
+        read(dataset, "label", tmp_path / "y.parquet")

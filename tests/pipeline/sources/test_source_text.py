@@ -1,0 +1,304 @@
+"""Text sources parse what users have, exactly, however it is cut, and name the line of what is no edge."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.lines import bad_line, whole_lines
+from gnnloom.pipeline.sources.text import TextEdges
+from gnnloom.storage.errors import InputError, NotFoundError
+
+MAX_ID = 2**63 - 1
+
+
+def read(source: TextEdges) -> tuple[list[tuple[int, int]], list[float]]:
+    edges, weights = [], []
+    for part in source.ranges():
+        for chunk in source.read(part):
+            edges += list(zip(chunk.source.tolist(), chunk.target.tolist(), strict=True))
+            weights += [] if chunk.weight is None else chunk.weight.tolist()
+    return edges, weights
+
+
+def write(folder: Path, content: str | bytes, name: str = "edges.txt") -> str:
+    path = folder / name
+    data = content.encode() if isinstance(content, str) else content
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    return str(path)
+
+
+def small_blocks(source: TextEdges, range_bytes: int, block_bytes: int) -> TextEdges:
+    return TextEdges(
+        source.files,
+        source.weights,
+        source.header,
+        source.extra_columns,
+        range_bytes=range_bytes,
+        block_bytes=block_bytes,
+    )
+
+
+IDS = st.one_of(st.integers(0, 30), st.integers(0, MAX_ID), st.integers(MAX_ID - 3, MAX_ID))
+SEPARATORS = st.sampled_from(["\t", " ", ",", ", ", " , ", "  ", "\t,", " \t "])
+ENDS = st.sampled_from(["\n", "\r\n", " \n", "\t\r\n", "\n\n", "\r\n \r\n", "\n# 1 2\n", "\n%% x\r\n"])
+
+
+@st.composite
+def text_files(draw: st.DrawFn, *, weighted: bool) -> tuple[str, list[tuple[int, int]], list[float]]:
+    pairs = draw(st.lists(st.tuples(IDS, IDS), min_size=1, max_size=30))
+    numbers = st.floats(-(2.0**100), 2.0**100, allow_nan=False, width=32)
+    weights = [draw(numbers) for _ in pairs] if weighted else []
+    text = draw(st.sampled_from(["", "# head\n", "\n\n", "% a\r\n#b 1 2\n", "\ufeff", " "]))
+    for number, (source, target) in enumerate(pairs):
+        zeros = draw(st.sampled_from(["", "", "0", "000000000000000000000"]))
+        text += f"{zeros}{source}{draw(SEPARATORS)}{target}"
+        text += f"{draw(SEPARATORS)}{weights[number]!r}" if weighted else ""
+        text += draw(ENDS) if number < len(pairs) - 1 else draw(st.sampled_from(["", "\n", "\r\n", " "]))
+    return text, pairs, weights
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text_files(weighted=False), st.integers(1, 60), st.integers(1, 40), st.booleans())
+def test_any_cutting_of_any_text_gives_the_same_edges(
+    tmp_path: Path,
+    content: tuple[str, list[tuple[int, int]], list[float]],
+    range_bytes: int,
+    block_bytes: int,
+    compressed: bool,
+) -> None:
+    text, pairs, _ = content
+    source = TextEdges.open([write(tmp_path, text, "edges.txt.gz" if compressed else "edges.txt")])
+    assert read(small_blocks(source, range_bytes, block_bytes))[0] == pairs
+
+
+@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text_files(weighted=True), st.integers(1, 60), st.integers(1, 40))
+def test_weights_are_those_that_python_reads(
+    tmp_path: Path, content: tuple[str, list[tuple[int, int]], list[float]], range_bytes: int, block_bytes: int
+) -> None:
+    text, pairs, weights = content
+    source = TextEdges.open([write(tmp_path, text)], weights=True)
+    assert read(small_blocks(source, range_bytes, block_bytes)) == (pairs, weights)
+
+
+def test_ids_beyond_float_precision_are_exact(tmp_path: Path) -> None:
+    ids = [2**24 + 1, 2**31, 2**53 + 1, MAX_ID - 1, MAX_ID]
+    text = "".join(f"{first} {second}\n" for first in ids for second in ids)
+    assert read(TextEdges.open([write(tmp_path, text)]))[0] == [(first, second) for first in ids for second in ids]
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("1 x2", "expected a vertex id"),
+        ("one two", "expected a vertex id"),
+        ("1.5 2", "expected a vertex id"),
+        ("1 2.5", "expected a vertex id"),
+        ("1 2e3", "expected a vertex id"),
+        ("-1 2", "negative"),
+        ("1 -2", "negative"),
+        ("9223372036854775808 1", "below 2^63"),
+        ("1 99999999999999999999999999", "below 2^63"),
+        ("18446744073709551617 1", "below 2^63"),
+        ("17", "found one"),
+        ("17,", "found one"),
+        (",1 2", "expected a vertex id"),
+        ("1,,2", "expected a vertex id"),
+        ("1;2", "expected a vertex id"),
+        ("1 2\r3 4", "expected a vertex id"),
+        ("1 2 3", "more columns than expected"),
+        ("1 2 # note", "more columns than expected"),
+    ],
+)
+def test_a_line_that_is_no_edge_is_named(tmp_path: Path, line: str, reason: str, compressed: bool) -> None:
+    text = "# comment\r\n" + "7 8\n" * 20 + line + "\n" + "9 10\n" * 20
+    path = write(tmp_path, text, "bad.txt.gz" if compressed else "bad.txt")
+    source = small_blocks(TextEdges.open([path]), range_bytes=50, block_bytes=13)
+    with pytest.raises(InputError) as raised:
+        read(source)
+    message = str(raised.value)
+    assert message.startswith(f"{path}, line 22: ")
+    assert reason in message
+    assert repr(line)[1:-1] in message
+
+
+@pytest.mark.parametrize("weight", ["nan", "NaN", "inf", "-Infinity", "1e39", "4e38"])
+def test_a_weight_that_is_not_finite_is_named(tmp_path: Path, weight: str) -> None:
+    with pytest.raises(InputError, match=r"line 2: .*finite float32"):
+        read(TextEdges.open([write(tmp_path, f"1 2 0.5\n1 3 {weight}\n")], weights=True))
+
+
+@pytest.mark.parametrize("weight", ["x", "0.5x", "-", ".", "1e", "0.5 7", "--1", "1.2.3", "n", "in"])
+def test_a_weight_that_is_no_number_is_named(tmp_path: Path, weight: str) -> None:
+    with pytest.raises(InputError, match="line 2: "):
+        read(TextEdges.open([write(tmp_path, f"1 2 0.5\n1 3 {weight}\n")], weights=True))
+
+
+def test_a_missing_weight_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="line 1: found too few columns"):
+        read(TextEdges.open([write(tmp_path, "1 2\n1 3 4\n")], weights=True))
+
+
+def test_further_columns_are_ignored_on_request_only(tmp_path: Path) -> None:
+    path = write(tmp_path, "1 2 0.5 1082040961\n3,4,1,x\n")
+    with pytest.raises(InputError, match="--extra-columns"):
+        read(TextEdges.open([path]))
+    assert read(TextEdges.open([path], extra_columns=True))[0] == [(1, 2), (3, 4)]
+    assert read(TextEdges.open([path], weights=True, extra_columns=True)) == ([(1, 2), (3, 4)], [0.5, 1.0])
+
+
+def test_a_header_is_skipped_once_per_file(tmp_path: Path) -> None:
+    first = write(tmp_path, "# made by hand\nsrc,dst\r\n1,2\n3,4\n", "a.csv")
+    second = write(tmp_path, "\ufeffsrc,dst\n5,6\n", "b.csv.gz")
+    source = small_blocks(TextEdges.open([first, second], header=True), range_bytes=16, block_bytes=5)
+    assert read(source)[0] == [(1, 2), (3, 4), (5, 6)]
+    with pytest.raises(InputError, match=r"a.csv, line 2: .*--header"):
+        read(TextEdges.open([first]))
+
+
+def test_a_header_longer_than_a_range_loses_no_edge(tmp_path: Path) -> None:
+    path = write(tmp_path, "# c\n" * 30 + "a_long_name_of_a_column,another\n1,2\n3,4\n5,6\n")
+    for range_bytes in (5, 8, 40, 130, 150):
+        source = small_blocks(TextEdges.open([path], header=True), range_bytes=range_bytes, block_bytes=7)
+        assert read(source)[0] == [(1, 2), (3, 4), (5, 6)]
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", "# only\n# comments\n", "\r\n"])
+@pytest.mark.parametrize("name", ["empty.txt", "empty.txt.gz"])
+def test_an_empty_file_is_an_error(tmp_path: Path, content: str, name: str) -> None:
+    path = write(tmp_path, content, name)
+    with pytest.raises(InputError, match=f"{re.escape(path)}: the file is empty"):
+        read(TextEdges.open([path]))
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"none\.txt: there is no such file"):
+        TextEdges.open([str(tmp_path / "none.txt")])
+    with pytest.raises(NotFoundError, match="no file matches"):
+        TextEdges.open([str(tmp_path / "*.none")])
+    with pytest.raises(InputError, match="a folder"):
+        TextEdges.open([str(tmp_path)])
+
+
+@pytest.mark.parametrize("cut", [5, 15, 400, -1, -8])
+def test_a_truncated_gzip_is_an_error(tmp_path: Path, cut: int) -> None:
+    rng = np.random.default_rng(0)
+    text = "\n".join(f"{a} {b}" for a, b in rng.integers(0, 1000, (2000, 2)))
+    path = tmp_path / "cut.txt.gz"
+    path.write_bytes(gzip.compress(text.encode())[:cut])
+    with pytest.raises(InputError, match=r"cut\.txt\.gz: truncated or damaged gzip file"):
+        read(TextEdges.open([str(path)]))
+
+
+def test_a_file_that_is_no_gzip_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "plain.txt.gz"
+    path.write_text("1 2\n")
+    with pytest.raises(InputError, match="truncated or damaged gzip file"):
+        read(TextEdges.open([str(path)]))
+
+
+def test_a_binary_file_is_an_error_in_bounded_memory(tmp_path: Path) -> None:
+    path = write(tmp_path, b"\x01" * (10 << 20))
+    with pytest.raises(InputError, match=r"line 1: .*found a line of more than"):
+        read(TextEdges.open([path]))
+
+
+def test_several_files_and_globs_are_one_source(tmp_path: Path) -> None:
+    for number in (2, 0, 1):
+        write(tmp_path, f"{number} {number}\n", f"part-{number}.txt")
+    last = write(tmp_path, "9 9\n", "last.txt.gz")
+    source = TextEdges.open([last, str(tmp_path / "part-*.txt")])
+    assert read(source)[0] == [(9, 9), (0, 0), (1, 1), (2, 2)]
+
+
+def test_a_name_with_glob_characters_is_a_file_first(tmp_path: Path) -> None:
+    path = write(tmp_path, "1 2\n", "graph[1].txt")
+    assert read(TextEdges.open([path]))[0] == [(1, 2)]
+
+
+def test_urls_are_read_through_fsspec() -> None:
+    with fsspec.open("memory://graphs/remote.txt.gz", "wb") as file:
+        file.write(gzip.compress(b"1 2\n3 4"))
+    with fsspec.open("memory://graphs/remote.txt", "wb") as file:
+        file.write(b"5 6\n")
+    source = TextEdges.open(["memory://graphs/*.txt", "memory://graphs/remote.txt.gz"])
+    assert read(source)[0] == [(5, 6), (1, 2), (3, 4)]
+    with pytest.raises(NotFoundError, match=r"memory://graphs/none\.txt"):
+        TextEdges.open(["memory://graphs/none.txt"])
+    with pytest.raises(InputError, match="no way to open such a URL"):
+        TextEdges.open(["nosuch://graphs/none.txt"])
+
+
+def test_fingerprints_follow_the_contents(tmp_path: Path) -> None:
+    path = Path(write(tmp_path, "1 2\n" * 1000))
+    before = open_files([str(path)])[0]
+    assert open_files([str(path)])[0] == before
+    path.write_text("1 2\n" * 500 + "1 3\n" + "1 2\n" * 499)
+    assert open_files([str(path)])[0].fingerprint != before.fingerprint
+
+
+def test_an_id_beyond_the_stated_number_of_vertices_is_named(tmp_path: Path) -> None:
+    source = TextEdges.open([write(tmp_path, "0 1\n1 3\n")]).with_vertices(3)
+    with pytest.raises(InputError, match="line 2: the vertex id is not below"):
+        read(source)
+
+
+def test_blocks_are_whole_lines(tmp_path: Path) -> None:
+    text = "".join(f"{number}\n" for number in range(200))
+    file = open_files([write(tmp_path, text)])[0]
+    blocks = [(offset, block.tobytes().decode()) for offset, block in whole_lines(file, block_bytes=11)]
+    assert all(block.endswith("\n") for _, block in blocks)
+    assert "".join(block for _, block in blocks) == text
+    assert [offset for offset, _ in blocks] == [text.index(block) for _, block in blocks]
+
+
+def test_long_lines_are_shown_shortened(tmp_path: Path) -> None:
+    file: SourceFile = open_files([write(tmp_path, "ok\n" + "z" * 5000 + "\n")])[0]
+    message = str(bad_line(file, 3, "reason"))
+    assert len(message) < 300
+    assert message.endswith("zzz...'")
+
+
+def test_real_graphs_have_the_edges_that_are_known(shared_data: Path) -> None:
+    known = {"soc-Slashdot0902": (948464, 78303), "soc-Epinions1": (508837, 0), "ca-AstroPh": (197031, 59)}
+    for name, (num_edges, num_loops) in known.items():
+        source = TextEdges.open([str(shared_data / f"{name}.txt.gz")])
+        chunks = [chunk for part in source.ranges() for chunk in source.read(part)]
+        assert sum(len(chunk.source) for chunk in chunks) == num_edges
+        assert sum(int((chunk.source == chunk.target).sum()) for chunk in chunks) == num_loops
+
+
+class PlainHandler(SimpleHTTPRequestHandler):
+    """A web server that knows no ranges, and keeps silent."""
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_web_servers_that_know_no_ranges_are_read(tmp_path: Path) -> None:
+    note = "# " + "".join(map(str, np.random.default_rng(5).integers(0, 10**9, 100_000))) + "\n"
+    text = "1 2\n" + note * 8 + "3 4\n"
+    for name in ("edges.txt", "edges.txt.gz"):
+        write(tmp_path, text, name)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(PlainHandler, directory=str(tmp_path))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        host = f"http://127.0.0.1:{server.server_port}"
+        source = TextEdges.open([f"{host}/edges.txt", f"{host}/edges.txt.gz"])
+        found = read(source)[0]
+        with pytest.raises(NotFoundError, match="there is no such file"):
+            TextEdges.open([f"{host}/none.txt"])
+        server.shutdown()
+    assert found == [(1, 2), (3, 4)] * 2

@@ -1,0 +1,252 @@
+"""Features, labels and splits come out of every format as they went in, from anywhere in them."""
+
+from __future__ import annotations
+
+import pickle  # noqa: TID251 - the format is one of pickles
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse
+import torch
+
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.sources.formats import guess_format, open_edges, open_vertices, vertices_beside
+from gnnloom.pipeline.sources.planetoid import PlanetoidVertices
+from gnnloom.pipeline.sources.source import VertexSource
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import InputError, NotFoundError
+
+N = 57
+RNG = np.random.default_rng(5)
+FEATURE = RNG.standard_normal((N, 4)).astype(np.float32)
+LABEL = RNG.integers(-1, 6, N)
+SPLIT = RNG.integers(0, 4, N).astype(np.uint8)
+
+
+def rows(source: VertexSource, array: str, start: int = 0, stop: int = N) -> Any:
+    return np.concatenate(list(source.read_rows(array, start, stop)))
+
+
+def write_array(folder: Path, array: str, kind: str) -> str:
+    values = {"feature": FEATURE, "label": LABEL, "split": SPLIT}[array]
+    path = folder / f"{array}.{kind}"
+    if kind == "npy":
+        np.save(path, values)
+    elif kind == "parquet":
+        columns = values.T if values.ndim == 2 else [values]
+        names = [f"f{number}" for number in range(len(columns))]
+        pq.write_table(pa.table(dict(zip(names, columns, strict=True))), path, row_group_size=10)
+    else:
+        lines = "\n".join(",".join(repr(value) for value in np.atleast_1d(row).tolist()) for row in values)
+        path.write_bytes(
+            pa.compress(lines.encode(), codec="zstd", asbytes=True) if kind == "csv.zst" else lines.encode()
+        )
+    return str(path)
+
+
+@pytest.mark.parametrize("feature", ["npy", "parquet", "csv", "csv.zst"])
+@pytest.mark.parametrize("label", ["npy", "parquet", "csv"])
+@pytest.mark.parametrize("split", ["npy", "parquet", "csv"])
+def test_arrays_of_any_formats_go_together(tmp_path: Path, feature: str, label: str, split: str) -> None:
+    kinds = {"feature": feature, "label": label, "split": split}
+    source = open_vertices("files", (), {array: write_array(tmp_path, array, kind) for array, kind in kinds.items()})
+    assert source.arrays == ("feature", "label", "split")
+    assert (source.num_vertices(), source.num_features()) == (N, 4)
+    assert source.random_access == (not any(kind.startswith("csv") for kind in kinds.values()))
+    for start, stop in ((0, N), (13, 41), (50, 51)):
+        np.testing.assert_array_equal(rows(source, "feature", start, stop), FEATURE[start:stop])
+        np.testing.assert_array_equal(rows(source, "label", start, stop), LABEL[start:stop])
+        np.testing.assert_array_equal(rows(source, "split", start, stop), SPLIT[start:stop])
+
+
+def test_ids_of_a_split_go_with_tables(tmp_path: Path) -> None:
+    np.savez(tmp_path / "split.npz", **{name: np.flatnonzero(code == SPLIT) for code, name in enumerate(NAMES, 1)})
+    files = {"label": write_array(tmp_path, "label", "csv"), "split": str(tmp_path / "split.npz")}
+    np.testing.assert_array_equal(rows(open_vertices("files", (), files), "split"), SPLIT)
+
+
+NAMES = ("train", "valid", "test")
+
+
+def write_ogb_binary(folder: Path, save: Any) -> None:
+    (folder / "raw").mkdir()
+    (folder / "split" / "time").mkdir(parents=True)
+    label = np.where(LABEL < 0, np.nan, LABEL).astype(np.float32)[:, None]
+    edges = {"edge_index": RNG.integers(0, N, (2, 99)), "num_nodes_list": [N], "num_edges_list": [99]}
+    save(folder / "raw" / "data.npz", node_feat=FEATURE.astype(np.float16), node_year=LABEL, **edges)
+    save(folder / "raw" / "node-label.npz", node_label=label)
+    for code, name in enumerate(NAMES, 1):
+        (folder / "split" / "time" / f"{name}.csv").write_text("".join(f"{v}\n" for v in np.flatnonzero(code == SPLIT)))
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_binary_ogb_gives_features_labels_and_split(tmp_path: Path, save: Any) -> None:
+    write_ogb_binary(tmp_path, save)
+    source = vertices_beside(None, [str(tmp_path)])
+    assert source is not None
+    np.testing.assert_array_equal(rows(source, "feature"), FEATURE.astype(np.float16).astype(np.float32))
+    np.testing.assert_array_equal(rows(source, "label"), LABEL)
+    np.testing.assert_array_equal(rows(source, "split"), SPLIT)
+
+
+def test_binary_ogb_goes_through_ingest(tmp_path: Path, catalog: Catalog) -> None:
+    write_ogb_binary(tmp_path, np.savez_compressed)
+    dataset, here = catalog.create("papers"), InProcessCluster()
+    ingest_graph(dataset, open_edges("ogb-binary", [str(tmp_path)]), IngestOptions(), here)
+    stored = ingest_vertices(dataset, open_vertices("ogb-binary", [str(tmp_path)]), here)
+    np.testing.assert_array_equal(stored.label(0, N), LABEL)
+    np.testing.assert_array_equal(stored.feature(0, N), FEATURE.astype(np.float16).astype(np.float32))
+
+
+def masks() -> dict[str, Any]:
+    names = {"train_mask": 1, "val_mask": 2, "test_mask": 3}
+    return {name: torch.from_numpy(code == SPLIT) for name, code in names.items()}
+
+
+@pytest.mark.parametrize("shape", [(N,), (N, 1)])
+def test_tensors_give_features_labels_and_masks(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    label = torch.from_numpy(LABEL).reshape(shape)
+    storage = torch.from_numpy(np.concatenate([np.zeros((3, 4), np.float32), FEATURE]))
+    torch.save({"x": storage[3:], "y": label, "edge_index": torch.tensor([[0], [1]]), **masks()}, tmp_path / "d.pt")
+    source = vertices_beside(None, [str(tmp_path / "d.pt")])
+    assert source is not None
+    assert source.random_access
+    for start, stop in ((0, N), (13, 41)):
+        np.testing.assert_array_equal(rows(source, "feature", start, stop), FEATURE[start:stop])
+        np.testing.assert_array_equal(rows(source, "label", start, stop), LABEL[start:stop])
+        np.testing.assert_array_equal(rows(source, "split", start, stop), SPLIT[start:stop])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.int64, torch.uint8, torch.bool])
+def test_features_of_any_dtype_become_float32(tmp_path: Path, dtype: torch.dtype) -> None:
+    x = torch.from_numpy(np.abs(FEATURE) * 3).to(dtype)
+    torch.save({"x": x, "edge_index": torch.tensor([[0], [1]])}, tmp_path / "d.pt")
+    np.testing.assert_array_equal(rows(open_vertices("pyg", [str(tmp_path / "d.pt")]), "feature"), x.float().numpy())
+
+
+def test_masks_that_overlap_or_do_not_fit_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "d.pt"
+    torch.save({**masks(), "val_mask": torch.ones(N, dtype=torch.bool)}, path)
+    with pytest.raises(InputError, match=rf"val_mask, row {np.argmax(SPLIT == 1)}: the vertex is in another split"):
+        rows(open_vertices("pyg", [str(path)]), "split")
+    torch.save({"train_mask": torch.ones(N, 2, dtype=torch.bool)}, path)
+    with pytest.raises(InputError, match="train_mask: expected bool of shape"):
+        open_vertices("pyg", [str(path)])
+    torch.save({**masks(), "y": torch.zeros(N + 1)}, path)
+    with pytest.raises(InputError, match=r"differ in their rows: .*y: 58"):
+        open_vertices("pyg", [str(path)])
+    torch.save({"edge_index": torch.tensor([[0], [1]])}, path)
+    assert vertices_beside(None, [str(path)]) is None
+    with pytest.raises(NotFoundError, match="no x, y or masks"):
+        open_vertices("pyg", [str(path)])
+
+
+def test_a_data_of_pyg_is_read_without_it(tmp_path: Path) -> None:
+    data_class = pytest.importorskip("torch_geometric.data").Data
+    edge_index = torch.from_numpy(RNG.integers(0, N, (2, 40)))
+    weight = torch.rand(40)
+    data = data_class(
+        x=torch.from_numpy(FEATURE), y=torch.from_numpy(LABEL), edge_index=edge_index, edge_weight=weight, **masks()
+    )
+    torch.save(data, tmp_path / "data.pt")
+    torch.save((data.to_dict(), None, data_class), tmp_path / "collated.pt")
+    for name in ("data.pt", "collated.pt"):
+        location = [str(tmp_path / name)]
+        source, edges = open_vertices("pyg", location), open_edges("pyg", location, {"weights": True})
+        np.testing.assert_array_equal(rows(source, "feature"), FEATURE)
+        np.testing.assert_array_equal(rows(source, "split"), SPLIT)
+        (chunk,) = (chunk for part in edges.ranges() for chunk in edges.read(part))
+        np.testing.assert_array_equal(np.stack([chunk.source, chunk.target]), edge_index.numpy())
+        np.testing.assert_array_equal(chunk.weight, weight.numpy())
+        assert edges.num_vertices() == N
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_planetoid_puts_test_rows_where_the_index_says(tmp_path: Path, protocol: int) -> None:
+    """Known rows first; the test rows in the order of test.index; the vertices that are in neither are zero."""
+    known, total = 560, 580
+    rng = np.random.default_rng(0)
+    test_ids = rng.permutation(np.setdiff1d(np.arange(known, total), [565, 570]))
+    feature = scipy.sparse.csr_matrix((rng.random((total, 9)) < 0.4).astype(np.float32))
+    label = rng.integers(0, 7, total)
+    hot = np.eye(7, dtype=np.int32)[label]
+    parts: dict[str, Any] = {"x": feature[:30], "y": hot[:30], "allx": feature[:known], "ally": hot[:known]}
+    parts |= {"tx": feature[test_ids], "ty": hot[test_ids], "graph": {0: [1], 1: [0]}}
+    for name, part in parts.items():
+        (tmp_path / f"ind.some.{name}").write_bytes(pickle.dumps(part, protocol))
+    (tmp_path / "ind.some.test.index").write_text("".join(f"{number}\n" for number in test_ids))
+    for location in (tmp_path, tmp_path / "ind.some", tmp_path / "ind.some.graph"):
+        assert guess_format([str(location)]) == "planetoid"
+        assert PlanetoidVertices.open(str(location)).num_vertices() == total
+    source = PlanetoidVertices.open(str(tmp_path))
+    expected, classes = feature.toarray(), label.copy()
+    expected[[565, 570]], classes[[565, 570]] = 0, -1
+    np.testing.assert_array_equal(rows(source, "feature", 0, total), expected)
+    np.testing.assert_array_equal(rows(source, "feature", 557, 569), expected[557:569])
+    np.testing.assert_array_equal(rows(source, "label", 0, total), classes)
+    split = np.zeros(total, np.uint8)
+    split[:30], split[30:530], split[test_ids] = 1, 2, 3
+    np.testing.assert_array_equal(rows(source, "split", 0, total), split)
+
+
+def python_2_array(code: str, values: np.ndarray) -> bytes:
+    """Protocol 0 as Python 2 wrote it: bytes as escaped text."""
+    escaped = "".join(f"\\x{byte:02x}" for byte in values.tobytes())
+    shape = "".join(f"L{size}L\n" for size in values.shape)
+    return (
+        f"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR(I1\n({shape}tcnumpy\ndtype\n(S'{code}'\n"
+        f"I0\nI1\ntR(I3\nS'<'\nNNNI-1\nI-1\nI0\ntbI00\nS'{escaped}'\ntb"
+    ).encode()
+
+
+def test_pickles_of_python_2_are_read(tmp_path: Path) -> None:
+    """As the published ones are: a csr_matrix by copy_reg, a defaultdict by __builtin__.list."""
+    matrix = scipy.sparse.csr_matrix((RNG.random((4, 6)) < 0.5).astype(np.float32) * 200)
+    hot = np.eye(3, dtype=np.int32)[[0, 2, 1, 2]]
+
+    def csr(rows: scipy.sparse.csr_matrix) -> bytes:
+        parts = [f"S'_shape'\n(I{rows.shape[0]}\nI{rows.shape[1]}\nt".encode()]
+        for name, code in (("data", "f4"), ("indices", "i4"), ("indptr", "i4")):
+            parts.append(f"S'{name}'\n".encode() + python_2_array(code, getattr(rows, name)))
+        head = b"ccopy_reg\n_reconstructor\n(cscipy.sparse.csr\ncsr_matrix\nc__builtin__\nobject\nNtR(d"
+        return head + b"".join(part + b"s" for part in parts) + b"b."
+
+    files = {name: csr(rows) for name, rows in (("x", matrix[:1]), ("allx", matrix[:3]), ("tx", matrix[3:]))}
+    files |= {
+        name: python_2_array("i4", rows) + b"." for name, rows in (("y", hot[:1]), ("ally", hot[:3]), ("ty", hot[3:]))
+    }
+    files["graph"] = b"ccollections\ndefaultdict\n(c__builtin__\nlist\ntRI0\n(lI3\nasI3\n(lI0\naI1\nas."
+    files["test.index"] = b"3\n"
+    for name, content in files.items():
+        (tmp_path / f"ind.old.{name}").write_bytes(content)
+    source, edges = PlanetoidVertices.open(str(tmp_path)), open_edges(None, [str(tmp_path)])
+    np.testing.assert_array_equal(rows(source, "feature", 0, 4), matrix.toarray())
+    np.testing.assert_array_equal(rows(source, "label", 0, 4), [0, 2, 1, 2])
+    (chunk,) = (chunk for part in edges.ranges() for chunk in edges.read(part))
+    assert list(zip(chunk.source, chunk.target, strict=True)) == [(0, 3), (3, 0), (3, 1)]
+
+
+def test_a_folder_of_several_planetoid_datasets_lists_them(tmp_path: Path) -> None:
+    for name in ("cora", "citeseer"):
+        (tmp_path / f"ind.{name}.graph").write_bytes(b"")
+    with pytest.raises(InputError, match=r"several datasets \(citeseer, cora\); name one"):
+        open_edges(None, [str(tmp_path)])
+    with pytest.raises(NotFoundError, match=r"ind\.pubmed\.allx: there is no such file"):
+        open_edges(None, [str(tmp_path / "ind.pubmed")])
+
+
+def test_an_ogb_folder_may_hold_edges_alone(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    for name, content in (("edge", "0,1\n"), ("num-node-list", "2\n"), ("num-edge-list", "1\n")):
+        (tmp_path / "raw" / f"{name}.csv").write_text(content)
+    assert vertices_beside("ogb", [str(tmp_path)]) is None
+    (tmp_path / "raw" / "node-label.csv").write_text("0\n1\n")
+    source = vertices_beside(None, [str(tmp_path)])
+    assert source is not None
+    assert source.arrays == ("label",)

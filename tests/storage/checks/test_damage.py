@@ -1,0 +1,198 @@
+"""One damaged or foreign thing is told, and stops nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zarr
+
+from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage import catalog as catalog_module
+from gnnloom.storage.checks.verify import Finding
+from gnnloom.storage.errors import CorruptError, GnnloomError
+from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
+from gnnloom.storage.runs.run import Run
+from support.small_catalogs import begin_partition, store_small_dataset
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:40])
+
+
+def edited(**changes: object) -> Callable[[Path], None]:
+    return lambda path: write_text(path, json.dumps(json.loads(path.read_text()) | changes))
+
+
+def write_text(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def replaced(text: str | bytes) -> Callable[[Path], None]:
+    data = text.encode() if isinstance(text, str) else text
+    return lambda path: path.write_bytes(data) and None
+
+
+def into_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def damaged(dataset: Dataset, *, quick: bool = False) -> list[Finding]:
+    """What is damaged, but for the shards, which the small dataset has only half of."""
+    return [finding for finding in dataset.verify(quick=quick) if finding.is_damaged and finding.kind != "shards"]
+
+
+BAD_MANIFESTS = [
+    cut,
+    into_folder,
+    replaced("[]"),
+    replaced(b"\x80\xff"),
+    replaced("[" * 100_000),
+    edited(arrays=[]),
+    edited(parameters=5),
+    edited(sizes=None),
+    edited(sizes={}),
+    edited(facts={}),
+    edited(arrays={"degree": {"shape": 3}}),
+    edited(arrays={"degree": 3}),
+]
+
+
+@pytest.mark.parametrize("change", BAD_MANIFESTS)
+def test_a_damaged_manifest_is_one_finding_and_all_else_is_verified(
+    catalog: Catalog, change: Callable[[Path], None]
+) -> None:
+    dataset = store_small_dataset(catalog)
+    graph = dataset.graph().artifact
+    change(graph.path / MANIFEST)
+    (found,) = damaged(dataset)
+    assert (found.kind, found.key, found.state) == ("graph", graph.key, "complete")
+    assert str(graph.path) in str(found.problem)
+    assert {finding.kind for finding in dataset.verify(quick=True)} >= {"graph", "partition", "shards", "runs"}
+
+
+@pytest.mark.parametrize("change", BAD_MANIFESTS)
+def test_what_has_a_damaged_manifest_is_no_garbage(catalog: Catalog, change: Callable[[Path], None]) -> None:
+    dataset = store_small_dataset(catalog)
+    path = dataset.graph().artifact.path
+    change(path / MANIFEST)
+    dataset.collect_garbage()
+    assert len(dataset.artifacts()) == 5
+    assert path.is_dir()
+
+
+def test_a_commit_between_two_looks_is_seen(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = catalog.create("web")
+    writer = begin_partition(dataset)
+    read = catalog_module.read_json
+
+    def committed_meanwhile(path: Path) -> dict[str, object]:
+        if path.name == "plan.json":
+            (writer.path / MANIFEST).write_text('{"parameters": {"parts": 9}}')
+            (writer.path / WORK / "plan.json").unlink()
+        return read(path)
+
+    monkeypatch.setattr(catalog_module, "read_json", committed_meanwhile)
+    (info,) = dataset.artifacts("partition")
+    assert (info.state, info.parameters) == ("complete", {"parts": 9})
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "says"),
+    [
+        ("metrics.jsonl", replaced(b'{"epoch": 0}\n{"epoch": 1, "\x80": 1}\n'), r"metrics\.jsonl:2: not valid JSON"),
+        ("metrics.jsonl", replaced("5\n"), r"metrics\.jsonl:1: expected a JSON object, found int"),
+        ("metrics.jsonl", replaced("{}\n"), r"metrics\.jsonl:1: expected the number of an epoch"),
+        ("metrics.jsonl", replaced('{"epoch": 0, "loss": "1"}\n'), r"metrics\.jsonl:1: expected figures as loss"),
+        ("metrics.jsonl", replaced('{"epoch": 0, "loss": [1]}\n'), r"expected figures as loss, found \[1\]"),
+        ("metrics.jsonl", replaced('{"epoch": 0, "bytes": {"x": "y"}}\n'), r"expected figures as bytes, found {'x'"),
+        ("predictions/predictions.json", replaced("{}"), r"predictions\.json: not the index"),
+        ("predictions/predictions.json", edited(format="x"), r"predictions\.json: not the index"),
+        ("predictions/predictions.json", edited(arrays={"label": {"shape": [1e400]}}), r"predictions\.json: not the"),
+        ("result.json", replaced("{}"), r"result\.json: lacks the number of epochs"),
+        ("result.json", cut, r"result\.json: not valid JSON"),
+        ("inputs.json", replaced("{"), r"inputs\.json: not valid JSON"),
+        ("recipe.toml", replaced("[train"), r"recipe\.toml: not a recipe"),
+    ],
+)
+def test_a_damaged_file_of_a_run_is_a_finding(
+    catalog: Catalog, file: str, change: Callable[[Path], None], says: str
+) -> None:
+    dataset = store_small_dataset(catalog)
+    change(dataset.run_path("first") / file)
+    (found,) = damaged(dataset, quick=True)
+    assert found.kind == "runs"
+    with pytest.raises(CorruptError, match=says):
+        raise CorruptError(found.problem)
+
+
+def test_a_result_without_epochs_is_no_result(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    (dataset.run_path("first") / "result.json").write_text("{}")
+    with pytest.raises(CorruptError, match="--resume"):
+        Run.open(dataset, "first").result()
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "says"),
+    [
+        (
+            "block/00000/zarr.json",
+            {"attributes": {"encoding-type": "csr_matrix", "shape": [30, 30], "nnz": 1}},
+            "nnz is 1",
+        ),
+        ("block/00000/zarr.json", {"attributes": {"encoding-type": "csr_matrix", "shape": [9, 30]}}, "nnz is None"),
+        ("block/00000/zarr.json", {"node_type": "array"}, "expected a group"),
+        ("block/zarr.json", {"attributes": 5}, "not the metadata of a group"),
+        ("zarr.json", {"attributes": {"encoding-type": "gnnloom-shards"}}, "the manifest says 'gnnloom-graph'"),
+        ("degree/zarr.json", {"dimension_names": ["edge"]}, r"with dimensions \('edge',\)"),
+        ("degree/zarr.json", {"chunk_key_encoding": {"name": "none"}}, "not the metadata of an array"),
+    ],
+)
+def test_metadata_that_others_read_agree_with_the_manifest(
+    catalog: Catalog, file: str, change: dict[str, object], says: str
+) -> None:
+    dataset = store_small_dataset(catalog)
+    path = dataset.graph().artifact.path / file
+    edited(**change)(path)
+    assert damaged(dataset, quick=True) == []
+    (found,) = damaged(dataset)
+    with pytest.raises(CorruptError, match=says):
+        raise CorruptError(found.problem)
+    assert str(path) in str(found.problem)
+
+
+def test_datasets_that_cannot_be_opened_do_not_stop_the_others(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    store_small_dataset(catalog)
+    zarr.open_group(str(catalog.root / "foreign"), mode="w")
+    (catalog.root / "cut").mkdir()
+    (catalog.root / "cut" / "zarr.json").write_text("{")
+    assert [dataset.name for dataset in catalog.datasets()] == ["web"]
+    assert {"foreign", "cut"} == {name for name in catalog if f"{name}: " in caplog.text}
+    begun = begin_partition(catalog["web"])
+    assert begun.path in {item.path for item in catalog.collect_garbage()}
+
+
+def test_what_others_were_made_of_is_removed_by_force_only(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    partition, shards = dataset.partition(2).artifact, dataset.find("shards")
+    with pytest.raises(GnnloomError, match=f"needed by shards/{shards.key}.*--force"):
+        dataset.remove_artifact("partition", partition.key)
+    assert Artifact(partition.path).verify() == 1
+    dataset.remove_artifact("partition", partition.key, force=True)
+    assert not partition.path.exists()
+    dataset.remove_artifact("runs", "first")
+    dataset.remove_artifact("shards", shards.key)
+    assert dataset.artifacts("shards") == []
+
+
+def test_without_a_manifest_an_artifact_is_unfinished(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    (dataset.find("shards").path / MANIFEST).unlink()
+    (info,) = dataset.artifacts("shards")
+    assert (info.state, info.parameters) == ("incomplete", {})

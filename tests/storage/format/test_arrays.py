@@ -1,0 +1,177 @@
+"""Arrays are written in whole chunks by one writer, and what is missing or damaged is an error that names the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gnnloom.storage.errors import CorruptError, InputError
+from gnnloom.storage.format.arrays import ArrayAppender, ArrayReader, ReadCounter, create_array, write_array, write_rows
+from gnnloom.storage.format.chunks import CODECS
+from gnnloom.storage.format.growing_array import GrowingArray
+
+ROWS = np.arange(1000, dtype=np.int64) * 3
+
+
+def test_zarr_reads_what_was_written(tmp_path: Path) -> None:
+    record = write_array(tmp_path, "a/values", ROWS, ("row",), chunk_rows=64)
+    array = zarr.open_array(str(tmp_path / "a/values"), mode="r")
+    np.testing.assert_array_equal(array[:], ROWS)
+    assert array.metadata.dimension_names == ("row",)
+    assert record.shape == (1000,)
+    assert record.dtype == "int64"
+
+
+def test_ranges_read_back_and_bytes_are_counted(tmp_path: Path) -> None:
+    record = write_array(tmp_path, "values", ROWS, ("row",), chunk_rows=64)
+    counter = ReadCounter()
+    reader = ArrayReader(tmp_path, record, counter)
+    np.testing.assert_array_equal(reader.read(100, 140), ROWS[100:140])
+    chunks = [tmp_path / "values" / "c" / str(chunk) for chunk in (1, 2)]
+    assert counter.files == 2
+    assert counter.bytes == sum(chunk.stat().st_size for chunk in chunks)
+    assert reader.read(5, 5).shape == (0,)
+    with pytest.raises(IndexError, match="0:1001"):
+        reader.read(0, 1001)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 5), (7, 0)])
+def test_empty_arrays_round_trip(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    record = write_array(tmp_path, "empty", np.zeros(shape, np.float32), ("row", "feature")[: len(shape)])
+    reader = ArrayReader(tmp_path, record)
+    assert reader.read().shape == shape
+    reader.verify()
+
+
+def test_all_zero_chunks_are_stored(tmp_path: Path) -> None:
+    record = write_array(tmp_path, "zeros", np.zeros(300, np.int64), ("row",), chunk_rows=100)
+    assert len(list((tmp_path / "zeros" / "c").iterdir())) == 3
+    ArrayReader(tmp_path, record).verify()
+
+
+def test_a_missing_chunk_is_an_error_not_zeros(tmp_path: Path) -> None:
+    record = write_array(tmp_path, "values", ROWS, ("row",), chunk_rows=64)
+    (tmp_path / "values" / "c" / "3").unlink()
+    reader = ArrayReader(tmp_path, record)
+    np.testing.assert_array_equal(reader.read(0, 100), ROWS[:100])
+    with pytest.raises(CorruptError, match=r"values/c/3.*missing"):
+        reader.read(0, 500)
+
+
+def test_a_flipped_bit_names_the_file(tmp_path: Path) -> None:
+    record = write_array(tmp_path, "values", ROWS, ("row",), chunk_rows=64)
+    chunk = tmp_path / "values" / "c" / "5"
+    damaged = bytearray(chunk.read_bytes())
+    damaged[len(damaged) // 2] ^= 4
+    chunk.write_bytes(damaged)
+    with pytest.raises(CorruptError, match=r"values/c/5.*damaged"):
+        ArrayReader(tmp_path, record).read()
+
+
+def test_other_valid_bytes_break_the_digest(tmp_path: Path) -> None:
+    record = write_array(tmp_path, "values", ROWS, ("row",), chunk_rows=64)
+    write_array(tmp_path, "values", ROWS + 1, ("row",), chunk_rows=64)
+    reader = ArrayReader(tmp_path, record)
+    with pytest.raises(CorruptError, match="digest"):
+        reader.verify()
+
+
+def test_shape_and_dtype_are_checked_on_opening(tmp_path: Path) -> None:
+    record = write_array(tmp_path, "values", ROWS, ("row",))
+    write_array(tmp_path, "values", ROWS[:10].astype(np.int32), ("row",))
+    with pytest.raises(CorruptError, match=r"expected int64 of shape \(1000,\), found int32 of shape \(10,\)"):
+        ArrayReader(tmp_path, record)
+
+
+def test_parts_of_a_chunk_cannot_be_written(tmp_path: Path) -> None:
+    create_array(tmp_path, "values", (1000,), np.int64, ("row",), chunk_rows=64)
+    write_rows(tmp_path, "values", 64, ROWS[64:192])
+    write_rows(tmp_path, "values", 960, ROWS[960:])
+    for start, stop in ((0, 10), (10, 64), (960, 990)):
+        with pytest.raises(InputError, match="not whole chunks"):
+            write_rows(tmp_path, "values", start, ROWS[start:stop])
+
+
+def test_rows_never_written_are_found(tmp_path: Path) -> None:
+    create_array(tmp_path, "values", (128,), np.int64, ("row",), chunk_rows=64)
+    record = write_rows(tmp_path, "values", 0, ROWS[:64])
+    reader = ArrayReader(tmp_path, record)
+    with pytest.raises(CorruptError, match="from 64 on were never written"):
+        reader.verify()
+
+
+@settings(max_examples=20, deadline=None)
+@given(lengths=st.lists(st.integers(0, 40), max_size=12), chunk=st.integers(1, 17))
+def test_appending_gives_the_same_bytes_as_writing_whole(
+    tmp_path_factory: pytest.TempPathFactory, lengths: list[int], chunk: int
+) -> None:
+    root = tmp_path_factory.mktemp("append")
+    data = np.random.default_rng(0).normal(size=(sum(lengths), 3)).astype(np.float32)
+    whole = write_array(root, "whole", data, ("row", "feature"), chunk_rows=chunk)
+    appender = ArrayAppender(root, "appended", data.shape, data.dtype, ("row", "feature"), chunk_rows=chunk)
+    start = 0
+    for length in lengths:
+        appender.append(data[start : start + length])
+        start += length
+    record = appender.close()
+    assert record.pieces == whole.pieces
+    np.testing.assert_array_equal(ArrayReader(root, record).read(), data)
+
+
+@pytest.mark.parametrize("count", [5, 15])
+def test_appending_another_number_of_rows_is_an_error(tmp_path: Path, count: int) -> None:
+    appender = ArrayAppender(tmp_path, "values", (10,), np.int64, ("row",), chunk_rows=4)
+    with pytest.raises(InputError, match="array of 10"):  # noqa: PT012 - either call may find it
+        appender.append(ROWS[:count])
+        appender.close()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.float32])
+@pytest.mark.parametrize("shape", [(1000,), (128,), (70, 3)])
+def test_chunks_are_the_bytes_that_zarr_writes(tmp_path: Path, codec: str, dtype: type, shape: tuple[int, ...]) -> None:
+    data = np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
+    dims = ("row", "feature")[: len(shape)]
+    record = write_array(tmp_path, "ours", data, dims, chunk_rows=64, codec=codec)
+    create_array(tmp_path, "zarrs", shape, dtype, dims, chunk_rows=64, codec=codec)
+    zarr.open_array(str(tmp_path / "zarrs"), mode="r+")[:] = data
+    ours, zarrs = _files(tmp_path / "ours"), _files(tmp_path / "zarrs")
+    assert ours == zarrs
+    np.testing.assert_array_equal(zarr.open_array(str(tmp_path / "ours"), mode="r")[:], data)
+    ArrayReader(tmp_path, record).verify()
+
+
+def _files(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_digests_do_not_depend_on_the_codec(tmp_path: Path) -> None:
+    records = {write_array(tmp_path, "values", ROWS, ("row",), codec=codec) for codec in CODECS}
+    assert len(records) == 1
+    with pytest.raises(InputError, match="expected one of none, fast, small"):
+        write_array(tmp_path, "values", ROWS, ("row",), codec="tiny")
+
+
+def test_codecs_of_others_are_not_written(tmp_path: Path) -> None:
+    zarr.create_array(str(tmp_path / "foreign"), shape=(10,), chunks=(5,), dtype=np.int64)
+    with pytest.raises(InputError, match="codecs that gnnloom does not write"):
+        write_rows(tmp_path, "foreign", 0, ROWS[:10])
+
+
+@pytest.mark.parametrize("cuts", [[10], [3, 7], [64, 1, 63], [300], [130, 170]])
+def test_a_growing_array_has_the_bytes_of_one_written_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cuts: list[int]
+) -> None:
+    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 64 * 8)
+    growing = GrowingArray(tmp_path, "grown", np.int64, ("row",))
+    for stop, count in zip(np.cumsum(cuts), cuts, strict=True):
+        growing.append(ROWS[stop - count : stop])
+    record = growing.close()
+    whole = write_array(tmp_path, "whole", ROWS[: sum(cuts)], ("row",))
+    assert record.pieces == whole.pieces
+    assert _files(tmp_path / "grown") == _files(tmp_path / "whole")

@@ -1,0 +1,196 @@
+"""Artifacts are complete or absent, found by their key, and refused when anything about them is wrong."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+from gnnloom.storage.errors import CorruptError, FormatError, IncompleteError, NotFoundError
+from gnnloom.storage.format.arrays import create_array, write_array, write_rows
+from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter, artifact_key, write_group
+
+PART = np.arange(100, dtype=np.int32) % 4
+
+
+def write_partition(dataset: Path, seed: int = 0) -> Artifact:
+    with ArtifactWriter.begin(dataset, "partition", {"seed": seed}, {"graph": "g"}) as writer:
+        if writer.is_complete:
+            return Artifact(writer.path)
+        with writer.part("part/0") as builder:
+            builder.add(write_array(writer.path, "part", PART, ("vertex",)))
+            builder.facts["moved"] = 3
+        return writer.commit(["part/0"], {"vertex": 100}, {"quality": {}})
+
+
+def edit_manifest(artifact: Artifact, **changes: Any) -> None:
+    path = artifact.path / MANIFEST
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_committed_artifact_reads_back_and_leaves_no_work_folder(tmp_path: Path) -> None:
+    artifact = write_partition(tmp_path)
+    np.testing.assert_array_equal(artifact.array("part").read(), PART)
+    assert artifact.verify() == 1
+    assert not (artifact.path / ".work").exists()
+    assert artifact.measured["peak_memory"] > 0
+
+
+def test_same_parameters_name_the_same_artifact(tmp_path: Path) -> None:
+    assert write_partition(tmp_path).path == write_partition(tmp_path).path
+    assert write_partition(tmp_path, seed=1).path != write_partition(tmp_path).path
+    assert artifact_key("graph", {"a": 1, "b": 2}, {}) == artifact_key("graph", {"b": 2, "a": 1}, {})
+    assert artifact_key("graph", {"a": 1}, {}) != artifact_key("graph", {"a": 2}, {})
+
+
+def test_digest_tells_contents_and_nothing_else(tmp_path: Path) -> None:
+    first = write_partition(tmp_path / "one")
+    again = write_partition(tmp_path / "two", seed=5)
+    assert first.digest == again.digest
+
+
+def test_a_half_written_artifact_is_refused(tmp_path: Path) -> None:
+    with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
+        write_array(writer.path, "part", PART, ("vertex",))
+    with pytest.raises(IncompleteError, match="run the same command again"):
+        Artifact(writer.path)
+    with pytest.raises(NotFoundError, match="no such artifact"):
+        Artifact(tmp_path / "partition" / "absent")
+
+
+def test_commit_names_all_that_is_missing(tmp_path: Path) -> None:
+    with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
+        with writer.part("part/1"):
+            pass
+        with pytest.raises(IncompleteError, match="2 of 3 parts are missing: part/0, part/2"):
+            writer.commit(["part/0", "part/1", "part/2"], {"vertex": 1}, {})
+        assert not writer.is_complete
+
+
+def test_recorded_parts_survive_for_the_next_run(tmp_path: Path) -> None:
+    with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
+        create_array(writer.path, "part", (100,), np.int32, ("vertex",), chunk_rows=50)
+        with writer.part("part/0") as builder:
+            builder.add(write_rows(writer.path, "part", 0, PART[:50]))
+    with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
+        assert list(writer.recorded("part/")) == ["part/0"]
+        with writer.part("part/1") as builder:
+            builder.add(write_rows(writer.path, "part", 50, PART[50:]))
+        artifact = writer.commit(["part/0", "part/1"], {"vertex": 100}, {"quality": {}})
+    assert artifact.verify() == 1
+    np.testing.assert_array_equal(artifact.array("part").read(), PART)
+
+
+def test_a_part_that_raises_is_not_recorded(tmp_path: Path) -> None:
+    with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
+        with pytest.raises(ZeroDivisionError), writer.part("part/0"):
+            raise ZeroDivisionError
+        assert writer.recorded() == {}
+
+
+def test_records_that_outlived_their_data_are_dropped_after_a_crash(tmp_path: Path) -> None:
+    with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
+        create_array(writer.path, "part", (100,), np.int32, ("vertex",), chunk_rows=50)
+        for number in (0, 1):
+            with writer.part(f"part/{number}") as builder:
+                builder.add(write_rows(writer.path, "part", 50 * number, PART[50 * number : 50 * number + 50]))
+        with writer.part("scatter/0"):
+            pass
+    plan = json.loads((writer.work / "plan.json").read_text())
+    (writer.work / "plan.json").write_text(json.dumps(plan | {"boot": "another"}))
+    (writer.path / "part" / "c" / "1").write_bytes(b"")
+    with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
+        assert list(writer.recorded()) == ["part/0"]
+
+
+def test_a_newer_format_is_refused_by_name(tmp_path: Path) -> None:
+    artifact = write_partition(tmp_path)
+    edit_manifest(artifact, format=99)
+    with pytest.raises(FormatError, match="format 99 is newer"):
+        Artifact(artifact.path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '"x"', '{"a": 1}', '{"format": "1"}', "\x00\xff", "[" * 100_000])
+def test_garbage_in_the_manifest_is_one_clear_error(tmp_path: Path, text: str) -> None:
+    artifact = write_partition(tmp_path)
+    (artifact.path / MANIFEST).write_text(text)
+    with pytest.raises((CorruptError, FormatError), match=MANIFEST):
+        Artifact(artifact.path)
+
+
+def test_arrays_that_break_the_registry_are_refused(tmp_path: Path) -> None:
+    for shape, dtype, dims, message in (
+        ((100,), np.int64, ("vertex",), "is int64"),
+        ((100, 1), np.int32, ("vertex", "x"), "2 dimensions"),
+        ((99,), np.int32, ("vertex",), "has 99 along vertex, expected 100"),
+    ):
+        with ArtifactWriter.begin(tmp_path, "partition", {"case": message}, {}) as writer:
+            with writer.part("part/0") as builder:
+                builder.add(write_array(writer.path, "part", np.zeros(shape, dtype), dims))
+            with pytest.raises(FormatError, match=message):
+                writer.commit(["part/0"], {"vertex": 100}, {})
+
+
+def test_missing_and_unknown_arrays_are_refused(tmp_path: Path) -> None:
+    with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
+        with writer.part("part/0"):
+            pass
+        with pytest.raises(FormatError, match="lacks part"):
+            writer.commit(["part/0"], {"vertex": 100}, {})
+        with writer.part("part/0") as builder:
+            builder.add(write_array(writer.path, "other", PART, ("vertex",)))
+        with pytest.raises(FormatError, match="other does not belong"):
+            writer.commit(["part/0"], {"vertex": 100}, {})
+
+
+def _hold_then_commit(dataset: Path, holding: Any) -> None:
+    with ArtifactWriter.begin(dataset, "partition", {"seed": 0}, {"graph": "g"}) as writer:
+        holding.set()
+        time.sleep(0.5)
+        with writer.part("part/0") as builder:
+            builder.add(write_array(writer.path, "part", PART, ("vertex",)))
+        writer.commit(["part/0"], {"vertex": 100}, {"quality": {}})
+
+
+def test_the_second_of_two_writers_finds_the_artifact_done(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    holding = context.Event()
+    first = context.Process(target=_hold_then_commit, args=(tmp_path, holding))
+    first.start()
+    assert holding.wait(30)
+    with ArtifactWriter.begin(tmp_path, "partition", {"seed": 0}, {"graph": "g"}) as writer:
+        assert writer.is_complete
+    first.join(30)
+    assert first.exitcode == 0
+
+
+def test_a_changed_manifest_entry_is_found_by_verify(tmp_path: Path) -> None:
+    artifact = write_partition(tmp_path)
+    arrays = json.loads((artifact.path / MANIFEST).read_text())["arrays"]
+    arrays["part"]["pieces"][0][2] = "0" * 32
+    edit_manifest(artifact, arrays=arrays)
+    with pytest.raises(CorruptError, match="digest"):
+        Artifact(artifact.path).verify()
+
+
+def _make_group_often(path: Path) -> None:
+    for _ in range(200):
+        write_group(path, {"row_offset": 5})
+
+
+def test_a_group_that_many_tasks_make_at_once_is_whole_at_any_time(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    tasks = [context.Process(target=_make_group_often, args=(tmp_path / "order",)) for _ in range(3)]
+    for task in tasks:
+        task.start()
+    _make_group_often(tmp_path / "order")
+    for task in tasks:
+        task.join(60)
+        assert task.exitcode == 0
+    assert dict(zarr.open_group(str(tmp_path / "order"), mode="r").attrs) == {"row_offset": 5}

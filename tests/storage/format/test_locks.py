@@ -1,0 +1,77 @@
+"""Who writes an artifact holds its lock: others wait and say so, and do not remove it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import ArtifactWriter, artifact_key
+from gnnloom.storage.format.locks import held, is_held, lock_path
+from support.small_catalogs import store_small_dataset
+
+_PROGRAM = """
+import sys, time
+from pathlib import Path
+from gnnloom.storage.format.locks import locked
+with locked(Path(sys.argv[1]), sys.argv[2], sys.argv[3]):
+    print("held", flush=True)
+    time.sleep(float(sys.argv[4]))
+"""
+
+
+@contextmanager
+def other_process(dataset: Dataset, kind: str, key: str, seconds: float = 60) -> Iterator[None]:
+    """Holds the lock of an artifact."""
+    command = [sys.executable, "-c", _PROGRAM, str(dataset.path), kind, key, str(seconds)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    yield
+    process.kill()
+    process.communicate()
+
+
+def test_a_second_writer_waits_and_says_so(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+    dataset = catalog.create("web")
+    parameters = {"parts": 2}
+    key = artifact_key("partition", parameters, {})
+    with other_process(dataset, "partition", key, seconds=1):
+        with ArtifactWriter.begin(dataset.path, "partition", parameters, {}) as writer:
+            assert writer.key == key
+        assert f"waiting for another process that makes partition/{key}" in caplog.text
+    caplog.clear()
+    with ArtifactWriter.begin(dataset.path, "partition", parameters, {}):
+        assert caplog.text == ""
+
+
+def test_what_is_being_written_is_not_removed(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    shards = dataset.find("shards")
+    with other_process(dataset, "shards", shards.key):
+        started = time.perf_counter()
+        with pytest.raises(InputError, match="is being written by another process"):
+            dataset.remove_artifact("shards", shards.key, force=True)
+        with pytest.raises(InputError, match=f"shards-{shards.key} is being written"):
+            catalog.remove("web")
+        assert time.perf_counter() - started < 10
+    assert shards.verify() == 1
+    catalog.remove("web")
+    assert list(catalog) == []
+
+
+def test_a_lock_that_lost_its_name_is_nobodys(catalog: Catalog) -> None:
+    lock = lock_path(catalog.create("web").path, "graph", "0")
+    with held(lock) as is_ours:
+        assert is_ours
+        assert is_held(lock)
+        lock.unlink()
+        assert not is_held(lock)
+        with held(lock) as again:
+            assert again

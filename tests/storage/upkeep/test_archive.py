@@ -1,0 +1,298 @@
+"""An archive brings a dataset over unchanged; a hostile one is refused and leaves nothing."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import BudgetError, CorruptError, ExistsError, FormatError, InputError
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.runs.run import Run
+from gnnloom.storage.upkeep import archive
+from gnnloom.storage.upkeep.archive import HEAD, TAIL, export_dataset
+from gnnloom.storage.upkeep.archive_import import import_dataset
+from support.damage import edit_manifest
+from support.small_catalogs import begin_partition, store_small_dataset
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("exported")
+    dataset = store_small_dataset(Catalog(root / "catalog"))
+    begin_partition(dataset)
+    export_dataset(dataset, root / "web.tar")
+    return root
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("end", [".tar", ".tar.zst", ".tar.gz"])
+def test_a_dataset_comes_back_byte_for_byte(exported: Path, tmp_path: Path, end: str) -> None:
+    original = Catalog(exported / "catalog")["web"]
+    result = export_dataset(original, tmp_path / f"web{end}")
+    assert result["archive_bytes"] == (tmp_path / f"web{end}").stat().st_size
+    other = Catalog(tmp_path / "other")
+    dataset = import_dataset(other, tmp_path / f"web{end}")
+    (begun,) = (info for info in original.artifacts() if info.state != "complete")
+    expected = {
+        name: data
+        for name, data in contents(original.path).items()
+        if not name.startswith((".locks", f"partition/{begun.key}"))
+    }
+    assert contents(dataset.path) == expected
+    assert len(expected) == result["files"]
+    assert Run.open(dataset, "first").predictions().label().shape == (30,)
+    assert [path.name for path in other.root.iterdir()] == ["web"]
+
+
+def test_the_same_dataset_gives_the_same_archive(exported: Path, tmp_path: Path) -> None:
+    export_dataset(Catalog(exported / "catalog")["web"], tmp_path / "again.tar")
+    assert (tmp_path / "again.tar").read_bytes() == (exported / "web.tar").read_bytes()
+
+
+def test_an_existing_name_is_kept_and_another_can_be_given(exported: Path, catalog: Catalog) -> None:
+    import_dataset(catalog, exported / "web.tar")
+    with pytest.raises(ExistsError, match="--as"):
+        import_dataset(catalog, exported / "web.tar")
+    assert import_dataset(catalog, exported / "web.tar", "copy").name == "copy"
+    with pytest.raises(InputError, match=r"name"):
+        import_dataset(catalog, exported / "web.tar", "../out")
+    assert sorted(path.name for path in catalog.root.iterdir()) == ["copy", "web"]
+
+
+def test_exports_refuse_what_is_there_and_names_they_do_not_know(exported: Path, tmp_path: Path) -> None:
+    dataset = Catalog(exported / "catalog")["web"]
+    (tmp_path / "web.tar").write_text("mine")
+    with pytest.raises(ExistsError):
+        export_dataset(dataset, tmp_path / "web.tar")
+    for name in ("web.zip", ".tar", "web"):
+        with pytest.raises(InputError, match=r"\.tar\.zst"):
+            export_dataset(dataset, tmp_path / name)
+    with pytest.raises(InputError, match="no folder"):
+        export_dataset(dataset, tmp_path / "absent" / "web.tar")
+    assert [path.name for path in tmp_path.iterdir()] == ["web.tar"]
+    assert (tmp_path / "web.tar").read_text() == "mine"
+
+
+def member(name: str, size: int = 0, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.size, made.type, made.linkname = size, kind, link
+    return made
+
+
+def hostile(path: Path, *members: tuple[tarfile.TarInfo, bytes], announced: int = 1 << 20, files: int = 9) -> Path:
+    """An archive with a right head and these members."""
+    head = json.dumps({"format": 1, "dataset": "web", "files": files, "bytes": announced}).encode()
+    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
+        tar.addfile(member(HEAD, len(head)), io.BytesIO(head))
+        for made, data in members:
+            tar.addfile(made, io.BytesIO(data))
+    return path
+
+
+def test_names_that_lead_elsewhere_are_refused(catalog: Catalog, tmp_path: Path) -> None:
+    names = ("../evil", "graph/../../evil", "/etc/evil", "graph//evil", "graph/./evil", ".locks/x", "graph/k/.work/x")
+    for number, name in enumerate(
+        (*names, "graph\\..\\evil", "graph/\nevil", "graph/" + "x" * 300, "graph/" * 300 + "x")
+    ):
+        archive = hostile(tmp_path / f"{number}.tar", (member(name, 3), b"bad"))
+        with pytest.raises(InputError, match=r"not a plain name|not a regular file"):
+            import_dataset(catalog, archive)
+        assert list(catalog.root.iterdir()) == []
+    with pytest.raises(InputError, match="does not belong into a dataset"):
+        import_dataset(catalog, hostile(tmp_path / "other.tar", (member("bin/evil", 3), b"bad")))
+    assert not (tmp_path / "evil").exists()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        tarfile.SYMTYPE,
+        tarfile.LNKTYPE,
+        tarfile.CHRTYPE,
+        tarfile.BLKTYPE,
+        tarfile.FIFOTYPE,
+        tarfile.CONTTYPE,
+        tarfile.DIRTYPE,
+        tarfile.GNUTYPE_SPARSE,
+        tarfile.GNUTYPE_LONGLINK,
+        tarfile.XHDTYPE,
+        tarfile.XGLTYPE,
+        b"Z",
+    ],
+)
+def test_members_that_are_no_plain_files_are_refused(catalog: Catalog, tmp_path: Path, kind: bytes) -> None:
+    archive = hostile(tmp_path / "web.tar", (member("graph/evil", 0, kind, "/etc/passwd"), b""))
+    with pytest.raises(InputError, match="not a regular file"):
+        import_dataset(catalog, archive)
+    assert list(catalog.root.iterdir()) == []
+
+
+def test_huge_members_are_refused_before_they_are_read(catalog: Catalog, tmp_path: Path) -> None:
+    cases: list[tuple[Path, type[Exception], str]] = []
+    for number, kind in enumerate((tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_SPARSE)):
+        path = tmp_path / f"{number}.tar"
+        hostile(path)
+        with path.open("r+b") as file:
+            file.seek(1024)  # after the head and its contents
+            file.write(member("graph/huge", 1 << 40, kind).tobuf(tarfile.GNU_FORMAT))
+        cases.append((path, InputError, "not a regular file"))
+    larger = hostile(tmp_path / "larger.tar", (member("graph/x", 2000), b"x" * 2000), announced=1000)
+    cases.append((larger, InputError, "larger than the 9 files"))
+    many = hostile(tmp_path / "many.tar", *((member(f"graph/{n}"), b"") for n in range(3)), files=2)
+    cases.append((many, InputError, "larger than the 2 files"))
+    cases.append((hostile(tmp_path / "full.tar", announced=1 << 60), BudgetError, "the disk has"))
+    for path, kind_of_error, message in cases:
+        with pytest.raises(kind_of_error, match=message):
+            import_dataset(catalog, path)
+        assert list(catalog.root.iterdir()) == []
+
+
+def test_many_long_names_in_a_row_are_refused(catalog: Catalog, tmp_path: Path) -> None:
+    path = hostile(tmp_path / "web.tar")
+    block = member("x", 10, tarfile.GNUTYPE_LONGNAME).tobuf(tarfile.GNU_FORMAT) + b"graph/name".ljust(512, b"\0")
+    with path.open("r+b") as file:
+        file.seek(1024)
+        file.write(block * 5000)
+    with pytest.raises(InputError, match="cut short"):
+        import_dataset(catalog, path)
+    assert list(catalog.root.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"garbage" * 1000, b"\0" * 10240, b"\x28\xb5\x2f\xfdgarbage", b"\x1f\x8bgarbage", gzip.compress(b"x")]
+)
+def test_garbage_is_refused(catalog: Catalog, tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "web.tar").write_bytes(data)
+    with pytest.raises(InputError, match=r"web\.tar: not an archive"):
+        import_dataset(catalog, tmp_path / "web.tar")
+    assert list(catalog.root.iterdir()) == []
+
+
+@pytest.mark.parametrize("end", [".tar", ".tar.zst", ".tar.gz"])
+def test_an_archive_cut_short_anywhere_is_refused(exported: Path, catalog: Catalog, tmp_path: Path, end: str) -> None:
+    whole = tmp_path / f"web{end}"
+    export_dataset(Catalog(exported / "catalog")["web"], whole)
+    data = whole.read_bytes()
+    for share in (0.02, 0.3, 0.6, 0.9):
+        whole.write_bytes(data[: int(len(data) * share)])
+        with pytest.raises(InputError, match="cut short"):
+            import_dataset(catalog, whole)
+        assert list(catalog.root.iterdir()) == []
+
+
+def rewrite(source: Path, target: Path, change: Callable[[str, bytes], bytes | None]) -> Path:
+    """The archive with other contents, but for the members that the change drops."""
+    with tarfile.open(source) as before, tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as after:
+        for old in before:
+            file = before.extractfile(old)
+            assert file is not None
+            data = change(old.name, file.read())
+            if data is not None:
+                after.addfile(member(old.name, len(data)), io.BytesIO(data))
+    return target
+
+
+def test_changed_missing_and_repeated_files_are_refused(exported: Path, catalog: Catalog, tmp_path: Path) -> None:
+    source = exported / "web.tar"
+    changed = rewrite(source, tmp_path / "a.tar", lambda n, d: d[:-1] + b"#" if n.endswith("part/c/0") else d)
+    with pytest.raises(CorruptError, match="is not what was exported"):
+        import_dataset(catalog, changed)
+    missing = rewrite(source, tmp_path / "b.tar", lambda n, d: None if n.endswith("part/c/0") else d)
+    with pytest.raises(InputError, match="1 files are missing"):
+        import_dataset(catalog, missing)
+    without_tail = rewrite(source, tmp_path / "c.tar", lambda n, d: None if n == TAIL else d)
+    with pytest.raises(InputError, match="cut short after"):
+        import_dataset(catalog, without_tail)
+    twice = hostile(tmp_path / "d.tar", (member("zarr.json", 2), b"{}"), (member("zarr.json", 2), b"{}"))
+    under = hostile(tmp_path / "e.tar", (member("zarr.json", 2), b"{}"), (member("zarr.json/x", 2), b"{}"))
+    for blocked in (twice, under):
+        with pytest.raises(InputError, match="stands in the way"):
+            import_dataset(catalog, blocked)
+    newer = rewrite(
+        source, tmp_path / "f.tar", lambda n, d: d.replace(b'"format": 1', b'"format": 9') if n == HEAD else d
+    )
+    with pytest.raises(FormatError, match="format 9 is newer"):
+        import_dataset(catalog, newer)
+    assert list(catalog.root.iterdir()) == []
+
+
+def test_a_damaged_dataset_is_refused_though_the_archive_is_whole(
+    tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = store_small_dataset(Catalog(tmp_path / "damaged"))
+    artifact = dataset.partition(2).artifact
+    chunk = artifact.path / "part" / "c" / "0"
+    chunk.write_bytes(chunk.read_bytes()[:-1] + b"#")
+    with pytest.raises(CorruptError, match=r"1 artifacts or runs are damaged.*part/c/0: damaged chunk"):
+        export_dataset(dataset, tmp_path / "web.tar")
+    assert not list(tmp_path.glob("*web.tar*"))
+    # As another program might write it, or an export that the damage overtook.
+    monkeypatch.setattr(archive, "_refuse_damage", lambda dataset: None)
+    export_dataset(dataset, tmp_path / "web.tar")
+    with pytest.raises(CorruptError, match=r"/web\.tar: holds a damaged dataset: web\.tar/partition/.*damaged chunk"):
+        import_dataset(catalog, tmp_path / "web.tar")
+    edit_manifest(Artifact(artifact.path), digest="0" * 32)
+    export_dataset(dataset, tmp_path / "again.tar")
+    with pytest.raises(CorruptError, match=r"again\.tar"):
+        import_dataset(catalog, tmp_path / "again.tar")
+    assert list(catalog.root.iterdir()) == []
+
+
+def test_an_archive_without_a_dataset_in_it_is_named(exported: Path, catalog: Catalog, tmp_path: Path) -> None:
+    def without_group(name: str, data: bytes) -> bytes | None:
+        content = json.loads(data) if name in {HEAD, TAIL} else {}
+        if name == HEAD:
+            return json.dumps(content | {"files": content["files"] - 1}).encode()
+        if name == TAIL:
+            return json.dumps({"digests": {k: v for k, v in content["digests"].items() if k != "zarr.json"}}).encode()
+        return None if name == "zarr.json" else data
+
+    with pytest.raises(CorruptError, match=r"/a\.tar: holds a damaged dataset: a\.tar: not a gnnloom dataset"):
+        import_dataset(catalog, rewrite(exported / "web.tar", tmp_path / "a.tar", without_group))
+
+
+def test_a_name_that_is_taken_is_refused_before_anything_is_unpacked(
+    exported: Path, catalog: Catalog, tmp_path: Path
+) -> None:
+    catalog.create("web")
+    cut = tmp_path / "web.tar"
+    cut.write_bytes((exported / "web.tar").read_bytes()[:4096])
+    with pytest.raises(ExistsError, match="--as"):
+        import_dataset(catalog, cut)
+
+
+def test_exports_to_one_file_at_the_same_time_do_not_harm_each_other(
+    exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset, write = Catalog(exported / "catalog")["web"], archive._write_members
+
+    def interrupted(*arguments: Any) -> None:
+        monkeypatch.setattr(archive, "_write_members", write)
+        write(*arguments)
+        export_dataset(dataset, tmp_path / "web.tar")
+
+    monkeypatch.setattr(archive, "_write_members", interrupted)
+    export_dataset(dataset, tmp_path / "web.tar")
+    assert [path.name for path in tmp_path.iterdir()] == ["web.tar"]
+    assert (tmp_path / "web.tar").read_bytes() == (exported / "web.tar").read_bytes()
+
+
+def test_a_failed_export_leaves_no_file(tmp_path: Path, catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    before = sorted(tmp_path.iterdir())
+    secret = dataset.partition(2).artifact.path / "dangling"
+    secret.symlink_to(tmp_path / "absent")
+    with pytest.raises(OSError):  # noqa: PT011 - whatever the system says
+        export_dataset(dataset, tmp_path / "web.tar")
+    assert sorted(tmp_path.iterdir()) == before

@@ -1,0 +1,171 @@
+"""Garbage is what nothing needs and nobody holds; all else stays."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.format.arrays import write_array
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.files import tree_bytes
+from gnnloom.storage.format.locks import held, lock_path
+from gnnloom.storage.upkeep.garbage import find_catalog_garbage, find_garbage, remove_garbage
+from support.small_catalogs import begin_partition, store_small_dataset
+
+
+def without_locks(catalog: Catalog, name: str = "web") -> list[tuple[str, str]]:
+    found = find_garbage(catalog[name])
+    return [(item.reason, item.path.name) for item in found if "lock" not in item.reason]
+
+
+def age(path: Path, seconds: float = 7200) -> None:
+    for entry in (path, *path.rglob("*")):
+        os.utime(entry, (time.time() - seconds, time.time() - seconds))
+
+
+def test_a_sound_dataset_has_no_garbage_but_locks(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    assert without_locks(catalog) == []
+    assert remove_garbage(find_garbage(dataset))
+    assert list((dataset.path / ".locks").iterdir()) == []
+    assert find_garbage(dataset) == []
+    for info in dataset.artifacts():
+        Artifact(info.path).verify()
+
+
+def test_what_was_begun_and_never_finished_goes(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    writer = begin_partition(dataset)
+    (item,) = (item for item in find_garbage(dataset) if item.reason == "begun and not finished")
+    assert (item.path, item.bytes) == (writer.path, tree_bytes(writer.path))
+    remove_garbage([item])
+    assert not writer.path.exists()
+    assert without_locks(catalog) == []
+    assert len(dataset.artifacts("partition")) == 1
+
+
+def test_scratch_and_leftovers_go_and_the_artifacts_stay(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    partition = dataset.partition(2).artifact.path
+    (partition / ".work").mkdir()
+    (partition / ".work" / "spill").write_bytes(b"x" * 500)
+    (partition / f".manifest.json.{'0' * 32}").write_text("{")
+    (dataset.path / "graph" / ".removed-abc").mkdir()
+    (catalog.root / ".removed-old").mkdir()
+    reasons = ["scratch of a finished artifact", "scratch of a finished artifact", "left by a removal"]
+    assert [reason for reason, _ in without_locks(catalog)] == reasons
+    assert sum(item.bytes for item in find_garbage(dataset)) == 501
+    remove_garbage([*find_garbage(dataset), *find_catalog_garbage(catalog)])
+    assert without_locks(catalog) == find_catalog_garbage(catalog) == []
+    Artifact(partition).verify()
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("graph", ["transpose", "partition", "shards"]),
+        ("partition", ["shards"]),
+        ("vertices", ["shards"]),
+        ("transpose", []),
+        ("shards", []),
+    ],
+)
+def test_what_was_made_of_something_that_is_gone_goes_with_it(catalog: Catalog, kind: str, expected: list[str]) -> None:
+    dataset = store_small_dataset(catalog)
+    dataset.remove_artifact(kind, dataset.find(kind).key, force=True)
+    items = [item for item in find_garbage(dataset) if "not there" in item.reason]
+    assert [item.path.parent.name for item in items] == expected
+    remove_garbage(items)
+    assert without_locks(catalog) == []
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from gnnloom.storage.format.artifact import ArtifactWriter
+with ArtifactWriter.begin(Path(sys.argv[1]), "partition", {"parts": 9}, {"graph": "0"}):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_what_a_living_process_makes_is_left_alone(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    writer = begin_partition(dataset)
+    before = find_garbage(dataset)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(dataset.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        assert without_locks(catalog) == []
+        assert all("partition-" + writer.key not in str(item.path) for item in find_garbage(dataset))
+        # Found before the process took it: looked at again before it is removed.
+        removed = remove_garbage([item for item in before if item.path == writer.path])
+        assert removed == []
+        assert (writer.path / "part").exists()
+        process.communicate("")
+    assert without_locks(catalog) == [("begun and not finished", writer.key)]
+
+
+def test_what_was_finished_since_it_was_found_stays(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    begin_partition(dataset)
+    before = find_garbage(dataset)
+    graph = dataset.graph().artifact.key
+    with ArtifactWriter.begin(dataset.path, "partition", {"parts": 9}, {"graph": "0"}) as writer:
+        with writer.part("part/0") as builder:
+            builder.add(write_array(writer.path, "part", np.zeros(30, np.int32), ("vertex",)))
+        writer.commit(["part/0"], {"vertex": 30}, {"quality": {}})
+    remove_garbage(before)
+    assert Artifact(writer.path).verify() == 1
+    assert dataset.graph().artifact.key == graph
+
+
+def test_locks_of_what_is_not_there_go_when_they_are_old(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    remove_garbage(find_garbage(dataset))
+    lock = dataset.path / ".locks" / "partition-0123456789abcdef"
+    lock.touch()
+    assert find_garbage(dataset) == []
+    age(lock)
+    assert [item.path for item in find_garbage(dataset)] == [lock]
+
+
+def test_only_old_leftovers_of_runs_go(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    run = dataset.run_path("first")
+    for aside in (run / "checkpoint" / ".writing-00000004", run / ".writing-predictions", dataset.runs_path / "begun"):
+        aside.mkdir()
+        (aside / "c").write_bytes(b"x")
+        assert without_locks(catalog) == []
+        age(aside)
+        name = aside.relative_to(dataset.runs_path).parts[0]
+        with held(lock_path(dataset.path, "runs", name)):
+            assert without_locks(catalog) == []
+        assert without_locks(catalog) == [("left by a run that was ended", aside.name)]
+        remove_garbage(find_garbage(dataset))
+        assert not aside.exists()
+    assert dataset.runs() == ["first"]
+
+
+def test_an_import_that_was_killed_goes_and_one_that_lives_stays(catalog: Catalog) -> None:
+    aside = catalog.root / ".importing-abc"
+    aside.mkdir(parents=True)
+    (aside / "x").write_bytes(b"12345")
+    descriptor = os.open(aside, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    assert find_catalog_garbage(catalog) == []
+    os.close(descriptor)
+    (item,) = find_catalog_garbage(catalog)
+    assert item.bytes == 5
+    remove_garbage([item])
+    assert not aside.exists()

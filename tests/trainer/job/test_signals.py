@@ -1,0 +1,48 @@
+"""A request to stop is not lost, wherever it comes."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+
+from gnnloom.trainer.job.signals import handling, raised_again
+
+
+class Interrupted:
+    """An object while which is freed Ctrl-C is pressed."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+        for _ in range(1000):  # the handler runs between two instructions of this function
+            pass
+
+
+def free_and_wait() -> None:
+    Interrupted()
+    threading.Event().wait(60)
+
+
+def test_an_interrupt_that_is_lost_while_an_object_is_freed_comes_again() -> None:
+    started = time.monotonic()
+    with (
+        handling(signal.SIGINT, signal.default_int_handler),
+        pytest.raises(KeyboardInterrupt),
+        raised_again({KeyboardInterrupt: signal.SIGINT}),
+    ):
+        free_and_wait()
+    assert time.monotonic() - started < 30
+
+
+def test_what_else_is_lost_is_told_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError("broken")
+
+    told = []
+    monkeypatch.setattr("sys.unraisablehook", lambda lost: told.append(str(lost.exc_value)))
+    with raised_again({KeyboardInterrupt: signal.SIGINT}):
+        Broken()
+    assert told == ["broken"]

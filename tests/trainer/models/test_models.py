@@ -1,0 +1,290 @@
+"""GraphSAGE, GIN, GAT and GCN's options are PyG's layers on one rank, and themselves on any number of ranks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.runs.checkpoint import read_checkpoint
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.train_config import TrainConfig
+from support.dense_models import DenseModel
+from support.mpi import run_program
+from support.problems import problem
+from support.shards import volume
+
+EPOCHS = 4
+HIDDEN = (8, 6)
+HEADS = 2
+
+PROBLEMS = {
+    given.name: given
+    for given in (
+        problem("directed", 60, 240, symmetric=False),
+        problem("isolated", 50, 40, symmetric=False, loops=False),
+        problem("empty-ranks", 40, 100, symmetric=True, crowded=True),
+    )
+}
+#: Numbers of ranks that every problem is tried on, and those for the options of models.
+RANKS = {"directed": (1, 2, 3, 4, 7), "isolated": (1, 3), "empty-ranks": (2, 7)}
+OPTION_RANKS = {"directed": (1, 4), "empty-ranks": (7,)}
+MODELS = ("sage", "gin", "gat")
+#: Options of all models, tried on some of them; residuals need hidden layers of one width.
+OPTIONS = {
+    "gcn-batch": {"model": "gcn", "norm": "batch", "residual": True, "optimizer": "sgd", "lr": 0.2},
+    "gcn-layer": {"model": "gcn", "norm": "layer", "residual": True},
+    "sage-unit": {"model": "sage", "unit_embedding": True},
+    "gin-batch": {"model": "gin", "norm": "batch", "optimizer": "sgd", "lr": 0.05},
+    "gat-layer": {"model": "gat", "norm": "layer", "residual": True, "negative_slope": 0.05},
+}
+SAVINGS = {
+    "propagate-first": ("gat", {"product_order": "propagate-first"}),
+    "sage-transform-first": ("sage", {"product_order": "transform-first"}),
+    "gin-transform-first": ("gin", {"product_order": "transform-first"}),
+    "gat-transform-first": ("gat", {"product_order": "transform-first"}),
+    "input-gradient": ("gat", {"skip_input_gradient": False}),
+}
+REFUSED = [{"model": model, "run": f"{model}-refused"} for model in MODELS]
+
+
+def _config(catalog: Catalog, name: str, ranks: int, run: str, **options: object) -> TrainConfig:
+    fixed = {
+        "hidden": (6, 6) if options.get("residual") else HIDDEN,
+        "heads": HEADS,
+        "epochs": EPOCHS,
+        "lr": 0.02,
+        "dtype": "float64",
+        "seed": 3,
+        "eval_every": 0,
+        "threads": 1,
+    }
+    return TrainConfig(catalog=str(catalog.root), dataset=name, ranks=ranks, run=run, **{**fixed, **options})
+
+
+def _starts(catalog: Catalog) -> list[TrainConfig]:
+    """Runs whose checkpoints hold the weights at the start: nothing is learnt at rate 0."""
+    all_options = {**{model: {"model": model} for model in MODELS}, **OPTIONS}
+    still = {"lr": 0.0, "epochs": 1}
+    return [_config(catalog, "directed", 1, f"{run}-start", **{**given, **still}) for run, given in all_options.items()]
+
+
+def _curves(catalog: Catalog) -> list[TrainConfig]:
+    configs = [
+        _config(catalog, name, number, f"{model}-{number}", model=model)
+        for name, ranks in RANKS.items()
+        for number in ranks
+        for model in MODELS
+    ]
+    return configs + [
+        _config(catalog, name, number, f"{run}-{number}", save_embeddings=True, **options)
+        for name, ranks in OPTION_RANKS.items()
+        for number in ranks
+        for run, options in OPTIONS.items()
+    ]
+
+
+def _variations(catalog: Catalog) -> list[TrainConfig]:
+    """One step whose change is the gradient, dropout, savings, and runs in two halves."""
+    configs = []
+    for model in MODELS:
+        step = {"model": model, "optimizer": "sgd", "lr": 1.0, "epochs": 1}
+        configs.append(_config(catalog, "directed", 4, f"{model}-step-4", **step))
+        dropout = {"model": model, "dropout": 0.4}
+        configs += [_config(catalog, "directed", ranks, f"{model}-dropout-{ranks}", **dropout) for ranks in (1, 4)]
+    for switch, (model, options) in SAVINGS.items():
+        configs.append(_config(catalog, "directed", 3, f"{switch}-3", model=model, **options))
+    for run in ("gcn-batch", "gat-layer"):
+        half = _config(catalog, "directed", 4, f"{run}-halves-4", **{**OPTIONS[run], "epochs": EPOCHS // 2})
+        configs += [half, replace(half, epochs=EPOCHS, resume=True)]
+    return configs
+
+
+class Results:
+    """All runs of one MPI job, by name."""
+
+    def __init__(self, catalog: Catalog, configs: list[TrainConfig], others: list[dict], folder) -> None:
+        self.catalog = catalog
+        found = run_program(7, "train_all", folder, [*(config.to_json() for config in configs), *others])
+        self.by_run = {(c.dataset, c.run): r for c, r in zip(configs, found, strict=False)}
+        self.others = found[len(configs) :]
+
+    def __call__(self, name: str, run: str, ranks: int) -> dict:
+        return self.by_run[name, f"{run}-{ranks}"]
+
+    def arrays(self, name: str, run: str) -> dict[str, np.ndarray]:
+        return dict(read_checkpoint(self.catalog[name].run_path(run) / "checkpoint").arrays)
+
+    def dense(self, name: str, run: str, **options: object) -> DenseModel:
+        """The dense model with a run's parameters; the weights at the start are those of any graph."""
+        kind, adjacency = run.partition("-")[0], PROBLEMS[name].adjacency.toarray()
+        arrays = self.arrays("directed" if run.endswith("start") else name, run)
+        return DenseModel.from_arrays(kind, adjacency, arrays, heads=HEADS, **options)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> Results:
+    folder = tmp_path_factory.mktemp("models")
+    catalog = Catalog(folder / "catalog")
+    for name, given in PROBLEMS.items():
+        given.store(catalog, *RANKS[name])
+    configs = _starts(catalog) + _curves(catalog) + _variations(catalog)
+    problem("weighted", 20, 60, symmetric=False, weighted=True).store(catalog, 1)
+    others = [_config(catalog, "weighted", 1, **options).to_json() for options in REFUSED]
+    predict = {"catalog": str(catalog.root), "dataset": "directed", "run": "gcn-batch-4", "ranks": 3}
+    return Results(catalog, configs, [*others, predict], folder)
+
+
+def _train(
+    dense: DenseModel, name: str, epochs: int = EPOCHS, lr: float = 0.02, optimizer: str = "adam"
+) -> list[float]:
+    given = PROBLEMS[name]
+    return dense.train(given.feature, given.label, given.training, epochs, lr, optimizer)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_equals_the_dense_one_on_any_number_of_ranks(results, name, model):
+    dense = results.dense(name, f"{model}-start")
+    start = {key: parameter.detach().clone() for key, parameter in dense.parameters.items()}
+    losses = _train(dense, name)
+    for ranks in RANKS[name]:
+        np.testing.assert_allclose(results(name, model, ranks)["loss"], losses, rtol=1e-10)
+        arrays = results.arrays(name, f"{model}-{ranks}")
+        for key, parameter in dense.parameters.items():
+            mine = arrays[f"parameter/{key}"]
+            np.testing.assert_allclose(mine, parameter.detach().numpy(), rtol=1e-7, atol=1e-9, err_msg=key)
+            assert not np.array_equal(mine, start[key].numpy()), f"{key} never learns"
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_gradient_of_every_parameter_equals_the_dense_one(results, model):
+    dense = results.dense("directed", f"{model}-start")
+    start = {key: parameter.detach().clone() for key, parameter in dense.parameters.items()}
+    _train(dense, "directed", epochs=1, lr=1.0, optimizer="sgd")
+    arrays = results.arrays("directed", f"{model}-step-4")
+    for key, parameter in dense.parameters.items():
+        mine = start[key].numpy() - arrays[f"parameter/{key}"]
+        np.testing.assert_allclose(mine, parameter.grad.numpy(), rtol=1e-10, atol=1e-13, err_msg=key)
+        assert np.abs(mine).max() > 1e-6, key
+
+
+@pytest.mark.parametrize("name", OPTION_RANKS)
+@pytest.mark.parametrize("run", OPTIONS)
+def test_norms_residuals_and_unit_rows_equal_the_dense_model(results, name, run):
+    given, options = PROBLEMS[name], dict(OPTIONS[run])
+    optimizer, lr = options.pop("optimizer", "adam"), options.pop("lr", 0.02)
+    del options["model"]
+    dense = results.dense(name, f"{run}-start", **options)
+    losses = _train(dense, name, lr=lr, optimizer=optimizer)
+    for ranks in OPTION_RANKS[name]:
+        np.testing.assert_allclose(results(name, run, ranks)["loss"], losses, rtol=1e-10)
+        trained = results.dense(name, f"{run}-{ranks}", **options)
+        trained.running = dense.running
+        scores = trained.scores(_double(given.feature), training=False).detach().numpy()
+        found = Run.open(results.catalog[name], f"{run}-{ranks}").predictions().score()
+        np.testing.assert_allclose(found, scores, rtol=1e-8, atol=1e-9)
+
+
+def _double(feature: np.ndarray):
+    import torch
+
+    return torch.tensor(feature).double()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_dropout_draws_the_same_masks_on_any_number_of_ranks(results, model):
+    one, four = (results("directed", f"{model}-dropout", ranks)["loss"] for ranks in (1, 4))
+    np.testing.assert_allclose(four, one, rtol=1e-10)
+    assert one != results("directed", model, 1)["loss"]
+
+
+@pytest.mark.parametrize("switch", SAVINGS)
+def test_savings_change_no_result(results, switch):
+    curves = [results("directed", run, 3)["loss"] for run in (SAVINGS[switch][0], switch)]
+    np.testing.assert_allclose(curves[1], curves[0], rtol=1e-10)
+
+
+@pytest.mark.parametrize("run", ["gcn-batch", "gat-layer"])
+def test_a_run_in_two_halves_is_the_run_in_one(results, run):
+    assert results("directed", f"{run}-halves", 4)["loss"] == results("directed", run, 4)["loss"]
+    whole, halves = (results.arrays("directed", f"{name}-4") for name in (run, f"{run}-halves"))
+    assert whole.keys() == halves.keys()
+    assert all(np.array_equal(whole[key], halves[key]) for key in whole)
+
+
+def test_predictions_on_other_ranks_use_the_running_figures(results):
+    assert results.others[-1]["state"] == "finished"
+    given = PROBLEMS["directed"]
+    trained = results.dense("directed", "gcn-batch-4", norm="batch", residual=True)
+    arrays = results.arrays("directed", "gcn-batch-4")
+    trained.running = {
+        layer: tuple(_double(arrays[f"buffer/norms.{layer}.running_{name}"]) for name in ("mean", "variance"))
+        for layer in range(2)
+    }
+    scores = trained.scores(_double(given.feature), training=False).detach().numpy()
+    predictions = Run.open(results.catalog["directed"], "gcn-batch-4").predictions()
+    np.testing.assert_allclose(predictions.score(), scores, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "ranks"), [(name, number) for name, ranks in RANKS.items() for number in ranks])
+@pytest.mark.parametrize("model", MODELS)
+def test_bytes_of_an_epoch_equal_the_formula(results, name, ranks, model):
+    given, itemsize = PROBLEMS[name], 8
+    part = given.part(ranks)
+    there = volume(given.adjacency, part, ranks)
+    # What the first layer needs of others is kept. Then products go over H W of 6 columns, and over 3, the classes;
+    # for GIN over H of 6, as is the perceptron; attention fetches H W of 6, then H of 6 (two heads of 3 classes are
+    # no narrower), and what it fetched goes back to its owners.
+    columns = 6 + 3 if model == "sage" else 6 + 6
+    back = there if model == "gat" else volume(given.adjacency.T.tocsr(), part, ranks)
+    arrays = results.arrays("directed", f"{model}-1")
+    parameters = sum(array.size for key, array in arrays.items() if key.startswith("parameter/"))
+    expected = {
+        "halo forward": there * columns * itemsize,
+        "halo backward": back * columns * itemsize,
+        "gradient": 2 * (ranks - 1) * parameters * itemsize,
+        "loss": 2 * (ranks - 1) * 2 * 8,
+    }
+    assert results(name, model, ranks)["bytes_by_kind"] == {kind: count for kind, count in expected.items() if count}
+
+
+def test_attention_reads_no_transpose(results):
+    assert results("directed", "gat", 1)["bytes_read"][0] < results("directed", "sage", 1)["bytes_read"][0]
+
+
+def test_batch_norm_sends_three_sums_per_layer_and_two_back(results):
+    # A count, the sums and the squares over 6 columns, twice 6 backwards; a ring on 7 ranks sends 2 (7 - 1) times that.
+    assert results("empty-ranks", "gcn-batch", 7)["bytes_by_kind"]["norm"] == 2 * (1 + 4 * 6) * 8 * 12
+
+
+def test_weighted_graphs_are_refused_by_models_that_would_ignore_the_weights(results):
+    for given, found in zip(REFUSED, results.others, strict=False):
+        assert f"model {given['model']} does not use" in found["error"]
+        assert found["code"] == InputError.exit_code
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"model": "gat", "hidden": (9,), "heads": 2}, "heads 2"),
+        ({"model": "gat", "heads": 0}, "heads"),
+        ({"model": "gat", "negative_slope": 1.5}, "negative_slope"),
+        ({"model": "sage", "normalization": "symmetric"}, "normalization 'symmetric'"),
+        ({"model": "gin", "normalization": "mean"}, "normalization 'mean'"),
+        ({"residual": True, "hidden": (8, 4)}, "residual"),
+        ({"unit_embedding": True, "hidden": ()}, "unit_embedding"),
+        ({"norm": "group"}, "norm"),
+    ],
+)
+def test_options_that_make_no_model_are_named(options, said):
+    with pytest.raises(InputError, match=said):
+        TrainConfig(catalog="c", dataset="d", **options)
+
+
+def test_every_model_has_its_usual_normalization():
+    found = {model: TrainConfig(catalog="c", dataset="d", model=model).normalization for model in ("gcn", *MODELS)}
+    assert found == {"gcn": "symmetric", "sage": "mean", "gin": "none", "gat": "none"}

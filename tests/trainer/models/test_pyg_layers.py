@@ -1,0 +1,132 @@
+"""On one rank every model is PyG's layers with the same weights: scores and gradients."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from mpi4py import MPI
+
+from gnnloom.storage import Catalog
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.config.choices import settled_normalization
+from gnnloom.trainer.kernels.dropout import Dropout
+from gnnloom.trainer.kernels.threads import Threads
+from gnnloom.trainer.models.model import Inputs, ModelOptions
+from gnnloom.trainer.models.registry import MODELS
+from gnnloom.trainer.operators.p2p import PointToPoint
+from support.problems import Problem, problem
+
+pyg = pytest.importorskip("torch_geometric.nn")
+
+DIMS = (5, 8, 6, 3)
+HEADS = 2
+PROBLEMS = {
+    "directed": problem("directed", 60, 240, symmetric=False),
+    "no-loops": problem("no-loops", 50, 60, symmetric=False, loops=False),
+    "undirected": problem("undirected", 40, 100, symmetric=True),
+}
+
+
+def _model(given: Problem, kind: str, folder, threads: int = 1):
+    dataset = given.store(Catalog(folder / "catalog"), 1)
+    shard = dataset.row_shards(parts=1).shard(0)
+    pool = Threads(threads)
+    normalization = settled_normalization(kind, "auto")
+    operator = PointToPoint(Communicator(MPI.COMM_SELF), shard, normalization, np.dtype(np.float64), pool)
+    options = ModelOptions(dims=DIMS, heads=HEADS)
+    model = MODELS[kind](operator, options, Dropout(0.0, 0, pool), 5, torch.float64)
+    generator = torch.Generator().manual_seed(1)
+    for name, parameter in model.named_parameters():
+        if not name.startswith("weights"):  # biases and the like start at 0, where mistakes would not show
+            parameter.data.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+    return model
+
+
+#: PyG's name of each parameter list; PyG's linear maps hold their weights transposed.
+NAMES = {
+    "gcn": {"weights": "lin.weight", "biases": "bias"},
+    "sage": {"weights": "lin_l.weight", "self_weights": "lin_r.weight", "biases": "lin_l.bias"},
+    "gin": {
+        "weights": "nn.0.weight",
+        "biases": "nn.0.bias",
+        "outer_weights": "nn.2.weight",
+        "outer_biases": "nn.2.bias",
+        "epsilons": "eps",
+    },
+    "gat": {
+        "weights": "lin.weight",
+        "biases": "bias",
+        "source_attention": "att_src",
+        "target_attention": "att_dst",
+    },
+}
+
+
+def _pyg_layer(kind: str, before: int, after: int, last: bool) -> torch.nn.Module:
+    if kind == "gcn":
+        return pyg.GCNConv(before, after, add_self_loops=False)
+    if kind == "sage":
+        return pyg.SAGEConv(before, after)
+    if kind == "gin":
+        width = before if last else after
+        inner, outer = torch.nn.Linear(before, width), torch.nn.Linear(width, after)
+        return pyg.GINConv(torch.nn.Sequential(inner, torch.nn.ReLU(), outer), train_eps=True)
+    return pyg.GATConv(before, after if last else after // HEADS, HEADS, concat=not last, add_self_loops=False)
+
+
+def _pyg_layers(model, kind: str) -> list[torch.nn.Module]:
+    """PyG's layers with the model's weights."""
+    layers = [_pyg_layer(kind, *pair, last=pair == DIMS[-2:]).double() for pair in pairwise(DIMS)]
+    with torch.no_grad():
+        for ours, parameter in model.named_parameters():
+            theirs = _theirs(layers, kind, ours)
+            theirs.copy_(_as_ours(ours, parameter, theirs.shape))
+    return layers
+
+
+def _theirs(layers: list[torch.nn.Module], kind: str, ours: str) -> torch.nn.Parameter:
+    """PyG's parameter of the same meaning."""
+    kept, layer = ours.rsplit(".", 1)
+    return dict(layers[int(layer)].named_parameters())[NAMES[kind][kept]]
+
+
+def _as_ours(ours: str, tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    return tensor.T if "weights" in ours else tensor.reshape(shape)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("kind", MODELS)
+def test_scores_and_gradients_equal_those_of_pyg(tmp_path, name, kind):
+    given = PROBLEMS[name]
+    model = _model(given, kind, tmp_path)
+    layers = _pyg_layers(model, kind)
+    matrix = given.adjacency.tocoo()
+    edges = torch.from_numpy(np.stack([matrix.col, matrix.row]).astype(np.int64))
+    feature = torch.tensor(given.feature).double()
+    mine, theirs = feature.clone().requires_grad_(), feature.clone().requires_grad_()
+    found, expected = model(Inputs(mine)), theirs
+    for number, layer in enumerate(layers):
+        expected = layer(expected, edges)
+        if number < len(layers) - 1:
+            expected = torch.nn.functional.elu(expected) if kind == "gat" else torch.relu(expected)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    weight = torch.randn(found.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    (found * weight).sum().backward()
+    (expected * weight).sum().backward()
+    torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-10, atol=1e-12)
+    for ours, parameter in model.named_parameters():
+        gradient = _as_ours(ours, _theirs(layers, kind, ours).grad, parameter.shape)
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-10, atol=1e-11, msg=ours)
+
+
+def test_threads_change_no_bit_of_attention(tmp_path):
+    results = []
+    for threads in (1, 3):
+        model = _model(PROBLEMS["directed"], "gat", tmp_path / str(threads), threads)
+        feature = torch.tensor(PROBLEMS["directed"].feature).double().requires_grad_()
+        model(Inputs(feature)).square().sum().backward()
+        results.append([feature.grad, *(parameter.grad for parameter in model.parameters())])
+    assert all(torch.equal(one, three) for one, three in zip(*results, strict=True))

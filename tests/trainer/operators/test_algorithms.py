@@ -1,0 +1,335 @@
+"""Every algorithm on every process grid trains the dense model, and sends what its paper says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.runs.checkpoint import read_checkpoint
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.comm.factors import factorizations
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.operators.algorithms import AXES
+from support import traffic
+from support.dense import DenseGCN, from_arrays, normalized, train_dense
+from support.dense_models import DenseModel
+from support.mpi import train_all
+from support.problems import Problem, problem, usual_problems
+
+#: The first step's gradients show in the second epoch's loss, and the second step's in the parameters.
+EPOCHS = 2
+LR = 0.02
+HIDDEN = {2: (17,), 3: (17, 11), 4: (17, 11, 6)}
+ON_GRIDS = ("broadcast", "replicated", "summa", "split3d", "tensor3d")
+
+PROBLEMS = {
+    given.name: given
+    for given in (
+        *usual_problems(),
+        problem("weighted", 45, 200, symmetric=False, weighted=True),
+    )
+}
+#: Uneven grids of a few algorithms, for what need not be tried on all of them.
+SOME_GRIDS = (
+    ("broadcast", (3,)),
+    ("replicated", (2, 2)),
+    ("summa", (2, 3)),
+    ("split3d", (1, 3, 2)),
+    ("split3d", (2, 2, 2)),
+    ("tensor3d", (3, 1, 2)),
+    ("tensor3d", (2, 2, 2)),
+)
+#: Options that must not change a result.
+SAVINGS = {
+    "propagate-first": {"product_order": "propagate-first"},
+    "transform-first": {"product_order": "transform-first"},
+    "nothing-saved": {"cache_input_product": False, "skip_input_gradient": False, "product_order": "propagate-first"},
+    "turned-gradient": {"skip_input_gradient": False, "product_order": "transform-first"},
+    "turned-products": {"gradient_product": "turned"},
+    "measured-products": {"gradient_product": "measured"},
+    "in-pieces": {"cache_input_product": False, "aggregation_blocks": 3, "summa_width": 7},
+}
+#: Other models and options.
+VARIANTS = {
+    "sage": {"model": "sage", "hidden": (7, 11)},
+    "residual": {"hidden": (9, 9, 9), "residual": True},
+    "layer-norm": {"norm": "layer"},
+    "batch-norm": {"norm": "batch", "lr": 0.01},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training run."""
+
+    problem: str
+    algorithm: str
+    grid: tuple[int, ...]
+    permutation: str = "double"
+    depth: int = 3
+    switch: str = ""
+    train_features: bool = False
+    dropout: float = 0.0
+
+    @property
+    def run(self) -> str:
+        parts = (self.algorithm, "x".join(map(str, self.grid)), self.permutation, f"{self.depth}-layers", self.switch)
+        return "-".join((*filter(None, parts), *(["features"] if self.train_features else [])))
+
+    def config(self, catalog: Catalog, **options: object) -> TrainConfig:
+        fixed = {
+            "ranks": int(np.prod(self.grid)),
+            "grid": self.grid,
+            "algorithm": self.algorithm,
+            "permutation": self.permutation,
+            "hidden": HIDDEN[self.depth],
+            "train_features": self.train_features,
+            "dropout": self.dropout,
+            "epochs": EPOCHS,
+            "lr": LR,
+            "dtype": "float64",
+            "seed": 3,
+            "eval_every": 0,
+            "threads": 1,
+            "run": self.run,
+        }
+        chosen = {**fixed, **{**SAVINGS, **VARIANTS}.get(self.switch, {}), **options}
+        return TrainConfig(catalog=str(catalog.root), dataset=self.problem, **chosen)
+
+
+def grids_of(ranks: tuple[int, ...]) -> list[tuple[str, tuple[int, ...]]]:
+    return [(name, grid) for name in ON_GRIDS for count in ranks for grid in factorizations(count, len(AXES[name]))]
+
+
+EVERY_GRID = [Case("directed", *where) for where in grids_of((2, 4))]
+PREDICTED = [
+    Case("undirected", *where, permutation=permutation)
+    for where, permutation in zip(SOME_GRIDS[::2], ("single", "single", "partition", "partition"), strict=True)
+]
+PREDICTED += [Case("directed", *where, depth=2) for where in SOME_GRIDS[1::2]]
+ODD_GRAPHS = [
+    # Of seven layers two have no vertex of five.
+    Case("fewer-vertices-than-ranks", "split3d", (1, 1, 7)),
+    *(Case("fewer-vertices-than-ranks", *where) for where in (("replicated", (4, 2)), *SOME_GRIDS[4:])),
+    *(Case("isolated", *where, "none") for where in SOME_GRIDS[:6:2]),
+    *(Case("weighted", *where) for where in SOME_GRIDS[1:6:2]),
+]
+DEEPER = [Case("directed", *where, depth=4) for where in SOME_GRIDS[2:6]]
+SWITCHED = [
+    Case("directed", *where, switch=switch)
+    for switch, options in SAVINGS.items()
+    for where in (SOME_GRIDS[2], SOME_GRIDS[5])
+    if where[0] == "tensor3d" or "gradient_product" not in options
+]
+SWITCHED += [Case("directed", *SOME_GRIDS[1], switch=switch) for switch in ("transform-first", "nothing-saved")]
+FEATURES = [Case("directed", *where, train_features=True) for where in SOME_GRIDS[:6]]
+FEATURES += [Case("directed", *SOME_GRIDS[5], switch="transform-first", train_features=True)]
+DROPPED = [Case("undirected", *where, "double", 3, "dropout", dropout=0.4) for where in SOME_GRIDS[1:6]]
+
+VARIED = {
+    switch: [Case("directed", *where, switch=switch) for where in grids]
+    for switch, grids in (
+        ("sage", SOME_GRIDS[:6]),
+        ("residual", SOME_GRIDS[:6]),
+        ("layer-norm", (SOME_GRIDS[2], SOME_GRIDS[5])),
+        ("batch-norm", (SOME_GRIDS[1], SOME_GRIDS[5])),
+    )
+}
+VARIED["sage"] += [Case("directed", *SOME_GRIDS[number], "single", switch="sage") for number in (1, 6)]
+VARIED["sage"] += [Case("directed", *SOME_GRIDS[5], switch="sage", train_features=True)]
+
+
+class Results:
+    """All runs of one MPI job."""
+
+    def __init__(self, folder, cases: list[Case]) -> None:
+        self.catalog = Catalog(folder / "catalog")
+        # The weights at the start are those of any graph.
+        self.first = [Case("directed", "broadcast", (1,), depth=depth, switch="start") for depth in HIDDEN]
+        for given in PROBLEMS.values():
+            permutations = {case.permutation for case in (*self.first, *cases) if case.problem == given.name}
+            given.store_grid(self.catalog, *sorted(permutations), grid=(3, 2))
+        self.first += [Case("directed", "broadcast", (1,), switch=switch) for switch in VARIANTS]
+        # Nothing is learnt at rate 0: these runs' checkpoints hold the weights at the start.
+        configs = [case.config(self.catalog, lr=0.0, epochs=1) for case in self.first]
+        configs += [case.config(self.catalog, save_embeddings=case in PREDICTED) for case in cases]
+        results = train_all(folder, configs, timeout=1000)
+        self.of = dict(zip([*self.first, *cases], results, strict=True))
+
+    def arrays(self, case: Case) -> dict[str, np.ndarray]:
+        return dict(read_checkpoint(self.catalog[case.problem].run_path(case.run) / "checkpoint").arrays)
+
+    def dense(self, case: Case) -> DenseGCN:
+        """The dense model with the weights that all runs start with."""
+        start = next(first for first in self.first if first.depth == case.depth)
+        operator = normalized(PROBLEMS[case.problem].adjacency.toarray(), "symmetric")
+        return from_arrays(operator, self.arrays(start), case.depth)
+
+    def compare(self, case: Case) -> None:
+        """Losses, parameters and trained features against the dense reference."""
+        given, dense, result = PROBLEMS[case.problem], self.dense(case), self.of[case]
+        assert "error" not in result, result
+        feature = given.feature.astype(float)
+        losses = train_dense(
+            dense, feature, given.label, given.training, EPOCHS, LR, "adam", train_features=case.train_features
+        )
+        np.testing.assert_allclose(result["loss"], losses, rtol=1e-10, err_msg=str(case))
+        assert result["grid"] == list(case.grid)
+        arrays = self.arrays(case)
+        for mine, expected in zip(from_arrays(None, arrays, case.depth).parameters, dense.parameters, strict=True):
+            np.testing.assert_allclose(mine, expected, rtol=1e-8, atol=1e-10, err_msg=str(case))
+        if case.train_features:
+            np.testing.assert_allclose(arrays["parameter/feature"], feature, rtol=1e-8, atol=1e-10, err_msg=str(case))
+            assert not np.allclose(feature, given.feature)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> Results:
+    cases = EVERY_GRID + PREDICTED + ODD_GRAPHS + DEEPER + SWITCHED + FEATURES + DROPPED
+    cases += [case for varied in VARIED.values() for case in varied]
+    return Results(tmp_path_factory.mktemp("algorithms"), cases)
+
+
+@pytest.mark.parametrize("algorithm", ON_GRIDS)
+def test_every_grid_gives_the_dense_loss_curve_and_parameters(results, algorithm):
+    for case in EVERY_GRID:
+        if case.algorithm == algorithm:
+            results.compare(case)
+
+
+@pytest.mark.parametrize("case", ODD_GRAPHS + DEEPER, ids=lambda case: f"{case.problem}-{case.run}")
+def test_empty_ranks_isolated_vertices_weights_and_depth_change_nothing(results, case):
+    results.compare(case)
+
+
+@pytest.mark.parametrize("switch", SAVINGS)
+def test_savings_and_pieces_change_no_result(results, switch):
+    for case in SWITCHED:
+        if case.switch == switch:
+            results.compare(case)
+
+
+@pytest.mark.parametrize("case", FEATURES, ids=lambda case: case.run)
+def test_input_features_are_trained_on_every_layout(results, case):
+    results.compare(case)
+
+
+def test_dropout_draws_the_same_masks_on_every_layout(results):
+    curves = [results.of[case]["loss"] for case in DROPPED]
+    for curve in curves[1:]:
+        np.testing.assert_allclose(curve, curves[0], rtol=1e-10)
+    assert abs(curves[0][-1] - results.of[PREDICTED[0]]["loss"][-1]) > 1e-6
+
+
+def _dense_variant(results: Results, switch: str, train_features: bool) -> tuple[list[float], dict[str, np.ndarray]]:
+    """Losses and parameters of the dense model."""
+    given, options = PROBLEMS["directed"], dict(VARIANTS[switch])
+    kind, lr = options.pop("model", "gcn"), options.pop("lr", LR)
+    options.pop("hidden", None)
+    arrays = results.arrays(Case("directed", "broadcast", (1,), switch=switch))
+    if train_features:
+        arrays["parameter/feature"] = given.feature.astype(float)
+    dense = DenseModel.from_arrays(kind, given.adjacency.toarray(), arrays, **options)
+    losses = dense.train(given.feature, given.label, given.training, EPOCHS, lr, "adam")
+    return losses, {name: parameter.detach().numpy() for name, parameter in dense.parameters.items()}
+
+
+@pytest.mark.parametrize(("switch", "features"), [*((switch, False) for switch in VARIANTS), ("sage", True)])
+def test_other_models_and_norms_equal_the_dense_ones(results, switch, features):
+    losses, parameters = _dense_variant(results, switch, features)
+    cases = [case for case in VARIED[switch] if case.train_features == features]
+    assert cases
+    for case in cases:
+        np.testing.assert_allclose(results.of[case]["loss"], losses, rtol=1e-10, err_msg=str(case))
+        arrays = results.arrays(case)
+        for name, parameter in parameters.items():
+            mine = arrays[f"parameter/{name}"]
+            np.testing.assert_allclose(mine, parameter, rtol=1e-7, atol=1e-9, err_msg=f"{case} {name}")
+
+
+def _cuts(case: Case, orders: tuple[bool, ...]) -> list[tuple[traffic.Cut, ...]]:
+    """Of every layer: what enters and leaves the product with A, and what enters and leaves the layer."""
+    names = ("columns", "rows") if case.permutation == "double" else ("rows", "rows")
+    if case.algorithm == "tensor3d":
+        return traffic.plane_cuts(orders, names)
+    rows, columns = ((0, 2)[: len(case.grid) - 1], (1,)) if case.algorithm in {"summa", "split3d"} else ((0,), ())
+    ends = [traffic.Cut(names[layer % 2], rows, columns) for layer in range(len(orders) + 1)]
+    return [(before, after, before, after) for before, after in pairwise(ends)]
+
+
+@pytest.mark.parametrize("switch", ["sage", "residual"])
+def test_own_rows_are_realigned_by_sending_each_rank_only_what_it_lacks(results, switch):
+    for case in VARIED[switch]:
+        shards = results.catalog["directed"].grid_shards(permutation=case.permutation)
+        vertices = {order: shards.vertex_ids(order, (0, shards.num_vertices)) for order in ("rows", "columns")}
+        dims = (5, *VARIANTS[switch]["hidden"], 3)
+        orders = tuple(2 * before <= 2 * after for before, after in pairwise(dims))
+        expected = {"align forward": [0, 0], "align backward": [0, 0]}
+        for layer, (product, result, enters, leaves) in enumerate(_cuts(case, orders)):
+            if switch == "residual" and (layer == 0 or dims[layer] != dims[layer + 1]):
+                continue
+            source, target = (enters, leaves) if switch == "residual" else (product, result)
+            if switch == "sage" and layer == 0:
+                if not case.train_features:
+                    continue
+                source = replace(source, rows=(0, 2))
+            width = dims[layer] if switch == "residual" or orders[layer] else dims[layer + 1]
+            for kind, ends in (("align forward", (source, target)), ("align backward", (target, source))):
+                for number, count in enumerate(traffic.alignment(case.grid, *ends, vertices, width)):
+                    expected[kind][number] += count
+        for kind, counts in expected.items():
+            found = [results.of[case][f"{what}_by_kind"].get(kind, 0) for what in ("bytes", "messages")]
+            assert found == counts, (case, kind)
+
+
+@pytest.mark.parametrize("case", PREDICTED, ids=lambda case: f"{case.problem}-{case.run}")
+def test_predictions_and_accuracy_are_those_of_the_dense_model_in_vertex_order(results, case):
+    given = PROBLEMS[case.problem]
+    operator = normalized(given.adjacency.toarray(), "symmetric")
+    outputs = from_arrays(operator, results.arrays(case), case.depth).layers(given.feature.astype(float))
+    predictions = Run.open(results.catalog[case.problem], case.run).predictions()
+    np.testing.assert_allclose(predictions.score(), outputs[-1], atol=1e-12)
+    np.testing.assert_allclose(predictions.embedding(), outputs[-2], atol=1e-12)
+    assert np.array_equal(predictions.label(), predictions.score().argmax(1))
+    for figure, value in (("train_accuracy", 1), ("val_accuracy", 2), ("test_accuracy", 3)):
+        chosen = (given.split == value) & (given.label >= 0)
+        assert results.of[case][figure] == (predictions.label()[chosen] == given.label[chosen]).mean()
+
+
+def expected_traffic(given: Problem, config: TrainConfig) -> tuple[dict[str, int], dict[str, int]]:
+    """What the papers' formulas say of an epoch."""
+    dims = (5, *config.hidden, 3)
+    gradient = config.train_features or not config.skip_input_gradient
+    kept = config.cache_input_product and config.product_order != "transform-first" and not gradient
+    cheaper = [
+        before * (1 + (layer > 0 or gradient)) <= 2 * after for layer, (before, after) in enumerate(pairwise(dims))
+    ]
+    given_order = {"auto": cheaper, "propagate-first": [True] * len(cheaper)}.get(
+        config.product_order, [False] * len(cheaper)
+    )
+    orders = (kept or given_order[0], *given_order[1:])
+    epoch = traffic.Epoch(
+        len(given.label), given.adjacency.nnz, int(given.training.sum()), dims, orders, kept, gradient
+    )
+    if config.algorithm in {"broadcast", "replicated"}:
+        traffic.row_blocks(epoch, *config.grid)
+    elif config.algorithm == "tensor3d":
+        traffic.tensor3d(epoch, *config.grid, blocks=config.aggregation_blocks)
+    else:
+        traffic.summa(epoch, *config.grid, width=config.summa_width)
+    return epoch.counted()
+
+
+@pytest.mark.parametrize("algorithm", ON_GRIDS)
+def test_bytes_and_messages_of_an_epoch_equal_the_papers_formulas(results, algorithm):
+    # With weights, or without a permutation, blocks are sent that the formulas do not speak of.
+    odd = [case for case in ODD_GRAPHS if case.problem != "weighted"]
+    for case in EVERY_GRID + SWITCHED + FEATURES + DEEPER + odd:
+        if case.algorithm == algorithm:
+            expected = expected_traffic(PROBLEMS[case.problem], case.config(results.catalog))
+            found = results.of[case]["bytes_by_kind"], results.of[case]["messages_by_kind"]
+            assert found == tuple(expected), case

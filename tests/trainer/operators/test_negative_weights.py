@@ -1,0 +1,50 @@
+"""Weights may be negative where nothing is normalized by their sums; elsewhere every rank knows of the one error."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gnnloom.storage import Catalog
+from gnnloom.trainer.config.train_config import TrainConfig
+from support.mpi import train_all
+from support.problems import problem
+
+GRIDS = (("p2p", (2,)), ("broadcast", (2,)), ("summa", (1, 2)), ("tensor3d", (2, 1, 1)))
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> dict[tuple[str, str], dict]:
+    folder = tmp_path_factory.mktemp("negative")
+    catalog = Catalog(folder / "catalog")
+    given = problem("signed", 40, 160, symmetric=False, weighted=True)
+    # One row only, which one rank has.
+    given.adjacency.data[: given.adjacency.indptr[1]] *= -1
+    given.store_grid(catalog, "single", grid=(2, 2))
+    given.store(catalog, 2)
+    fixed = {"hidden": (4,), "epochs": 3, "dtype": "float64", "seed": 3, "eval_every": 0, "threads": 1}
+    chosen = [(algorithm, grid, kind) for kind in ("symmetric", "none") for algorithm, grid in GRIDS]
+    configs = [
+        TrainConfig(
+            catalog=str(catalog.root),
+            dataset="signed",
+            ranks=2,
+            algorithm=algorithm,
+            grid=grid,
+            normalization=kind,
+            run=f"{algorithm}-{kind}",
+            **fixed,
+        )
+        for algorithm, grid, kind in chosen
+    ]
+    results = train_all(folder, configs)
+    return {(algorithm, kind): result for (algorithm, _, kind), result in zip(chosen, results, strict=True)}
+
+
+@pytest.mark.parametrize("algorithm", [algorithm for algorithm, _ in GRIDS])
+def test_a_negative_sum_is_one_error_of_loading_unless_nothing_is_normalized(results, algorithm):
+    refused = results[algorithm, "symmetric"]
+    # The other rank, where it has the row alone, reports it.
+    assert refused["error"].endswith(("a negative or infinite sum, which cannot be normalized", "rank 1 failed"))
+    assert refused["code"] == 3
+    np.testing.assert_allclose(results[algorithm, "none"]["loss"], results["p2p", "none"]["loss"], rtol=1e-10)

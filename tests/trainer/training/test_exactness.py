@@ -1,0 +1,214 @@
+"""The distributed training is the dense one: losses, parameters, predictions, bytes; on any number of ranks."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+
+from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.runs.checkpoint import read_checkpoint
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.train_config import TrainConfig
+from support.dense import DenseGCN, from_arrays, normalized, train_dense
+from support.mpi import train_all
+from support.problems import Problem, problem, usual_problems
+from support.shards import volume
+
+RANKS = (1, 2, 3, 4, 7)
+FEWER_RANKS = (1, 3)
+WITH_DROPOUT = ("directed", "empty-ranks")
+EPOCHS = 20
+HIDDEN = (17, 11)
+DIMS = (5, *HIDDEN, 3)
+
+PROBLEMS = {
+    given.name: given
+    for given in (
+        *usual_problems(),
+        problem("empty-ranks", 40, 160, symmetric=False, crowded=True),
+        problem("training-on-one-rank", 60, 200, symmetric=False, gathered=True),
+        problem("weighted", 45, 200, symmetric=False, weighted=True),
+    )
+}
+#: Everything that must not change a result, and the options that switch it.
+SAVINGS = {
+    "propagate-first": {"product_order": "propagate-first"},
+    "transform-first": {"product_order": "transform-first"},
+    "nothing-cached": {"cache_input_product": False},
+    "input-gradient": {"skip_input_gradient": False},
+}
+
+
+def _config(catalog: Catalog, name: str, ranks: int, run: str, **options: object) -> TrainConfig:
+    fixed = {
+        "hidden": HIDDEN,
+        "epochs": EPOCHS,
+        "lr": 0.02,
+        "dtype": "float64",
+        "seed": 3,
+        "eval_every": 0,
+        "threads": 1,
+    }
+    return TrainConfig(catalog=str(catalog.root), dataset=name, ranks=ranks, run=run, **{**fixed, **options})
+
+
+class Results:
+    """All runs of one MPI job, by name."""
+
+    def __init__(self, catalog: Catalog, configs: list[TrainConfig], folder) -> None:
+        self.catalog = catalog
+        results = train_all(folder, configs)
+        self.by_run = {(c.dataset, c.run, c.ranks): r for c, r in zip(configs, results, strict=True)}
+
+    def __call__(self, name: str, run: str, ranks: int) -> dict:
+        return self.by_run[name, f"{run}-{ranks}", ranks]
+
+    def arrays(self, name: str, run: str) -> dict[str, np.ndarray]:
+        return dict(read_checkpoint(self.dataset(name).run_path(run) / "checkpoint").arrays)
+
+    def dataset(self, name: str) -> Dataset:
+        return self.catalog[name]
+
+    def dense_at_start(self, given: Problem, normalization: str = "symmetric") -> DenseGCN:
+        operator = normalized(given.adjacency.toarray(), normalization)
+        return from_arrays(operator, self.arrays(given.name, "start"), len(DIMS) - 1)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> Results:
+    folder = tmp_path_factory.mktemp("exactness")
+    catalog = Catalog(folder / "catalog")
+    configs = []
+    for name, given in PROBLEMS.items():
+        given.store(catalog, *RANKS)
+        # Nothing is learnt at rate 0: this run's checkpoint holds the weights at the start.
+        configs.append(_config(catalog, name, 1, "start", lr=0.0, epochs=1))
+        configs += [_config(catalog, name, ranks, f"adam-{ranks}", save_embeddings=True) for ranks in RANKS]
+        configs += [_config(catalog, name, ranks, f"sgd-{ranks}", optimizer="sgd", lr=0.3) for ranks in FEWER_RANKS]
+        if name in WITH_DROPOUT:
+            configs += [_config(catalog, name, ranks, f"dropout-{ranks}", dropout=0.5) for ranks in RANKS]
+    for normalization in ("mean", "none"):
+        configs += [
+            _config(catalog, "directed", ranks, f"{normalization}-{ranks}", normalization=normalization)
+            for ranks in (1, 3)
+        ]
+    for switch, options in SAVINGS.items():
+        configs += [_config(catalog, "directed", ranks, f"{switch}-{ranks}", **options) for ranks in (1, 4)]
+    configs.append(_config(catalog, "directed", 4, "again-4"))
+    return Results(catalog, configs, folder)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize(("optimizer", "lr"), [("adam", 0.02), ("sgd", 0.3)])
+def test_loss_curve_and_parameters_equal_the_dense_reference_on_any_number_of_ranks(results, name, optimizer, lr):
+    given = PROBLEMS[name]
+    dense = results.dense_at_start(given)
+    start = [p.copy() for p in dense.parameters]
+    losses = train_dense(dense, given.feature.astype(float), given.label, given.training, EPOCHS, lr, optimizer)
+    for ranks in RANKS if optimizer == "adam" else FEWER_RANKS:
+        np.testing.assert_allclose(results(name, optimizer, ranks)["loss"], losses, rtol=1e-10)
+        arrays = results.arrays(name, f"{optimizer}-{ranks}")
+        trained = from_arrays(dense.operator, arrays, len(DIMS) - 1).parameters
+        for mine, expected, before in zip(trained, dense.parameters, start, strict=True):
+            np.testing.assert_allclose(mine, expected, rtol=1e-8, atol=1e-10)
+            assert not np.array_equal(mine, before), "a parameter that never learns"
+
+
+@pytest.mark.parametrize("normalization", ["mean", "none"])
+def test_other_normalizations_equal_the_dense_reference(results, normalization):
+    given = PROBLEMS["directed"]
+    dense = results.dense_at_start(given, normalization)
+    losses = train_dense(dense, given.feature.astype(float), given.label, given.training, EPOCHS, 0.02, "adam")
+    for ranks in (1, 3):
+        np.testing.assert_allclose(results("directed", normalization, ranks)["loss"], losses, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", WITH_DROPOUT)
+def test_dropout_draws_the_same_masks_on_any_number_of_ranks(results, name):
+    curves = [results(name, "dropout", ranks)["loss"] for ranks in RANKS]
+    for curve in curves[1:]:
+        np.testing.assert_allclose(curve, curves[0], rtol=1e-10)
+    assert curves[0] != results(name, "adam", 1)["loss"]
+
+
+@pytest.mark.parametrize("switch", SAVINGS)
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_savings_change_no_result(results, switch, ranks):
+    np.testing.assert_allclose(
+        results("directed", switch, ranks)["loss"], results("directed", "adam", ranks)["loss"], rtol=1e-10
+    )
+
+
+def test_the_same_configuration_gives_the_same_bits(results):
+    assert results("directed", "again", 4)["loss"] == results("directed", "adam", 4)["loss"]
+    first, second = (results.arrays("directed", run) for run in ("adam-4", "again-4"))
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("ranks", RANKS)
+def test_bytes_of_an_epoch_equal_what_the_partition_says(results, name, ranks):
+    given, itemsize = PROBLEMS[name], 8
+    part = given.part(ranks)
+    # A X is kept; the other layers multiply A (H W), which is the narrower side: 11 and 3 columns.
+    columns = 11 + 3
+    forward = volume(given.adjacency, part, ranks) * columns * itemsize
+    backward = volume(given.adjacency.T.tocsr(), part, ranks) * columns * itemsize
+    parameters = sum(a * b + b for a, b in pairwise(DIMS))
+    expected = {
+        "halo forward": forward,
+        "halo backward": backward,
+        "gradient": 2 * (ranks - 1) * parameters * itemsize,
+        "loss": 2 * (ranks - 1) * 2 * 8,
+    }
+    result = results(name, "adam", ranks)
+    assert result["bytes_by_kind"] == {kind: count for kind, count in expected.items() if count}
+    assert result["bytes_sent"] == sum(expected.values())
+    metrics = Run.open(results.dataset(name), f"adam-{ranks}").metrics()
+    assert all(line["bytes"] == result["bytes_by_kind"] for line in metrics)
+    between = np.array(result["bytes_between"])
+    assert between.sum() == result["bytes_sent"]
+    dense = [matrix.toarray() != 0 for matrix in (given.adjacency, given.adjacency.T.tocsr())]
+    for sender, receiver in product(range(ranks), repeat=2):
+        rows = sum(int(each[np.ix_(part == receiver, part == sender)].any(0).sum()) for each in dense)
+        # Sums go round as in a ring, to the next rank; all else is rows.
+        if receiver not in {sender, (sender + 1) % ranks}:
+            assert between[sender, receiver] == rows * columns * itemsize
+
+
+@pytest.mark.parametrize("ranks", [2, 7])
+def test_a_message_goes_to_each_rank_that_needs_rows(results, ranks):
+    given = PROBLEMS["undirected"]
+    part, matrix = given.part(ranks), given.adjacency.tocoo()
+    pairs = set(zip(part[matrix.row].tolist(), part[matrix.col].tolist(), strict=True))
+    neighbors = sum(receiver != sender for receiver, sender in pairs)
+    assert results("undirected", "adam", ranks)["messages_by_kind"]["halo forward"] == 2 * neighbors
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_predictions_and_accuracy_are_those_of_the_dense_model_in_vertex_order(results, name):
+    given = PROBLEMS[name]
+    for ranks in RANKS:
+        operator = normalized(given.adjacency.toarray(), "symmetric")
+        dense = from_arrays(operator, results.arrays(name, f"adam-{ranks}"), 3)
+        outputs = dense.layers(given.feature.astype(float))
+        predictions = Run.open(results.dataset(name), f"adam-{ranks}").predictions()
+        predictions.verify()
+        np.testing.assert_allclose(predictions.score(), outputs[-1], atol=1e-12)
+        np.testing.assert_allclose(predictions.embedding(), outputs[-2], atol=1e-12)
+        assert predictions.label().dtype == np.int32
+        assert np.array_equal(predictions.label(), predictions.score().argmax(1))
+        for figure, value in (("train_accuracy", 1), ("val_accuracy", 2), ("test_accuracy", 3)):
+            chosen = (given.split == value) & (given.label >= 0)
+            right = predictions.label()[chosen] == given.label[chosen]
+            assert results(name, "adam", ranks)[figure] == (right.mean() if chosen.any() else None)
+
+
+def test_the_result_has_what_the_command_line_promises(results):
+    result = results("directed", "adam", 3)
+    assert (result["algorithm"], result["ranks"], result["grid"], len(result["loss"])) == ("p2p", 3, [3], EPOCHS)
+    assert len(result["bytes_read"]) == len(result["peak_memory"]) == 3
+    assert result["epoch_seconds"] > 0
+    assert Run.open(results.dataset("directed"), "adam-3").result() == result

@@ -1,0 +1,174 @@
+"""Runs begin, stop, go on and fail as promised."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import ExistsError, InputError, LaunchError, NotFoundError
+from gnnloom.storage.runs.checkpoint import read_checkpoint
+from gnnloom.storage.runs.run import Run, sole_writer
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
+from gnnloom.trainer.job.launch import find_mpiexec, launch, launch_prediction, rank_environment
+from support.mpi import MPI_PYTHON, TESTS, run_ranks, train_all
+from support.problems import Problem, problem
+
+PROBLEM = problem("graph", 60, 240, symmetric=False)
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory) -> Catalog:
+    catalog = Catalog(tmp_path_factory.mktemp("lifecycle") / "catalog")
+    PROBLEM.store(catalog, 1, 2, 3)
+    return catalog
+
+
+def _config(catalog: Catalog, run: str, **options: object) -> TrainConfig:
+    fixed = {"ranks": 2, "hidden": (9,), "epochs": 10, "dtype": "float64", "dropout": 0.3, "threads": 1}
+    return TrainConfig(catalog=str(catalog.root), dataset="graph", run=run, **{**fixed, **options})
+
+
+def _arrays(catalog: Catalog, run: str) -> dict[str, np.ndarray]:
+    return dict(read_checkpoint(Run.open(catalog["graph"], run).checkpoints).arrays)
+
+
+def test_ten_epochs_equal_five_and_five_resumed(catalog, tmp_path):
+    whole, parts = _config(catalog, "whole"), _config(catalog, "parts", epochs=5, checkpoint_every=2)
+    elsewhere = _config(catalog, "elsewhere", epochs=5)
+    configs = [whole, parts, elsewhere, replace(parts, epochs=10, resume=True)]
+    configs += [replace(elsewhere, epochs=10, resume=True, ranks=3)]
+    straight, _, _, resumed, moved = train_all(tmp_path, configs)
+    assert resumed["loss"] == straight["loss"]
+    expected, found = _arrays(catalog, "whole"), _arrays(catalog, "parts")
+    assert expected.keys() == found.keys()
+    assert all(np.array_equal(expected[name], found[name]) for name in expected)
+    np.testing.assert_allclose(moved["loss"], straight["loss"], rtol=1e-10)
+    kept = sorted(path.name for path in Run.open(catalog["graph"], "parts").checkpoints.iterdir())
+    assert kept == ["00000008", "00000010"]
+
+
+def test_errors_that_all_ranks_know_of_are_reported_once(catalog, tmp_path):
+    empty = problem("no-training", 20, 40, symmetric=True)
+    Problem(**{**vars(empty), "split": np.full(20, 3)}).store(catalog, 2)
+    configs = [
+        replace(_config(catalog, "no-training"), dataset="no-training"),
+        _config(catalog, "no-shards", ranks=2, method="kahypar"),
+        _config(catalog, "diverges", optimizer="sgd", lr=1e300, weight_decay=1.0),
+        _config(catalog, "first"),
+        _config(catalog, "first", hidden=(5,)),
+        _config(catalog, "first", epochs=3, resume=True),
+    ]
+    results = train_all(tmp_path, configs)
+    assert "no vertex has a label and is in the training split" in results[0]["error"]
+    assert "has no shards" in results[1]["error"]
+    assert "the loss of epoch" in results[2]["error"]
+    assert results[3]["state"] == "finished"
+    assert "hidden [9] (now [5])" in results[4]["error"]
+    assert "trained for 10 epochs already" in results[5]["error"]
+    assert [result.get("code") for result in results] == [3, 3, 1, None, 3, 3]
+
+
+def test_a_rank_that_raises_ends_the_job_with_its_traceback(catalog):
+    started = time.perf_counter()
+    done = run_ranks(3, str(TESTS / "trainer/programs/misbehave.py"), "raise", str(catalog.root), "graph", "3")
+    assert time.perf_counter() - started < 60  # most of it is the start of the ranks
+    assert done.returncode != 0
+    assert "ZeroDivisionError: rank 1 fails in epoch 2" in done.stderr
+    # Three epochs at least were not trained, and nobody was waited for.
+    assert len(Run.open(catalog["graph"], "raise").metrics()) <= 3
+
+
+def test_a_rank_opens_its_own_shard_only(catalog):
+    done = run_ranks(3, str(TESTS / "trainer/programs/misbehave.py"), "trace", str(catalog.root), "graph", "3")
+    assert done.returncode == 0, done.stderr
+    opened = re.findall(r"OPENED (\d) (\S+)", done.stderr)
+    rows = [(int(rank), re.search(r"/row/(\d{5})/", path)) for rank, path in opened]
+    assert {rank for rank, _ in rows} == {0, 1, 2}
+    assert all(int(row[1]) == rank for rank, row in rows if row)
+    others = {Path(path).name for _, path in opened if "/row/" not in path}
+    assert others <= {"manifest.json", "zarr.json"}
+
+
+def test_sigterm_writes_a_checkpoint_and_the_run_goes_on(catalog):
+    endless = _config(catalog, "preempted", epochs=1_000_000, eval_every=0)
+    pairs = [(f"--{name.replace('_', '-')}", value) for name, value in endless.to_json().items() if value is not None]
+    arguments = [part for name, value in pairs if not isinstance(value, bool | list) for part in (name, str(value))]
+    program = (
+        "from gnnloom.trainer.job.arguments import parse_arguments; from gnnloom.trainer.job.launch import launch; "
+    )
+    program += "import sys\ntry: launch(parse_arguments(sys.argv[1:]).config)\n"
+    program += "except Exception as error: sys.exit(error.exit_code)"
+    with subprocess.Popen([sys.executable, "-c", program, *arguments, "--hidden", "9"]) as process:
+        run = Run(catalog["graph"].run_path("preempted"))
+        deadline = time.perf_counter() + 90
+        while len(run.metrics()) < 3 and time.perf_counter() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == EXIT_STOPPED
+    trained = len(run.metrics())
+    assert read_checkpoint(run.checkpoints).epoch == trained
+    result = launch(replace(endless, epochs=trained + 2, resume=True))
+    assert len(result["loss"]) == trained + 2
+    summary = launch_prediction(catalog["graph"], "preempted", ranks=3, embeddings=True)
+    assert Path(summary["path"]).is_dir()
+    assert run.predictions().embedding().shape == (60, 9)
+
+
+def test_a_run_that_another_process_writes_is_left_alone_by_ranks(catalog, caplog):
+    config = _config(catalog, "taken", epochs=2)
+    run = Run(catalog["graph"].run_path("taken"))
+    by_hand = ("-m", "gnnloom.trainer", "--catalog", config.catalog, "graph", "--ranks", "2", "--run", "taken")
+    with sole_writer(run):
+        done = run_ranks(2, *by_hand)
+        assert not run.exists
+    assert done.returncode == ExistsError.exit_code
+    assert done.stderr.count("error: ") == 1
+    assert "another process is training it" in done.stderr
+    launch(config)
+    trained = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
+    # What the ranks say is raised as what it is, and not logged too.
+    with caplog.at_level("INFO"), sole_writer(run), pytest.raises(InputError, match=r"^run taken: another process is"):
+        launch_prediction(catalog["graph"], "taken")
+    assert "error:" not in caplog.text
+    assert trained == {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
+
+
+def test_the_launcher_refuses_before_it_starts_ranks(catalog):
+    with pytest.raises(NotFoundError, match="parts=5"):
+        launch(_config(catalog, "five", ranks=5))
+    with pytest.raises(InputError, match="hidden"):
+        _config(catalog, "bad", hidden=(0,))
+    with pytest.raises(InputError, match=r"seed 99999999999999999999: expected at most 2\^63 - 1"):
+        _config(catalog, "bad", seed=99999999999999999999)
+
+
+def test_a_wrong_number_of_ranks_by_hand_is_one_clear_error(catalog):
+    done = run_ranks(3, "-m", "gnnloom.trainer", "--catalog", str(catalog.root), "graph", "--parts", "2")
+    assert done.returncode == InputError.exit_code
+    assert done.stderr.count("error:") == 1
+    assert "Traceback" not in done.stderr
+    assert "the run has 3" in done.stderr
+
+
+def test_failing_ranks_are_a_launch_error_with_what_they_said(catalog, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(LaunchError, match="pip install mpich"):
+        launch(_config(catalog, "no-mpi"))
+
+
+def test_ranks_share_the_cores():
+    assert rank_environment(10_000)["OMP_NUM_THREADS"] == "1"
+    assert rank_environment(1, threads=3)["OMP_NUM_THREADS"] == "3"
+    assert Path(find_mpiexec()).exists()
+    assert MPI_PYTHON[1:] == ("-m", "mpi4py")

@@ -1,0 +1,68 @@
+"""A run goes on only with the data that it was begun with, and one that is finished stays as it is."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.job.launch import launch, launch_prediction
+from support.mpi import train_all
+from support.problems import Problem, problem
+
+FIRST = problem("first", 30, 90, symmetric=True)
+#: The same graph with other features, another graph, and one whose features have another width.
+OTHERS = {
+    "features": Problem(**{**vars(FIRST), "name": "features", "feature": FIRST.feature + 1}),
+    "graph": Problem(**{**vars(problem("graph", 30, 90, symmetric=True, seed=4)), "feature": FIRST.feature}),
+    "wider": Problem(**{**vars(FIRST), "name": "wider", "feature": np.tile(FIRST.feature, 2)}),
+}
+
+
+def config(catalog: Catalog, dataset: str, **options: Any) -> TrainConfig:
+    fixed: dict[str, Any] = {"ranks": 2, "hidden": (4,), "epochs": 3, "run": "run", "algorithm": "broadcast"}
+    return TrainConfig(catalog=str(catalog.root), dataset=dataset, threads=1, **{**fixed, **options})
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    catalog = Catalog(tmp_path / "catalog")
+    for given in (FIRST, *OTHERS.values()):
+        given.store_grid(catalog, "double", grid=(2, 2))
+    return catalog
+
+
+def test_other_data_under_a_run_are_refused_by_one_message(catalog: Catalog, tmp_path: Path) -> None:
+    train_all(tmp_path, [config(catalog, "first")])
+    for name in OTHERS:
+        shutil.copytree(catalog["first"].run_path("run"), catalog[name].run_path("run"))
+        written = catalog[name].run_path("run") / "config.json"
+        written.write_text(written.read_text().replace('"first"', f'"{name}"'))
+    results = train_all(tmp_path, [config(catalog, name, epochs=5, resume=True) for name in OTHERS])
+    said = dict(zip(OTHERS, results, strict=True))
+    assert all(result["code"] == 3 for result in results)
+    for name, what in (("features", "other vertex data"), ("wider", "other vertex data"), ("graph", "another graph")):
+        assert f"was trained on {what}; choose another name" in said[name]["error"]
+    # A run that kept no record of its data is refused where the checkpoint does not fit.
+    (catalog["wider"].run_path("run") / "inputs.json").unlink()
+    (result,) = train_all(tmp_path, [config(catalog, "wider", epochs=5, resume=True)])
+    assert "expected shape" in result["error"]
+
+
+def test_a_finished_run_that_is_resumed_keeps_its_result_and_predictions(catalog: Catalog) -> None:
+    dataset = catalog["first"]
+    before = launch(config(catalog, "first"))
+    shard_grid(dataset, dataset.graph(), GridOptions((2, 2), "single"), InProcessCluster())
+    launch_prediction(dataset, "run", ranks=1)
+    score = Run.open(dataset, "run").predictions().score()
+    assert launch(replace(config(catalog, "first"), resume=True, permutation="double")) == before
+    np.testing.assert_array_equal(Run.open(dataset, "run").predictions().score(), score)

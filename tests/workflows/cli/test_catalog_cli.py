@@ -1,0 +1,197 @@
+"""The catalog's commands say what the library finds, as a table and as JSON, and end with the documented code."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from click.testing import CliRunner
+
+from gnnloom.storage import Catalog, GnnloomError
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.workflows.cli.main import cli
+from support.graphs import random_adjacency, store_graph
+from support.small_catalogs import begin_partition, store_small_dataset
+
+COMMANDS = ["tree", "lineage", "du", "gc", "export", "import", "part"]
+
+
+def succeed(catalog: Catalog, *arguments: str) -> dict[str, Any]:
+    done = CliRunner().invoke(cli, ["--catalog", str(catalog.root), "catalog", *arguments, "--json"])
+    assert done.exit_code == 0, done.output
+    content = json.loads(done.stdout)
+    assert isinstance(content, dict)
+    return content
+
+
+def shown(catalog: Catalog, *arguments: str) -> str:
+    done = CliRunner().invoke(cli, ["--catalog", str(catalog.root), "catalog", *arguments])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def refused(catalog: Catalog, *arguments: str) -> GnnloomError:
+    done = CliRunner().invoke(cli, ["--catalog", str(catalog.root), "catalog", *arguments])
+    assert isinstance(done.exception, GnnloomError), done.output
+    return done.exception
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(command: str) -> None:
+    done = CliRunner().invoke(cli, ["catalog", command, "--help"])
+    assert f"gnnloom catalog {command}" in done.output.split("Example:")[1]
+    assert "--json" in done.output
+
+
+def test_tree_lineage_and_du_show_the_dataset(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    key = dataset.partition(2).artifact.key
+    tree = succeed(catalog, "tree", "web")["datasets"]["web"]
+    (partition,) = (row for row in tree if row["kind"] == "partition")
+    assert partition["arrays"] == {"part": {"shape": [30], "dtype": "int32", "dims": ["vertex"]}}
+    assert "int32" in shown(catalog, "tree")
+    nodes = {node["name"]: node for node in succeed(catalog, "lineage", "web")["nodes"]}
+    assert "runs/first" in nodes[f"shards/{dataset.find('shards').key}"]["outputs"]
+    assert f"partition/{key}" in shown(catalog, "lineage", "web")
+    usage = succeed(catalog, "du")
+    assert usage["bytes"] == dataset.stored_bytes()
+    assert "together" in shown(catalog, "du", "web")
+
+
+def test_verify_reads_the_invariants_and_the_runs(catalog: Catalog) -> None:
+    dataset = catalog.create("web")
+    store_graph(dataset, random_adjacency(30, 60, 0, symmetric=False), symmetric=True, num_blocks=1)
+    assert "differs from its transpose" not in shown(catalog, "verify", "web", "--quick")
+    assert "1 of 1 artifacts and runs are damaged" in str(refused(catalog, "verify", "web"))
+
+
+def test_verify_finds_a_damaged_checkpoint(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    dataset.remove_artifact("shards", dataset.find("shards").key, force=True)
+    result = succeed(catalog, "verify", "web")
+    assert result["runs"] == [{"run": "first", "state": "complete", "epochs": 3, "problem": None}]
+    chunk = next(path for path in (dataset.run_path("first") / "checkpoint").rglob("c/0/0"))
+    chunk.write_bytes(chunk.read_bytes()[:-1] + b"#")
+    assert "damaged" in str(refused(catalog, "verify", "web"))
+
+
+def test_gc_lists_first_and_removes_then(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    writer = begin_partition(dataset)
+    listed = succeed(catalog, "gc", "--dry-run")
+    assert writer.path.exists()
+    assert str(writer.path) in {row["path"] for row in listed["items"]}
+    assert "begun and not finished" in shown(catalog, "gc", "web", "--dry-run")
+    removed = succeed(catalog, "gc", "web")
+    assert removed["items"] == listed["items"]
+    assert removed["bytes"] > 1000
+    assert not writer.path.exists()
+    assert "0 items" in shown(catalog, "gc")
+
+
+def test_export_and_import_move_a_dataset(catalog: Catalog, tmp_path: Path) -> None:
+    store_small_dataset(catalog)
+    file = tmp_path / "web.tar.zst"
+    assert succeed(catalog, "export", "web", str(file))["archive_bytes"] == file.stat().st_size
+    assert "there is a file already" in str(refused(catalog, "export", "web", str(file)))
+    result = succeed(catalog, "import", str(file), "--as", "copy")
+    assert (result["dataset"], result["artifacts"], result["runs"]) == ("copy", 5, 1)
+    assert catalog["copy"].graph().artifact.digest == catalog["web"].graph().artifact.digest
+    assert "of this name already" in str(refused(catalog, "import", str(file)))
+
+
+def test_partitions_leave_and_enter_as_metis_files(catalog: Catalog, tmp_path: Path) -> None:
+    dataset = store_small_dataset(catalog)
+    file = tmp_path / "web.part.2"
+    succeed(catalog, "part", "web", "--parts", "2", "--out", str(file))
+    given = 1 - np.loadtxt(file, dtype=np.int32)
+    other = tmp_path / "other.part.2"
+    other.write_text("".join(f"{part}\n" for part in given))
+    result = succeed(catalog, "part", "web", "--read", str(other))
+    partition = dataset.partition(key=result["key"])
+    np.testing.assert_array_equal(partition.part(), given)
+    # Exchanged names of the parts exchange the same rows: counted here from the matrix.
+    matrix = dataset.graph().to_scipy().toarray()
+    sent = sum(len({given[row] for row in np.flatnonzero(matrix[:, v])} - {given[v]}) for v in range(30))
+    assert partition.quality["km1"] == sent
+    assert succeed(catalog, "part", "web", "--read", str(other))["key"] == result["key"]
+    other.write_text("0\n" * 29)
+    assert "29 lines" in str(refused(catalog, "part", "web", "--read", str(other)))
+    wrong = CliRunner().invoke(cli, ["--catalog", str(catalog.root), "catalog", "part", "web"])
+    assert wrong.exit_code == 2
+
+
+def test_one_bad_manifest_or_foreign_group_stops_no_command(catalog: Catalog, tmp_path: Path) -> None:
+    dataset = store_small_dataset(catalog)
+    store_small_dataset(catalog, "other")
+    graph = dataset.graph().artifact
+    (graph.path / "manifest.json").write_text("{")
+    zarr.open_group(str(catalog.root / "foreign"), mode="w")
+    rows = {row["name"]: row for row in succeed(catalog, "ls")["datasets"]}
+    assert "not a gnnloom dataset" in rows["foreign"]["problem"]
+    assert str(graph.path) in rows["web"]["problem"]
+    assert (rows["web"]["vertices"], rows["web"]["artifacts"], rows["other"]["vertices"]) == (None, 5, 30)
+    for command in ("show", "tree"):
+        content = succeed(catalog, command, "web")
+        artifacts = content["artifacts"] if command == "show" else content["datasets"]["web"]
+        problems = [row["key"] for row in artifacts if row["problem"]]
+        assert problems == [graph.key]
+        # Tables and trees fold lines where they end.
+        assert "notvalidJSON" in re.sub(r"[^A-Za-z]", "", shown(catalog, command, "web"))
+    assert set(succeed(catalog, "tree")["datasets"]) == {"web", "other"}
+    assert {row["dataset"] for row in succeed(catalog, "du")["items"]} == {"web", "other"}
+    assert {node["name"] for node in succeed(catalog, "lineage", "web")["nodes"]} >= {f"graph/{graph.key}"}
+    assert not [row for row in succeed(catalog, "gc", "--dry-run")["items"] if "lock" not in row["reason"]]
+    assert "foreign: a Zarr group, but not a gnnloom dataset" in shown(catalog, "gc", "--dry-run")
+    assert "are damaged" in str(refused(catalog, "verify", "web"))
+    assert "are damaged" in str(refused(catalog, "export", "web", str(tmp_path / "web.tar")))
+
+
+def test_what_others_need_is_removed_by_force_only(catalog: Catalog) -> None:
+    graph = store_small_dataset(catalog).graph().artifact
+    assert "needed by transpose/" in str(refused(catalog, "rm", "web", "--artifact", f"graph/{graph.key}"))
+    succeed(catalog, "rm", "web", "--artifact", f"graph/{graph.key}", "--force")
+    assert not graph.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("catalog_below", "arguments", "code"),
+    [
+        ("file/x", ["catalog", "import", "web.tar"], 3),
+        ("x" * 300, ["ingest", "web", "web.tar"], 3),
+        ("catalog", ["export", "web", "labels", "--out", "/proc/o.csv"], 3),
+        ("catalog", ["report", "web", "--out", "/proc/x"], 3),
+    ],
+)
+def test_places_that_cannot_be_written_are_one_line(
+    catalog: Catalog, tmp_path: Path, catalog_below: str, arguments: list[str], code: int
+) -> None:
+    dataset = store_small_dataset(catalog)
+    (dataset.run_path("first") / "metrics.jsonl").write_text('{"epoch": 0, "loss": 1.0, "seconds": 1.0}\n')
+    for name in ("file", "web.tar"):
+        (tmp_path / name).write_text("0 1\n")
+    command = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", str(tmp_path / catalog_below)]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr.count("\n"), done.stdout) == (code, 1, ""), done.stderr
+    assert done.stderr.startswith("error: ")
+
+
+def test_two_writers_of_one_artifact_do_not_harm_each_other(tmp_path: Path) -> None:
+    root, source = tmp_path / "catalog", tmp_path / "edges.txt"
+    source.write_text("".join(f"{v} {(v * 7 + 1) % 50}\n" for v in range(50)))
+    program = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", str(root)]
+    command = [*program, "ingest", "web", str(source), "--undirected", "--workers", "0", "--json"]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = [process.communicate(timeout=300) for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    first, second = (json.loads(output) for output, _ in outputs)
+    assert (first["nnz"], first.get("digest")) == (second["nnz"], second.get("digest"))
+    (info,) = Catalog(root)["web"].artifacts("graph")
+    assert Artifact(info.path).verify() > 0

@@ -1,0 +1,69 @@
+"""`--plan` tells and does nothing; `--codec` reaches the graph; progress is a bar on a terminal and lines elsewhere."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+from gnnloom.pipeline.tasks.progress import PROGRESS, logged
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import BudgetError
+from gnnloom.workflows.cli import progress
+from gnnloom.workflows.cli.main import cli
+
+RMAT = ("generate", "g", "rmat", "--scale", "12", "--workers", "0")
+
+
+def invoke(catalog: Catalog, *arguments: str) -> Result:
+    result = CliRunner().invoke(cli, ["--catalog", str(catalog.root), *arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_a_plan_leaves_nothing_behind(catalog: Catalog) -> None:
+    plan: dict[str, Any] = json.loads(invoke(catalog, *RMAT, "--plan", "--json").stdout)
+    assert (plan["edges"], plan["vertices"], plan["entries"]) == (1 << 16, 1 << 12, 1 << 17)
+    assert {"ranges", "blocks", "peak_memory", "spill_bytes", "output_bytes", "disk_free_bytes", "seconds"} <= set(plan)
+    assert not catalog.root.exists()
+    assert "spill bytes" in invoke(catalog, *RMAT, "--plan").stdout
+
+
+def test_a_plan_that_cannot_fit_is_refused(catalog: Catalog) -> None:
+    with pytest.raises(BudgetError, match=r"edges need about .* choose a catalog on a larger disk"):
+        invoke(catalog, "generate", "g", "rmat", "--scale", "34", "--memory", "64G", "--plan")
+
+
+def test_a_run_tells_what_was_planned_and_measured(catalog: Catalog) -> None:
+    found = json.loads(invoke(catalog, *RMAT, "--codec", "small", "--json").stdout)
+    assert found["plan"]["edges"] == {"planned": 1 << 16, "measured": 1 << 16}
+    assert catalog["g"].graph().artifact.parameters["codec"] == "small"
+    catalog.remove("g")
+    assert "planned" in invoke(catalog, *RMAT).stdout
+
+
+def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(progress.sys, "stderr", screen)
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    monkeypatch.setattr(progress, "Console", lambda **_: Console(file=screen, force_terminal=True, width=100))
+    with progress.shown_progress():
+        list(logged("scatter", [1_000_000] * 4, 4))
+    assert "scatter" in screen.getvalue()
+    assert "4/4" in screen.getvalue()
+    assert not PROGRESS.handlers
+
+
+def test_a_log_gets_lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnnloom.pipeline.tasks.progress.INTERVAL", 0.0)
+    monkeypatch.setattr(logging.getLogger("gnnloom"), "propagate", True)
+    with progress.shown_progress():
+        list(logged("sort", [5, 5], 2))
+    # More handlers than one may see a line.
+    lines = list(dict.fromkeys(record.getMessage().split(",")[0] for record in caplog.records))
+    assert lines == ["sort: 1 of 2 parts", "sort: 2 of 2 parts"]

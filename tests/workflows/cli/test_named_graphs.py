@@ -1,0 +1,101 @@
+"""A graph whose ids are names, with several labels per vertex, goes through the commands and keeps its names."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import InputError
+from gnnloom.workflows.cli.main import cli
+from gnnloom.workflows.interop import export
+from gnnloom.workflows.interop.pyg import vertex_data
+
+EDGES = [("Doe, Jane", "bob"), ("bob", "é"), ("é", "Doe, Jane"), ("zoë", "bob")]
+NAMES = ["Doe, Jane", "bob", "zoë", "é"]
+LABELS = np.array([[0, 1], [1, -1], [1, 1], [-1, -1]])
+
+
+def run(catalog: Catalog, *arguments: str) -> Any:
+    """What a command prints as JSON; its error, if it has one, is raised."""
+    result = CliRunner().invoke(cli, ["--catalog", str(catalog.root), *arguments, "--json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def edges(tmp_path: Path) -> str:
+    with (tmp_path / "edges.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("from", "to"), *EDGES])
+    return str(tmp_path / "edges.csv")
+
+
+@pytest.fixture
+def named(catalog: Catalog, tmp_path: Path, edges: str, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    monkeypatch.setattr(export, "_NUMBERS_AT_ONCE", 2)
+    options = ("--header", "--ids", "compact", "--self-loops", "keep", "--workers", "0")
+    assert run(catalog, "ingest", "web", edges, *options)["names"]
+    np.savetxt(tmp_path / "y.csv", LABELS, fmt="%d", delimiter=",")
+    found = run(catalog, "features", "web", "--label", str(tmp_path / "y.csv"), "--workers", "0")
+    assert (found["classes"], found["unlabeled"]) == (2, 1)
+    return catalog
+
+
+def rows_of(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
+
+
+def test_exported_edges_and_labels_hold_the_names(named: Catalog, tmp_path: Path) -> None:
+    run(named, "export", "web", "edges", "--out", str(tmp_path / "e.csv"))
+    header, *rows = rows_of(tmp_path / "e.csv")
+    assert header == ["source", "target", "source_name", "target_name"]
+    assert {(row[2], row[3]) for row in rows} == set(EDGES)
+    assert all((NAMES[int(row[0])], NAMES[int(row[1])]) == (row[2], row[3]) for row in rows)
+    run(named, "export", "web", "labels", "--out", str(tmp_path / "y.csv"))
+    assert rows_of(tmp_path / "y.csv")[1:] == [
+        [name, *map(str, row)] for name, row in zip(NAMES, LABELS.tolist(), strict=True)
+    ]
+    run(named, "export", "web", "edges", "--out", str(tmp_path / "e.npy"))
+    assert np.load(tmp_path / "e.npy").shape == (4, 2)
+
+
+def test_other_libraries_get_unknown_labels_as_nan(named: Catalog) -> None:
+    found = vertex_data(named["web"])["y"]
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, np.where(LABELS < 0, np.nan, LABELS))
+
+
+def test_names_without_compact_are_refused_with_the_way_out(catalog: Catalog, edges: str) -> None:
+    with pytest.raises(InputError, match=r"line 2: .*\(`--ids compact`\)"):
+        run(catalog, "ingest", "web", edges, "--header", "--workers", "0")
+
+
+def test_a_header_that_nobody_spoke_of_is_not_an_edge_unless_told(catalog: Catalog, tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("from,to\n1,2\n")
+    command = ("ingest", "web", str(tmp_path / "e.csv"), "--ids", "compact", "--workers", "0")
+    with pytest.raises(InputError, match=r"e\.csv: only the first line"):
+        run(catalog, *command)
+    assert run(catalog, *command, "--no-header")["vertices"] == 4
+    (tmp_path / "f.csv").write_text("from,to\n1,2\n")
+    command = ("ingest", "numbers", str(tmp_path / "f.csv"), "--workers", "0")
+    with pytest.raises(InputError, match=r"say so \(`--header`\)"):
+        run(catalog, *command)
+    assert run(catalog, *command, "--header")["vertices"] == 3
+
+
+def test_rows_find_their_vertices_by_name(named: Catalog, tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text('name,code\né,3\n"Doe, Jane",1\n')
+    named["web"].path.joinpath("vertices").rename(tmp_path / "before")
+    found = run(named, "features", "web", "--split", str(tmp_path / "s.csv"), "--by-id", "--workers", "0")
+    assert (found["train"], found["test"]) == (1, 1)
+    assert named["web"].vertices().split().tolist() == [1, 0, 0, 3]
+    result = CliRunner().invoke(cli, ["--catalog", str(named.root), "features", "web", "random", "--by-id"])
+    assert result.exit_code == 2
+    assert "--by-id cannot be given with random" in result.output

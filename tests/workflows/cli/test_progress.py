@@ -1,0 +1,58 @@
+"""Progress: every phase tells its beginning and its end, and a terminal and a log show it each in its way."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from gnnloom.pipeline.tasks.progress import PROGRESS, Progress, one_step, wait_for
+from gnnloom.storage.runs.run import Run
+from gnnloom.workflows.cli import progress
+from gnnloom.workflows.cli.progress import BarHandler, shown_epochs
+
+
+def states(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int, int]]:
+    found = [record.args[0] for record in caplog.records if record.name == PROGRESS.name and record.args]
+    return [(state.phase, state.done, state.parts) for state in found if isinstance(state, Progress)]
+
+
+def test_a_phase_tells_its_beginning_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "gnnloom"):
+        wait_for("write", iter("ab"), 2)
+        with one_step("think"):
+            pass
+    assert states(caplog) == [("write", 0, 2), ("write", 1, 2), ("write", 2, 2), ("think", 0, 1), ("think", 1, 1)]
+    assert "think: done in" in caplog.text
+
+
+def test_a_terminal_has_a_bar_for_every_phase() -> None:
+    screen = io.StringIO()
+    bars = BarHandler(Console(file=screen, force_terminal=True, width=120))
+    for done in (0, 4):
+        state = Progress("sort", done, 4, done * 1_000_000, "entries", 2.0, 1 << 20)
+        bars.emit(logging.LogRecord("x", logging.DEBUG, "", 0, "%s", (state,), None))
+    bars.close()
+    assert "4/4" in screen.getvalue()
+    assert "2.0 M entries/s, peak 1.0 MiB" in screen.getvalue()
+
+
+def test_a_log_says_every_few_seconds_how_many_epochs_are_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "INTERVAL", 0.0)
+    monkeypatch.setattr(progress, "_LOOK_SECONDS", 0.01)
+    logging.getLogger("gnnloom.trainer").setLevel(logging.WARNING)
+    said = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", said)
+    run = Run(tmp_path / "run")
+    with shown_epochs(run, 7):
+        run.start({}, 0)
+        for epoch in range(3):
+            run.append_metrics({"epoch": epoch})
+        time.sleep(0.1)
+    assert "3 of 7 epochs" in said.getvalue()
+    assert run.epochs_since(time.time() + 60) == 0

@@ -1,0 +1,169 @@
+"""Exported files hold what is stored, row for row, with the ids of the source, and other programs read them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.sources.formats import open_edges, open_vertices
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog, Dataset, GnnloomError
+from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.format.arrays import write_array
+from gnnloom.storage.runs.run import Run
+from gnnloom.workflows.cli.main import cli
+from gnnloom.workflows.interop import export
+from gnnloom.workflows.interop.tables import Column, Table, check_file, write_table
+
+CLUSTER = InProcessCluster()
+EDGES = [(10, 30, 0.5), (30, 20, 1.5), (20, 10, 2.5), (50, 30, 3.5)]
+IDS = [10, 20, 30, 50]
+EMBEDDING = np.arange(8, dtype=np.float32).reshape(4, 2) / 3
+
+
+@pytest.fixture
+def dataset(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
+    """A weighted graph whose ids have gaps, with everything that can be exported, in pieces of one or two rows."""
+    monkeypatch.setattr(export, "_NUMBERS_AT_ONCE", 2)
+    edges = tmp_path / "edges.txt"
+    edges.write_text("".join(f"{u} {v} {w}\n" for u, v, w in EDGES))
+    found = catalog.create("web")
+    options = IngestOptions(self_loops="keep", ids="compact")
+    graph = ingest_graph(found, open_edges("snap", [str(edges)], {"weights": True}), options, CLUSTER)
+    ingest_vertices(found, open_vertices("random", (), {"dim": 3, "classes": 2}, graph), CLUSTER)
+    partition_graph(found, graph, PartitionOptions(2, "random"), CLUSTER)
+    run = Run(found.run_path("first"))
+    run.start({}, 0)
+    run.predictions_aside().mkdir(parents=True)
+    records = [
+        write_array(run.predictions_aside(), "label", np.array([1, 0, 1, 1], np.int32), ("vertex",)),
+        write_array(run.predictions_aside(), "embedding", EMBEDDING, ("vertex", "feature")),
+    ]
+    run.publish_predictions(records, {})
+    return found
+
+
+def exported(dataset: Dataset, file: Path, what: str, *options: str) -> Path:
+    arguments = ["--catalog", str(dataset.path.parent), "export", "web", what, "--out", str(file), *options]
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 0, done.output
+    assert [path.name for path in file.parent.glob(".*")] == []
+    return file
+
+
+def parquet(file: Path) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = pq.read_table(file).to_pydict()
+    return found
+
+
+def test_vertex_data_come_in_order_with_the_ids_of_the_source(dataset: Dataset, tmp_path: Path) -> None:
+    classes = exported(dataset, tmp_path / "c.csv", "predictions", "--run", "first").read_text()
+    assert classes == "vertex,class\n10,1\n20,0\n30,1\n50,1\n"
+    np.testing.assert_array_equal(
+        np.load(exported(dataset, tmp_path / "e.npy", "embeddings", "--run", "first")), EMBEDDING
+    )
+    table = parquet(exported(dataset, tmp_path / "e.parquet", "embeddings", "--run", "first"))
+    assert table["vertex"] == IDS
+    np.testing.assert_array_equal(np.array(table["embedding"], np.float32), EMBEDDING)
+    with np.load(exported(dataset, tmp_path / "l.npz", "labels"), allow_pickle=False) as file:
+        assert file["vertex"].tolist() == IDS
+        np.testing.assert_array_equal(file["label"], dataset.vertices().label())
+        np.testing.assert_array_equal(file["split"], dataset.vertices().split())
+    part = parquet(exported(dataset, tmp_path / "p.parquet", "partition", "--parts", "2"))["part"]
+    assert part == dataset.partition(2).part().tolist()
+
+
+def test_numbers_in_text_are_read_back_to_the_bit(dataset: Dataset, tmp_path: Path) -> None:
+    with exported(dataset, tmp_path / "f.csv", "features").open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["vertex", "feature_0", "feature_1", "feature_2"]
+    numbers = np.array([[float(row[f"feature_{place}"]) for place in range(3)] for row in rows], np.float32)
+    np.testing.assert_array_equal(numbers, dataset.vertices().feature())
+
+
+@pytest.mark.parametrize("ending", [".npz", ".parquet", ".csv"])
+def test_edges_are_those_of_the_source(dataset: Dataset, tmp_path: Path, ending: str) -> None:
+    file = exported(dataset, tmp_path / f"edges{ending}", "edges")
+    again = Catalog(tmp_path / "again").create("web")
+    options: dict[str, Any] = {"weights": True} | ({"header": True} if ending == ".csv" else {})
+    if ending == ".npz":
+        with np.load(file) as arrays:
+            rows = sorted(
+                zip(arrays["source"].tolist(), arrays["target"].tolist(), arrays["weight"].tolist(), strict=True)
+            )
+        assert rows == sorted(EDGES)
+        return
+    source = open_edges("parquet" if ending == ".parquet" else "snap", [str(file)], options)
+    graph = ingest_graph(again, source, IngestOptions(self_loops="keep", ids="compact"), CLUSTER)
+    assert (graph.to_scipy() != dataset.graph().to_scipy()).nnz == 0
+    assert graph.original_id().tolist() == IDS
+
+
+def test_pairs_of_edges_as_numpy_has_them(dataset: Dataset, tmp_path: Path) -> None:
+    pairs = np.load(exported(dataset, tmp_path / "edges.npy", "edges"))
+    assert sorted(map(tuple, pairs.tolist())) == sorted((u, v) for u, v, _ in EDGES)
+
+
+def test_missing_embeddings_are_told_with_the_option_that_makes_them(dataset: Dataset, tmp_path: Path) -> None:
+    run = Run(dataset.run_path("plain"))
+    run.start({}, 0)
+    run.predictions_aside().mkdir(parents=True)
+    run.publish_predictions([], {})
+    with pytest.raises(NotFoundError, match="predict --embeddings"):
+        export.run_table(dataset, run, "embeddings")
+
+
+def test_a_key_does_not_go_with_a_run(dataset: Dataset) -> None:
+    arguments = ["export", "web", "predictions", "--run", "first", "--key", "zz", "--out", "c.csv"]
+    done = CliRunner().invoke(cli, ["--catalog", str(dataset.path.parent), *arguments])
+    assert (done.exit_code, "--key does not go with --run" in done.output) == (2, True)
+
+
+def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
+    (tmp_path / "x.npy").mkdir()
+    with pytest.raises(InputError, match="there is a folder of this name"):
+        check_file(tmp_path / "x.npy")
+
+
+def test_two_exports_at_the_same_time_do_not_harm_each_other(tmp_path: Path) -> None:
+    file = tmp_path / "x.npy"
+
+    def pieces(more: int) -> Iterator[tuple[Any, ...]]:
+        yield (np.arange(2),)
+        if more:
+            write_table(table(more - 1), file)
+        yield (np.arange(2, 4),)
+
+    def table(more: int) -> Table:
+        return Table((Column("x", np.dtype(np.int64)),), 4, lambda: pieces(more), ("x",))
+
+    write_table(table(1), file)
+    assert np.load(file).tolist() == [0, 1, 2, 3]
+    with pytest.raises(ZeroDivisionError):
+        write_table(Table(table(0).columns, 4, lambda: iter([1 // 0]), ("x",)), file)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("edges", "--out", "edges.txt"), "ends in .npy, .npz, .parquet, .csv"),
+        (("scores", "--run", "first", "--out", "s.npy"), "no score; there are embedding, label"),
+        (("labels", "--out", "none/l.npy"), "there is no folder"),
+        (("edges", "--key", "zz", "--out", "e.npy"), "has no graph with key zz; there are: "),
+    ],
+)
+def test_what_cannot_be_exported_is_said(dataset: Dataset, arguments: tuple[str, ...], says: str) -> None:
+    done = CliRunner().invoke(cli, ["--catalog", str(dataset.path.parent), "export", "web", *arguments])
+    assert isinstance(done.exception, GnnloomError)
+    assert says in str(done.exception)

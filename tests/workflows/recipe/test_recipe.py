@@ -1,0 +1,222 @@
+"""Recipes: whatever is wrong in one is said before anything runs, with its line and what to write instead."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
+from gnnloom.workflows.recipe.recipe import RECIPES, Recipe
+from gnnloom.workflows.recipe.stages import STAGES, Request, make_plan
+from gnnloom.workflows.run.slurm import write_scripts
+
+GOOD = """\
+[dataset]
+name = "tiny"
+
+[source]
+format = "sbm"
+vertices = 100
+edges = 500
+
+[train]
+ranks = 2
+hidden = [8]
+lr = 0.01
+"""
+CATALOG = Path("catalog")
+BUNDLED = sorted(path.stem for path in RECIPES.glob("*.toml"))
+
+
+def read(folder: Path, text: str = GOOD, *settings: str) -> Recipe:
+    path = folder / "recipe.toml"
+    path.write_text(text)
+    return Recipe.read(path, folder / "catalog", settings)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "line", "says"),
+    [
+        (GOOD.replace("hidden", "hiden"), 11, "did you mean 'hidden'"),
+        (GOOD.replace("[source]", "[sorce]"), 5, "did you mean 'source'"),
+        (GOOD.replace("vertices", "vertexes"), 6, "did you mean 'vertices'"),
+        (GOOD.replace("0.01", '"fast"'), 12, "expected a number"),
+        (GOOD.replace("ranks = 2", "ranks = true"), 10, "expected a whole number"),
+        (GOOD.replace("ranks = 2", "ranks = 2.5"), 10, "expected a whole number"),
+        (GOOD.replace("[8]", '["wide"]'), 11, "expected a list"),
+        (GOOD.replace('"tiny"', "7"), 2, "expected a text in quotes"),
+        (GOOD.replace("0.01", "-1.0"), 12, "lr -1.0: expected a number from 0"),
+        (GOOD.replace('"sbm"', '"sbn"'), 5, "format 'sbn': expected one of sbm"),
+        (GOOD.replace("vertices = 100", "scale = 4"), 6, "scale: format sbm has no such key"),
+        (GOOD + "[partition]\nparts = 3\n", 14, "parts = 3, but [train] ranks = 2"),
+        (GOOD + '[partition]\nmethod = "magic"\n', 14, "method 'magic': expected one of"),
+        (GOOD + '[shards]\nlayout = "grid"\n', 14, "algorithm p2p reads row shards"),
+        (GOOD + '[cluster]\nmemory = "much"\n', 14, "not a size"),
+        (GOOD + '[vertices]\nformat = "random"\nlabel = "y.npy"\n', 15, "label: format random has no such key"),
+        (GOOD + '[predict]\nout = "classes.txt"\n', 14, "expected a name that ends in"),
+        (GOOD.replace("[train]", "[train"), 9, "not valid TOML"),
+        ("top = 1\n" + GOOD, 1, "is in no section"),
+        (
+            GOOD.replace("[train]", "[[train]]"),
+            9,
+            "there is one of each: write [train]",
+        ),
+        (GOOD + "[train.deep]\nlr = 1.0\n", 13, "[train] has no key 'deep'"),
+        (GOOD.replace("[train]", '["train"]').replace("ranks", "rank"), 10, "did you mean 'ranks'"),
+        (GOOD.replace("vertices = 100", "vertices = 0"), 6, "vertices 0: expected at least 1"),
+        (GOOD + '[vertices]\nformat = "random"\ndim = 0\n', 15, "dim 0: expected at least 1"),
+        (GOOD + "[vertices]\nclasses = -1\n", 14, "classes -1: expected at least 1"),
+        (GOOD.replace("[8]\nlr", f"[8]\nseed = {10**20}\nlr"), 12, "expected at most 2^63 - 1"),
+        (GOOD.replace("[8]\nlr", f"[8]\nthreads = {10**6}\nlr"), 12, "expected at most 4096"),
+        (
+            GOOD.replace("lr = 0.01", 'algorithm = "summa"') + '[partition]\nparts = "x"\n',
+            14,
+            '[partition] parts = "x": expected a whole number',
+        ),
+        (GOOD + '[slurm]\nmemory = "1M"\n', 14, "memory 1M: expected at least 1M for each of 2 cores"),
+        (GOOD.replace('name = "tiny"\n', ""), 1, "needs a key 'name'"),
+    ],
+)
+def test_a_wrong_key_is_named_with_its_line_and_what_to_write(tmp_path: Path, wrong: str, line: int, says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, wrong)
+    assert f"line {line}" in str(caught.value)
+    assert says in str(caught.value)
+
+
+def test_an_empty_path_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"line 4: \[source\] path: expected the name of a file"):
+        read(tmp_path, '[dataset]\nname = "tiny"\n[source]\npath = ""\n[train]\n')
+
+
+def test_a_file_may_begin_with_the_mark_of_its_encoding(tmp_path: Path) -> None:
+    assert read(tmp_path, "\ufeff" + GOOD).dataset.name == "tiny"
+
+
+def test_a_partition_that_shards_need_none_of_is_checked_and_left_out(tmp_path: Path) -> None:
+    text = GOOD.replace("lr = 0.01", 'algorithm = "summa"') + "[partition]\nparts = 7\n"
+    assert read(tmp_path, text).partition is None
+
+
+def test_a_setting_wins_over_the_file_and_takes_the_type_of_its_key(tmp_path: Path) -> None:
+    settings = ["train.lr=1", "train.hidden=16,16", "train.bias=false", "dataset.name=7", "source.seed=3"]
+    recipe = read(tmp_path, GOOD, *settings)
+    assert (recipe.train.lr, recipe.train.hidden, recipe.train.bias) == (1.0, (16, 16), False)
+    assert (recipe.dataset.name, recipe.source.seed) == ("7", 3)
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("train.epoch=3", "'epochs'"),
+        ("epochs=3", "section.key=value"),
+        ("train.epochs=x", "a whole number"),
+        ("dataset.name=Tiny", "dataset name 'Tiny'"),
+    ],
+)
+def test_a_wrong_setting_is_named(tmp_path: Path, setting: str, says: str) -> None:
+    with pytest.raises(InputError, match=says) as caught:
+        read(tmp_path, GOOD, setting)
+    assert f"--set {setting}" in str(caught.value)
+
+
+def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="quick-start"):
+        Recipe.read(tmp_path / "none.toml", CATALOG)
+    files = GOOD.replace('"sbm"', '"snap"').replace("vertices = 100", 'path = "none.txt"').replace("edges = 500\n", "")
+    with pytest.raises(NotFoundError, match=r"recipe\.toml: \[source\] .*none\.txt"):
+        make_plan(read(tmp_path, files), 1 << 30)
+    tables = GOOD + '[vertices]\nformat = "files"\nfeature = "none.npy"\n'
+    with pytest.raises(NotFoundError, match=r"recipe\.toml: \[vertices\] .*none\.npy"):
+        make_plan(read(tmp_path, tables), 1 << 30)
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_the_recipes_that_come_along_are_sound_and_their_resolved_form_says_the_same(tmp_path: Path, name: str) -> None:
+    recipe = Recipe.read(Path(name), tmp_path)
+    saved = tmp_path / "saved.toml"
+    saved.write_text(recipe.to_toml())
+    again = Recipe.read(saved, tmp_path / "elsewhere")
+    assert dataclasses.replace(again, source_name=recipe.source_name) == recipe
+
+
+def test_the_plan_refuses_stages_in_the_wrong_order_and_beginnings_that_are_not_there(tmp_path: Path) -> None:
+    plan = make_plan(read(tmp_path), 1 << 30)
+    assert [step.stage for step in plan.steps] == list(STAGES[:-1])
+    assert [step.stage for step in plan.within(None, "vertices").steps] == ["graph", "vertices"]
+    with pytest.raises(GnnloomError, match="graph, vertices, partition, shards not done yet"):
+        plan.within("train", None)
+    with pytest.raises(InputError, match="comes before"):
+        plan.within("shards", "graph")
+    with pytest.raises(InputError, match="the stages of this recipe"):
+        plan.within(None, "predict")
+
+
+def test_emitted_scripts_have_the_sizes_of_the_recipe_and_are_shell(tmp_path: Path) -> None:
+    path = tmp_path / "my recipe.toml"
+    path.write_text(GOOD + '[slurm]\nranks_per_node = 2\nprepare_ranks = 5\ncpus_per_rank = 4\nmemory = "8G"\n')
+    settings = ("train.ranks=6", "train.run=best", "slurm.account=physics", "slurm.seeds=3", "cluster.interface=ib0")
+    scripts = {
+        path.name: path for path in write_scripts(Request(path, tmp_path / "store", settings), tmp_path / "jobs")
+    }
+    assert sorted(scripts) == ["array.sh", "prepare.sh", "submit.sh", "train.sh", "whole.sh"]
+    texts = {name: script.read_text() for name, script in scripts.items()}
+    assert "--nodes=3\n#SBATCH --ntasks=6" in texts["train.sh"]
+    assert "--nodes=3\n#SBATCH --ntasks=5" in texts["prepare.sh"]
+    assert "--mem-per-cpu=2048M" in texts["whole.sh"]
+    assert "--account=physics" in texts["whole.sh"]
+    assert "--array=0-2" in texts["array.sh"]
+    assert 'train.run=best-$SLURM_ARRAY_TASK_ID"' in texts["array.sh"]
+    of_ranks = texts.keys() - {"submit.sh"}
+    assert all("srun --mpi=pmi2 --cpus-per-task=4 --kill" in texts[name] for name in of_ranks)
+    # Who is told in time writes a checkpoint, and is to be put into the queue again.
+    for sign in ("--signal=USR1@300", 'if [ "$code" -eq 75 ]'):
+        assert {name for name, text in texts.items() if sign in text} == of_ranks - {"prepare.sh"}
+    for name, script in scripts.items():
+        assert "@" not in texts[name].replace("USR1@300", "")
+        assert subprocess.run(["bash", "-n", str(script)], check=False).returncode == 0
+    with pytest.raises(InputError, match="one word"):
+        write_scripts(Request(path, tmp_path, ("slurm.time=1 day; rm", "cluster.interface=ib0")), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (("cluster.memory=9G",), r"\[cluster\] memory = 9G, but a rank of the jobs gets \[slurm\] memory = 8G"),
+        (("train.ranks=32",), "the jobs take 2 nodes: name the network interface"),
+        (("slurm.prepare_ranks=40",), "the jobs take 3 nodes: name the network interface"),
+    ],
+)
+def test_jobs_that_could_not_run_are_not_emitted(tmp_path: Path, settings: tuple[str, ...], says: str) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(GOOD)
+    with pytest.raises(InputError, match=says):
+        write_scripts(Request(path, tmp_path, settings), tmp_path / "jobs")
+    assert not (tmp_path / "jobs").exists()
+
+
+def test_scripts_in_the_place_of_a_file_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(GOOD)
+    for folder in (path, path / "jobs"):
+        with pytest.raises(InputError, match="a file is in its place"):
+            write_scripts(Request(path, tmp_path), folder)
+
+
+def test_names_do_nothing_in_a_shell(tmp_path: Path) -> None:
+    path = tmp_path / "recipe\n touch harm.toml"
+    path.write_text(GOOD)
+    out = f'{tmp_path}/it\'s $(touch harm) "x" `touch harm`.npy'
+    write_scripts(Request(path, tmp_path, (f"predict.out={out}",)), tmp_path / "jobs")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "srun").write_text('#!/bin/bash\nprintf "%s\\n" "$@"\n')
+    (programs / "srun").chmod(0o755)
+    script = (tmp_path / "jobs" / "array.sh").read_text().replace(f"cd {Path.cwd()}", f"cd {tmp_path}")
+    environment = {"PATH": f"{programs}:/usr/bin:/bin", "SLURM_ARRAY_TASK_ID": "3"}
+    done = subprocess.run(["bash", "-c", script], env=environment, check=True, capture_output=True, text=True)
+    assert f"predict.out={out.removesuffix('.npy')}-3.npy" in done.stdout.splitlines()
+    assert not list(tmp_path.glob("harm*"))

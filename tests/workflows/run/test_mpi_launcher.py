@@ -1,0 +1,78 @@
+"""A recipe under an MPI launcher runs once, and says what it says once."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.job.launch import find_mpiexec
+from gnnloom.workflows.cli.main import cli
+from gnnloom.workflows.run.mpi_launcher import Launched
+from support.recipes import GNNLOOM, TINY, run_arguments
+
+LAUNCHERS = [
+    {"PMI_RANK": "1", "PMI_SIZE": "2"},
+    {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"},
+    {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"},
+]
+ALONE = [
+    {},
+    {"PMI_RANK": "0", "PMI_SIZE": "1"},
+    # A batch script of a job of two tasks.
+    {"SLURM_PROCID": "0", "SLURM_NTASKS": "2"},
+    {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "2"},
+]
+
+
+@pytest.fixture(autouse=True)
+def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in {name for launcher in LAUNCHERS for name in launcher}:
+        monkeypatch.delenv(name, raising=False)
+
+
+def run(folder: Path, *more: str) -> Result:
+    return CliRunner().invoke(cli, run_arguments("quick-start", folder, *TINY, more=more))
+
+
+@pytest.mark.parametrize("environment", LAUNCHERS)
+def test_a_recipe_is_not_run_once_per_rank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert Launched.here() == Launched(1, 2)
+    done = run(tmp_path)
+    assert isinstance(done.exception, InputError)
+    assert str(done.exception) == "this is one of 2 ranks of an MPI job: add --cluster mpi"
+    for asks in (("--dry-run",), ("--emit", "slurm", "--out", str(tmp_path / "jobs"))):
+        silent = run(tmp_path, "--cluster", "mpi", *asks)
+        assert (silent.exit_code, silent.output) == (0, "")
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("environment", ALONE)
+def test_a_process_that_was_started_alone_is_no_rank(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    Launched.here().check_cluster("local")
+    assert Launched.here() == Launched(0, 1)
+
+
+def test_a_plan_is_shown_by_the_first_rank(tmp_path: Path) -> None:
+    arguments = run_arguments("quick-start", tmp_path, *TINY, more=("--dry-run", "--json", "--cluster", "mpi"))
+    command = [find_mpiexec(), "-n", "2", GNNLOOM, *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    assert done.stdout.count("stages") == 1
+
+
+@pytest.mark.parametrize("option", [("--dry-run",), ("--until", "graph"), ("--from", "train")])
+def test_what_scripts_do_not_take_is_refused(tmp_path: Path, option: tuple[str, ...]) -> None:
+    done = run(tmp_path, "--emit", "slurm", "--out", str(tmp_path / "jobs"), *option)
+    assert done.exit_code == 2
+    assert "--emit runs nothing" in done.output

@@ -1,0 +1,1 @@
+"""Communication between ranks, counted by kind, and the process grid."""

@@ -1,0 +1,1 @@
+"""What a rank reads: its shards, the vertex data of its rows, and the scaling of its adjacency."""

@@ -1,0 +1,70 @@
+"""Normalizations of the adjacency: diag(left) A diag(right)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.csr import CSR
+
+NORMALISATIONS = ("symmetric", "mean", "none")
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The two vectors of a rank's rows, each (num_rows,), or (0,) for ones.
+
+    The transpose of the scaled matrix has them on the other sides.
+    """
+
+    left: NDArray[Any]
+    right: NDArray[Any]
+
+    @property
+    def transposed(self) -> Scaling:
+        return Scaling(self.right, self.left)
+
+
+def scaling(where: str, normalization: str, degree: NDArray[np.float64], dtype: np.dtype[Any]) -> Scaling:
+    """The vectors of a normalization, for some rows of the adjacency.
+
+    Args:
+        where: the array or artifact that a message names.
+        normalization: ``symmetric`` (degree^-1/2 on both sides, as PyG's gcn_norm), ``mean`` (1/degree on the
+            left) or ``none``.
+        degree: (num_rows,) sums of the rows, with their self loops. A row of degree 0 gets the factor 0.
+        dtype: of the result.
+
+    Raises:
+        InputError: a degree is negative or not finite, which only ``none`` allows.
+    """
+    ones = np.empty(0, dtype)
+    if normalization == "none":
+        return Scaling(ones, ones)
+    _check_degrees(where, degree)
+    positive = np.where(degree > 0, degree, np.inf)
+    if normalization == "mean":
+        return Scaling((1 / positive).astype(dtype), ones)
+    factor = (1 / np.sqrt(positive)).astype(dtype)
+    return Scaling(factor, factor)
+
+
+def degrees(*blocks: CSR) -> NDArray[np.float64]:
+    """(num_rows,) sums of the rows of matrices that lie side by side."""
+    degree = np.zeros(blocks[0].num_rows, np.float64)
+    for block in blocks:
+        if block.data is None:
+            degree += np.diff(block.indptr)
+        else:
+            rows = np.repeat(np.arange(block.num_rows), np.diff(block.indptr))
+            degree += np.bincount(rows, weights=block.data, minlength=block.num_rows)
+    return degree
+
+
+def _check_degrees(where: str, degree: NDArray[np.float64]) -> None:
+    if not (np.isfinite(degree).all() and (degree >= 0).all()):
+        raise InputError(f"{where}: the weights of a row have a negative or infinite sum, which cannot be normalized")

@@ -1,0 +1,43 @@
+"""Some rows of the vertex data of grid shards: a range of places of one of the two orders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.artifacts.grid_shards import GridShards, order_path
+from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.matrix.ranges import Span
+
+
+@dataclass(frozen=True)
+class GridRows:
+    """Reads nothing but its rows.
+
+    Attributes:
+        order: ``rows`` (Pr) or ``columns`` (Pc).
+        span: places of the order.
+    """
+
+    shards: GridShards
+    order: str
+    span: Span
+    counter: ReadCounter
+
+    @property
+    def prefix(self) -> str:
+        return f"order/{self.order}"
+
+    def __contains__(self, name: str) -> bool:
+        return f"{order_path('rows', 0)}/{name}" in self.shards.artifact
+
+    def read(self, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+        """Rows of an array such as ``feature``, perhaps in another dtype."""
+        return self.shards.vertex_data(name, self.order, self.span, self.counter, dtype)
+
+    def vertex(self) -> NDArray[np.int64]:
+        """(num_rows,) int64 global ids of the rows' vertices."""
+        return self.shards.vertex_ids(self.order, self.span, self.counter)

@@ -1,0 +1,142 @@
+"""What a rank knows of its own vertices: features, labels and split, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from mpi4py import MPI
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.storage.artifacts.grid_shards import GridShards
+from gnnloom.storage.artifacts.row_shards import RowShards
+from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.comm.communicator import Communicator, Kind
+
+_CHECKED_ROWS = 256
+
+
+class VertexRows(Protocol):
+    """Some rows of the vertex data of shards."""
+
+    @property
+    def shards(self) -> RowShards | GridShards: ...
+
+    @property
+    def prefix(self) -> str:
+        """Where they lie, for messages."""
+        ...
+
+    def __contains__(self, name: str) -> bool: ...
+
+    def read(self, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+        """The rows of an array such as ``feature``, perhaps in another dtype."""
+        ...
+
+    def vertex(self) -> NDArray[np.int64]:
+        """(num_rows,) int64 global ids."""
+        ...
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels and split of this rank's rows.
+
+    Attributes:
+        label: (num_rows,) int64, -1 where there is none; or of a multi-label task (num_rows, num_classes) int8, 1 or
+            0, -1 where it is not known.
+        split: (num_rows,) uint8, see ``SPLIT``.
+    """
+
+    label: Tensor
+    split: Tensor
+    num_classes: int
+
+    @property
+    def is_multilabel(self) -> bool:
+        return self.label.dim() == 2
+
+    @property
+    def training(self) -> Tensor:
+        """(num_rows,) bool: vertices that the loss counts."""
+        known = self.label >= 0
+        return (self.split == SPLIT["train"]) & (known.any(1) if self.is_multilabel else known)
+
+
+def read_labels(rows: VertexRows) -> Labels:
+    """Read the labels and split of some rows. Communicates nothing.
+
+    Raises:
+        InputError: the shards lack labels or a split, or hold labels out of range or of other classes than they say.
+    """
+    if "multilabel" in rows:
+        return Labels(_read_multilabel(rows), torch.from_numpy(_read(rows, "split")), rows.shards.num_classes)
+    label = torch.from_numpy(_read(rows, "label").astype(np.int64))
+    num_classes = rows.shards.num_classes
+    if len(label) and (int(label.max()) >= num_classes or int(label.min()) < NO_LABEL):
+        raise InputError(
+            f"{rows.shards.artifact.path}/{rows.prefix}/label: labels from {int(label.min())} to {int(label.max())},"
+            f" expected {NO_LABEL} (none) to {num_classes - 1}"
+        )
+    return Labels(label, torch.from_numpy(_read(rows, "split")), num_classes)
+
+
+def _read_multilabel(rows: VertexRows) -> Tensor:
+    label, num_classes = torch.from_numpy(_read(rows, "multilabel")), rows.shards.num_classes
+    where = f"{rows.shards.artifact.path}/{rows.prefix}/multilabel"
+    if label.shape[1] != num_classes:
+        raise InputError(f"{where}: {label.shape[1]} columns, expected the {num_classes} classes of the dataset")
+    if label.numel() and not NO_LABEL <= int(label.min()) <= int(label.max()) <= 1:
+        raise InputError(f"{where}: labels from {int(label.min())} to {int(label.max())}, expected 0, 1 or {NO_LABEL}")
+    return label
+
+
+def read_feature(rows: VertexRows, dtype: torch.dtype) -> Tensor:
+    """Read the features of some rows. Communicates nothing.
+
+    Returns:
+        (num_rows, num_features) of ``dtype``.
+
+    Raises:
+        InputError: the shards hold no features, or one that is not a finite number.
+    """
+    feature = torch.from_numpy(_read(rows, "feature", torch.empty(0, dtype=dtype).numpy().dtype))
+    # A few rows at a time, as what the check makes of them would be as large as the features.
+    if not all(bool(part.isfinite().all()) for part in torch.split(feature, _CHECKED_ROWS)):
+        row = int((~feature.isfinite()).any(1).nonzero()[0, 0])
+        raise InputError(
+            f"{rows.shards.artifact.path}/{rows.prefix}/feature: vertex {int(rows.vertex()[row])} has a feature"
+            " that is not a finite number"
+        )
+    return feature
+
+
+def normalize_feature(feature: Tensor, norm: str, comm: Communicator) -> Tensor:
+    """Scale the features of every vertex. Collective.
+
+    Args:
+        feature: (num_rows, num_features) whole rows.
+        norm: ``row`` divides each row by the sum of its absolute values, as usual for word counts; ``auto`` does
+            so if no feature of any rank is negative; ``none`` leaves them.
+    """
+    if norm == "auto":
+        negative = (feature < 0).any().to(torch.int64).reshape(1)
+        comm.all_reduce(negative, Kind.SETUP, MPI.MAX)
+        norm = "none" if bool(negative) else "row"
+    if norm == "none":
+        return feature
+    return feature / feature.abs().sum(1, keepdim=True).clamp_min_(torch.finfo(feature.dtype).tiny)
+
+
+def _read(rows: VertexRows, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+    if name not in rows:
+        dataset = rows.shards.artifact.path.parent.parent.name
+        raise InputError(
+            f"{rows.shards.artifact.path}: the shards hold no {name}; add one with `gnnloom features {dataset} ...`"
+            " (or ingest a source that has it) and run `gnnloom shard` again"
+        )
+    return rows.read(name, dtype)

@@ -1,0 +1,1 @@
+"""Starting and ending a job: launching ranks, parsing their arguments, signals and exit codes."""

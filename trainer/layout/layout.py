@@ -1,0 +1,62 @@
+"""How a dense (n, dim) matrix is spread over the process grid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.process_grid import ProcessGrid
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The rows and columns that each rank holds; ranks along the other axes hold copies.
+
+    Attributes:
+        vertex: (num_rows,) int64 global ids of this rank's rows.
+        row_axes: axes of the grid that split the rows.
+        column_axes: axes that split the columns; share i of p holds columns i*dim//p to (i+1)*dim//p.
+        order: name of the order of all vertices that the rows are a range of.
+    """
+
+    grid: ProcessGrid
+    vertex: NDArray[np.int64]
+    row_axes: tuple[str, ...]
+    column_axes: tuple[str, ...] = ()
+    order: str = "rows"
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.vertex)
+
+    @property
+    def key(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+        """What tells the layouts of one grid and graph apart."""
+        return self.order, self.row_axes, self.column_axes
+
+    def columns(self, dim: int, coordinate: Mapping[str, int] | None = None) -> slice:
+        """Columns of a matrix of width ``dim`` that this rank holds, or the one at a coordinate of the grid."""
+        return slice(*self.grid.span(dim, self.column_axes, coordinate))
+
+    def widths(self, dim: int) -> list[int]:
+        """Numbers of columns of all ranks of the column group."""
+        return self.grid.sizes(dim, self.column_axes)
+
+    @property
+    def column_group(self) -> Communicator:
+        """The ranks that hold the other columns of the same rows."""
+        return self.grid.group(self.column_axes)
+
+    @property
+    def speaks_for_rows(self) -> bool:
+        """True on one rank of all that hold (columns or copies of) the same rows: the one that counts them in sums."""
+        return self.grid.index(axis for axis in self.grid.axes if axis not in self.row_axes) == 0
+
+    def speaks_for_share(self, among: Iterable[str]) -> bool:
+        """True on one rank of all along the axes ``among`` that hold copies of the same rows and columns."""
+        split = self.row_axes + self.column_axes
+        return self.grid.index(axis for axis in among if axis not in split) == 0

@@ -1,0 +1,103 @@
+"""From rows as the ranks hold them to rows in the order of the vertices, and between whole rows and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.trainer.comm.communicator import Kind
+from gnnloom.trainer.layout.layout import Layout
+
+
+class VertexOrder:
+    """Brings the rows of a matrix into the order of the vertices, chunk by chunk."""
+
+    def __init__(self, layout: Layout, num_vertices: int, kind: Kind) -> None:
+        """Prepare for matrices whose rows lie as ``layout`` says."""
+        self._comm, self._kind = layout.grid.comm, kind
+        vertex = layout.vertex if layout.speaks_for_rows else layout.vertex[:0]
+        self._order = torch.from_numpy(np.argsort(vertex))
+        self._vertex = vertex[self._order.numpy()]
+        self.num_vertices = num_vertices
+
+    def chunks(self, rows: Tensor, chunk_rows: int) -> Iterator[tuple[int, Tensor]]:
+        """The chunks that this rank is to write; no rank holds more than one at a time. Collective.
+
+        Chunk c belongs to rank c mod P, and every rank takes part in as many rounds as there are.
+
+        Args:
+            rows: (num_rows, ...) whole rows of the layout.
+            chunk_rows: rows per chunk.
+
+        Yields:
+            The first vertex of a chunk, and its (at most chunk_rows, ...) rows.
+        """
+        rows = rows.index_select(0, self._order)
+        round_rows = self._comm.size * chunk_rows
+        for first in range(0, self.num_vertices, round_rows):
+            bounds = np.minimum(first + chunk_rows * np.arange(self._comm.size + 1), self.num_vertices)
+            chunk = self._exchange(rows, bounds)
+            if len(chunk):
+                yield int(bounds[self._comm.rank]), chunk
+
+    def _exchange(self, rows: Tensor, bounds: NDArray[np.int64]) -> Tensor:
+        """Send every rank its vertices between the bounds; returns this rank's chunk."""
+        offset = np.searchsorted(self._vertex, bounds)
+        counts = self._comm.gather_numbers(np.diff(offset).tolist())[:, self._comm.rank].astype(np.int64)
+        arriving = np.concatenate([[0], np.cumsum(counts)]).tolist()
+        ids = torch.empty(arriving[-1], dtype=torch.int64)
+        values = rows.new_empty(arriving[-1], *rows.shape[1:])
+        vertex = torch.from_numpy(self._vertex)
+        requests = []
+        for rank in range(self._comm.size):
+            here, there = slice(*arriving[rank : rank + 2]), slice(*offset[rank : rank + 2].tolist())
+            for target, source in ((ids, vertex), (values, rows)):
+                requests += self._comm.receive(target[here], rank)
+                requests += self._comm.send(source[there], rank, self._kind)
+        self._comm.wait(requests)
+        chunk = torch.empty_like(values)
+        chunk[ids - int(bounds[self._comm.rank])] = values
+        return chunk
+
+
+def whole_rows(part: Tensor, layout: Layout, dim: int, kind: Kind) -> Tensor:
+    """Put the columns that the ranks hold of their rows together. Collective.
+
+    Args:
+        part: (num_rows, columns held) of ``layout``.
+
+    Returns:
+        (num_rows, dim).
+    """
+    if layout.column_group.size == 1:
+        return part
+    return layout.column_group.all_gather(part.T.contiguous(), layout.widths(dim), kind).T.contiguous()
+
+
+def split_rows(rows: Tensor, layout: Layout) -> Tensor:
+    """From whole rows, each held by one rank of a column group, to this rank's columns of all of them. Collective.
+
+    Args:
+        rows: (own rows, dim); those of the group's ranks in their order are the rows of ``layout``.
+
+    Returns:
+        (num_rows, columns held) of the layout.
+    """
+    group, dim = layout.column_group, rows.shape[1]
+    if group.size == 1:
+        return rows
+    sizes = group.gather_numbers([len(rows)])[:, 0].astype(int).tolist()
+    bounds = np.cumsum([0, *layout.widths(dim)]).tolist()
+    result = rows.new_empty(sum(sizes), layout.widths(dim)[group.rank])
+    requests = []
+    sent = [rows[:, start:stop].contiguous() for start, stop in pairwise(bounds)]
+    for other, arriving in enumerate(torch.split(result, sizes)):
+        requests += group.receive(arriving, other)
+        requests += group.send(sent[other], other, Kind.SETUP)
+    group.wait(requests)
+    return result

@@ -1,0 +1,114 @@
+"""The windows of the permuted, normalized adjacency that a rank multiplies with, read from grid shards.
+
+Layers alternate between two matrices: layer 0, 2, ... multiplies with Pr A Pc^T and so takes rows in the
+order Pc to rows in the order Pr; layer 1, 3, ... multiplies with Pc A Pr^T, back again.  Without a
+permutation, or with a single one, both are the same matrix.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.artifacts.grid_shards import TRANSPOSED, GridShards, stored_variants
+from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.matrix.ranges import Span, split_range
+from gnnloom.trainer.data.adjacency_scaling import Scaling, scaling
+from gnnloom.trainer.kernels.numba_spmm import SparseProduct
+from gnnloom.trainer.kernels.threads import Threads
+
+
+def vertex_order(layer: int) -> str:
+    """Order of the rows that enter a layer: ``columns`` (Pc) or ``rows`` (Pr)."""
+    return "columns" if layer % 2 == 0 else "rows"
+
+
+class GridAdjacency:
+    """Reads and keeps what a rank multiplies with; nothing is read or kept twice."""
+
+    def __init__(
+        self,
+        shards: GridShards,
+        normalization: str,
+        dtype: np.dtype[Any],
+        threads: Threads,
+        counter: ReadCounter | None = None,
+    ) -> None:
+        self.shards = shards
+        self.num_vertices = shards.num_vertices
+        self.dtype = dtype
+        self.threads = threads
+        self._normalization = normalization
+        self._counter = counter
+        self._stored = stored_variants(symmetric=shards.symmetric, double=shards.permutation == "double")
+        self._blocks: dict[tuple[str, Span, tuple[Span, ...]], list[CSR]] = {}
+        self._scalings: dict[tuple[str, Span], Scaling] = {}
+
+    def order(self, layer: int) -> str:
+        """Order of the rows that enter a layer; one name where both orders are the same."""
+        return vertex_order(layer) if self.shards.permutation == "double" else "rows"
+
+    def blocks(self, layer: int, rows: Span, columns: list[Span], *, transposed: bool = False) -> list[CSR]:
+        """Rows of a layer's matrix, or of its transpose, in blocks of columns, each numbered from 0.
+
+        Args:
+            columns: ascending ranges.
+        """
+        variant = "even" if layer % 2 == 0 else "odd"
+        stored = self._stored[TRANSPOSED[variant] if transposed else variant]
+        key = (stored, rows, tuple(columns))
+        if key not in self._blocks:
+            self._blocks[key] = self.shards.windows(stored, rows, columns, self._counter, self.dtype)
+        return self._blocks[key]
+
+    def forget(self) -> None:
+        """Leave the blocks to those who read them: none will be read again."""
+        self._blocks.clear()
+
+    def product(self, block: CSR) -> SparseProduct:
+        """A block, ready to multiply."""
+        return SparseProduct(block, self.threads, self.dtype)
+
+    def products(self, layer: int, rows: Span, columns: list[Span], *, transposed: bool = False) -> list[SparseProduct]:
+        """As :meth:`blocks`, ready to multiply."""
+        return [self.product(block) for block in self.blocks(layer, rows, columns, transposed=transposed)]
+
+    def scaling(self, order: str, span: Span) -> Scaling:
+        """The normalization's factors of some places of an order.
+
+        Raises:
+            InputError: a degree is negative or not finite.
+        """
+        if (order, span) not in self._scalings:
+            self._scalings[order, span] = self._read_scaling(order, span)
+        return self._scalings[order, span]
+
+    def _read_scaling(self, order: str, span: Span) -> Scaling:
+        where = str(self.shards.artifact.path)
+        degree = np.empty(0, np.float64)
+        if self._normalization != "none":
+            degree = self.shards.vertex_data("degree", order, span, self._counter).astype(np.float64)
+        return scaling(where, self._normalization, degree, self.dtype)
+
+    def places(self, order: str, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Places of vertices in an order."""
+        return self.shards.places(order, vertex)
+
+    def vertex_ids(self, order: str, span: Span) -> NDArray[np.int64]:
+        """(span,) global ids of the vertices at some places of an order."""
+        return self.shards.vertex_ids(order, span, self._counter)
+
+
+def split_rows(matrix: CSR, num_blocks: int) -> list[tuple[slice, CSR]]:
+    """Cut a matrix into blocks of about equal numbers of rows, which share its memory."""
+    blocks = []
+    for start, stop in (split_range(matrix.num_rows, num_blocks, number) for number in range(num_blocks)):
+        entries = slice(int(matrix.indptr[start]), int(matrix.indptr[stop]))
+        data = None if matrix.data is None else matrix.data[entries]
+        indptr = matrix.indptr[start : stop + 1] - matrix.indptr[start]
+        block = CSR(matrix.row_offset + start, indptr, matrix.indices[entries], data, matrix.num_columns)
+        blocks.append((slice(start, stop), block))
+    return blocks

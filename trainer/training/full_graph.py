@@ -1,0 +1,294 @@
+"""Full-graph training: the loop over epochs on every rank, its metrics, checkpoints and result."""
+
+from __future__ import annotations
+
+import logging
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gnnloom.storage.catalog import Catalog
+from gnnloom.storage.errors import CorruptError, ExistsError, InputError
+from gnnloom.storage.format.artifact import peak_memory
+from gnnloom.storage.runs.checkpoint import StoredCheckpoint, checkpoint_epochs, read_checkpoint
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.comm.communicator import CollectiveError, Communicator, Kind, TrafficCounts
+from gnnloom.trainer.comm.profile import gather_profile
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.vertex_data import read_labels
+from gnnloom.trainer.training.checkpoint import restore, save_checkpoint
+from gnnloom.trainer.training.loss import build_loss
+from gnnloom.trainer.training.metrics import build_metrics
+from gnnloom.trainer.training.optimizer import build_optimizer, sum_gradients
+from gnnloom.trainer.training.predict import write_predictions
+from gnnloom.trainer.training.session import Session, open_session, threads_per_rank, writing
+
+logger = logging.getLogger(__name__)
+
+#: What a resumed run must find as it was, and how it is called when it is not.
+_DATA = {"graph": "another graph", "vertices": "other vertex data"}
+#: Up to this many ranks the result holds the bytes between every two of them.
+_MATRIX_RANKS = 256
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """What one epoch of training did, the same on every rank.
+
+    Attributes:
+        seconds: of the slowest rank.
+        bytes, messages: by kind, sent by all ranks.
+        stopped: some rank was asked to stop.
+        profile: of every rank, if wanted: see :func:`gnnloom.trainer.comm.profile.gather_profile`.
+    """
+
+    loss: float
+    seconds: float
+    bytes: dict[str, int]
+    messages: dict[str, int]
+    stopped: bool
+    profile: list[dict[str, Any]]
+
+
+def train(comm: Communicator, config: TrainConfig, stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:
+    """Train what ``config`` says. Collective.
+
+    Args:
+        stop: asked once per epoch on every rank; when one says yes, all write a checkpoint and return.
+
+    Returns:
+        The run's result, the same on every rank; ``state`` is ``finished`` or ``stopped``.
+
+    Raises:
+        CollectiveError: the configuration, dataset or run does not allow it, another process writes the run, or the
+            loss is not finite.
+    """
+    num_threads = threads_per_rank(comm, config.threads)
+    with writing(comm, lambda: _run_of(config)):
+        start = comm.together(lambda: _Start.read(comm, config, num_threads))
+        if start.is_finished:
+            return start.run.result()
+        training = Training(start, comm)
+        if comm.rank == 0:
+            training.run.start(config.to_json(), training.first_epoch, _inputs(start.session))
+        comm.barrier()
+        stopped = training.run_epochs(stop)
+        return training.finish(stopped)
+
+
+def _run_of(config: TrainConfig) -> Run:
+    return Run(Catalog(config.catalog).dataset(config.dataset).run_path(config.run_name))
+
+
+def _inputs(session: Session) -> dict[str, str]:
+    """Kind to key of what the session reads, and of what that was made from."""
+    artifact = session.shards.artifact
+    return {kind: artifact.inputs[kind] for kind in _DATA if kind in artifact.inputs} | {"shards": artifact.key}
+
+
+@dataclass(frozen=True)
+class _Start:
+    """All that is read before the ranks first speak."""
+
+    session: Session
+    labels: Any
+    run: Run
+    checkpoint: StoredCheckpoint | None
+
+    @classmethod
+    def read(cls, comm: Communicator, config: TrainConfig, num_threads: int) -> _Start:
+        session = open_session(comm, config, num_threads)
+        run = _run_of(config)
+        checkpoint = _find_checkpoint(run, config, _inputs(session))
+        return cls(session, read_labels(session.label_rows), run, checkpoint)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all that was asked for is there."""
+        config = self.session.config
+        if self.checkpoint is None or self.checkpoint.epoch < config.epochs or not self.run.is_finished:
+            return False
+        return self.run.has_predictions or not config.save_embeddings
+
+
+def _find_checkpoint(run: Run, config: TrainConfig, inputs: Mapping[str, str]) -> StoredCheckpoint | None:
+    """Where to go on, with what is read now; None at the beginning."""
+    if run.exists:
+        different = config.changes_since(TrainConfig.of_run(run))
+        if different:
+            error = InputError if config.resume else ExistsError
+            raise error(f"{run.path}: this run was made with {', '.join(different)}; choose another name for the run")
+    if not config.resume or not checkpoint_epochs(run.checkpoints):
+        return None
+    before = run.inputs()
+    for kind, name in _DATA.items():
+        if before.get(kind, inputs.get(kind)) != inputs.get(kind):
+            raise InputError(f"{run.path}: this run was trained on {name}; choose another name for the run")
+    checkpoint = read_checkpoint(run.checkpoints)
+    if checkpoint.epoch > config.epochs:
+        raise InputError(f"{run.path}: trained for {checkpoint.epoch} epochs already, more than epochs {config.epochs}")
+    return checkpoint
+
+
+class Training:
+    """The state of a training on one rank."""
+
+    def __init__(self, start: _Start, comm: Communicator) -> None:
+        """Build what the loop needs. Collective.
+
+        Raises:
+            CollectiveError: there is no training vertex, or not every rank finds the same checkpoint, or one that fits.
+        """
+        self.comm = comm
+        self.session, self.run = start.session, start.run
+        self.config = self.session.config
+        self.model = self.session.model
+        comm.traffic.profiled = self.config.profile
+        self.inputs = self.session.take_inputs()
+        self.optimizer = build_optimizer(self.model, self.config)
+        layout = self.session.operator.layout(self.model.num_layers)
+        labels = start.labels
+        self.loss = build_loss(layout, labels)
+        self.metrics = build_metrics(layout, labels)
+        if self.loss.num_vertices == 0:
+            message = f"{self.session.shards.artifact.path}: no vertex has a label and is in the training split"
+            raise CollectiveError(message, reports=comm.rank == 0, code=InputError.exit_code)
+        self.first_epoch = 0 if start.checkpoint is None else start.checkpoint.epoch
+        self._check_same_checkpoint()
+        checkpoint = start.checkpoint
+        if checkpoint is not None:
+            comm.together(lambda: restore(checkpoint, self.model, self.optimizer))
+        self.lines = [line for line in self.run.metrics() if line["epoch"] < self.first_epoch]
+        self.last_traffic = TrafficCounts()
+
+    def _check_same_checkpoint(self) -> None:
+        epochs = self.comm.gather_numbers([self.first_epoch])[:, 0].astype(int)
+        if len(set(epochs)) > 1:
+            message = (
+                f"{self.run.checkpoints}: ranks see checkpoints of different epochs {sorted(set(epochs.tolist()))}"
+            )
+            message += "; the catalog must lie on a file system that all machines share"
+            raise CollectiveError(message, reports=self.comm.rank == 0, code=CorruptError.exit_code)
+
+    def run_epochs(self, stop: Callable[[], bool]) -> bool:
+        """Train to the last epoch, or until a rank is asked to stop; True in this case. Collective."""
+        for epoch in range(self.first_epoch, self.config.epochs):
+            report = self._train_epoch(epoch, stop)
+            self._check_finite(epoch, report.loss)
+            done = epoch + 1
+            last = done == self.config.epochs
+            line: dict[str, Any] = {"epoch": epoch, "loss": report.loss, "seconds": report.seconds}
+            if last or _is_due(done, self.config.eval_every):
+                line |= self._evaluate()
+            line |= {"bytes": report.bytes, "messages": report.messages}
+            self._write_line({**line, "profile": report.profile} if self.config.profile else line)
+            if last or report.stopped or _is_due(done, self.config.checkpoint_every):
+                self._save(done)
+            if report.stopped and not last:
+                return True
+        return False
+
+    def _train_epoch(self, epoch: int, stop: Callable[[], bool]) -> EpochReport:
+        started, operator = time.perf_counter(), self.session.operator
+        with self.comm.traffic.recording() as counts:
+            self.model.train()
+            self.model.epoch = epoch
+            self.model.zero_grad()
+            contribution = self.loss(self.model(self.inputs))
+            contribution.backward()  # type: ignore[no-untyped-call]
+            sum_gradients(self.model.parameters(), operator.grid.group(operator.weight_axes))
+            self.optimizer.step()
+            # The request to stop rides along, so that all ranks stop after the same epoch.
+            totals = torch.tensor([float(contribution.detach()), float(stop())], dtype=torch.float64)
+            self.comm.all_reduce(totals, Kind.LOSS)
+        return self._report(totals, time.perf_counter() - started, counts)
+
+    def _report(self, totals: torch.Tensor, seconds: float, counts: TrafficCounts) -> EpochReport:
+        sent = [float(count[kind]) for count in (counts.bytes, counts.messages) for kind in Kind]
+        everyones = self.comm.gather_numbers([seconds, *sent])
+        sums = everyones[:, 1:].sum(0).reshape(2, len(Kind)).astype(int)
+        num_bytes, messages = ({kind.value: int(n) for kind, n in zip(Kind, row, strict=True) if n} for row in sums)
+        slowest = float(everyones[:, 0].max())
+        self.last_traffic = counts
+        profile = gather_profile(self.comm, counts, seconds) if self.config.profile else []
+        return EpochReport(float(totals[0]), slowest, num_bytes, messages, bool(totals[1] > 0), profile)
+
+    def _check_finite(self, epoch: int, loss: float) -> None:
+        if not math.isfinite(loss):
+            message = f"{self.run.path}: the loss of epoch {epoch} is {loss}; lower the learning rate"
+            raise CollectiveError(message, reports=self.comm.rank == 0, code=1)
+
+    def _evaluate(self) -> dict[str, float | None]:
+        self.model.eval()
+        # Its own record, so that an epoch's figures are those of training only.
+        with torch.no_grad(), self.comm.traffic.recording():
+            return self.metrics(self.model(self.inputs))
+
+    def _write_line(self, line: dict[str, Any]) -> None:
+        self.lines.append(line)
+        if self.comm.rank == 0:
+            self.run.append_metrics(line)
+            if "test_accuracy" in line:
+                figures = "  ".join(f"{name} {_percent(line[name])}" for name in self.metrics.names)
+                logger.info("epoch %d  loss %.5f  %s  %.3f s", line["epoch"], line["loss"], figures, line["seconds"])
+
+    def _save(self, epoch: int) -> None:
+        save_checkpoint(self.comm, self.run.checkpoints, epoch, self.model, self.optimizer)
+
+    def finish(self, stopped: bool) -> dict[str, Any]:
+        """Predict if wanted, gather the result and write it. Collective."""
+        if self.config.save_embeddings and not stopped:
+            write_predictions(self.session, self.inputs, self.run, self.config.epochs, embeddings=True)
+        loaded = self.session.loaded
+        mine = [self.session.counter.bytes, peak_memory(), loaded.peak_memory, loaded.seconds]
+        per_rank = self.comm.gather_numbers(mine)
+        result = self._result(stopped) | {
+            "bytes_read": per_rank[:, 0].astype(int).tolist(),
+            "peak_memory": per_rank[:, 1].astype(int).tolist(),
+            "load_peak_memory": per_rank[:, 2].astype(int).tolist(),
+            "load_seconds": float(per_rank[:, 3].max()),
+            **self._traffic_matrix(),
+        }
+        if self.comm.rank == 0 and not stopped:
+            self.run.finish(result)
+        self.comm.barrier()
+        return result
+
+    def _traffic_matrix(self) -> dict[str, Any]:
+        """Bytes that rank [p] sent to rank [q] in the last epoch, of few enough ranks. Collective."""
+        if self.comm.size > _MATRIX_RANKS:
+            return {}
+        mine = [self.last_traffic.bytes_to[rank] for rank in self.comm.members]
+        return {"bytes_between": self.comm.gather_numbers(mine).astype(int).tolist()}
+
+    def _result(self, stopped: bool) -> dict[str, Any]:
+        last = self.lines[-1]
+        evaluated: dict[str, Any] = next((line for line in reversed(self.lines) if "test_accuracy" in line), {})
+        return {
+            "run": self.run.name,
+            "state": "stopped" if stopped else "finished",
+            "algorithm": self.config.algorithm,
+            "ranks": self.comm.size,
+            "grid": list(self.session.operator.grid.shape),
+            "epochs": len(self.lines),
+            "loss": [line["loss"] for line in self.lines],
+            **{name: evaluated.get(name) for name in self.metrics.names},
+            "epoch_seconds": statistics.median(line["seconds"] for line in self.lines),
+            "bytes_sent": sum(last["bytes"].values()),
+            "messages_sent": sum(last["messages"].values()),
+            "bytes_by_kind": last["bytes"],
+            "messages_by_kind": last["messages"],
+        }
+
+
+def _is_due(done: int, every: int) -> bool:
+    return every > 0 and done % every == 0
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.2%}"

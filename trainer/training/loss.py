@@ -1,0 +1,170 @@
+"""Losses over the training vertices of all ranks, on any layout."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from mpi4py import MPI
+from torch import Tensor
+
+from gnnloom.trainer.comm.communicator import Kind
+from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.layout.layout import Layout
+
+
+def build_loss(layout: Layout, labels: Labels) -> MaskedLoss:
+    """The loss that fits the labels: over one class per vertex, or over zeros and ones. Collective.
+
+    Args:
+        layout: of the scores.
+    """
+    kind = MaskedBinaryCrossEntropy if labels.is_multilabel else MaskedCrossEntropy
+    return kind(layout, labels.label, labels.training, labels.num_classes)
+
+
+class MaskedLoss(ABC):
+    """A mean over what is known of given vertices, normalized over all ranks.
+
+    Attributes:
+        num_vertices: that count, over all ranks.
+        speaks: this rank adds its sum to the loss; others hold copies of the same.
+    """
+
+    def __init__(self, layout: Layout, mask: Tensor) -> None:
+        """Count the vertices of all ranks. Collective.
+
+        Args:
+            layout: of the scores.
+            mask: (num_rows,) bool, the vertices that count.
+        """
+        self._layout = layout
+        self._rows = mask.nonzero().squeeze(1)
+        self.num_vertices = self._total(len(self._rows) if layout.speaks_for_rows else 0)
+        self.speaks = layout.speaks_for_rows
+
+    def _total(self, number: int) -> int:
+        count = torch.tensor([number], dtype=torch.int64)
+        self._layout.grid.comm.all_reduce(count, Kind.SETUP)
+        return int(count)
+
+    def __call__(self, scores: Tensor) -> Tensor:
+        """This rank's contribution: the contributions of all ranks add up to the loss. Collective.
+
+        Args:
+            scores: (num_rows, columns held) of the layout.
+        """
+        result: Tensor = _MaskedMean.apply(scores[self._rows], self)  # type: ignore[no-untyped-call]
+        return result
+
+    @property
+    @abstractmethod
+    def num_terms(self) -> int:
+        """What the sum over all ranks is divided by."""
+
+    @abstractmethod
+    def parts(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """The sum of the losses, and its derivative. Collective.
+
+        Args:
+            scores: (num_vertices of this rank, columns held).
+        """
+
+
+class MaskedCrossEntropy(MaskedLoss):
+    """Mean cross-entropy over given vertices, normalized by their number over all ranks.
+
+    A row of scores may be split over ranks: its maximum and its sum of exponentials are then formed
+    over the ranks that hold it.
+    """
+
+    def __init__(self, layout: Layout, label: Tensor, mask: Tensor, num_classes: int) -> None:
+        """Count the vertices of all ranks. Collective.
+
+        Args:
+            layout: of the scores.
+            label: (num_rows,) int64, below ``num_classes`` where ``mask`` is set.
+            mask: (num_rows,) bool, the vertices that count.
+        """
+        super().__init__(layout, mask)
+        columns = layout.columns(num_classes)
+        self._target = label[self._rows] - columns.start
+        self._held = (self._target >= 0) & (self._target < columns.stop - columns.start)
+
+    @property
+    def num_terms(self) -> int:
+        return self.num_vertices
+
+    def parts(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """The sum of the rows' losses, and its derivative: softmax minus the indicator of the label. Collective."""
+        group = self._layout.column_group
+        maximum = _row_maximum(scores)
+        group.all_reduce(maximum, Kind.LOSS, MPI.MAX)
+        softmax = (scores - maximum).exp_()
+        total = softmax.sum(1, keepdim=True)
+        held = self._held.nonzero().squeeze(1)
+        logit = torch.zeros_like(total)
+        logit[held, 0] = scores[held, self._target[held]]
+        both = torch.stack([total, logit])
+        group.all_reduce(both, Kind.LOSS)
+        losses = both[0].log() + maximum - both[1]
+        softmax /= both[0]
+        softmax[held, self._target[held]] -= 1
+        return losses.sum(dtype=torch.float64), softmax
+
+
+class MaskedBinaryCrossEntropy(MaskedLoss):
+    """Mean binary cross-entropy of the logits, over the rows and classes whose label is known.
+
+    Where all are known, that is the mean over rows and classes of ``torch.nn.BCEWithLogitsLoss``.  Every column stands
+    for itself, so that ranks which hold columns of the same rows need nothing of each other.
+    """
+
+    def __init__(self, layout: Layout, label: Tensor, mask: Tensor, num_classes: int) -> None:
+        """Count the vertices and labels of all ranks. Collective.
+
+        Args:
+            layout: of the scores.
+            label: (num_rows, num_classes) int8, 1 or 0, -1 where it is not known.
+            mask: (num_rows,) bool, the vertices that count.
+        """
+        super().__init__(layout, mask)
+        held = label[self._rows, layout.columns(num_classes)]
+        self._known, self._target = held >= 0, held == 1
+        self.speaks = layout.speaks_for_share(layout.grid.axes)
+        self._num_terms = self._total(int(self._known.sum()) if self.speaks else 0)
+
+    @property
+    def num_terms(self) -> int:
+        return self._num_terms
+
+    def parts(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """The sum of the losses, and its derivative: the sigmoid minus the label. Communicates nothing."""
+        # log(1 + e^x) - t x without an exponential that could overflow.
+        losses = scores.clamp_min(0) + scores.abs().neg_().exp_().log1p_()
+        losses -= torch.where(self._target, scores, 0)
+        derivative = scores.sigmoid() - self._target.to(scores.dtype)
+        losses[~self._known] = 0
+        derivative[~self._known] = 0
+        return losses.sum(dtype=torch.float64), derivative
+
+
+def _row_maximum(scores: Tensor) -> Tensor:
+    if scores.shape[1] == 0:
+        return scores.new_full((len(scores), 1), -torch.inf)
+    return scores.amax(1, keepdim=True)
+
+
+class _MaskedMean(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, loss: MaskedLoss) -> Tensor:
+        total, derivative = loss.parts(scores.detach())
+        ctx.save_for_backward(derivative / loss.num_terms)
+        return total / loss.num_terms if loss.speaks else torch.zeros((), dtype=torch.float64)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        # The loss is the sum of all ranks' contributions, so every rank differentiates it with factor 1.
+        (derivative,) = ctx.saved_tensors
+        return derivative * gradient.to(derivative.dtype), None

@@ -1,0 +1,133 @@
+"""How good scores are over the vertices of all ranks, on any layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from mpi4py import MPI
+from torch import Tensor
+
+from gnnloom.storage.artifacts.vertices import SPLIT
+from gnnloom.trainer.comm.communicator import Kind
+from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.layout.layout import Layout
+
+#: Names of the figures, in the order of the splits.
+ACCURACIES = {"train_accuracy": SPLIT["train"], "val_accuracy": SPLIT["valid"], "test_accuracy": SPLIT["test"]}
+
+
+def build_metrics(layout: Layout, labels: Labels) -> Accuracy | LabelScores:
+    """The figures that fit the labels.
+
+    Args:
+        layout: of the scores.
+    """
+    kind = LabelScores if labels.is_multilabel else Accuracy
+    return kind(layout, labels.label, labels.split, labels.num_classes)
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Share of the labeled vertices of each split whose highest score is that of their label.
+
+    Attributes:
+        layout: of the scores.
+        label: (num_rows,) int64, -1 where there is none.
+        split: (num_rows,) uint8.
+    """
+
+    layout: Layout
+    label: Tensor
+    split: Tensor
+    num_classes: int
+
+    names = tuple(ACCURACIES)
+
+    def __call__(self, scores: Tensor) -> dict[str, float | None]:
+        """The accuracies over all ranks; None for a split without labeled vertices. Collective."""
+        right = predicted_class(self.layout, scores, self.num_classes) == self.label
+        counts = torch.zeros(len(ACCURACIES), 2, dtype=torch.int64)
+        if self.layout.speaks_for_rows:
+            for number, value in enumerate(ACCURACIES.values()):
+                chosen = (self.split == value) & (self.label >= 0)
+                counts[number, 0] = (right & chosen).sum()
+                counts[number, 1] = chosen.sum()
+        self.layout.grid.comm.all_reduce(counts, Kind.METRICS)
+        pairs = zip(ACCURACIES, counts.tolist(), strict=True)
+        return {name: correct / count if count else None for name, (correct, count) in pairs}
+
+
+@dataclass(frozen=True)
+class LabelScores:
+    """Of each split, over the labels that are known: the share that is right, and the F1 of those that are set.
+
+    ``f1`` counts all classes together (micro), ``macro_f1`` is the mean over the classes, 0 for a class that neither
+    occurs nor is predicted.  A label is predicted where its score, a logit, is above 0.
+
+    Attributes:
+        layout: of the scores.
+        label: (num_rows, num_classes) int8, 1 or 0, -1 where it is not known.
+        split: (num_rows,) uint8.
+    """
+
+    layout: Layout
+    label: Tensor
+    split: Tensor
+    num_classes: int
+
+    names = tuple(ACCURACIES) + tuple(
+        name.replace("accuracy", figure) for figure in ("f1", "macro_f1") for name in ACCURACIES
+    )
+
+    def __call__(self, scores: Tensor) -> dict[str, float | None]:
+        """The figures over all ranks; None for a split without known labels. Collective."""
+        counts = torch.zeros(len(ACCURACIES), 4, self.num_classes, dtype=torch.int64)
+        if self.layout.speaks_for_share(self.layout.grid.axes):
+            columns = self.layout.columns(self.num_classes)
+            label, predicted = self.label[:, columns], scores > 0
+            for number, code in enumerate(ACCURACIES.values()):
+                of_split = (self.split == code)[:, None]
+                outcomes = [(label == wanted) & (predicted == bool(said)) for wanted in (1, 0) for said in (1, 0)]
+                counts[number, :, columns] = torch.stack([(outcome & of_split).sum(0) for outcome in outcomes])
+        self.layout.grid.comm.all_reduce(counts, Kind.METRICS)
+        found: dict[str, float | None] = {}
+        for name, of_split in zip(ACCURACIES, counts, strict=True):
+            figures = _figures(of_split) if int(of_split.sum()) else (None, None, None)
+            for figure, value in zip(("accuracy", "f1", "macro_f1"), figures, strict=True):
+                found[name.replace("accuracy", figure)] = value
+        return {name: found[name] for name in self.names}
+
+
+def _figures(counts: Tensor) -> tuple[float, float, float]:
+    """Accuracy, micro F1 and macro F1.
+
+    Args:
+        counts: (4, num_classes) labels that are set and predicted, set and not, predicted and not set, and neither.
+    """
+    hits, misses, false_alarms, rejections = counts.to(torch.float64)
+    twice = 2 * hits
+    each = twice / (twice + misses + false_alarms).clamp_min(1)
+    all_together = twice.sum() / (twice + misses + false_alarms).sum().clamp_min(1)
+    accuracy = (hits + rejections).sum() / counts.sum()
+    return float(accuracy), float(all_together), float(each.mean())
+
+
+def predicted_class(layout: Layout, scores: Tensor, num_classes: int) -> Tensor:
+    """(num_rows,) int64, the class of the highest score, the lowest among equals. Collective.
+
+    Args:
+        scores: (num_rows, columns held) of the layout.
+    """
+    group = layout.column_group
+    if group.size == 1:
+        return scores.argmax(1)
+    highest = scores.amax(1) if scores.shape[1] else scores.new_full((len(scores),), -torch.inf)
+    overall = highest.clone()
+    group.all_reduce(overall, Kind.METRICS, MPI.MAX)
+    winner = torch.full((len(scores),), num_classes, dtype=torch.int64)
+    if scores.shape[1]:
+        mine = highest == overall
+        winner[mine] = scores[mine].argmax(1) + layout.columns(num_classes).start
+    group.all_reduce(winner, Kind.METRICS, MPI.MIN)
+    return winner

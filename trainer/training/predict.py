@@ -1,0 +1,110 @@
+"""Predictions of a trained run for every vertex, written to the run in the order of the dataset's vertices."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from gnnloom.storage.catalog import Catalog
+from gnnloom.storage.format.artifact import peak_memory
+from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.comm.communicator import Communicator, Kind
+from gnnloom.trainer.config.train_config import PredictConfig, TrainConfig
+from gnnloom.trainer.layout.redistribute import whole_rows
+from gnnloom.trainer.layout.vertex_arrays import VertexArray, write_vertex_arrays
+from gnnloom.trainer.models.model import Inputs
+from gnnloom.trainer.training.checkpoint import restore_parameters
+from gnnloom.trainer.training.metrics import predicted_class
+from gnnloom.trainer.training.session import Session, open_session, threads_per_rank, writing
+
+_DIMS = {
+    "label": ("vertex",),
+    "multilabel": ("vertex", "class"),
+    "score": ("vertex", "class"),
+    "embedding": ("vertex", "feature"),
+}
+
+
+def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
+    """Predict with a checkpoint of a run. Collective.
+
+    Returns:
+        The summary, the same on every rank.
+
+    Raises:
+        CollectiveError: there is no such run, checkpoint or shards, or another process writes the run.
+    """
+    num_threads = threads_per_rank(comm, config.threads)
+    with writing(comm, lambda: _run_of(config)):
+        session, run, checkpoint = comm.together(lambda: _open(comm, config, num_threads))
+        inputs = session.take_inputs()
+        comm.together(lambda: restore_parameters(checkpoint, session.model))
+        write_predictions(session, inputs, run, checkpoint.epoch, embeddings=config.embeddings)
+    per_rank = comm.gather_numbers([session.counter.bytes, peak_memory()])
+    return {
+        "run": run.name,
+        "state": "finished",
+        "epoch": checkpoint.epoch,
+        "ranks": comm.size,
+        "path": str(run.predictions().path),
+        "bytes_read": per_rank[:, 0].astype(int).tolist(),
+        "peak_memory": per_rank[:, 1].astype(int).tolist(),
+    }
+
+
+def _run_of(config: PredictConfig) -> Run:
+    return Run.open(Catalog(config.catalog).dataset(config.dataset), config.run)
+
+
+def _open(comm: Communicator, config: PredictConfig, num_threads: int) -> tuple[Session, Run, StoredCheckpoint]:
+    run = _run_of(config)
+    trained = TrainConfig.of_run(run)
+    where = {name: getattr(config, name) for name in ("catalog", "ranks", "shards", "method", "grid", "run")}
+    session = open_session(comm, replace(trained, **where), num_threads)
+    return session, run, read_checkpoint(run.checkpoints, config.epoch)
+
+
+def write_predictions(session: Session, inputs: Inputs, run: Run, epoch: int, *, embeddings: bool) -> None:
+    """Run the model without dropout and write its predictions to the run. Collective.
+
+    Args:
+        epoch: number of epochs that the model was trained for.
+        embeddings: write the last hidden layer's output too.
+    """
+    outputs = _forward(session, inputs, embeddings)
+    comm, folder = session.comm, run.predictions_aside()
+    if comm.rank == 0:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    num_layers = session.model.num_layers
+    layers = {name: num_layers - (name == "embedding") for name in outputs}
+    arrays = [
+        VertexArray(name, rows, session.operator.layout(layers[name]), _DIMS[name]) for name, rows in outputs.items()
+    ]
+    records = write_vertex_arrays(comm, folder, arrays, session.shards.num_vertices, Kind.PREDICTION)
+    if comm.rank == 0:
+        run.publish_predictions(records, {"epoch": epoch, "num_classes": session.shards.num_classes})
+    comm.barrier()
+
+
+def _forward(session: Session, inputs: Inputs, embeddings: bool) -> dict[str, torch.Tensor]:
+    """What is written of this rank's rows, by name. Collective."""
+    model, num_classes = session.model.eval(), session.shards.num_classes
+    with torch.no_grad(), session.comm.traffic.recording():
+        hidden = model.embed(inputs)
+        score = model.classify(hidden)
+        layout = session.operator.layout(model.num_layers)
+        whole = whole_rows(score, layout, num_classes, Kind.PREDICTION)
+        if "multilabel" in session.label_rows:
+            outputs = {"multilabel": (whole > 0).to(torch.int8), "score": whole}
+        else:
+            outputs = {"label": predicted_class(layout, score, num_classes).to(torch.int32), "score": whole}
+        if embeddings and model.num_layers > 1:
+            last = model.num_layers - 1
+            before, width = session.operator.layout(last), model.options.dims[last]
+            outputs["embedding"] = whole_rows(hidden.value, before, width, Kind.PREDICTION)
+    return outputs

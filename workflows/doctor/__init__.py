@@ -1,0 +1,1 @@
+"""Whether an installation works: `gnnloom doctor` and `gnnloom check`."""

@@ -1,0 +1,105 @@
+"""A tiny graph, and a whole run on it: what `gnnloom doctor` and `gnnloom check` try."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.shards.row_stage import shard_rows
+from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog, Dataset, Graph
+from gnnloom.storage.checks.invariants import check_artifact
+from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.job.launch import launch
+
+#: How far the losses of one rank and of several may be apart: float64 sums in another order.
+TOLERANCE = 1e-9
+_EPOCHS = 10
+
+
+@dataclass(frozen=True)
+class Step:
+    """One finished step, and what came out."""
+
+    name: str
+    found: str
+
+
+def _model(num_vertices: int) -> StochasticBlockModel:
+    return StochasticBlockModel(
+        num_vertices=num_vertices, num_edges=10 * num_vertices, num_blocks=4, num_features=8, seed=1
+    )
+
+
+def store_tiny_graph(dataset: Dataset) -> Graph:
+    """An undirected graph of 64 vertices; found again if it is there."""
+    return ingest_graph(dataset, _model(64).edges(), IngestOptions(undirected=True), InProcessCluster())
+
+
+def run_tiny_example(folder: Path, ranks: int = 2) -> Iterator[Step]:
+    """Generate, partition, shard, train on one rank and on several, compare and verify; yields each step done.
+
+    Args:
+        folder: for the catalog; the caller removes it.
+
+    Raises:
+        GnnloomError: a step failed; CorruptError where the losses differ.
+    """
+    cluster = InProcessCluster()
+    dataset = Catalog(folder).create("check")
+    model = _model(400)
+    graph = ingest_graph(dataset, model.edges(), IngestOptions(undirected=True), cluster)
+    ingest_vertices(dataset, model.vertices(), cluster)
+    yield Step("generate", f"{graph.num_vertices:,} vertices, {graph.nnz:,} nonzeros")
+    losses = {}
+    for count in (1, ranks):
+        method = "block" if count == 1 else "mtkahypar"
+        partition = partition_graph(dataset, graph, PartitionOptions(count, method), cluster)
+        yield Step(f"partition into {count}", f"{method}, km1 {partition.quality['km1']:,}")
+        shards = shard_rows(dataset, partition, cluster)
+        yield Step(f"shard into {count}", f"{shards.artifact.stored_bytes():,} bytes")
+        losses[count] = _train(dataset, count)
+        yield Step(f"train on {count}", f"loss {losses[count][0]:.6f} to {losses[count][-1]:.6f}")
+    yield Step("compare", _compare(losses[1], losses[ranks]))
+    yield Step("verify", f"{_verify(dataset)} arrays are whole")
+
+
+def _train(dataset: Dataset, ranks: int) -> list[float]:
+    config = TrainConfig(
+        catalog=str(dataset.path.parent),
+        dataset=dataset.name,
+        ranks=ranks,
+        hidden=(16,),
+        epochs=_EPOCHS,
+        dtype="float64",
+        run=f"ranks-{ranks}",
+    )
+    return [float(loss) for loss in launch(config)["loss"]]
+
+
+def _compare(one: list[float], several: list[float]) -> str:
+    difference = float(np.abs(np.subtract(one, several)).max())
+    if not difference <= TOLERANCE:
+        raise CorruptError(
+            f"the losses of one rank and of several differ by {difference:.2e}, more than {TOLERANCE:.0e}; an MPI or a"
+            " torch that computes wrongly, run `gnnloom doctor`"
+        )
+    return f"losses differ by {difference:.1e} at most"
+
+
+def _verify(dataset: Dataset) -> int:
+    arrays = 0
+    for info in dataset.artifacts():
+        artifact = Artifact(info.path)
+        arrays += artifact.verify()
+        check_artifact(dataset, artifact)
+    return arrays

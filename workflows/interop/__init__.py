@@ -1,0 +1,1 @@
+"""Exchange with other programs: PyG, DGL, xarray, METIS files, tables."""

@@ -1,0 +1,152 @@
+"""What a dataset holds as tables for other programs, with the ids that the vertices had in their source."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage import Dataset, Graph
+from gnnloom.storage.artifacts.graph import block_path
+from gnnloom.storage.errors import NotFoundError
+from gnnloom.storage.format.arrays import ArrayReader
+from gnnloom.storage.format.memory_map import map_copy
+from gnnloom.storage.runs.run import Run
+from gnnloom.workflows.interop.tables import Column, Table, write_table
+
+#: Numbers that are in memory at once, or so.
+_NUMBERS_AT_ONCE = 1 << 21
+#: Numbers whose memory a name takes, or so.
+_NAME_NUMBERS = 16
+
+_INT64 = np.dtype(np.int64)
+
+
+def write_predictions(dataset: Dataset, run: Run, path: Path) -> None:
+    """Write the predicted class, or the zeros and ones of all classes, of every vertex."""
+    write_table(run_table(dataset, run, "predictions"), path)
+
+
+def run_table(dataset: Dataset, run: Run, what: str) -> Table:
+    """Rows of a run's ``predictions`` (class), ``scores`` or ``embeddings``, one per vertex.
+
+    Raises:
+        NotFoundError: the run has no predictions, or no such ones.
+    """
+    predictions = run.predictions()
+    stored, name = {
+        "predictions": ("multilabel" if "multilabel" in predictions else "label", "class"),
+        "scores": ("score", "score"),
+        "embeddings": ("embedding", "embedding"),
+    }[what]
+    return vertex_table(graph_of_run(dataset, run), {name: predictions.array(stored)})
+
+
+def graph_of_run(dataset: Dataset, run: Run) -> Graph:
+    """The graph that a run was trained on.
+
+    Raises:
+        NotFoundError: it, or the shards made from it, are not there any more.
+    """
+    key = run.inputs().get("shards")
+    return dataset.graph(None if key is None else dataset.find("shards", key).inputs["graph"])
+
+
+def vertices_table(dataset: Dataset, what: str, key: str | None = None) -> Table:
+    """Rows of the ``features``, or of the ``labels`` and the split, one per vertex.
+
+    Raises:
+        NotFoundError: the dataset has none.
+    """
+    vertices = dataset.vertices(key)
+    names = {"features": ("feature",), "labels": ("label", "multilabel", "split")}[what]
+    there = {name: vertices.artifact.array(name) for name in names if name in vertices.artifact}
+    if not there:
+        raise NotFoundError(f"{vertices.artifact.path}: no {what}")
+    return vertex_table(dataset.graph(vertices.artifact.inputs.get("graph")), there)
+
+
+def partition_table(dataset: Dataset, parts: int | None, method: str | None, key: str | None = None) -> Table:
+    """The part of every vertex.
+
+    Raises:
+        NotFoundError: the dataset has no such partition.
+    """
+    partition = dataset.partition(parts, key, method=method)
+    graph = dataset.graph(partition.artifact.inputs["graph"])
+    return vertex_table(graph, {"part": partition.artifact.array("part")})
+
+
+def vertex_table(graph: Graph, arrays: dict[str, ArrayReader]) -> Table:
+    """Arrays over the vertices, behind the id (or name) that each vertex had; ``.npy`` holds the first array."""
+    columns = [
+        Column(name, array.dtype, array.shape[1] if len(array.shape) > 1 else None) for name, array in arrays.items()
+    ]
+    width = sum(column.width or 1 for column in columns)
+    step = max(1, _NUMBERS_AT_ONCE // max(1, width))
+
+    def pieces() -> Iterator[tuple[Any, ...]]:
+        for start in range(0, graph.num_vertices, step):
+            stop = min(start + step, graph.num_vertices)
+            yield (_ids(graph)(start, stop), *(array.read(start, stop) for array in arrays.values()))
+
+    vertex = Column("vertex", None if graph.has_names else _INT64)
+    return Table((vertex, *columns), graph.num_vertices, pieces, (columns[0].name,))
+
+
+def _ids(graph: Graph) -> Callable[[int, int], Any]:
+    return graph.original_name if graph.has_names else graph.original_id
+
+
+def edge_table(graph: Graph) -> Table:
+    """The stored edges, by target and source, self loops and both directions among them, as they are stored.
+
+    Vertices are called by the ids that they had in the source; where these were names, by their numbers, with the
+    names beside them.
+    """
+    columns = [Column("source", _INT64), Column("target", _INT64)]
+    if graph.has_names:
+        columns += [Column("source_name", None), Column("target_name", None)]
+    if graph.weighted:
+        data = graph.artifact.array(f"{block_path(0)}/data")
+        columns.append(Column("weight", data.dtype))
+    return Table(tuple(columns), graph.nnz, lambda: _edges(graph), ("source", "target"))
+
+
+def _edges(graph: Graph) -> Iterator[tuple[Any, ...]]:
+    with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
+        ids = _mapped(graph, "original_id", Path(folder))
+        offset, text = (_mapped(graph, name, Path(folder)) for name in ("original_name_offset", "original_name"))
+        for number in range(graph.num_blocks):
+            for row, column, *weight in _block_entries(graph, number):
+                ends = [column, row] if ids is None else [ids[column], ids[row]]
+                if offset is not None and text is not None:
+                    ends += [_names_of(vertices, offset, text) for vertices in (column, row)]
+                yield (*ends, *weight)
+
+
+def _mapped(graph: Graph, name: str, folder: Path) -> NDArray[Any] | None:
+    """An array of the graph for looking up; None where there is none."""
+    return map_copy(graph.artifact.array(name), folder / name) if name in graph.artifact else None
+
+
+def _names_of(vertices: NDArray[Any], offset: NDArray[Any], text: NDArray[Any]) -> list[str]:
+    bounds = zip(offset[vertices].tolist(), offset[vertices + 1].tolist(), strict=True)
+    return [text[start:stop].tobytes().decode() for start, stop in bounds]
+
+
+def _block_entries(graph: Graph, number: int) -> Iterator[tuple[NDArray[Any], ...]]:
+    """Rows, columns, and weights if there are any, of the entries of one block."""
+    prefix = block_path(number)
+    indptr = graph.artifact.array(f"{prefix}/indptr").read()
+    names = [name for name in (f"{prefix}/indices", f"{prefix}/data") if name in graph.artifact]
+    arrays = [graph.artifact.array(name) for name in names]
+    step = max(1, _NUMBERS_AT_ONCE // (_NAME_NUMBERS if graph.has_names else 1))
+    for start in range(0, int(indptr[-1]), step):
+        stop = min(start + step, int(indptr[-1]))
+        row = np.searchsorted(indptr, np.arange(start, stop), side="right") - 1 + graph.block_rows[number]
+        yield (row, *(array.read(start, stop) for array in arrays))

@@ -1,0 +1,56 @@
+"""A partition that another program made, stored and measured like our own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
+from gnnloom.pipeline.partition.part_vector import create_part_vector
+from gnnloom.pipeline.partition.quality import describe_quality, measure_load
+from gnnloom.pipeline.partition.volume import count_exchange
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage import Dataset, Graph, Partition
+from gnnloom.storage.format.arrays import digest_bytes, write_array
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.workflows.interop.metis_file import read_metis_part
+
+#: What stands for the method in the partition's parameters.
+METHOD = "file"
+
+
+def store_metis_part(dataset: Dataset, graph: Graph, file: Path, parts: int | None, cluster: Cluster) -> Partition:
+    """Store the partition in a METIS file; finds it if it was stored before.
+
+    Raises:
+        InputError: the file is not a partition of the graph.
+    """
+    part, num_parts = read_metis_part(file, graph.num_vertices, parts)
+    parameters = {"parts": num_parts, "method": METHOD, "digest": digest_bytes(part)}
+    with ArtifactWriter.begin(dataset.path, "partition", parameters, {"graph": graph.artifact.key}) as writer:
+        if writer.is_complete:
+            return Partition(Artifact(writer.path))
+        with writer.part("part/0") as builder:
+            builder.add(write_array(writer.path, "part", part, ("vertex",)))
+        with writer.part("quality/0") as builder:
+            builder.facts = _measure(dataset, graph, part, num_parts, writer.work, cluster)
+            quality = builder.facts
+        sizes = {"vertex": graph.num_vertices}
+        return Partition(writer.commit(["part/0", "quality/0"], sizes, {"quality": quality}))
+
+
+def _measure(
+    dataset: Dataset, graph: Graph, part: NDArray[np.int32], parts: int, work: Path, cluster: Cluster
+) -> dict[str, object]:
+    path = work / "part.npy"
+    vector = create_part_vector(path, graph.num_vertices)
+    vector[:] = part
+    vector.flush()
+    transpose = transpose_graph(dataset, graph, cluster)
+    forward = count_exchange(transpose, path, parts, work / "volume" / "forward", cluster)
+    backward = None
+    if not graph.symmetric:
+        backward = count_exchange(graph, path, parts, work / "volume" / "backward", cluster)
+    return describe_quality(METHOD, 0.0, measure_load(graph, part, parts), forward, backward)

@@ -1,0 +1,149 @@
+"""Tables as files that other programs read, written in pieces: NumPy's .npy and .npz, Parquet and CSV."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.files import written_aside
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        dtype: None for texts, which NumPy's files leave out.
+        width: numbers in a row; None for one that stands alone.
+    """
+
+    name: str
+    dtype: np.dtype[Any] | None
+    width: int | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows that are read in pieces, as often as needed.
+
+    Attributes:
+        pieces: the rows in order; each piece has an array, or a list of texts, for every column.
+        plain: the columns that a ``.npy`` file holds: one, or several of one number each.
+    """
+
+    columns: tuple[Column, ...]
+    length: int
+    pieces: Callable[[], Iterator[tuple[Any, ...]]]
+    plain: tuple[str, ...]
+
+
+def check_file(path: Path | None) -> None:
+    """Check the name of a file before anything is computed for it.
+
+    Raises:
+        InputError: it has another ending than those of ``WRITERS``, is a folder's, or its folder is not there.
+    """
+    if path is None:
+        return
+    if path.suffix not in WRITERS:
+        raise InputError(f"{path}: expected a name that ends in {', '.join(WRITERS)}")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path}: there is no folder {path.absolute().parent}")
+    if path.is_dir():
+        raise InputError(f"{path}: there is a folder of this name; choose another for the file")
+
+
+def write_table(table: Table, path: Path) -> None:
+    """Write a table in the format of the file's name; the file appears when it is whole.
+
+    Raises:
+        InputError: as :func:`check_file`.
+    """
+    check_file(path)
+    with written_aside(path) as aside:
+        WRITERS[path.suffix](table, aside)
+
+
+def _write_npy(table: Table, path: Path) -> None:
+    with path.open("wb") as file:
+        _write_array(table, table.plain, file)
+
+
+def _write_npz(table: Table, path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for column in table.columns:
+            if column.dtype is not None:
+                with archive.open(f"{column.name}.npy", "w", force_zip64=True) as file:
+                    _write_array(table, (column.name,), file)
+
+
+def _write_array(table: Table, names: tuple[str, ...], file: IO[bytes]) -> None:
+    """Columns beside each other as one array in NumPy's format."""
+    places = [number for number, column in enumerate(table.columns) if column.name in names]
+    first = table.columns[places[0]]
+    dtype = np.dtype(first.dtype)
+    width = (len(places),) if len(places) > 1 else () if first.width is None else (first.width,)
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (table.length, *width)}
+    np.lib.format.write_array_header_1_0(file, header)
+    for piece in table.pieces():
+        arrays = [np.asarray(piece[place], dtype) for place in places]
+        file.write((np.column_stack(arrays) if len(arrays) > 1 else arrays[0]).tobytes())
+
+
+def _write_parquet(table: Table, path: Path) -> None:
+    schema = pa.schema([(column.name, _arrow_type(column)) for column in table.columns])
+    with pa.parquet.ParquetWriter(path, schema) as writer:
+        for piece in table.pieces():
+            arrays = [_arrow_array(column, values) for column, values in zip(table.columns, piece, strict=True)]
+            writer.write_batch(pa.record_batch(arrays, schema=schema))
+
+
+def _arrow_type(column: Column) -> Any:
+    if column.dtype is None:
+        return pa.string()
+    number = pa.from_numpy_dtype(column.dtype)
+    return number if column.width is None else pa.list_(number, column.width)
+
+
+def _arrow_array(column: Column, values: Any) -> Any:
+    if column.width is None:
+        return pa.array(values, _arrow_type(column))
+    flat: NDArray[Any] = np.ascontiguousarray(values).reshape(-1)
+    return pa.FixedSizeListArray.from_arrays(pa.array(flat), column.width)
+
+
+def _write_csv(table: Table, path: Path) -> None:
+    """A column for every number of a row."""
+    headers = [_headers(column) for column in table.columns]
+    options = pa.csv.WriteOptions(include_header=False, quoting_style="needed")
+    with path.open("wb") as file:
+        file.write((",".join(name for names in headers for name in names) + "\n").encode())
+        for piece in table.pieces():
+            columns: list[Any] = []
+            for column, values in zip(table.columns, piece, strict=True):
+                columns += [values] if column.width is None else [values[:, place] for place in range(column.width)]
+            names = [str(number) for number in range(len(columns))]
+            pa.csv.write_csv(pa.table([pa.array(each) for each in columns], names), file, options)
+
+
+def _headers(column: Column) -> list[str]:
+    return [column.name] if column.width is None else [f"{column.name}_{place}" for place in range(column.width)]
+
+
+#: How to write a file, by the ending of its name.
+WRITERS: Mapping[str, Callable[[Table, Path], None]] = {
+    ".npy": _write_npy,
+    ".npz": _write_npz,
+    ".parquet": _write_parquet,
+    ".csv": _write_csv,
+}

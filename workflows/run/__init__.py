@@ -1,0 +1,1 @@
+"""Running a recipe: on this machine, inside an MPI job, or as Slurm jobs."""

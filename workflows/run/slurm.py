@@ -1,0 +1,110 @@
+"""Batch scripts for a recipe, with the sizes that its sections say."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from gnnloom.storage.errors import InputError
+from gnnloom.workflows.recipe.recipe import Recipe, find_recipe
+from gnnloom.workflows.recipe.stages import Request
+
+TEMPLATES = Path(__file__).parent / "slurm"
+_HOLE = re.compile(r"@([A-Z_]+)@")
+
+
+def write_scripts(request: Request, folder: Path) -> list[Path]:
+    """Write scripts for the whole run, for preparing and training as two jobs, and for an array of seeds.
+
+    Raises:
+        InputError: the recipe cannot be used, its jobs could not run, or ``folder`` cannot be one.
+    """
+    recipe = Recipe.read(request.recipe, request.catalog, request.settings)
+    _check_jobs(recipe)
+    values = _values(recipe, request)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InputError(f"{folder}: no folder can be made here; a file is in its place") from error
+    written = []
+    for template in sorted(TEMPLATES.glob("*.sh")):
+        path = folder / template.name
+        path.write_text(fill(template.read_text(encoding="utf-8"), values), encoding="utf-8")
+        path.chmod(0o755)
+        written.append(path)
+    return written
+
+
+def _check_jobs(recipe: Recipe) -> None:
+    """Refuse what is certain to fail when a job begins."""
+    slurm, cluster = recipe.slurm, recipe.cluster
+    if cluster.task_memory > slurm.rank_memory:
+        raise InputError(
+            f"{recipe.source_name}: [cluster] memory = {cluster.memory}, but a rank of the jobs gets [slurm] memory ="
+            f" {slurm.memory}; lower the first or raise the second"
+        )
+    nodes = _nodes(max(recipe.train.ranks, slurm.prepare_ranks or 1), slurm.ranks_per_node)
+    if nodes > 1 and cluster.interface is None:
+        raise InputError(
+            f"{recipe.source_name}: the jobs take {nodes} nodes: name the network interface between them in the recipe"
+            " ([cluster] interface) or with --set cluster.interface=NAME, such as ib0"
+        )
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """The template with its ``@HOLES@`` filled."""
+    return _HOLE.sub(lambda hole: values[hole[1]], template)
+
+
+def _values(recipe: Recipe, request: Request) -> dict[str, str]:
+    slurm, ranks = recipe.slurm, recipe.train.ranks
+    prepare_ranks = slurm.prepare_ranks or ranks
+    path = find_recipe(request.recipe)
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", path.stem)
+    settings = [word for setting in request.settings for word in ("--set", setting)]
+    accounting = {"account": slurm.account, "partition": slurm.partition}
+    lines = [f"#SBATCH --{key}={_one_word(key, value)}" for key, value in accounting.items() if value]
+    return {
+        "RECIPE": name,
+        "NAME": name,
+        "ARGUMENTS": shlex.join([str(path.resolve()), *settings]),
+        "FOLDER": shlex.quote(str(Path.cwd())),
+        "CATALOG": shlex.quote(str(recipe.catalog.expanduser().resolve())),
+        "RANKS": str(ranks),
+        "NODES": str(_nodes(ranks, slurm.ranks_per_node)),
+        "PREPARE_RANKS": str(prepare_ranks),
+        "PREPARE_NODES": str(_nodes(prepare_ranks, slurm.ranks_per_node)),
+        "CPUS": str(slurm.cpus_per_rank),
+        "MEMORY_PER_CPU": f"{slurm.memory_per_cpu >> 20}M",
+        "TIME": _one_word("time", slurm.time),
+        "PREPARE_TIME": _one_word("prepare_time", slurm.prepare_time),
+        "SEEDS": str(slurm.seeds),
+        "LAST_SEED": str(slurm.seeds - 1),
+        "MPI": _one_word("mpi", slurm.mpi),
+        "ACCOUNT": "\n".join(lines),
+        "ARRAY_SETTINGS": _array_settings(recipe),
+    }
+
+
+def _nodes(ranks: int, per_node: int) -> int:
+    return -(-ranks // per_node)
+
+
+def _array_settings(recipe: Recipe) -> str:
+    """What the tasks of an array must not share, where the recipe names it."""
+    settings = []
+    if recipe.train.run is not None:
+        settings.append(f'--set "train.run={recipe.train.run}-$SLURM_ARRAY_TASK_ID"')
+    if recipe.predict is not None and recipe.predict.out is not None:
+        path = Path(recipe.predict.out)
+        before, after = shlex.quote(f"predict.out={path.with_suffix('')}-"), shlex.quote(path.suffix)
+        settings.append(f'--set {before}"$SLURM_ARRAY_TASK_ID"{after}')
+    return " ".join(settings)
+
+
+def _one_word(key: str, value: str) -> str:
+    if not re.fullmatch(r"[\w.:,+/@-]+", value):
+        raise InputError(f"[slurm] {key} = {value!r}: expected one word")
+    return value
