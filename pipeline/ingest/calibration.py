@@ -22,9 +22,10 @@ from gnnloom.pipeline.matrix_sort.scatter import ScatterTask, scatter_range
 from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.memory import MINIMUM_MEMORY
 from gnnloom.storage.artifacts.graph import BlockWriter, block_path
-from gnnloom.storage.format.artifact import ArtifactWriter, bytes_moved
+from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.files import sync_tree, tree_bytes
 from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.storage.meters import bytes_moved
 
 #: Most edges of the sample.
 SAMPLE_EDGES = 3 << 16

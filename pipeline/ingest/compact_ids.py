@@ -23,7 +23,7 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.progress import Done, logged
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.artifact import ArtifactWriter, PartRecord
+from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 from gnnloom.storage.format.files import read_json, write_json
 
 #: Ids that a run gives to the sample which cuts the ranges of ids.
@@ -101,7 +101,7 @@ def id_folder(writer: ArtifactWriter) -> Path:
     return writer.work / "ids"
 
 
-def _collect(writer: ArtifactWriter, source: EdgeSource, cluster: Cluster) -> list[PartRecord]:
+def _collect(writer: ArtifactWriter, source: EdgeSource, cluster: Cluster) -> list[TaskRecord]:
     ranges = source.ranges()
     names = [f"collect/{number:05d}" for number in range(len(ranges))]
     recorded = writer.recorded("collect/")
@@ -119,7 +119,7 @@ def _collect(writer: ArtifactWriter, source: EdgeSource, cluster: Cluster) -> li
 def collect_ids(task: CollectTask) -> Done:
     """Write the distinct ids of a range, sorted, as many at a time as fit the memory; returns its number of edges."""
     edges = 0
-    with task.writer.part(f"collect/{task.number:05d}") as builder:
+    with task.writer.task(f"collect/{task.number:05d}") as output:
         runs, samples = [], []
         for ids, count in _distinct_of_chunks(task):
             edges += count
@@ -128,7 +128,7 @@ def collect_ids(task: CollectTask) -> Done:
             runs.append([path, len(ids)])
             samples.append([*ids[:: max(1, len(ids) // SAMPLES)].tolist(), int(ids[-1])])
         part = task.part
-        builder.facts = {"range": [part.file, part.start, part.stop], "runs": runs, "samples": samples}
+        output.facts = {"range": [part.file, part.start, part.stop], "runs": runs, "samples": samples}
     return Done(edges)
 
 
@@ -158,7 +158,7 @@ def _distinct(ids: NDArray[np.uint64], spare: NDArray[np.uint64]) -> NDArray[np.
     return ids[: unique_keys(ids)]
 
 
-def _merge_plan(records: Sequence[PartRecord]) -> _MergePlan:
+def _merge_plan(records: Sequence[TaskRecord]) -> _MergePlan:
     runs = [(path, count) for record in records for path, count in record.facts["runs"]]
     if not runs:
         raise InputError("the source has no edges")
@@ -169,7 +169,7 @@ def _merge_plan(records: Sequence[PartRecord]) -> _MergePlan:
     return _MergePlan(runs, [int(samples[0]), *inner.tolist(), int(samples[-1]) + 1])
 
 
-def _merge(writer: ArtifactWriter, cluster: Cluster) -> list[PartRecord]:
+def _merge(writer: ArtifactWriter, cluster: Cluster) -> list[TaskRecord]:
     names = [f"merge/{number:05d}" for number in range(len(_MergePlan.load(id_folder(writer)).bounds) - 1)]
     recorded = writer.recorded("merge/")
     tasks = [MergeTask(writer, number, cluster.memory) for number, name in enumerate(names) if name not in recorded]
@@ -186,7 +186,7 @@ def merge_ids(task: MergeTask) -> Done:
     segments = [_segment(task.writer.work / path, count, first, last) for path, count in plan.runs]
     whole = KeyRange(first, last, segments)
     capacity = max(1, min(whole.entries, working_memory(task.memory) // 2 // 16))
-    with task.writer.part(f"merge/{task.number:05d}") as builder:
+    with task.writer.task(f"merge/{task.number:05d}") as output:
         path = f"ids/merged-{task.number:05d}"
         temporary = task.writer.work / f"{path}-{uuid.uuid4().hex}"
         count, highest = 0, -1
@@ -196,7 +196,7 @@ def merge_ids(task: MergeTask) -> Done:
                 count += len(piece.keys)
                 highest = int(piece.keys[-1]) if len(piece.keys) else highest
         temporary.replace(task.writer.work / path)
-        builder.facts = {"path": path, "ids": count, "highest": highest}
+        output.facts = {"path": path, "ids": count, "highest": highest}
     return Done(whole.entries)
 
 
@@ -207,7 +207,7 @@ def _segment(path: Path, count: int, first: int, last: int) -> Segment:
     return Segment(path, int(start), int(stop), 0, 0, None)
 
 
-def _place(writer: ArtifactWriter, records: Sequence[PartRecord], cluster: Cluster) -> None:
+def _place(writer: ArtifactWriter, records: Sequence[TaskRecord], cluster: Cluster) -> None:
     folder = id_folder(writer)
     filled = [record.facts for record in records if record.facts["ids"]]
     shape = TableShape(sum(facts["ids"] for facts in filled), filled[-1]["highest"])

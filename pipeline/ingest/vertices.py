@@ -24,7 +24,7 @@ from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT, Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import ExistsError, FormatError, InputError
 from gnnloom.storage.format.arrays import create_array, default_chunk_rows, write_rows
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, PartRecord, artifact_key
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord, artifact_key
 
 #: Chunks that are written, and digested, together.
 PIECE_CHUNKS = 4
@@ -155,11 +155,11 @@ def _plan(
 
 def write_part(task: VertexTask) -> str:
     """Write the rows of one task; returns the name of its part."""
-    with task.writer.part(task.part) as builder:
+    with task.writer.task(task.part) as output:
         start = task.start
         for piece in rebatch(_rows(task), task.piece_rows):
-            builder.add(write_rows(task.writer.path, task.array, start, np.ascontiguousarray(piece)))
-            builder.facts.update(_add_facts(builder.facts, _facts_of(task.array, piece)))
+            output.add(write_rows(task.writer.path, task.array, start, np.ascontiguousarray(piece)))
+            output.facts.update(_add_facts(output.facts, _facts_of(task.array, piece)))
             start += len(piece)
         if start != task.stop:
             raise InputError(
@@ -233,7 +233,7 @@ def _add_facts(before: dict[str, int], more: dict[str, int]) -> dict[str, int]:
     return {**before, **both}
 
 
-def _facts(parts: Iterable[PartRecord]) -> dict[str, int]:
+def _facts(parts: Iterable[TaskRecord]) -> dict[str, int]:
     total = {"num_classes": 0}
     for part in parts:
         total = _add_facts(total, dict(part.facts))

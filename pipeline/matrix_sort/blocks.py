@@ -51,10 +51,10 @@ def make_block(task: BlockTask) -> Done:
     """
     started = time.perf_counter()
     plan = SortPlan.load(task.plan)
-    with task.writer.part(block_path(task.number)) as builder:
+    with task.writer.task(block_path(task.number)) as output:
         block = _Block(task, plan)
-        builder.arrays = block.write()
-        builder.facts = {
+        output.arrays = block.write()
+        output.facts = {
             "entries": plan.block_entries[task.number],
             "nnz": block.nnz,
             "duplicates": block.duplicates,

@@ -31,7 +31,7 @@ from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.progress import logged
 from gnnloom.storage.artifacts.graph import block_path
 from gnnloom.storage.errors import IncompleteError, InputError
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, PartRecord
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord
 from gnnloom.storage.format.chunks import DEFAULT_CODEC
 from gnnloom.storage.format.files import tree_bytes
 
@@ -105,7 +105,7 @@ class BucketSort:
         plan.save(self._plan_path)
         return plan
 
-    def _scatter(self) -> list[PartRecord]:
+    def _scatter(self) -> list[TaskRecord]:
         """Scatter the ranges that were not yet; returns the records of all, in the order of the source."""
         ranges = self._source.ranges()
         for _ in range(2):
@@ -136,7 +136,7 @@ class BucketSort:
             self._id_table,
         )
 
-    def _scattered(self, ranges: Sequence[SourceRange]) -> tuple[list[PartRecord], list[int]]:
+    def _scattered(self, ranges: Sequence[SourceRange]) -> tuple[list[TaskRecord], list[int]]:
         """Records of the ranges that are scattered, and the numbers of those that are not."""
         recorded = self._writer.recorded("scatter/")
         records, missing = [], []
@@ -155,7 +155,7 @@ class BucketSort:
             run.is_intact(self._writer.work) for run in runs
         )
 
-    def _new_plan(self, records: Sequence[PartRecord]) -> SortPlan:
+    def _new_plan(self, records: Sequence[TaskRecord]) -> SortPlan:
         facts = [record.facts for record in records]
         edges_in = sum(fact["edges"] for fact in facts)
         num_vertices = self._count_vertices(max((fact["max_id"] for fact in facts), default=-1), edges_in)

@@ -52,11 +52,11 @@ def write_vertices(task: VertexTask) -> Done:
     plan = SortPlan.load(task.plan)
     start = task.number * TASK_VERTICES
     stop = min(start + TASK_VERTICES, plan.num_vertices)
-    with task.writer.part(_name(task.number)) as builder:
-        builder.add(write_rows(task.writer.path, "degree", start, _degrees(task.writer.path, plan, start, stop)))
+    with task.writer.task(_name(task.number)) as output:
+        output.add(write_rows(task.writer.path, "degree", start, _degrees(task.writer.path, plan, start, stop)))
         if task.id_table is not None:
             ids = IdTable(task.id_table).read(start, stop)
-            builder.add(write_rows(task.writer.path, "original_id", start, ids))
+            output.add(write_rows(task.writer.path, "original_id", start, ids))
     return Done(stop - start)
 
 

@@ -59,14 +59,14 @@ def scatter_range(task: ScatterTask) -> Done:
         InputError: the source's, and ids too large for ``--ids keep``, and weights for some edges only.
     """
     started = time.perf_counter()
-    with task.writer.part(task.name) as builder:
+    with task.writer.task(task.name) as output:
         table = IdTable(task.id_table) if task.id_table else None
         totals = _Totals()
         runs = []
         for chunks in _gathered(task, table):
             totals.count(chunks)
             runs.append(_write_run(task, chunks, totals))
-        builder.facts = {
+        output.facts = {
             "range": [task.part.file, task.part.start, task.part.stop],
             "edges": totals.edges,
             "self_loops": totals.self_loops,

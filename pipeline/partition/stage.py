@@ -23,7 +23,7 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.arrays import ArrayAppender, ArrayReader, write_array
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, PartBuilder, artifact_key, write_group
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskOutput, artifact_key, write_group
 
 __all__ = ["METHODS", "PartitionOptions", "partition_graph", "partition_key"]
 
@@ -75,41 +75,41 @@ def _inputs(graph: Graph) -> dict[str, str]:
 
 
 def _make_part(writer: ArtifactWriter, problem: PartitionProblem) -> None:
-    with writer.part("part/0") as builder:
+    with writer.task("part/0") as output:
         part = create_part_vector(problem.part_path, problem.graph.num_vertices)
-        builder.facts = fill_part(problem, part)
+        output.facts = fill_part(problem, part)
         array = ArrayAppender(writer.path, "part", part.shape, part.dtype, ("vertex",))
         for start in range(0, len(part), _CHUNK_VERTICES):
             array.append(part[start : start + _CHUNK_VERTICES])
-        builder.add(array.close())
+        output.add(array.close())
         part.flush()
 
 
 def _measure(writer: ArtifactWriter, problem: PartitionProblem) -> None:
     """Record the partition's quality; directed graphs exchange other rows in the backward pass."""
     graph, options, part_path = problem.graph, problem.options, problem.part_path
-    with writer.part("quality/0") as builder:
+    with writer.task("quality/0") as output:
         work = writer.work / "volume"
         forward = count_exchange(problem.transpose, part_path, options.parts, work / "forward", problem.cluster)
         backward = None
         if not graph.symmetric:
             backward = count_exchange(graph, part_path, options.parts, work / "backward", problem.cluster)
         load = measure_load(graph, map_part_vector(part_path), options.parts, options.weights)
-        builder.facts = describe_quality(options.method, options.imbalance, load, forward, backward)
+        output.facts = describe_quality(options.method, options.imbalance, load, forward, backward)
         if options.parts > MATRIX_PARTS:
             for direction, exchange in (("forward", forward), ("backward", backward)):
                 if exchange is not None:
-                    _store_exchange(builder, direction, exchange)
+                    _store_exchange(output, direction, exchange)
 
 
-def _store_exchange(builder: PartBuilder, direction: str, exchange: Exchange) -> None:
-    path = builder.writer.path
+def _store_exchange(output: TaskOutput, direction: str, exchange: Exchange) -> None:
+    path = output.writer.path
     write_group(path / "exchange", {})
     write_group(path / "exchange" / direction, {})
     sender, receiver = np.divmod(exchange.pair, exchange.num_parts)
     columns: dict[str, NDArray[Any]] = {"sender": sender.astype(np.int32), "receiver": receiver.astype(np.int32)}
     for name, column in (columns | {"rows": exchange.rows}).items():
-        builder.add(write_array(path, f"exchange/{direction}/{name}", column, ("pair",)))
+        output.add(write_array(path, f"exchange/{direction}/{name}", column, ("pair",)))
 
 
 def _partitioner_name(method: str) -> str:

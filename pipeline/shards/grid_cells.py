@@ -86,12 +86,12 @@ def scatter_block(task: ScatterTask) -> None:
     graph = Graph(Artifact(task.matrix_path))
     limit = min(MAX_RUN_ENTRIES, working_memory(task.memory) // _SCATTER_BYTES)
     sizes = []
-    with task.writer.part(task.name) as builder:
+    with task.writer.task(task.name) as output:
         for run, entries in enumerate(_entries(graph, task.block, limit)):
             arrays = _scattered(task, graph.num_vertices, *entries)
             write_file(_run_path(task.writer.work, task.variant, task.block, run), arrays)
             sizes.append(len(arrays[1]))
-        builder.facts = {"entries": sizes}
+        output.facts = {"entries": sizes}
 
 
 def _entries(graph: Graph, block: int, limit: int) -> Iterator[tuple[Places, NDArray[Any], NDArray[Any] | None]]:
@@ -135,7 +135,7 @@ def write_cell(task: WriteCellTask) -> None:
     bits = column_bits(task.num_vertices, task.grid[1])
     segments = list(_segments(task))
     whole = KeyRange(0, max(0, (rows << bits) - 1), segments)
-    with task.writer.part(task.name) as builder:
+    with task.writer.task(task.name) as output:
         counts = np.zeros(rows, dtype=np.int64)
         indices = ArrayAppender(
             task.writer.path,
@@ -161,11 +161,11 @@ def write_cell(task: WriteCellTask) -> None:
         indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         _describe_cell(task, rows, width, whole.entries)
         chunk_rows = crop_chunk_rows(len(indptr), indptr.itemsize)
-        builder.add(write_array(task.writer.path, f"{task.path}/indptr", indptr, ("row+1",), chunk_rows))
-        builder.add(indices.close())
+        output.add(write_array(task.writer.path, f"{task.path}/indptr", indptr, ("row+1",), chunk_rows))
+        output.add(indices.close())
         if data is not None:
-            builder.add(data.close())
-        builder.facts = {"nnz": whole.entries}
+            output.add(data.close())
+        output.facts = {"nnz": whole.entries}
 
 
 def _width(size: int, parts: int, number: int) -> int:

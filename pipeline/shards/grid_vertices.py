@@ -124,7 +124,7 @@ def _spill_path(work: Path, order: str, number: int, name: str) -> Path:
 
 def route_rows(task: RouteTask) -> None:
     """Sort a range's rows by their place and write them, with the number that goes to each bucket."""
-    with task.writer.part(task.name):
+    with task.writer.task(task.name):
         start, stop = task.table.span(task.number)
         ids = np.arange(start, stop, dtype=np.int64)
         place = task.permutation.forward(ids) if task.permutation else ids
@@ -167,7 +167,7 @@ def write_order(task: OrderTask) -> None:
     table = task.table
     first, last = split_range(table.num_vertices, task.num_rows, task.row)
     path = order_path(task.order, task.row)
-    with task.writer.part(task.name) as builder:
+    with task.writer.task(task.name) as output:
         write_group(task.writer.path / "order", {})
         write_group(task.writer.path / "order" / task.order, {})
         write_group(task.writer.path / path, {"encoding-type": "gnnloom-vertex-rows", "row_offset": first})
@@ -177,7 +177,7 @@ def write_order(task: OrderTask) -> None:
             array = ArrayAppender(task.writer.path, f"{path}/{name}", shape, dtype, _DIMS[name], chunk_rows)
             for rows in _ordered_rows(task, name, first, last):
                 array.append(rows)
-            builder.add(array.close())
+            output.add(array.close())
 
 
 def _ordered_rows(task: OrderTask, name: str, first: int, last: int) -> Iterator[NDArray[Any]]:

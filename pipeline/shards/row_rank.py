@@ -85,17 +85,17 @@ def halo_file(work: Path, kind: str, rank: int) -> Path:
 
 def shard_rank(task: RankTask) -> int:
     """Write all of one rank's shard but its send lists; returns its number of vertices."""
-    with task.writer.part(task.folder) as builder:
+    with task.writer.task(task.folder) as output:
         root = task.writer.path
         vertex = task.own_vertices()
         write_group(root / task.folder, {"rank": task.rank, "num_parts": task.num_parts, "num_own": len(vertex)})
-        builder.add(write_array(root, f"{task.folder}/vertex", vertex, ("row",)))
+        output.add(write_array(root, f"{task.folder}/vertex", vertex, ("row",)))
         part = map_part_vector(task.part_path)
         for matrix in task.matrices:
             for record in _write_matrix(task, matrix, vertex, part):
-                builder.add(record)
+                output.add(record)
         for array in task.vertex_arrays:
-            builder.add(_write_vertex_array(task, array, len(vertex)))
+            output.add(_write_vertex_array(task, array, len(vertex)))
     return len(vertex)
 
 

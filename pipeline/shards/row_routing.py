@@ -137,7 +137,7 @@ def route_vertices(
 
 
 def _route_block(task: _RouteBlockTask) -> int:
-    with task.writer.part(task.name):
+    with task.writer.task(task.name):
         block = Graph(Artifact(task.matrix_path)).block(task.block)
         part = map_part_vector(task.part_path)[block.row_offset : block.row_offset + block.num_rows]
         write_part_file(task.writer.work / task.name, _block_columns(block, part, task.num_parts))
@@ -173,7 +173,7 @@ def _gather_rows(indptr: NDArray[np.int64], entries: NDArray[Any], order: NDArra
 
 
 def _route_vertices(task: _RouteVerticesTask) -> int:
-    with task.writer.part(task.name):
+    with task.writer.task(task.name):
         artifact = Artifact(task.vertices_path)
         part = map_part_vector(task.part_path)[task.start : task.stop]
         order = np.argsort(part, kind="stable")

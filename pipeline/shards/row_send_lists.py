@@ -52,11 +52,11 @@ def _needed_file(work: Path, kind: str) -> Path:
 
 def write_send_lists(task: RankTask) -> int:
     """Write which local rows one rank sends, in the order of each receiver's halo; returns its number of vertices."""
-    with task.writer.part(send_part(task.rank)) as builder:
+    with task.writer.task(send_part(task.rank)) as output:
         vertex = task.own_vertices()
         for matrix in task.matrices:
             for record in _write_matrix_send(task, matrix, vertex):
-                builder.add(record)
+                output.add(record)
     return len(vertex)
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from gnnloom.storage.format.artifact import peak_memory
+from gnnloom.storage.meters import peak_memory
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 PROGRESS = logging.getLogger("gnnloom.progress")

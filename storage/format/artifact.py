@@ -1,10 +1,9 @@
 """Artifacts and their commit protocol: immutable, named by the key of what made them, complete or absent.
 
-A stage calls :meth:`ArtifactWriter.begin`, its tasks write arrays below the artifact's folder and
-leave one small *record* for each finished part (:meth:`ArtifactWriter.record_part`), and
-:meth:`ArtifactWriter.commit` writes the manifest as its last act.  Readers refuse a folder
-without a manifest.  Whatever kills the stage, the next run finds the parts that were recorded and
-redoes the others; because tasks are deterministic, the bytes equal those of a run never killed.
+A stage calls :meth:`ArtifactWriter.begin`. Its tasks write arrays below the artifact's folder, and each finished task
+leaves one small *record* (:meth:`ArtifactWriter.task`). :meth:`ArtifactWriter.commit` writes the manifest as its last
+act. Readers refuse a folder without a manifest. If the stage is killed, the next run finds the tasks that were recorded
+and redoes the others; because tasks are deterministic, the bytes equal those of a run that was never killed.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-import resource
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,6 +27,7 @@ from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, Piece, ReadC
 from gnnloom.storage.format.files import JsonObject, parsing, read_json, sync_tree, tree_bytes, write_json
 from gnnloom.storage.format.locks import locked
 from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS, check_records
+from gnnloom.storage.meters import bytes_moved, peak_memory
 
 MANIFEST = "manifest.json"
 WORK = ".work"
@@ -48,26 +47,6 @@ def write_group(path: Path, attributes: JsonObject) -> None:
     """
     content = {"zarr_format": 3, "node_type": "group", "attributes": dict(attributes)}
     write_json(path / "zarr.json", content, durable=False)
-
-
-def peak_memory() -> int:
-    """Peak resident memory of this process so far, in bytes."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        # The system's ru_maxrss also counts what the parent held when it started this process.
-        peak = next((line for line in status.read_text().splitlines() if line.startswith("VmHWM:")), None)
-        if peak is not None:
-            return int(peak.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def bytes_moved() -> tuple[int, int]:
-    """Bytes that this thread has read and written by system calls so far, mapped files left out; 0 where unknown."""
-    try:
-        lines = dict(line.split(": ") for line in Path("/proc/thread-self/io").read_text().splitlines())
-    except OSError:
-        return 0, 0
-    return int(lines["rchar"]), int(lines["wchar"])
 
 
 class Artifact:
@@ -173,10 +152,10 @@ def _digest_of(records: Iterable[ArrayRecord]) -> str:
 
 
 @dataclass(frozen=True)
-class PartRecord:
-    """What one finished part left: the arrays (or pieces) that it wrote and what it found."""
+class TaskRecord:
+    """What one finished task left: the arrays (or pieces) that it wrote and what it found."""
 
-    part: str
+    task: str
     arrays: tuple[ArrayRecord, ...]
     facts: Mapping[str, Any]
     seconds: float
@@ -185,7 +164,7 @@ class PartRecord:
     bytes_written: int = 0
 
     @classmethod
-    def from_json(cls, content: JsonObject) -> PartRecord:
+    def from_json(cls, content: JsonObject) -> TaskRecord:
         arrays = tuple(ArrayRecord.from_json(name, array) for name, array in content["arrays"].items())
         numbers = ("seconds", "peak_memory", "bytes_read", "bytes_written")
         return cls(content["part"], arrays, content["facts"], *(content.get(name, 0) for name in numbers))
@@ -251,71 +230,72 @@ class ArtifactWriter:
             except CorruptError:
                 sound = False
             if not sound:
-                self.forget(record.part)
+                self.forget(record.task)
 
     @contextmanager
-    def part(self, name: str) -> Iterator[PartBuilder]:
-        """Make one part: add its arrays and facts to the builder; leaving the block records it."""
-        builder = PartBuilder(self, name)
+    def task(self, name: str) -> Iterator[TaskOutput]:
+        """Run one task: add its arrays and facts to the output; leaving the block records it."""
+        output = TaskOutput(self, name)
         started, before = time.perf_counter(), bytes_moved()
-        yield builder
+        yield output
         moved = [now - then for now, then in zip(bytes_moved(), before, strict=True)]
-        self._record(builder, time.perf_counter() - started, *moved)
+        self._record(output, time.perf_counter() - started, *moved)
 
-    def _record(self, builder: PartBuilder, seconds: float, bytes_read: int, bytes_written: int) -> None:
+    def _record(self, output: TaskOutput, seconds: float, bytes_read: int, bytes_written: int) -> None:
         content = {
-            "part": builder.name,
-            "arrays": {record.path: record.to_json() for record in _merge_pieces(builder.arrays)},
-            "facts": builder.facts,
+            "part": output.name,
+            "arrays": {record.path: record.to_json() for record in _merge_pieces(output.arrays)},
+            "facts": output.facts,
             "seconds": round(seconds, 4),
             "peak_memory": peak_memory(),
             "bytes_read": bytes_read,
             "bytes_written": bytes_written,
         }
-        write_json(self._record_path(builder.name), content)
+        write_json(self._record_path(output.name), content)
 
-    def _record_path(self, part: str) -> Path:
-        return self.work / "parts" / f"{part.replace('/', '-')}.json"
+    def _record_path(self, task: str) -> Path:
+        # The folder and the key "part" are names on disk, which stay.
+        return self.work / "parts" / f"{task.replace('/', '-')}.json"
 
-    def recorded(self, prefix: str = "") -> dict[str, PartRecord]:
-        """The parts that are finished, by name."""
+    def recorded(self, prefix: str = "") -> dict[str, TaskRecord]:
+        """The records of the finished tasks, by name."""
         records = {}
         for path in sorted((self.work / "parts").glob("*.json")):
             if path.name.startswith("."):
                 continue
             content = read_json(path)
-            with parsing(path, "the record of a part"):
+            with parsing(path, "the record of a task"):
                 if content["part"].startswith(prefix):
-                    records[content["part"]] = PartRecord.from_json(content)
+                    records[content["part"]] = TaskRecord.from_json(content)
         return records
 
-    def forget(self, part: str) -> None:
-        """Drop a part's record, so that the part is made again."""
-        self._record_path(part).unlink(missing_ok=True)
+    def forget(self, task: str) -> None:
+        """Drop a task's record, so that the task runs again."""
+        self._record_path(task).unlink(missing_ok=True)
 
     def commit(
-        self, parts: Sequence[str], sizes: Mapping[str, int], facts: JsonObject, measured: JsonObject | None = None
+        self, tasks: Sequence[str], sizes: Mapping[str, int], facts: JsonObject, measured: JsonObject | None = None
     ) -> Artifact:
-        """Publish the artifact: check that every part is there, write the manifest, drop the work folder.
+        """Publish the artifact: check that every task is recorded, write the manifest, drop the work folder.
 
         Args:
-            parts: names of all parts that the artifact consists of.
+            tasks: names of all tasks that make up the artifact.
             sizes: sizes of the artifact's global dimensions (see :mod:`gnnloom.storage.format.schema`).
             facts: what was found; JSON, and the same for the same inputs.
             measured: what this run took, beside the tasks' seconds and peak memory; JSON.
 
         Raises:
-            IncompleteError: parts are missing; the message names them all.
+            IncompleteError: tasks are missing; the message names them all.
             FormatError: the arrays break the registry.
         """
         recorded = self.recorded()
-        missing = [part for part in parts if part not in recorded]
+        missing = [task for task in tasks if task not in recorded]
         if missing:
             raise IncompleteError(
-                f"{self.path}: {len(missing)} of {len(parts)} parts are missing: {', '.join(missing)}"
+                f"{self.path}: {len(missing)} of {len(tasks)} tasks are missing: {', '.join(missing)}"
             )
         plan = read_json(self.work / "plan.json")
-        records = _merge_pieces(record for part in parts for record in recorded[part].arrays)
+        records = _merge_pieces(record for task in tasks for record in recorded[task].arrays)
         check_records(str(self.path), self.kind, records, sizes)
         manifest = {
             "format": FORMAT_VERSION,
@@ -335,8 +315,8 @@ class ArtifactWriter:
         return Artifact(self.path)
 
 
-class PartBuilder:
-    """Collects what a part wrote; made by :meth:`ArtifactWriter.part`."""
+class TaskOutput:
+    """Collects what a task wrote; made by :meth:`ArtifactWriter.task`."""
 
     def __init__(self, writer: ArtifactWriter, name: str) -> None:
         self.writer = writer
@@ -375,12 +355,12 @@ def _rebooted_since(plan: Mapping[str, Any]) -> bool:
     return plan.get("host") == now["host"] and plan.get("boot") != now["boot"]
 
 
-def _measured(records: Iterable[PartRecord]) -> dict[str, Any]:
-    """Seconds and bytes by phase (the part's name before its number), and the highest peak of any task."""
+def _measured(records: Iterable[TaskRecord]) -> dict[str, Any]:
+    """Seconds and bytes by phase (the task's name before its number), and the highest peak of any task."""
     sums: dict[str, dict[str, float]] = {"task_seconds": {}, "task_bytes_read": {}, "task_bytes_written": {}}
     peak = 0
     for record in records:
-        phase = record.part.partition("/")[0]
+        phase = record.task.partition("/")[0]
         numbers = (record.seconds, record.bytes_read, record.bytes_written)
         for by_phase, number in zip(sums.values(), numbers, strict=True):
             by_phase[phase] = round(by_phase.get(phase, 0) + number, 4)

@@ -75,10 +75,10 @@ def test_artifacts_are_found_by_what_was_asked_for(catalog: Catalog) -> None:
     for parts, seed in ((4, 0), (8, 0), (8, 1)):
         parameters = {"parts": parts, "seed": seed, "method": "block"}
         with ArtifactWriter.begin(dataset.path, "partition", parameters, {}) as writer:
-            with writer.part("part/0") as builder:
+            with writer.task("part/0") as output:
                 from gnnloom.storage.format.arrays import write_array
 
-                builder.add(write_array(writer.path, "part", np.zeros(3, np.int32), ("vertex",)))
+                output.add(write_array(writer.path, "part", np.zeros(3, np.int32), ("vertex",)))
             writer.commit(["part/0"], {"vertex": 3}, {"quality": {}})
     assert dataset.partition(4).num_parts == 4
     assert dataset.partition(8, seed=1).artifact.parameters["seed"] == 1

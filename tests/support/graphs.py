@@ -64,13 +64,13 @@ def _store(
         for number, (start, stop) in enumerate(itertools.pairwise(rows)):
             part = adjacency[start:stop]
             nnz.append(int(part.nnz))
-            with writer.part(f"block/{number:05d}") as builder:
+            with writer.task(f"block/{number:05d}") as output:
                 data = part.data.astype(np.float32) if weighted else None
                 block = CSR(start, part.indptr.astype(np.int64), part.indices.astype(np.int64), data, n)
                 for record in write_block(writer.path, number, block):
-                    builder.add(record)
-        with writer.part("degree/0") as builder:
-            builder.add(write_array(writer.path, "degree", np.diff(adjacency.indptr).astype(np.int64), ("vertex",)))
+                    output.add(record)
+        with writer.task("degree/0") as output:
+            output.add(write_array(writer.path, "degree", np.diff(adjacency.indptr).astype(np.int64), ("vertex",)))
         facts = {
             "nnz": int(adjacency.nnz),
             "symmetric": symmetric,
@@ -95,8 +95,8 @@ def store_vertices(
     if feature is not None:
         sizes["feature"] = feature.shape[1]
     with ArtifactWriter.begin(dataset.path, "vertices", {}, identity) as writer:
-        with writer.part("all/0") as builder:
+        with writer.task("all/0") as output:
             for name, array in arrays.items():
-                builder.add(write_array(writer.path, name, array, dims[name]))
+                output.add(write_array(writer.path, name, array, dims[name]))
         num_classes = int(label.max()) + 1 if label is not None else 0
         return Vertices(writer.commit(["all/0"], sizes, {"num_classes": num_classes}))

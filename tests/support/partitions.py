@@ -45,6 +45,6 @@ def store_partition(dataset: Dataset, graph: Graph, part: np.ndarray, parts: int
     """Write a partition artifact with these parts, whatever they are; its quality is left empty."""
     parameters = {"parts": parts, "method": label}
     with ArtifactWriter.begin(dataset.path, "partition", parameters, {"graph": graph.artifact.key}) as writer:
-        with writer.part("part/0") as builder:
-            builder.add(write_array(writer.path, "part", part.astype(np.int32), ("vertex",)))
+        with writer.task("part/0") as output:
+            output.add(write_array(writer.path, "part", part.astype(np.int32), ("vertex",)))
         return Partition(writer.commit(["part/0"], {"vertex": graph.num_vertices}, {"quality": {}}))

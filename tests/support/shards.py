@@ -9,7 +9,7 @@ import numpy as np
 
 from gnnloom.storage import Dataset, RowShards
 from gnnloom.storage.format.arrays import write_array
-from gnnloom.storage.format.artifact import ArtifactWriter, PartBuilder
+from gnnloom.storage.format.artifact import ArtifactWriter, TaskOutput
 from gnnloom.storage.matrix.csr import cast_ids
 
 
@@ -46,8 +46,8 @@ def store_row_shards(
     facts = {"symmetric": symmetric, "weighted": weighted, "num_classes": num_classes, "quality": {}}
     with ArtifactWriter.begin(dataset.path, "shards", parameters, inputs) as writer:
         for rank in range(num_parts):
-            with writer.part(f"row/{rank:05d}") as builder:
-                _write_shard(builder, adjacency, part, num_parts, rank, symmetric, weighted, vertices)
+            with writer.task(f"row/{rank:05d}") as output:
+                _write_shard(output, adjacency, part, num_parts, rank, symmetric, weighted, vertices)
         return RowShards(writer.commit([f"row/{rank:05d}" for rank in range(num_parts)], sizes, facts))
 
 
@@ -77,7 +77,7 @@ def _fingerprint(*arrays: np.ndarray) -> str:
 
 
 def _write_shard(
-    builder: PartBuilder,
+    output: TaskOutput,
     adjacency: Any,
     part: np.ndarray,
     num_parts: int,
@@ -86,30 +86,30 @@ def _write_shard(
     weighted: bool,
     vertices: dict[str, np.ndarray],
 ) -> None:
-    root, prefix = builder.writer.path, f"row/{rank:05d}"
+    root, prefix = output.writer.path, f"row/{rank:05d}"
     own = np.flatnonzero(part == rank)
-    builder.add(write_array(root, f"{prefix}/vertex", own.astype(np.int64), ("row",)))
+    output.add(write_array(root, f"{prefix}/vertex", own.astype(np.int64), ("row",)))
     for name, array in vertices.items():
         dims = ("row", "feature") if array.ndim == 2 else ("row",)
-        builder.add(write_array(root, f"{prefix}/{name}", array[own], dims))
-    _write_matrix(builder, f"{prefix}/", adjacency, part, num_parts, rank, weighted)
+        output.add(write_array(root, f"{prefix}/{name}", array[own], dims))
+    _write_matrix(output, f"{prefix}/", adjacency, part, num_parts, rank, weighted)
     if not symmetric:
-        _write_matrix(builder, f"{prefix}/transpose/", adjacency.T.tocsr(), part, num_parts, rank, weighted)
+        _write_matrix(output, f"{prefix}/transpose/", adjacency.T.tocsr(), part, num_parts, rank, weighted)
 
 
 def _write_matrix(
-    builder: PartBuilder, prefix: str, adjacency: Any, part: np.ndarray, num_parts: int, rank: int, weighted: bool
+    output: TaskOutput, prefix: str, adjacency: Any, part: np.ndarray, num_parts: int, rank: int, weighted: bool
 ) -> None:
-    root = builder.writer.path
+    root = output.writer.path
     own, halo = np.flatnonzero(part == rank), halo_of(adjacency, part, rank)
     for name, columns in (("own", own), ("halo", halo)):
         block = adjacency[own][:, columns].tocsr()
         block.sort_indices()
-        builder.add(write_array(root, f"{prefix}{name}/indptr", block.indptr.astype(np.int64), ("row+1",)))
+        output.add(write_array(root, f"{prefix}{name}/indptr", block.indptr.astype(np.int64), ("row+1",)))
         indices = cast_ids(block.indices.astype(np.int64), len(columns))
-        builder.add(write_array(root, f"{prefix}{name}/indices", indices, ("nonzero",)))
+        output.add(write_array(root, f"{prefix}{name}/indices", indices, ("nonzero",)))
         if weighted:
-            builder.add(write_array(root, f"{prefix}{name}/data", block.data.astype(np.float64), ("nonzero",)))
+            output.add(write_array(root, f"{prefix}{name}/data", block.data.astype(np.float64), ("nonzero",)))
     sent = [_rows_for(adjacency, part, rank, receiver) for receiver in range(num_parts)]
     arrays = {
         "halo_vertex": (halo.astype(np.int64), "halo"),
@@ -118,7 +118,7 @@ def _write_matrix(
         "send_offset": (_offsets([len(rows) for rows in sent]), "part+1"),
     }
     for name, (array, dim) in arrays.items():
-        builder.add(write_array(root, f"{prefix}{name}", array, (dim,)))
+        output.add(write_array(root, f"{prefix}{name}", array, (dim,)))
 
 
 def _rows_for(adjacency: Any, part: np.ndarray, rank: int, receiver: int) -> np.ndarray:

@@ -27,8 +27,8 @@ def store_small_dataset(catalog: Catalog, name: str = "web") -> Dataset:
     with ArtifactWriter.begin(
         dataset.path, "shards", {"layout": "row", "parts": 2, "method": "given"}, inputs
     ) as writer:
-        with writer.part("row/0") as builder:
-            builder.add(write_array(writer.path, "row/00000/vertex", np.arange(30), ("row",)))
+        with writer.task("row/0") as output:
+            output.add(write_array(writer.path, "row/00000/vertex", np.arange(30), ("row",)))
         writer.commit(["row/0"], {"vertex": 30, "part": 2}, {"symmetric": False, "weighted": False, "quality": {}})
     store_run(dataset)
     return dataset

@@ -14,7 +14,7 @@ import torch
 
 from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.errors import CorruptError, ExistsError, InputError
-from gnnloom.storage.format.artifact import peak_memory
+from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, checkpoint_epochs, read_checkpoint
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.comm.communicator import CollectiveError, Communicator, Kind, TrafficCounts

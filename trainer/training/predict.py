@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gnnloom.storage.catalog import Catalog
-from gnnloom.storage.format.artifact import peak_memory
+from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.comm.communicator import Communicator, Kind

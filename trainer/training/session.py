@@ -15,7 +15,7 @@ from gnnloom.storage.artifacts.grid_window import load_kernels
 from gnnloom.storage.artifacts.row_shards import RowShard, RowShards
 from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.format.arrays import ReadCounter
-from gnnloom.storage.format.artifact import peak_memory
+from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.config.train_config import TrainConfig

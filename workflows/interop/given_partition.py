@@ -32,9 +32,9 @@ def store_metis_part(dataset: Dataset, graph: Graph, file: Path, parts: int | No
     with ArtifactWriter.begin(dataset.path, "partition", parameters, {"graph": graph.artifact.key}) as writer:
         if writer.is_complete:
             return Partition(Artifact(writer.path))
-        with writer.part("part/0") as builder:
+        with writer.task("part/0") as builder:
             builder.add(write_array(writer.path, "part", part, ("vertex",)))
-        with writer.part("quality/0") as builder:
+        with writer.task("quality/0") as builder:
             builder.facts = _measure(dataset, graph, part, num_parts, writer.work, cluster)
             quality = builder.facts
         sizes = {"vertex": graph.num_vertices}

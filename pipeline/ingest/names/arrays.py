@@ -55,7 +55,7 @@ def write_part(task: NameArrayTask) -> Done:
     """Write the elements of one task; returns their number."""
     table = NameTable.load(task.table)
     read = table.read_offsets if task.array == "original_name_offset" else table.read_text
-    with task.writer.part(task.name) as builder:
+    with task.writer.task(task.name) as output:
         found = read(task.writer.work, task.start, task.stop)
-        builder.add(write_rows(task.writer.path, task.array, task.start, found))
+        output.add(write_rows(task.writer.path, task.array, task.start, found))
     return Done(task.stop - task.start)

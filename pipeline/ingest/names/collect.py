@@ -21,7 +21,7 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.progress import Done, logged
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.artifact import ArtifactWriter, PartRecord
+from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 
 #: Names that a run gives to the sample which cuts the ranges of names, and bytes of each that count.
 SAMPLES, SAMPLE_BYTES = 64, 64
@@ -45,7 +45,7 @@ class CollectTask:
         return f"names/{self.number:05d}"
 
 
-def collect_names(writer: ArtifactWriter, source: NamedEdgeSource, cluster: Cluster) -> list[PartRecord]:
+def collect_names(writer: ArtifactWriter, source: NamedEdgeSource, cluster: Cluster) -> list[TaskRecord]:
     """Collect the names of the ranges that were not yet; returns the records of all, in the order of the source.
 
     Raises:
@@ -63,7 +63,7 @@ def collect_names(writer: ArtifactWriter, source: NamedEdgeSource, cluster: Clus
     return records
 
 
-def _is_usable(task: CollectTask, record: PartRecord | None) -> bool:
+def _is_usable(task: CollectTask, record: TaskRecord | None) -> bool:
     part = task.part
     return (
         record is not None
@@ -94,7 +94,7 @@ def collect_range(task: CollectTask) -> Done:
     Raises:
         InputError: the source's.
     """
-    with task.writer.part(task.name) as builder:
+    with task.writer.task(task.name) as output:
         run = _RunBuilder()
         runs: list[NameRun] = []
         samples: list[bytes] = []
@@ -112,7 +112,7 @@ def collect_range(task: CollectTask) -> Done:
                 run = _RunBuilder()
         if run.num_edges:
             _add_run(task, run, runs, samples)
-        builder.facts = {
+        output.facts = {
             "range": [task.part.file, task.part.start, task.part.stop],
             "edges": edges,
             "plain": plain,

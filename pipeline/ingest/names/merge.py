@@ -24,7 +24,7 @@ from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.progress import Done, logged
-from gnnloom.storage.format.artifact import ArtifactWriter, PartRecord
+from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 from gnnloom.storage.format.files import read_json, write_json
 
 #: Collected bytes (text, and 8 for each name) of a range of names, about.
@@ -44,7 +44,7 @@ class NamePlan:
     bounds: list[bytes]
 
     @classmethod
-    def of(cls, records: Sequence[PartRecord]) -> NamePlan:
+    def of(cls, records: Sequence[TaskRecord]) -> NamePlan:
         """Cut the names of these records by their samples."""
         runs = [[NameRun.from_json(run) for run in record.facts["runs"]] for record in records]
         samples = sorted(bytes.fromhex(sample) for record in records for sample in record.facts["samples"])
@@ -93,7 +93,7 @@ class MergeTask:
         return f"merge-names/{self.digest}-{self.number:05d}"
 
 
-def merge_names(writer: ArtifactWriter, plan_path: Path, cluster: Cluster) -> list[PartRecord]:
+def merge_names(writer: ArtifactWriter, plan_path: Path, cluster: Cluster) -> list[TaskRecord]:
     """Merge the ranges of names that were not yet; returns the records of all, ascending."""
     plan = NamePlan.load(plan_path)
     tasks = [
@@ -132,12 +132,12 @@ class _Segment:
 def merge_range(task: MergeTask) -> Done:
     """Write the distinct names of a range, and their numbers beside the runs; returns how many were collected."""
     plan, work = NamePlan.load(task.plan), task.writer.work
-    with task.writer.part(task.name) as builder:
+    with task.writer.task(task.name) as output:
         opened = [SortedNames(work, run) for runs in plan.runs for run in runs]
         segments = [_Segment(names, plan.cut(names, task.number), plan.cut(names, task.number + 1)) for names in opened]
         path = f"names/merged-{task.digest}-{task.number:05d}"
         count, text_bytes = _merge(work, path, segments, working_memory(task.memory) // 2)
-        builder.facts = {"path": path, "names": count, "text_bytes": text_bytes}
+        output.facts = {"path": path, "names": count, "text_bytes": text_bytes}
     return Done(sum(map(len, segments)))
 
 

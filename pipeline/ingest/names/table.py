@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.spill import read_bytes
-from gnnloom.storage.format.artifact import PartRecord
+from gnnloom.storage.format.artifact import TaskRecord
 from gnnloom.storage.format.files import read_json, write_json
 
 
@@ -30,7 +30,7 @@ class NameTable:
     first_byte: list[int]
 
     @classmethod
-    def of(cls, records: Sequence[PartRecord]) -> NameTable:
+    def of(cls, records: Sequence[TaskRecord]) -> NameTable:
         """The table of what :func:`gnnloom.pipeline.ingest.names.merge.merge_names` made."""
         facts = [record.facts for record in records]
         names = list(accumulate((fact["names"] for fact in facts), initial=0))

@@ -51,9 +51,9 @@ def make_compacted(catalog: Catalog, original_id: np.ndarray) -> Dataset:
     num_vertices = len(original_id)
     facts = {"nnz": 0, "symmetric": True, "weighted": False, "block_rows": [0, num_vertices], "block_nnz": [0]}
     with ArtifactWriter.begin(dataset.path, "graph", {}, {}) as writer:
-        with writer.part("all/0") as builder:
-            builder.add(write_array(writer.path, "degree", np.zeros(num_vertices, np.int64), ("vertex",)))
-            builder.add(write_array(writer.path, "original_id", original_id.astype(np.int64), ("vertex",)))
+        with writer.task("all/0") as output:
+            output.add(write_array(writer.path, "degree", np.zeros(num_vertices, np.int64), ("vertex",)))
+            output.add(write_array(writer.path, "original_id", original_id.astype(np.int64), ("vertex",)))
         writer.commit(["all/0"], {"vertex": num_vertices}, facts)
     return dataset
 

@@ -171,11 +171,11 @@ def store_weighted_graph(dataset: Dataset, adjacency: Any) -> Graph:
         for number in range(2):
             piece = adjacency[rows[number] : rows[number + 1]]
             block = CSR(rows[number], piece.indptr.astype(np.int64), piece.indices, piece.data.astype(np.float32), n)
-            with writer.part(f"block/{number:05d}") as builder:
+            with writer.task(f"block/{number:05d}") as output:
                 for record in write_block(writer.path, number, block):
-                    builder.add(record)
-        with writer.part("degree/0") as builder:
-            builder.add(write_array(writer.path, "degree", np.diff(adjacency.indptr).astype(np.int64), ("vertex",)))
+                    output.add(record)
+        with writer.task("degree/0") as output:
+            output.add(write_array(writer.path, "degree", np.diff(adjacency.indptr).astype(np.int64), ("vertex",)))
         nnz = [int(adjacency[a:b].nnz) for a, b in pairwise(rows)]
         facts = {"nnz": sum(nnz), "symmetric": True, "weighted": True, "block_rows": rows, "block_nnz": nnz}
         return Graph(writer.commit(["block/00000", "block/00001", "degree/0"], {"vertex": n}, facts))

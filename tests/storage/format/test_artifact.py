@@ -23,9 +23,9 @@ def write_partition(dataset: Path, seed: int = 0) -> Artifact:
     with ArtifactWriter.begin(dataset, "partition", {"seed": seed}, {"graph": "g"}) as writer:
         if writer.is_complete:
             return Artifact(writer.path)
-        with writer.part("part/0") as builder:
-            builder.add(write_array(writer.path, "part", PART, ("vertex",)))
-            builder.facts["moved"] = 3
+        with writer.task("part/0") as output:
+            output.add(write_array(writer.path, "part", PART, ("vertex",)))
+            output.facts["moved"] = 3
         return writer.commit(["part/0"], {"vertex": 100}, {"quality": {}})
 
 
@@ -66,9 +66,9 @@ def test_a_half_written_artifact_is_refused(tmp_path: Path) -> None:
 
 def test_commit_names_all_that_is_missing(tmp_path: Path) -> None:
     with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
-        with writer.part("part/1"):
+        with writer.task("part/1"):
             pass
-        with pytest.raises(IncompleteError, match="2 of 3 parts are missing: part/0, part/2"):
+        with pytest.raises(IncompleteError, match="2 of 3 tasks are missing: part/0, part/2"):
             writer.commit(["part/0", "part/1", "part/2"], {"vertex": 1}, {})
         assert not writer.is_complete
 
@@ -76,12 +76,12 @@ def test_commit_names_all_that_is_missing(tmp_path: Path) -> None:
 def test_recorded_parts_survive_for_the_next_run(tmp_path: Path) -> None:
     with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
         create_array(writer.path, "part", (100,), np.int32, ("vertex",), chunk_rows=50)
-        with writer.part("part/0") as builder:
-            builder.add(write_rows(writer.path, "part", 0, PART[:50]))
+        with writer.task("part/0") as output:
+            output.add(write_rows(writer.path, "part", 0, PART[:50]))
     with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
         assert list(writer.recorded("part/")) == ["part/0"]
-        with writer.part("part/1") as builder:
-            builder.add(write_rows(writer.path, "part", 50, PART[50:]))
+        with writer.task("part/1") as output:
+            output.add(write_rows(writer.path, "part", 50, PART[50:]))
         artifact = writer.commit(["part/0", "part/1"], {"vertex": 100}, {"quality": {}})
     assert artifact.verify() == 1
     np.testing.assert_array_equal(artifact.array("part").read(), PART)
@@ -89,7 +89,7 @@ def test_recorded_parts_survive_for_the_next_run(tmp_path: Path) -> None:
 
 def test_a_part_that_raises_is_not_recorded(tmp_path: Path) -> None:
     with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
-        with pytest.raises(ZeroDivisionError), writer.part("part/0"):
+        with pytest.raises(ZeroDivisionError), writer.task("part/0"):
             raise ZeroDivisionError
         assert writer.recorded() == {}
 
@@ -98,9 +98,9 @@ def test_records_that_outlived_their_data_are_dropped_after_a_crash(tmp_path: Pa
     with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
         create_array(writer.path, "part", (100,), np.int32, ("vertex",), chunk_rows=50)
         for number in (0, 1):
-            with writer.part(f"part/{number}") as builder:
-                builder.add(write_rows(writer.path, "part", 50 * number, PART[50 * number : 50 * number + 50]))
-        with writer.part("scatter/0"):
+            with writer.task(f"part/{number}") as output:
+                output.add(write_rows(writer.path, "part", 50 * number, PART[50 * number : 50 * number + 50]))
+        with writer.task("scatter/0"):
             pass
     plan = json.loads((writer.work / "plan.json").read_text())
     (writer.work / "plan.json").write_text(json.dumps(plan | {"boot": "another"}))
@@ -131,20 +131,20 @@ def test_arrays_that_break_the_registry_are_refused(tmp_path: Path) -> None:
         ((99,), np.int32, ("vertex",), "has 99 along vertex, expected 100"),
     ):
         with ArtifactWriter.begin(tmp_path, "partition", {"case": message}, {}) as writer:
-            with writer.part("part/0") as builder:
-                builder.add(write_array(writer.path, "part", np.zeros(shape, dtype), dims))
+            with writer.task("part/0") as output:
+                output.add(write_array(writer.path, "part", np.zeros(shape, dtype), dims))
             with pytest.raises(FormatError, match=message):
                 writer.commit(["part/0"], {"vertex": 100}, {})
 
 
 def test_missing_and_unknown_arrays_are_refused(tmp_path: Path) -> None:
     with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
-        with writer.part("part/0"):
+        with writer.task("part/0"):
             pass
         with pytest.raises(FormatError, match="lacks part"):
             writer.commit(["part/0"], {"vertex": 100}, {})
-        with writer.part("part/0") as builder:
-            builder.add(write_array(writer.path, "other", PART, ("vertex",)))
+        with writer.task("part/0") as output:
+            output.add(write_array(writer.path, "other", PART, ("vertex",)))
         with pytest.raises(FormatError, match="other does not belong"):
             writer.commit(["part/0"], {"vertex": 100}, {})
 
@@ -153,8 +153,8 @@ def _hold_then_commit(dataset: Path, holding: Any) -> None:
     with ArtifactWriter.begin(dataset, "partition", {"seed": 0}, {"graph": "g"}) as writer:
         holding.set()
         time.sleep(0.5)
-        with writer.part("part/0") as builder:
-            builder.add(write_array(writer.path, "part", PART, ("vertex",)))
+        with writer.task("part/0") as output:
+            output.add(write_array(writer.path, "part", PART, ("vertex",)))
         writer.commit(["part/0"], {"vertex": 100}, {"quality": {}})
 
 

@@ -122,8 +122,8 @@ def test_what_was_finished_since_it_was_found_stays(catalog: Catalog) -> None:
     before = find_garbage(dataset)
     graph = dataset.graph().artifact.key
     with ArtifactWriter.begin(dataset.path, "partition", {"parts": 9}, {"graph": "0"}) as writer:
-        with writer.part("part/0") as builder:
-            builder.add(write_array(writer.path, "part", np.zeros(30, np.int32), ("vertex",)))
+        with writer.task("part/0") as output:
+            output.add(write_array(writer.path, "part", np.zeros(30, np.int32), ("vertex",)))
         writer.commit(["part/0"], {"vertex": 30}, {"quality": {}})
     remove_garbage(before)
     assert Artifact(writer.path).verify() == 1

@@ -1,0 +1,72 @@
+"""Finds what can be added to gnnloom: algorithms, partitioners, formats, each described by one object in one file.
+
+A *descriptor* is a module-level constant, such as ``ALGORITHM`` in ``gnnloom/trainer/algorithms/summa.py``. Modules
+of the room that has the built-in ones are found by looking into its folder; other packages announce theirs by entry
+points, whose value names the constant:
+
+    [project.entry-points."gnnloom.algorithms"]
+    ring = "ringpack.ring:ALGORITHM"
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from types import MappingProxyType, ModuleType
+from typing import Protocol, TypeVar
+
+from gnnloom.storage.errors import InputError
+
+
+class Descriptor(Protocol):
+    """What every descriptor has.
+
+    Attributes:
+        name: as it is given on the command line.
+        order: where it stands in lists of choices; equal ones are sorted by name.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def order(self) -> int: ...
+
+
+Kind = TypeVar("Kind", bound=Descriptor)
+
+
+def load_descriptors(room: ModuleType, constant: str, group: str, kind: type[Kind]) -> Mapping[str, Kind]:
+    """All descriptors of one kind by name, in the order of choices.
+
+    Args:
+        room: package whose modules may each hold one descriptor.
+        constant: name of the constant in these modules; modules without it hold none.
+        group: of the entry points of other packages.
+        kind: class of the descriptors.
+
+    Raises:
+        InputError: two descriptors share a name, or an entry point does not name a descriptor.
+    """
+    found = [(module, getattr(module, constant, None)) for module in _modules(room)]
+    pairs = [(module.__name__, descriptor) for module, descriptor in found if descriptor is not None]
+    pairs += [(point.value, point.load()) for point in sorted(entry_points(group=group))]
+    by_name: dict[str, Kind] = {}
+    for origin, descriptor in sorted(pairs, key=lambda pair: _position(pair[0], pair[1], kind)):
+        if descriptor.name in by_name:
+            raise InputError(f"{origin}: {group} has two entries named {descriptor.name!r}; uninstall one of them")
+        by_name[descriptor.name] = descriptor
+    return MappingProxyType(by_name)
+
+
+def _modules(room: ModuleType) -> list[ModuleType]:
+    names = sorted(info.name for info in pkgutil.iter_modules(room.__path__) if not info.ispkg)
+    return [importlib.import_module(f"{room.__name__}.{name}") for name in names]
+
+
+def _position(origin: str, descriptor: object, kind: type[Kind]) -> tuple[int, str]:
+    if not isinstance(descriptor, kind):
+        raise InputError(f"{origin}: expected a {kind.__name__}, found {type(descriptor).__name__}")
+    return descriptor.order, descriptor.name

@@ -1,0 +1,26 @@
+"""What this process and this thread have used so far."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+
+def peak_memory() -> int:
+    """Peak resident memory of this process so far, in bytes."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        # The system's ru_maxrss also counts what the parent held when it started this process.
+        peak = next((line for line in status.read_text().splitlines() if line.startswith("VmHWM:")), None)
+        if peak is not None:
+            return int(peak.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def bytes_moved() -> tuple[int, int]:
+    """Bytes that this thread has read and written by system calls so far, mapped files left out; 0 where unknown."""
+    try:
+        lines = dict(line.split(": ") for line in Path("/proc/thread-self/io").read_text().splitlines())
+    except OSError:
+        return 0, 0
+    return int(lines["rchar"]), int(lines["wchar"])
