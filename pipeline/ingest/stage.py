@@ -114,11 +114,9 @@ def ingest_graph(
         InputError: the source holds something that is no edge, or no edges, or ids that need ``ids="compact"``.
         BudgetError: the memory per worker, or the disk, is too small; found before the work begins.
     """
-    parameters = options.parameters(source)
-    key = artifact_key("graph", parameters, {})
     if not beside_others:
-        _refuse_others(dataset, key)
-    with ArtifactWriter.begin(dataset.path, "graph", parameters, {}) as writer:
+        _refuse_others(dataset, graph_key(source, options))
+    with ArtifactWriter.begin(dataset.path, "graph", options.parameters(source), {}) as writer:
         if writer.is_complete:
             return Graph(Artifact(writer.path))
         try:
@@ -127,6 +125,11 @@ def ingest_graph(
             # These files and options never make a graph, so that nothing is left to be finished.
             shutil.rmtree(writer.path, ignore_errors=True)
             raise
+
+
+def graph_key(source: EdgeSource, options: IngestOptions) -> str:
+    """The key of the artifact that :func:`ingest_graph` makes or finds."""
+    return artifact_key("graph", options.parameters(source), {})
 
 
 def _sort(writer: ArtifactWriter, source: EdgeSource, options: IngestOptions, cluster: Cluster) -> Artifact:

@@ -25,6 +25,7 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import ExistsError, FormatError, InputError
 from gnnloom.storage.format.arrays import create_array, default_chunk_rows, write_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord, artifact_key
+from gnnloom.storage.format.files import JsonObject
 
 #: Chunks that are written, and digested, together.
 PIECE_CHUNKS = 4
@@ -88,13 +89,27 @@ def ingest_vertices(
     """
     graph = beside_others_of or dataset.graph()
     _check_rows(graph, source)
-    parameters, inputs = {"source": source.identity()}, {"graph": graph.artifact.key}
+    identity, inputs = source.identity(), {"graph": graph.artifact.key}
     if beside_others_of is None:
-        _check_others(dataset, artifact_key("vertices", parameters, inputs))
-    with ArtifactWriter.begin(dataset.path, "vertices", parameters, inputs) as writer:
+        _check_others(dataset, vertices_key(identity, inputs["graph"]))
+    with ArtifactWriter.begin(dataset.path, "vertices", _parameters(identity), inputs) as writer:
         if not writer.is_complete:
             _write(writer, source, graph, cluster)
     return Vertices(Artifact(writer.path))
+
+
+def vertices_key(identity: JsonObject, graph_key: str) -> str:
+    """The key of the artifact that :func:`ingest_vertices` makes or finds.
+
+    Args:
+        identity: of the source.
+        graph_key: of the graph whose vertices they are.
+    """
+    return artifact_key("vertices", _parameters(identity), {"graph": graph_key})
+
+
+def _parameters(identity: JsonObject) -> dict[str, Any]:
+    return {"source": identity}
 
 
 def _check_rows(graph: Graph, source: VertexSource) -> None:

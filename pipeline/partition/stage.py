@@ -40,7 +40,7 @@ def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, c
     """
     check_parts(options.parts, graph.num_vertices)
     options.check_graph(graph)
-    parameters, inputs = options.parameters(cluster.memory), _inputs(graph)
+    parameters, inputs = options.parameters(cluster.memory), {"graph": graph.artifact.key}
     with ArtifactWriter.begin(dataset.path, "partition", parameters, inputs) as writer:
         if writer.is_complete:
             return Partition(Artifact(writer.path))
@@ -65,13 +65,13 @@ def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, c
         )
 
 
-def partition_key(graph: Graph, options: PartitionOptions, cluster: Cluster) -> str:
-    """The key of the artifact that :func:`partition_graph` makes or finds."""
-    return artifact_key("partition", options.parameters(cluster.memory), _inputs(graph))
+def partition_key(graph_key: str, options: PartitionOptions, memory: int) -> str:
+    """The key of the artifact that :func:`partition_graph` makes or finds.
 
-
-def _inputs(graph: Graph) -> dict[str, str]:
-    return {"graph": graph.artifact.key}
+    Args:
+        memory: of a worker, in bytes; decides how deep ``multilevel`` coarsens.
+    """
+    return artifact_key("partition", options.parameters(memory), {"graph": graph_key})
 
 
 def _make_part(writer: ArtifactWriter, problem: PartitionProblem) -> None:

@@ -6,6 +6,7 @@ scattered by grid cell into spill files; then every cell is sorted and written b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ from gnnloom.storage.artifacts.grid_shards import GridShards, cell_path, stored_
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError, NotFoundError
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.matrix.permutation import KeyedPermutation, mix
 
 PERMUTATIONS = ("none", "single", "double", "partition")
@@ -64,6 +65,27 @@ class GridOptions:
             "rows": rows,
             "columns": rows if self.permutation == "single" else KeyedPermutation(num_vertices, keys[1]),
         }
+
+    def parameters(self, parts: int | None = None, method: str | None = None) -> dict[str, Any]:
+        """What decides the shards' bytes, besides their inputs.
+
+        Args:
+            parts, method: of the partition, for permutation ``partition``.
+        """
+        chosen = {"layout": "grid", "grid": list(self.grid), "permutation": self.permutation, "seed": self.seed}
+        return chosen | ({"parts": parts, "method": method} if parts is not None else {})
+
+
+def grid_shards_key(
+    options: GridOptions, inputs: Mapping[str, str], parts: int | None = None, method: str | None = None
+) -> str:
+    """The key of the artifact that :func:`shard_grid` makes or finds.
+
+    Args:
+        inputs: kind to key of the graph and, if there are any, the vertices and the partition.
+        parts, method: of the partition, for permutation ``partition``.
+    """
+    return artifact_key("shards", options.parameters(parts, method), inputs)
 
 
 @dataclass(frozen=True)
@@ -122,16 +144,10 @@ def shard_grid(
     """
     vertices = _checked(dataset, graph, vertices)
     _check_partition(options, graph, partition)
-    parameters: dict[str, Any] = {
-        "layout": "grid",
-        "grid": list(options.grid),
-        "permutation": options.permutation,
-        "seed": options.seed,
-    }
     inputs = {"graph": graph.artifact.key} | ({"vertices": vertices.key} if vertices else {})
     if partition is not None:
-        parameters |= {"parts": partition.num_parts, "method": partition.method}
         inputs["partition"] = partition.artifact.key
+    parameters = options.parameters(*((partition.num_parts, partition.method) if partition else ()))
     with ArtifactWriter.begin(dataset.path, "shards", parameters, inputs) as writer:
         if writer.is_complete:
             return GridShards(Artifact(writer.path))

@@ -7,7 +7,7 @@ in the halos of the others.  The work grows with the nonzeros, not with nonzeros
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ArrayReader
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, write_group
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key, write_group
 
 #: Chunks of vertex data that one task routes: about 64 MiB.
 _CHUNKS_PER_TASK = 16
@@ -48,7 +48,7 @@ class _Plan:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        return {"layout": "row", "parts": self.partition.num_parts, "method": self.partition.method}
+        return _parameters(self.partition.num_parts, self.partition.method)
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -101,6 +101,20 @@ def shard_rows(dataset: Dataset, partition: Partition, cluster: Cluster, vertice
             for rank in range(partition.num_parts)
         ]
         return _shard(writer, plan, tasks, cluster)
+
+
+def row_shards_key(parts: int, method: str, inputs: Mapping[str, str]) -> str:
+    """The key of the artifact that :func:`shard_rows` makes or finds.
+
+    Args:
+        method: of the partition.
+        inputs: kind to key of the graph, the partition and, if there are any, the vertices.
+    """
+    return artifact_key("shards", _parameters(parts, method), inputs)
+
+
+def _parameters(parts: int, method: str) -> dict[str, Any]:
+    return {"layout": "row", "parts": parts, "method": method}
 
 
 def _make_plan(dataset: Dataset, partition: Partition, vertices: Vertices | None) -> _Plan:

@@ -173,7 +173,7 @@ def _compared(dataset: Dataset, graph: Graph, options: PartitionOptions, cluster
     try:
         yield partition_graph(dataset, graph, options, cluster)
     finally:
-        key = partition_key(graph, options, cluster)
+        key = partition_key(graph.artifact.key, options, cluster.memory)
         if key not in before and (dataset.path / "partition" / key).is_dir():
             dataset.remove_artifact("partition", key)
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from json import dumps
 from pathlib import Path
-from typing import Any
 
+from gnnloom.pipeline.ingest.stage import graph_key
+from gnnloom.pipeline.ingest.vertices import vertices_key
+from gnnloom.pipeline.partition.stage import partition_key
+from gnnloom.pipeline.shards.grid_stage import grid_shards_key
+from gnnloom.pipeline.shards.row_stage import row_shards_key
 from gnnloom.pipeline.tasks.cluster import ClusterOptions
 from gnnloom.pipeline.tasks.performance import check_report
 from gnnloom.storage.errors import ExistsError, IncompleteError, InputError, NotFoundError
-from gnnloom.storage.format.artifact import MANIFEST, artifact_key
+from gnnloom.storage.format.artifact import MANIFEST
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -193,17 +197,14 @@ def _artifact_keys(recipe: Recipe, memory: int) -> dict[str, str]:
     """The keys as the stages make them, from parameters and inputs alone."""
     with _reading(recipe, "source"):
         edges = recipe.source.open(undirected=recipe.dataset.undirected)
-        keys = {"graph": artifact_key("graph", recipe.dataset.options().parameters(edges), {})}
-    inputs = dict(keys)
+        keys = {"graph": graph_key(edges, recipe.dataset.options())}
     with _reading(recipe, "vertices"):
         identity = recipe.vertices.identity(recipe.source)
     if identity is not None:
-        keys["vertices"] = artifact_key("vertices", {"source": identity}, inputs)
-    sharded = dict(keys)
+        keys["vertices"] = vertices_key(identity, keys["graph"])
     if recipe.partition is not None:
-        parameters = recipe.partition.parameters(memory)
-        keys["partition"] = sharded["partition"] = artifact_key("partition", parameters, inputs)
-    keys["shards"] = artifact_key("shards", _shard_parameters(recipe), sharded)
+        keys["partition"] = partition_key(keys["graph"], recipe.partition, memory)
+    keys["shards"] = _shards_key(recipe, keys)
     return keys
 
 
@@ -217,12 +218,13 @@ def _reading(recipe: Recipe, section: str) -> Iterator[None]:
         raise kind(f"{recipe.source_name}: [{section}] {error}") from error
 
 
-def _shard_parameters(recipe: Recipe) -> dict[str, Any]:
+def _shards_key(recipe: Recipe, inputs: Mapping[str, str]) -> str:
     partition = recipe.partition
-    parted = {"parts": partition.parts, "method": partition.method} if partition is not None else {}
-    if recipe.grid is None:
-        return {"layout": "row", **parted}
-    return {**asdict(recipe.shards), "grid": list(recipe.shards.grid), **parted}
+    if recipe.grid is not None:
+        return grid_shards_key(recipe.grid, inputs, *((partition.parts, partition.method) if partition else ()))
+    if partition is None:
+        raise InputError(f"{recipe.source_name}: row shards need a partition")
+    return row_shards_key(partition.parts, partition.method, inputs)
 
 
 def _train_config(recipe: Recipe, shards: str) -> TrainConfig:
