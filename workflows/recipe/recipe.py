@@ -23,7 +23,7 @@ from gnnloom.workflows.recipe.document import Document, to_toml
 from gnnloom.workflows.recipe.sources import SourceSection, VerticesSection, whole_path
 
 #: Recipes that come with gnnloom.
-RECIPES = Path(__file__).parent / "recipes"
+RECIPES = Path(__file__).parents[1] / "recipes"
 
 #: Fields of the training that say which shards it reads: those of the recipe.
 _FOUND = ("shards", "method", "permutation")

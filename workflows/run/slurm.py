@@ -11,7 +11,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.workflows.recipe.recipe import Recipe, find_recipe
 from gnnloom.workflows.recipe.stages import Request
 
-TEMPLATES = Path(__file__).parent / "slurm"
+TEMPLATES = Path(__file__).parents[1] / "slurm"
 _HOLE = re.compile(r"@([A-Z_]+)@")
 
 
