@@ -232,10 +232,11 @@ def test_resume_redoes_only_what_is_missing_and_gives_the_same_bytes(catalog: Ca
 
 SLOW_INGEST = """
 import sys, time
-from gnnloom.pipeline import vertices as stage
+from gnnloom.pipeline.ingest import vertices as stage
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
-from gnnloom.storage import Catalog, arrays
+from gnnloom.storage import Catalog
+from gnnloom.storage.format import arrays
 
 arrays.CHUNK_BYTES, stage.TASK_PIECES = 4096, 2
 plain = stage.write_rows
