@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SCALE ?= full
 
-.PHONY: install demo test test-long lint typecheck bench-ingest bench-partition bench-algorithms clean
+.PHONY: install demo test test-long lint typecheck wheel bench-ingest bench-partition bench-algorithms clean
 
 install: .venv/installed
 
@@ -34,6 +34,7 @@ lint: .venv/installed-for-tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python tests/support/tracked_files.py
 
 # Type checkers do not see setuptools' editable hook, so an installed copy is checked; an older build would leave
 # files in it that are gone.
@@ -41,6 +42,16 @@ typecheck: .venv/installed-for-tests
 	rm -rf build
 	$(BIN)/python -m pip install --quiet --no-deps --target build/typecheck .
 	cd build/typecheck && MYPYPATH=. ../../$(BIN)/mypy --config-file ../../pyproject.toml -p gnnloom
+	cd build/typecheck && MYPYPATH=.:../../tests ../../$(BIN)/mypy --config-file ../../pyproject.toml ../../tests
+
+# The wheel, installed into a virtual environment of its own, as a user would have it.
+wheel:
+	rm -rf build/wheel
+	$(PYTHON) -m venv build/wheel/venv
+	build/wheel/venv/bin/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	build/wheel/venv/bin/python -m pip install --quiet --constraint constraints.txt build/wheel/*.whl
+	cd build/wheel && venv/bin/gnnloom check
+	rm -rf build/wheel/venv
 
 # Against pandas + SciPy, polars and DuckDB; SCALE=small takes a minute, full half an hour and 10 GB of disk.
 bench-ingest: .venv/installed-for-benchmarks

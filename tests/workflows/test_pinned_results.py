@@ -29,22 +29,21 @@ STAGES = (
     "partition blocks --parts 2 --method block",
     "partition blocks --parts 3 --method random --seed 4",
     "partition blocks --parts 2 --method mtkahypar",
-    "partition web --parts 4 --method multilevel --directions both",
+    "partition web --parts 2 --method multilevel --directions both",
     "partition blocks --parts 4 --method mtkahypar --model stochastic --batch-rate 0.2",
     "shard blocks --parts 2 --method mtkahypar",
     "shard blocks --parts 3 --method random",
     "shard blocks --grid 4x4 --permutation double --seed 6",
     "shard web --grid 3x2 --permutation single",
-    "shard web --parts 4 --method multilevel",
+    "shard web --parts 2 --method multilevel",
 )
 
 #: The epochs, widths and dtype are the same for all.
 RUNS = {
     "p2p": "train blocks --ranks 2 --dropout 0.3 --norm layer",
-    "gat": "train web --ranks 4 --model gat --heads 2",
-    "sage": "train blocks --ranks 3 --model sage --optimizer sgd --lr 0.1",
-    "summa": "train blocks --ranks 2 --algorithm summa --grid 1x2 --residual",
-    "tensor3d": "train web --ranks 4 --algorithm tensor3d --grid 2x1x2",
+    "gat": "train web --ranks 2 --model gat --heads 2",
+    "summa": "train blocks --ranks 2 --algorithm summa --grid 1x2 --model sage --residual --optimizer sgd --lr 0.1",
+    "tensor3d": "train web --ranks 2 --algorithm tensor3d --grid 2x1x1",
 }
 _TRAINING = "--hidden 8,8 --epochs 5 --dtype float64 --json"
 #: Sums in float64 come in another order where the processor's vectors have another width.

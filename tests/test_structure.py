@@ -1,0 +1,61 @@
+"""The shape of the source: rooms, packages, and what may import what."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import tomllib
+from pathlib import Path
+
+import grimp
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from support.tracked_files import misplaced_files
+
+ROOT = Path(__file__).resolve().parents[1]
+TOP_LEVEL = ("storage", "pipeline", "trainer", "workflows")
+ROOMS = sorted(path.parent for top in TOP_LEVEL for path in (ROOT / top).rglob("__init__.py"))
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    """Counts imports inside functions and those for type checkers as well."""
+    graph = grimp.build_graph(*(f"gnnloom.{top}" for top in TOP_LEVEL))
+    modules = sorted(graph.modules)
+    number = {module: position for position, module in enumerate(modules)}
+    pairs = [(number[one], number[other]) for one in modules for other in graph.find_modules_directly_imported_by(one)]
+    importer, imported = np.array(pairs).T
+    matrix = csr_array((np.ones(len(pairs)), (importer, imported)), shape=(len(modules), len(modules)))
+    _, component = connected_components(matrix, connection="strong")
+    circles = [
+        [modules[member] for member in np.flatnonzero(component == label)]
+        for label in np.flatnonzero(np.bincount(component) > 1)
+    ]
+    assert circles == []
+
+
+def test_the_packages_that_are_installed_are_the_folders() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    assert listed == [f"gnnloom.{'.'.join(room.relative_to(ROOT).parts)}" for room in ROOMS]
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: str(room.relative_to(ROOT)))
+def test_every_room_says_what_happens_in_it(room: Path) -> None:
+    assert ast.get_docstring(ast.parse((room / "__init__.py").read_text()))
+
+
+def test_binaries_and_large_files_are_refused(tmp_path: Path) -> None:
+    files = {
+        "code.py": b"x = 1\n",
+        "wheel.whl": b"PK\0",
+        "log.txt": b"x" * 200_001,
+        "tests/data/big.bin": b"\0" * 200_001,
+    }
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "add", "--all"], cwd=tmp_path, check=True)
+    assert [line.partition(":")[0] for line in misplaced_files(tmp_path)] == ["log.txt", "wheel.whl"]
