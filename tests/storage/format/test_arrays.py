@@ -101,7 +101,7 @@ def test_rows_never_written_are_found(tmp_path: Path) -> None:
     create_array(tmp_path, "values", (128,), np.int64, ("row",), chunk_rows=64)
     record = write_rows(tmp_path, "values", 0, ROWS[:64])
     reader = ArrayReader(tmp_path, record)
-    with pytest.raises(CorruptError, match="from 64 on were never written"):
+    with pytest.raises(CorruptError, match="rows 64:128 were never written"):
         reader.verify()
 
 

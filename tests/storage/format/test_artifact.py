@@ -14,7 +14,8 @@ import zarr
 
 from gnnloom.storage.errors import CorruptError, FormatError, IncompleteError, NotFoundError
 from gnnloom.storage.format.arrays import create_array, write_array, write_rows
-from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter, artifact_key, write_group
+from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.groups import write_group
 
 PART = np.arange(100, dtype=np.int32) % 4
 
@@ -145,7 +146,7 @@ def test_missing_and_unknown_arrays_are_refused(tmp_path: Path) -> None:
             writer.commit(["part/0"], {"vertex": 100}, {})
         with writer.task("part/0") as output:
             output.add(write_array(writer.path, "other", PART, ("vertex",)))
-        with pytest.raises(FormatError, match="other does not belong"):
+        with pytest.raises(FormatError, match="other is not part of an artifact"):
             writer.commit(["part/0"], {"vertex": 100}, {})
 
 
