@@ -1,4 +1,4 @@
-"""Damages artifacts so that every digest stays right: what only invariants find."""
+"""Damages artifacts in ways that keep every digest right, so that only invariants can find it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def edit_manifest(artifact: Artifact, **changes: Any) -> Artifact:
 
 
 def replace_array(artifact: Artifact, name: str, change: Callable[[np.ndarray], Any]) -> Artifact:
-    """Change an array, and make the manifest's digests those of what it is now."""
+    """Change an array, and update the digests in the manifest to match."""
     record = artifact.records[name]
     changed = np.asarray(change(artifact.array(name).read()), dtype=record.dtype)
     records = artifact.records | {name: write_array(artifact.path, name, changed, record.dims)}

@@ -104,7 +104,7 @@ def test_export_and_import_move_a_dataset(catalog: Catalog, tmp_path: Path) -> N
     result = succeed(catalog, "import", str(file), "--as", "copy")
     assert (result["dataset"], result["artifacts"], result["runs"]) == ("copy", 5, 1)
     assert catalog["copy"].graph().artifact.digest == catalog["web"].graph().artifact.digest
-    assert "of this name already" in str(refused(catalog, "import", str(file)))
+    assert "of this name exists already" in str(refused(catalog, "import", str(file)))
 
 
 def test_partitions_leave_and_enter_as_metis_files(catalog: Catalog, tmp_path: Path) -> None:
