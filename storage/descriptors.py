@@ -1,8 +1,8 @@
-"""Finds what can be added to gnnloom: algorithms, partitioners, formats, each described by one object in one file.
+"""Finds what can be added to gnnloom: algorithms, partitioners and formats, each described by one object in one file.
 
-A *descriptor* is a module-level constant, such as ``ALGORITHM`` in ``gnnloom/trainer/algorithms/summa.py``. Modules
-of the room that has the built-in ones are found by looking into its folder; other packages announce theirs by entry
-points, whose value names the constant:
+A *descriptor* is a module-level constant, such as ``ALGORITHM`` in ``gnnloom/trainer/operators/summa.py``. Built-in
+descriptors are found by importing every module of their room. Other packages register theirs as entry points whose
+value names the constant:
 
     [project.entry-points."gnnloom.algorithms"]
     ring = "ringpack.ring:ALGORITHM"
@@ -21,11 +21,11 @@ from gnnloom.storage.errors import InputError
 
 
 class Descriptor(Protocol):
-    """What every descriptor has.
+    """The attributes of every descriptor.
 
     Attributes:
-        name: as it is given on the command line.
-        order: where it stands in lists of choices; equal ones are sorted by name.
+        name: name on the command line.
+        order: position in lists of choices; equal ones are sorted by name.
     """
 
     @property
@@ -39,16 +39,19 @@ Kind = TypeVar("Kind", bound=Descriptor)
 
 
 def load_descriptors(room: ModuleType, constant: str, group: str, kind: type[Kind]) -> Mapping[str, Kind]:
-    """All descriptors of one kind by name, in the order of choices.
+    """Load all descriptors of one kind.
 
     Args:
         room: package whose modules may each hold one descriptor.
-        constant: name of the constant in these modules; modules without it hold none.
-        group: of the entry points of other packages.
+        constant: name of the constant in these modules; modules without it hold no descriptor.
+        group: name of the entry points through which other packages add descriptors.
         kind: class of the descriptors.
 
+    Returns:
+        The descriptors by name, in the order of choices.
+
     Raises:
-        InputError: two descriptors share a name, or an entry point does not name a descriptor.
+        InputError: two descriptors share a name, or a constant or entry point is not a descriptor of this kind.
     """
     found = [(module, getattr(module, constant, None)) for module in _modules(room)]
     pairs = [(module.__name__, descriptor) for module, descriptor in found if descriptor is not None]

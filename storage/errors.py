@@ -1,8 +1,8 @@
 """The errors of gnnloom: one small tree, each with the exit code of the command line.
 
-Every message names the file, dataset or array, says what was expected and what was found, and,
-where there is one, the way out.  Each class also inherits the built-in error that fits it, so
-that callers who know nothing of gnnloom can catch what they know.
+Every message names the file, dataset or array, states what was expected and what was found, and suggests a fix if
+there is one. Each class also inherits the built-in error that matches it, so that callers who know nothing of gnnloom
+can catch what they know.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ class GnnloomError(Exception):
 
 
 class InputError(GnnloomError, ValueError):
-    """What the user gave (a file's contents, an option's value) cannot be used."""
+    """The user's input (the contents of a file, the value of an option) cannot be used."""
 
     exit_code = 3
 
 
 class NotFoundError(GnnloomError, LookupError):
-    """A file, dataset, artifact or array that was asked for is not there."""
+    """The requested file, dataset, artifact or array does not exist."""
 
     exit_code = 3
 
 
 class ExistsError(GnnloomError, FileExistsError):
-    """Something with this name is there already, made from other inputs or parameters."""
+    """Something with this name exists already, made from other inputs or parameters."""
 
     exit_code = 3
 
 
 class FormatError(GnnloomError, ValueError):
-    """A store that is not gnnloom's, of a newer format, or whose arrays break the schema."""
+    """A store that gnnloom did not write, that has a newer format, or whose arrays break the schema."""
 
     exit_code = 3
 
 
 class CorruptError(GnnloomError, ValueError):
-    """Stored bytes that are not those that were written: a checksum, digest or chunk is wrong."""
+    """Stored bytes differ from the bytes that were written: a checksum, digest or chunk is wrong."""
 
     exit_code = 3
 
 
 class BudgetError(GnnloomError, MemoryError):
-    """A plan that cannot fit the memory or disk that it was given."""
+    """The work does not fit the memory or disk that it was given."""
 
     exit_code = 3
 
@@ -63,13 +63,13 @@ class IncompleteError(GnnloomError, RuntimeError):
 
 
 class PartitionerError(GnnloomError, RuntimeError):
-    """A native partitioner that failed, hung, or left no usable result."""
+    """A native partitioner failed, hung, or left no usable result."""
 
     exit_code = 1
 
 
 class LaunchError(GnnloomError, RuntimeError):
-    """Ranks that could not be started, or that ended in failure."""
+    """Ranks could not be started, or ended in failure."""
 
     exit_code = 1
 

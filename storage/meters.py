@@ -1,4 +1,4 @@
-"""What this process and this thread have used so far."""
+"""Resources that this process and this thread have used so far."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def peak_memory() -> int:
     """Peak resident memory of this process so far, in bytes."""
     status = Path("/proc/self/status")
     if status.exists():
-        # The system's ru_maxrss also counts what the parent held when it started this process.
+        # ru_maxrss would also count what the parent process held when it started this one.
         peak = next((line for line in status.read_text().splitlines() if line.startswith("VmHWM:")), None)
         if peak is not None:
             return int(peak.split()[1]) * 1024
@@ -18,7 +18,7 @@ def peak_memory() -> int:
 
 
 def bytes_moved() -> tuple[int, int]:
-    """Bytes that this thread has read and written by system calls so far, mapped files left out; 0 where unknown."""
+    """Bytes that this thread has read and written by system calls so far, without mapped files; (0, 0) if unknown."""
     try:
         lines = dict(line.split(": ") for line in Path("/proc/thread-self/io").read_text().splitlines())
     except OSError:

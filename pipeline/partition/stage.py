@@ -12,7 +12,6 @@ from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.partition.methods import fill_part
 from gnnloom.pipeline.partition.native.guard import check_parts
 from gnnloom.pipeline.partition.options import PartitionOptions
-from gnnloom.pipeline.partition.part_vector import copy_part_vector, create_part_vector, map_part_vector
 from gnnloom.pipeline.partition.presets import METHODS
 from gnnloom.pipeline.partition.problem import PartitionProblem
 from gnnloom.pipeline.partition.quality import MATRIX_PARTS, describe_quality, measure_load
@@ -23,7 +22,9 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.arrays import ArrayAppender, ArrayReader, write_array
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskOutput, artifact_key, write_group
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskOutput, artifact_key
+from gnnloom.storage.format.groups import write_group
+from gnnloom.storage.format.memory_map import copy_part_vector, create_part_vector, map_part_vector
 
 __all__ = ["METHODS", "PartitionOptions", "partition_graph", "partition_key"]
 

@@ -16,10 +16,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.part_vector import map_part_vector
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.memory_map import map_part_vector
 
 #: Up to this many cells a task counts pairs in a table; beyond, by sorting.
 _TABLE_CELLS = 1 << 22

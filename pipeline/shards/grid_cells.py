@@ -15,10 +15,12 @@ from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segme
 from gnnloom.pipeline.external_sort.spill import read_bytes, write_file
 from gnnloom.pipeline.shards.part_order import Order
 from gnnloom.pipeline.tasks.memory import working_memory
+from gnnloom.storage.artifacts.csr_group import Window, write_csr_group
 from gnnloom.storage.artifacts.graph import Graph, block_path
 from gnnloom.storage.artifacts.grid_shards import cell_path, crop_chunk_rows
 from gnnloom.storage.format.arrays import ArrayAppender, write_array
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, write_group
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import split_range
 
@@ -192,18 +194,9 @@ def _describe_cell(task: WriteCellTask, rows: int, width: int, nnz: int) -> None
     for part in task.path.split("/")[:-1]:
         folder = folder / part
         write_group(folder, {})
-    write_group(
-        task.writer.path / task.path,
-        {
-            "encoding-type": "csr_matrix",
-            "encoding-version": "0.1.0",
-            "shape": [rows, width],
-            "row_offset": split_range(task.num_vertices, task.grid[0], task.cell[0])[0],
-            "col_offset": split_range(task.num_vertices, task.grid[1], task.cell[1])[0],
-            "global_shape": [task.num_vertices, task.num_vertices],
-            "nnz": nnz,
-        },
-    )
+    n = task.num_vertices
+    first_row, first_column = (split_range(n, task.grid[axis], task.cell[axis])[0] for axis in (0, 1))
+    write_csr_group(task.writer.path / task.path, (rows, width), nnz, Window(first_row, first_column, (n, n)))
 
 
 @njit(cache=True, nogil=True)

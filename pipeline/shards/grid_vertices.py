@@ -19,7 +19,8 @@ from gnnloom.pipeline.shards.part_order import Order
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.grid_shards import crop_chunk_rows, order_path
 from gnnloom.storage.format.arrays import ArrayAppender
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, write_group
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.matrix.ranges import split_range
 
 #: Bytes of rows that are routed, or put together, at a time.

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.part_vector import map_part_vector
 from gnnloom.pipeline.shards.part_file import PartColumn, part_offsets, write_part_file
 from gnnloom.pipeline.shards.row_routing import (
     RoutedMatrix,
@@ -22,8 +21,11 @@ from gnnloom.pipeline.shards.row_routing import (
     routed_segments,
     routed_vertex_array,
 )
+from gnnloom.storage.artifacts.csr_group import write_csr_group
 from gnnloom.storage.format.arrays import ArrayAppender, ArrayRecord, write_array
-from gnnloom.storage.format.artifact import ArtifactWriter, write_group
+from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.format.groups import write_group
+from gnnloom.storage.format.memory_map import map_part_vector
 from gnnloom.storage.matrix.csr import index_dtype
 
 #: Halo candidates that may wait before they are merged.
@@ -154,8 +156,7 @@ class _MatrixAppender:
     def __init__(
         self, root: Path, path: str, shape: tuple[int, int], num_nonzeros: int, data_dtype: str | None
     ) -> None:
-        attributes = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "nnz": num_nonzeros}
-        write_group(root / path, attributes | {"shape": list(shape)})
+        write_csr_group(root / path, shape, num_nonzeros)
         self._dtype = index_dtype(shape[1])
         self._indptr = ArrayAppender(root, f"{path}/indptr", (shape[0] + 1,), np.int64, ("row+1",))
         self._indices = ArrayAppender(root, f"{path}/indices", (num_nonzeros,), self._dtype, ("nonzero",))

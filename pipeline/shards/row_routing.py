@@ -16,13 +16,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.part_vector import map_part_vector
 from gnnloom.pipeline.shards.part_file import PartColumn, part_offsets, read_part, write_part_file
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.progress import logged
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.memory_map import map_part_vector
 from gnnloom.storage.matrix.csr import CSR
 
 #: Arrays of a vertices artifact that go into the shards.

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
-from gnnloom.pipeline.partition.part_vector import copy_part_vector
 from gnnloom.pipeline.shards.row_rank import RankTask, shard_rank
 from gnnloom.pipeline.shards.row_routing import (
     VERTEX_ARRAYS,
@@ -32,7 +31,9 @@ from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ArrayReader
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key, write_group
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.groups import write_group
+from gnnloom.storage.format.memory_map import copy_part_vector
 
 #: Chunks of vertex data that one task routes: about 64 MiB.
 _CHUNKS_PER_TASK = 16

@@ -1,4 +1,5 @@
 """One reader per kind of artifact: graph, vertices, partition, row shards, grid shards.
 
-Imports ``format`` and ``matrix``. A new kind of artifact gets a file here and an entry in ``format.schema``.
+Imports ``storage.format`` and ``storage.matrix``. A new kind of artifact gets a file here and an entry in
+``storage.format.schema``.
 """

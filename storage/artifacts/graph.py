@@ -1,6 +1,6 @@
 """A stored graph: its adjacency as CSR blocks of rows.
 
-A[i, j] is the edge j -> i: row i lists the vertices that vertex i gathers from.
+A[i, j] is the edge j -> i, so row i lists the vertices that vertex i gathers from.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from gnnloom.storage.artifacts.csr_group import Window, csr_attributes
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.arrays import ArrayRecord, ReadCounter, write_array
-from gnnloom.storage.format.artifact import MANIFEST, Artifact, write_group
+from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.format.chunks import DEFAULT_CODEC
 from gnnloom.storage.format.files import parsing
+from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.format.growing_array import GrowingArray
 from gnnloom.storage.matrix.csr import CSR, cast_ids, index_dtype
 
@@ -30,10 +32,10 @@ class Graph:
     """The adjacency of a dataset (kind ``graph``), or of its transpose (kind ``transpose``)."""
 
     def __init__(self, artifact: Artifact) -> None:
-        """Read what the manifest says of it.
+        """Read the graph's facts from the manifest.
 
         Raises:
-            CorruptError: the manifest lacks something that a graph's has.
+            CorruptError: the manifest is not that of a graph.
         """
         self.artifact = artifact
         with parsing(artifact.path / MANIFEST, f"the manifest of a {artifact.kind}"):
@@ -43,12 +45,12 @@ class Graph:
         facts = artifact.facts
         self.num_vertices: int = artifact.sizes["vertex"]
         self.nnz: int = facts["nnz"]
-        #: The pattern and values equal their transpose (the input was made undirected).
+        #: Whether the matrix equals its transpose (the input was made undirected).
         self.symmetric: bool = facts["symmetric"]
         self.weighted: bool = facts["weighted"]
-        #: (num_blocks + 1) first rows of the blocks, ending with the number of vertices.
+        #: (num_blocks + 1) first row of each block, then the number of vertices.
         self.block_rows: list[int] = facts["block_rows"]
-        #: (num_blocks) nonzeros of the blocks.
+        #: (num_blocks) nonzeros of each block.
         self.block_nnz: list[int] = facts["block_nnz"]
 
     def __repr__(self) -> str:
@@ -60,7 +62,7 @@ class Graph:
         return len(self.block_nnz)
 
     def block(self, number: int, counter: ReadCounter | None = None) -> CSR:
-        """One block of rows."""
+        """Read one block of rows."""
         prefix = block_path(number)
         data_name = f"{prefix}/data"
         return CSR(
@@ -72,15 +74,15 @@ class Graph:
         )
 
     def blocks(self) -> Iterator[CSR]:
-        """The blocks in order, one in memory at a time."""
+        """Read the blocks in order, one in memory at a time."""
         for number in range(self.num_blocks):
             yield self.block(number)
 
     def to_scipy(self, max_nnz: int = 200_000_000) -> scipy.sparse.csr_array[Any]:
-        """The whole matrix in memory, for graphs that fit; ones where the graph has no weights.
+        """Read the whole matrix into memory, for graphs that fit; all values are 1 if the graph has no weights.
 
         Raises:
-            BudgetError: it has more than ``max_nnz`` nonzeros.
+            BudgetError: the graph has more than ``max_nnz`` nonzeros.
         """
         from scipy.sparse import csr_array  # noqa: PLC0415 - storage works without SciPy
 
@@ -99,19 +101,19 @@ class Graph:
         return csr_array((data, indices, indptr), shape=(self.num_vertices, self.num_vertices))
 
     def degree(self, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
-        """(stop - start,) nonzeros of each row, its self loop among them."""
+        """(stop - start,) int64 number of nonzeros of each row, including the self loop."""
         return self.artifact.array("degree").read(start, stop)
 
     @property
     def has_names(self) -> bool:
-        """The ids of the source were names."""
+        """Whether the source identified vertices by name."""
         return "original_name" in self.artifact
 
     def original_name(self, start: int = 0, stop: int | None = None) -> list[str]:
-        """The names that the vertices ``start`` to ``stop`` had in the source.
+        """Names of the vertices ``start`` to ``stop`` in the source.
 
         Raises:
-            NotFoundError: its ids were numbers.
+            NotFoundError: the source identified vertices by number.
         """
         stop = self.num_vertices if stop is None else stop
         offset = self.artifact.array("original_name_offset").read(start, stop + 1).tolist()
@@ -119,19 +121,19 @@ class Graph:
         return [text[begin - offset[0] : end - offset[0]].decode() for begin, end in pairwise(offset)]
 
     def original_id(self, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
-        """(stop - start,) the ids that the vertices had in the source; where these were names, the vertices' own."""
+        """(stop - start,) int64 ids of vertices in the source; the vertices' own ids if the source used names."""
         if "original_id" in self.artifact:
             return self.artifact.array("original_id").read(start, stop)
         return np.arange(start, self.num_vertices if stop is None else stop, dtype=np.int64)
 
 
 def block_path(number: int) -> str:
-    """Path of a row block within a graph artifact."""
+    """Path of a row block in a graph artifact."""
     return f"block/{number:05d}"
 
 
 def write_block(root: Path, number: int, block: CSR) -> list[ArrayRecord]:
-    """Write one row block of a graph artifact that is in memory.
+    """Write a row block that is in memory.
 
     Args:
         root: folder of the graph artifact.
@@ -142,7 +144,7 @@ def write_block(root: Path, number: int, block: CSR) -> list[ArrayRecord]:
 
 
 class BlockWriter:
-    """Writes one row block from consecutive ranges of its nonzeros, in the encoding that SciPy and anndata users know.
+    """Writes one row block from consecutive ranges of its nonzeros.
 
     The bytes do not depend on how the nonzeros are cut into ranges.
     """
@@ -165,23 +167,29 @@ class BlockWriter:
             self._data = GrowingArray(root, f"{self._prefix}/data", data_dtype, ("nonzero",), codec)
 
     def append(self, indices: NDArray[Any], data: NDArray[Any] | None) -> None:
-        """Add nonzeros: column ids in :func:`gnnloom.storage.matrix.csr.index_dtype`, and their weights."""
+        """Add nonzeros.
+
+        Args:
+            indices: (count,) column ids, in :func:`gnnloom.storage.matrix.csr.index_dtype` of the number of columns.
+            data: (count,) their weights; ignored for a pattern.
+        """
         self._indices.append(indices)
         if self._data is not None and data is not None:
             self._data.append(data)
 
     def close(self, row_offset: int, indptr: NDArray[np.int64]) -> list[ArrayRecord]:
-        """Write the row pointers and return the records of the block's arrays."""
-        shape = [len(indptr) - 1, self._num_columns]
-        attributes: dict[str, Any] = {
-            "encoding-type": "csr_matrix",
-            "encoding-version": "0.1.0",
-            "shape": shape,
-            "row_offset": row_offset,
-            "col_offset": 0,
-            "global_shape": [self._num_columns, self._num_columns],
-            "nnz": int(indptr[-1]),
-        }
+        """Write the row pointers.
+
+        Args:
+            row_offset: index of the block's first row in the graph.
+            indptr: (num_rows + 1,) int64, starting at 0.
+
+        Returns:
+            The records of the block's arrays.
+        """
+        window = Window(row_offset, 0, (self._num_columns, self._num_columns))
+        attributes = csr_attributes((len(indptr) - 1, self._num_columns), int(indptr[-1]), window)
+        # Written by Zarr rather than write_group: stored graphs have the text in this layout.
         zarr.open_group(str(self._root / self._prefix), mode="r+").attrs.put(attributes)
         pointers = write_array(self._root, f"{self._prefix}/indptr", indptr, ("row+1",), codec=self._codec)
         records = [pointers, self._indices.close()]

@@ -1,7 +1,6 @@
 """Grid shards (2D): the permuted adjacency in p x q blocks, from which any rank of any grid cuts its window.
 
-With row order Pr and column order Pc there are up to four *variants* of the matrix, stored once
-where they are equal:
+With row order Pr and column order Pc there are up to four *variants* of the matrix; equal ones are stored once:
 
 ====================  ==================  ==========================================
 variant               matrix              equal to another one
@@ -12,8 +11,8 @@ variant               matrix              equal to another one
 ``odd_transposed``    Pr A^T Pc^T         ``even`` if the graph is symmetric
 ====================  ==================  ==========================================
 
-Rows and columns are cut at i*n//p (see :mod:`gnnloom.storage.matrix.ranges`), without padding.  The transpose of a
-window of one variant is a window of its transposed variant, rows and columns exchanged.
+Rows and columns are cut at i*n//p (see :mod:`gnnloom.storage.matrix.ranges`), without padding. The transpose of a
+window of one variant is the window of its transposed variant with rows and columns exchanged.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ from gnnloom.storage.matrix.ranges import Span, overlapped, split_range
 
 TRANSPOSED = {"even": "even_transposed", "odd": "odd_transposed", "even_transposed": "even", "odd_transposed": "odd"}
 
-#: Chunks that an array is cut into, unless they are too small, so that a range of rows is read with little beside it.
+#: Chunks per array, unless they would be too small: with many chunks, reading a range of rows reads little else.
 _CHUNKS, _LEAST_CHUNK_BYTES = 16, 16 << 10
-#: Bytes of vertex data that are read at a time.
+#: Bytes of vertex data that are read at once.
 _STEP_BYTES = 1 << 18
 
 
 def stored_variants(*, symmetric: bool, double: bool) -> dict[str, str]:
-    """For each variant the one that is stored in its place."""
+    """For each variant, the equal one that is stored."""
     odd = "odd" if double else "even"
     if symmetric:
         return {"even": "even", "odd": odd, "even_transposed": odd, "odd_transposed": "even"}
@@ -52,12 +51,12 @@ def stored_variants(*, symmetric: bool, double: bool) -> dict[str, str]:
 
 
 def cell_path(variant: str, row: int, column: int) -> str:
-    """Path of one block of a variant within the artifact."""
+    """Path of one block of a variant in the artifact."""
     return f"grid/{variant}/{row:03d}/{column:03d}"
 
 
 def crop_chunk_rows(num_rows: int, row_bytes: int) -> int:
-    """Rows per chunk of the arrays of cells and orders, of which ranks read ranges that need not be whole chunks."""
+    """Rows per chunk of the arrays of cells and orders, from which ranks read ranges that may begin inside a chunk."""
     least, most = (max(1, size // max(1, row_bytes)) for size in (_LEAST_CHUNK_BYTES, CHUNK_BYTES))
     return max(1, min(most, max(least, -(-num_rows // _CHUNKS)), num_rows))
 
@@ -69,7 +68,7 @@ def order_path(order: str, row: int) -> str:
 
 @dataclass(frozen=True)
 class _Cells:
-    """The cells of one variant, as windows are cut from them."""
+    """The cells of one variant; implements :class:`gnnloom.storage.artifacts.grid_window.Cells`."""
 
     shards: GridShards
     variant: str
@@ -115,11 +114,11 @@ class GridShards:
         return f"GridShards({self.grid[0]} x {self.grid[1]}, {self.num_vertices:,} vertices, {self.permutation})"
 
     def stored_variant(self, variant: str) -> str:
-        """The variant that is stored in the place of one."""
+        """The stored variant that equals this one."""
         return self._stored[variant]
 
     def window(self, variant: str, rows: Span, columns: Span, counter: ReadCounter | None = None) -> CSR:
-        """Rows and columns of a variant, cropped from the blocks that they overlap; see :meth:`windows`."""
+        """Read rows and columns of a variant, cropped from the blocks that they overlap; see :meth:`windows`."""
         return self.windows(variant, rows, [columns], counter)[0]
 
     def windows(
@@ -130,36 +129,36 @@ class GridShards:
         counter: ReadCounter | None = None,
         dtype: np.dtype[Any] | None = None,
     ) -> list[CSR]:
-        """Rows of a variant in several ranges of columns, with little more in memory than what is returned.
+        """Read rows of a variant in several ranges of columns, with little more in memory than the result.
 
         Args:
             variant: ``even``, ``odd``, ``even_transposed`` or ``odd_transposed``.
-            rows: first row and the one after the last.
-            columns: likewise, ascending ranges.
+            rows: first row, and one past the last.
+            columns: ascending ranges of columns, given likewise.
             counter: counts the bytes read.
-            dtype: of the weights, by default float32, as they are stored.
+            dtype: dtype of the weights; by default float32, as stored.
 
         Returns:
-            A CSR matrix for each range of columns, with local column ids, ``row_offset`` the first row.
+            A CSR matrix for each range of columns, with column ids local to it and the first row as ``row_offset``.
         """
         return read_windows(_Cells(self, variant, counter), rows, columns, dtype or np.dtype(np.float32))
 
     def vertex_ids(self, order: str, span: Span, counter: ReadCounter | None = None) -> NDArray[np.int64]:
-        """(span,) graph ids of the vertices at these places of the order ``rows`` or ``columns``."""
+        """(stop - start,) int64 ids of the vertices at the positions ``span`` of the order ``rows`` or ``columns``."""
         if self.permutation == "partition":
             return self.vertex_data("vertex", order, span, counter)
         permutation = self.row_order if order == "rows" else self.column_order
-        places = np.arange(*span, dtype=np.int64)
-        return permutation.inverse(places) if permutation else places
+        positions = np.arange(*span, dtype=np.int64)
+        return permutation.inverse(positions) if permutation else positions
 
-    def places(self, order: str, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Places of vertices in the order ``rows`` or ``columns``; the inverse of :meth:`vertex_ids`.
+    def positions(self, order: str, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Positions of vertices in the order ``rows`` or ``columns``; the inverse of :meth:`vertex_ids`.
 
         Raises:
-            InputError: the order is that of a partition, which is stored by place only.
+            InputError: the order is that of a partition, which is stored by position only.
         """
         if self.permutation == "partition":
-            raise InputError(f"{self.artifact.path}: the places of the vertices are not stored by id")
+            raise InputError(f"{self.artifact.path}: the positions of the vertices are not stored by id")
         permutation = self.row_order if order == "rows" else self.column_order
         return permutation.forward(vertex) if permutation else vertex
 
@@ -171,23 +170,26 @@ class GridShards:
         counter: ReadCounter | None = None,
         dtype: np.dtype[Any] | None = None,
     ) -> NDArray[Any]:
-        """Rows of an array such as ``feature``, ``label``, ``split`` or ``degree`` at these places of an order.
+        """Read rows of ``feature``, ``label``, ``split``, ``degree``, ... at the positions ``span`` of an order.
 
-        Peak memory is the rows, in ``dtype`` if it is given, and some chunks.
+        Peak memory is the result and a few chunks.
+
+        Args:
+            dtype: dtype of the result; by default that of the stored array.
         """
         order = order if self.permutation == "double" else "rows"
         record = self.artifact.array(f"{order_path(order, 0)}/{name}").record
         rows = np.empty((span[1] - span[0], *record.shape[1:]), dtype or record.dtype)
-        for row, part in overlapped(span, self.num_vertices, self.grid[0]):
+        for row, shared in overlapped(span, self.num_vertices, self.grid[0]):
             reader = self.artifact.array(f"{order_path(order, row)}/{name}", counter)
             first = split_range(self.num_vertices, self.grid[0], row)[0]
-            for start, stop in _steps(reader, part[0] - first, part[1] - first):
+            for start, stop in _steps(reader, shared[0] - first, shared[1] - first):
                 rows[first + start - span[0] : first + stop - span[0]] = reader.read(start, stop)
         return rows
 
 
 def _steps(reader: ArrayReader, start: int, stop: int) -> Iterator[Span]:
-    """Rows ``start`` to ``stop`` a chunk at a time, or a few small ones."""
+    """Cut the rows ``start`` to ``stop`` into steps of one chunk, or of several small ones."""
     row_bytes = reader.dtype.itemsize * int(np.prod(reader.shape[1:], dtype=np.int64))
     chunks = max(1, _STEP_BYTES // max(1, row_bytes * reader.chunk_rows)) * reader.chunk_rows
     while start < stop:

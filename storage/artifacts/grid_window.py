@@ -1,7 +1,7 @@
-"""Cutting windows out of the cells of grid shards: every chunk that is needed is read once, and few others.
+"""Cuts windows out of the cells of grid shards; reads every chunk that is needed once, and few others.
 
-A window is put together by strips of rows, so that beside the result only a strip of its cells is in memory.
-Where a window needs some columns only of a cell, these are read as rows of the transposed variant if that is less.
+A window is assembled in strips of rows, so that only the result and one strip of its cells are in memory. If a window
+needs only some columns of a cell, they are read as rows of the transposed variant when that reads less.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gnnloom.storage.format.arrays import Array, ArrayReader
 from gnnloom.storage.matrix.csr import CSR, index_dtype, transposed
 from gnnloom.storage.matrix.ranges import Span, common, overlapped, split_range
 
-#: Strips that the rows of a range of cells are cut into, and the fewest rows of one.
+#: Strips per row of cells, and the fewest rows of a strip: small strips save memory, large ones calls.
 _STRIPS, _STRIP_ROWS = 16, 64
 
 
@@ -43,22 +43,25 @@ class Cells(Protocol):
 
 
 def read_windows(
-    cells: Cells, rows: Span, columns: Sequence[Span], dtype: np.dtype[Any], *, turns: bool = True
+    cells: Cells, rows: Span, columns: Sequence[Span], dtype: np.dtype[Any], *, may_transpose: bool = True
 ) -> list[CSR]:
-    """Rows of a variant, in blocks of columns with local ids each.
+    """Read rows of a variant, in blocks of columns.
 
-    Peak memory is the result, plus a strip of it, plus what is read of the transposed variant for one range of cells.
+    Peak memory is the result, one strip of it, and what one row of cells needs of the transposed variant.
 
     Args:
         columns: ascending ranges.
-        dtype: of the weights.
-        turns: may read from the transposed variant.
+        dtype: dtype of the weights.
+        may_transpose: allow reading from the transposed variant.
+
+    Returns:
+        A matrix for each range of columns, with column ids local to it.
     """
     if not columns:
         return []
     windows = [_Window(rows, span, cells.weighted, dtype) for span in columns]
     for row, kept in overlapped(rows, cells.num_vertices, cells.grid[0]):
-        sources = list(_sources(cells, row, kept, columns, turns=turns))
+        sources = list(_sources(cells, row, kept, columns, may_transpose=may_transpose))
         for strip in _strips(kept):
             pieces = [source.strip(strip) for source in sources]
             for window in windows:
@@ -67,7 +70,7 @@ def read_windows(
 
 
 def load_kernels() -> None:
-    """Load what is compiled, so that the memory it takes is not taken for that of the first window."""
+    """Load the compiled kernels, so that their memory is not counted as that of the first window."""
     nothing = CSR(0, np.zeros(2, np.int64), np.empty(0, np.int32), None, 1)
     window = _Window((0, 1), (0, 1), False, np.dtype(np.float32))
     window.append([_Piece(0, transposed(nothing))], 1)
@@ -80,45 +83,47 @@ def _strips(rows: Span) -> list[Span]:
 
 
 class _Piece(NamedTuple):
-    """Entries of a strip of rows, whose local columns begin at ``first_column``."""
+    """Entries of a strip of rows; their column ids count from ``first_column``."""
 
     first_column: int
     entries: CSR
 
 
 class _Source(Protocol):
-    """Some columns of a range of rows."""
+    """Reads some columns of a range of rows."""
 
     def strip(self, rows: Span) -> _Piece:
-        """The entries of some rows; each call goes on where the one before ended."""
+        """Entries of the next rows; each call continues where the previous one ended."""
         ...
 
 
-def _sources(cells: Cells, row: int, rows: Span, columns: Sequence[Span], *, turns: bool) -> Iterator[_Source]:
-    """Where to read what ``columns`` need of the cells in a row of them."""
+def _sources(cells: Cells, row: int, rows: Span, columns: Sequence[Span], *, may_transpose: bool) -> Iterator[_Source]:
+    """The sources of ``columns`` in one row of cells."""
     whole = (columns[0][0], columns[-1][1])
     for column, _ in overlapped(whole, cells.num_vertices, cells.grid[1]):
         span = split_range(cells.num_vertices, cells.grid[1], column)
-        parts = [shared for shared in (common(span, wanted) for wanted in columns) if shared[0] < shared[1]]
-        if not parts:
+        overlaps = [shared for shared in (common(span, wanted) for wanted in columns) if shared[0] < shared[1]]
+        if not overlaps:
             continue
-        needed = (parts[0][0], parts[-1][1])
+        needed = (overlaps[0][0], overlaps[-1][1])
+        # Either way whole rows of cells are read; compare the areas.
         directly = (rows[1] - rows[0]) * (span[1] - span[0])
-        turned = (needed[1] - needed[0]) * _width_read(rows, cells)
-        yield _Turned(cells, rows, needed) if turns and turned < directly else _Cell(cells, row, column)
+        transposed_area = (needed[1] - needed[0]) * _width_read(rows, cells)
+        use_transpose = may_transpose and transposed_area < directly
+        yield _TransposedCells(cells, rows, needed) if use_transpose else _Cell(cells, row, column)
 
 
 def _width_read(columns: Span, cells: Cells) -> int:
-    """Columns of the cells that some columns overlap."""
+    """Total width of the cells that overlap these columns."""
     touched = overlapped(columns, cells.num_vertices, cells.grid[1])
     spans = [split_range(cells.num_vertices, cells.grid[1], column) for column, _ in touched]
     return sum(stop - start for start, stop in spans)
 
 
 class ForwardReader:
-    """Reads ranges of rows in their order; a chunk that one of them shares with the next is read once.
+    """Reads ascending ranges of rows; a chunk that two successive ranges share is read once.
 
-    A range may begin with the last row of the one before.
+    A range may begin with the last row of the previous one.
     """
 
     def __init__(self, array: ArrayReader) -> None:
@@ -127,7 +132,7 @@ class ForwardReader:
         self._held = np.empty((0, *array.shape[1:]), array.dtype)
 
     def read(self, start: int, stop: int) -> Array:
-        """Rows ``start`` to ``stop``."""
+        """Read rows ``start`` to ``stop``."""
         held, first = self._held[start - self._start :], start
         known = start + len(held)
         if stop > known:
@@ -136,13 +141,13 @@ class ForwardReader:
             fresh = self._array.read(known, min(-(-stop // chunk) * chunk, len(self._array)))
             held, first = (np.concatenate([held, fresh]), start) if len(held) else (fresh, known)
         self._start = max(start, stop - 1)
-        # A copy, as a view would keep all that was read in memory.
+        # A copy: a view would keep everything that was read in memory.
         self._held = held[self._start - first :].copy()
         return held[start - first : stop - first]
 
 
 class _Cell:
-    """A stored cell."""
+    """Reads from one stored cell."""
 
     def __init__(self, cells: Cells, row: int, column: int) -> None:
         self._first_row = split_range(cells.num_vertices, cells.grid[0], row)[0]
@@ -158,24 +163,24 @@ class _Cell:
         return _Piece(self._columns[0], CSR(rows[0], indptr - first, self._indices.read(first, last), data, width))
 
 
-class _Turned:
-    """Rows and columns that were read as columns and rows of the transposed variant."""
+class _TransposedCells:
+    """Reads rows and columns as columns and rows of the transposed variant, all at once."""
 
     def __init__(self, cells: Cells, rows: Span, columns: Span) -> None:
-        (read,) = read_windows(cells.transposed(), columns, [rows], np.dtype(np.float32), turns=False)
+        (read,) = read_windows(cells.transposed(), columns, [rows], np.dtype(np.float32), may_transpose=False)
         self._first_row, self._first_column = rows[0], columns[0]
         self._entries = transposed(read)
 
     def strip(self, rows: Span) -> _Piece:
         indptr = self._entries.indptr[rows[0] - self._first_row : rows[1] - self._first_row + 1]
-        part = slice(int(indptr[0]), int(indptr[-1]))
-        data = None if self._entries.data is None else self._entries.data[part]
-        entries = CSR(rows[0], indptr - indptr[0], self._entries.indices[part], data, self._entries.num_columns)
+        chosen = slice(int(indptr[0]), int(indptr[-1]))
+        data = None if self._entries.data is None else self._entries.data[chosen]
+        entries = CSR(rows[0], indptr - indptr[0], self._entries.indices[chosen], data, self._entries.num_columns)
         return _Piece(self._first_column, entries)
 
 
 class _Window:
-    """A block of columns that grows by strips of rows."""
+    """A block of columns that grows strip by strip."""
 
     def __init__(self, rows: Span, columns: Span, weighted: bool, dtype: np.dtype[Any]) -> None:
         self._rows, self._columns, self._filled = rows, columns, 0
@@ -184,7 +189,7 @@ class _Window:
         self._data = np.empty(0, dtype) if weighted else None
 
     def append(self, pieces: Sequence[_Piece], num_rows: int) -> None:
-        """Add the next rows."""
+        """Add the next rows: first count the entries of each row, then copy them."""
         start, stop = self._filled, self._filled + num_rows
         inside = [(piece, self._columns[0] - piece.first_column) for piece in pieces]
         width = self._columns[1] - self._columns[0]
@@ -199,11 +204,11 @@ class _Window:
             values = nothing if piece.entries.data is None else piece.entries.data
             data = nothing if self._data is None else self._data
             indptr, indices = piece.entries.indptr, piece.entries.indices
-            _place_between(indptr, indices, values, position, self._indices, data, shift, width)
+            _copy_between(indptr, indices, values, position, self._indices, data, shift, width)
         self._filled = stop
 
     def _grow(self, size: int) -> None:
-        # Moves no memory where the system can map it anew, and so takes no second copy.
+        # The system can grow a large block by remapping its pages, so this needs no second copy.
         for array in (self._indices, self._data):
             if array is not None:
                 array.resize(size, refcheck=False)
@@ -222,7 +227,7 @@ def _count_between(
 
 
 @njit(cache=True, nogil=True)
-def _place_between(
+def _copy_between(
     indptr: NDArray[np.int64],
     indices: NDArray[Any],
     values: NDArray[Any],
@@ -232,13 +237,14 @@ def _place_between(
     start: int,
     width: int,
 ) -> None:
+    # ``position`` is the next free entry of each output row; the cells append to it from left to right.
     for row in range(len(indptr) - 1):
-        place = position[row]
+        free = position[row]
         for entry in range(indptr[row], indptr[row + 1]):
             column = np.int64(indices[entry]) - start
             if 0 <= column < width:
-                out[place] = column
+                out[free] = column
                 if len(data):
-                    data[place] = values[entry]
-                place += 1
-        position[row] = place
+                    data[free] = values[entry]
+                free += 1
+        position[row] = free

@@ -1,4 +1,4 @@
-"""A stored partition: the part of every vertex, with its measured quality."""
+"""A stored partition: the part of every vertex, and the measured quality."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gnnloom.storage.format.artifact import Artifact
 class Partition:
     """The part (0..num_parts-1) of every vertex.
 
-    ``quality`` holds what the exact counter found on the stored graph: ``km1``, ``imbalance``,
+    ``quality`` holds the figures that the exact counter found on the stored graph: ``km1``, ``imbalance``,
     ``volume_avg``, ``volume_max``, ``messages_avg``, ``messages_max``, lists such as ``volume_per_part``, and more.
     """
 
@@ -28,23 +28,26 @@ class Partition:
         return f"Partition({self.num_parts} parts of {self.num_vertices:,} vertices, {self.method})"
 
     def part(self, start: int = 0, stop: int | None = None) -> NDArray[np.int32]:
-        """(stop - start,) int32, the parts of these vertices."""
+        """(stop - start,) int32 parts of the vertices."""
         return self.artifact.array("part").read(start, stop)
 
     def exchange(self, *, backward: bool = False) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
-        """Who sends how many rows to whom for one product, as the exact counter found it.
+        """How many rows each part sends to each other part for one product, as the exact counter found.
 
         Args:
-            backward: for the product with the transpose; the same for undirected graphs.
+            backward: count the product with the transpose; for undirected graphs it is the same.
 
         Returns:
-            Sender and receiver, (num_pairs,) int32, ascending by both; and (num_pairs,) int64 rows, at least 1.
+            (num_pairs,) int32 senders and (num_pairs,) int32 receivers, sorted by both, and (num_pairs,) int64 numbers
+            of rows, at least 1.
 
         Raises:
-            NotFoundError: the partition was not measured, or has many parts and was made before these were stored.
+            NotFoundError: the partition was not measured, or it has many parts and was made before their exchange was
+                stored.
         """
         direction = "backward" if backward and "volume_backward_total" in self.quality else "forward"
         name = "volume_matrix" if direction == "forward" else "volume_backward_matrix"
+        # Partitions with few parts keep the matrix of all pairs in the manifest.
         if name not in self.quality:
             columns = (f"exchange/{direction}/{column}" for column in ("sender", "receiver", "rows"))
             sender, receiver, rows = (self.artifact.array(column).read() for column in columns)

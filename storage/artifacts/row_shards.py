@@ -1,10 +1,10 @@
-"""Row shards (1D): for each rank its rows of the adjacency, renumbered, and whom it exchanges rows with.
+"""Row shards (1D): each rank's rows of the adjacency, renumbered, and the rows it exchanges with other ranks.
 
-A rank's own vertices are numbered 0..num_own-1 by ascending global id; its halo (vertices of other
-ranks that its rows refer to) 0..num_halo-1, ordered by owner and then by the owner's local number.
-The adjacency of a rank is stored as two matrices: ``own`` (num_own x num_own) and ``halo``
-(num_own x num_halo), so that the first product hides the exchange that the second waits for.
-Directed graphs hold the same for the transpose, which the backward pass multiplies with.
+A rank's own vertices are numbered 0..num_own-1 by ascending global id. Its halo (the vertices of other ranks that its
+rows refer to) is numbered 0..num_halo-1 by owner, then by the owner's local number. The adjacency of a rank is stored
+as two matrices, ``own`` (num_own x num_own) and ``halo`` (num_own x num_halo), so that the product with the first can
+hide the exchange that the product with the second waits for. Directed graphs also store the transpose in this way, for
+the backward pass.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class ShardMatrix:
     """One matrix (the adjacency or its transpose) of one rank.
 
     Attributes:
-        own: (num_own, num_own) columns are the rank's own vertices.
-        halo: (num_own, num_halo) columns are halo vertices.
+        own: (num_own, num_own); columns are the rank's own vertices.
+        halo: (num_own, num_halo); columns are halo vertices.
         halo_vertex: (num_halo,) int64 global ids.
-        halo_offset: (num_parts + 1,) int64; halo vertices of owner p are halo_offset[p]..halo_offset[p+1].
-        send_row: (num_send,) own local ids to send, for each receiver in the order of its halo.
-        send_offset: (num_parts + 1,) int64; rows for receiver p are send_row[send_offset[p]:send_offset[p+1]].
+        halo_offset: (num_parts + 1,) int64; owner p has the halo vertices halo_offset[p] to halo_offset[p+1].
+        send_row: (num_send,) int32 or int64 own local ids to send, for each receiver in the order of its halo.
+        send_offset: (num_parts + 1,) int64; receiver p gets send_row[send_offset[p]:send_offset[p+1]].
     """
 
     own: CSR
@@ -42,7 +42,7 @@ class ShardMatrix:
 
 
 class RowShard:
-    """The shard of one rank; reads nothing but its own arrays."""
+    """The shard of one rank; reads only its own arrays."""
 
     def __init__(self, shards: RowShards, rank: int, counter: ReadCounter | None) -> None:
         self.shards = shards
@@ -54,7 +54,7 @@ class RowShard:
         return f"{self.prefix}/{name}" in self.shards.artifact
 
     def read(self, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
-        """A whole array of the shard, such as ``vertex`` or ``feature``, perhaps in another dtype."""
+        """Read a whole array of the shard, such as ``vertex`` or ``feature``; converted if ``dtype`` is given."""
         array = self.shards.artifact.array(f"{self.prefix}/{name}", self._counter).read()
         return array if dtype is None else array.astype(dtype, copy=False)
 
@@ -63,9 +63,9 @@ class RowShard:
         return self.read("vertex")
 
     def matrix(self, transpose: bool = False) -> ShardMatrix:
-        """The rank's rows of the adjacency A, or of its transpose.
+        """Read the rank's rows of the adjacency, or of its transpose.
 
-        For a symmetric graph the transpose is the same matrix, which is stored once.
+        For a symmetric graph both are the same matrix, which is stored once.
         """
         prefix = "transpose/" if transpose and not self.shards.symmetric else ""
         own_width = len(self.shards.artifact.array(f"{self.prefix}/vertex"))
@@ -95,14 +95,21 @@ class RowShards:
         self.num_classes: int = artifact.facts.get("num_classes", 0)
         self.symmetric: bool = artifact.facts["symmetric"]
         self.weighted: bool = artifact.facts["weighted"]
-        #: Exact figures of the partition on this graph (volume, messages, ...), as the counter found them.
+        #: Exact figures of the partition on this graph (volume, messages, ...).
         self.quality: dict[str, Any] = artifact.facts["quality"]
 
     def __repr__(self) -> str:
         return f"RowShards({self.num_parts} parts of {self.num_vertices:,} vertices)"
 
     def shard(self, rank: int, counter: ReadCounter | None = None) -> RowShard:
-        """The shard of one rank; ``counter`` counts the bytes that it reads."""
+        """The shard of one rank.
+
+        Args:
+            counter: counts the bytes that the shard reads.
+
+        Raises:
+            IndexError: there is no such rank.
+        """
         if not 0 <= rank < self.num_parts:
             raise IndexError(f"{self.artifact.path}: rank {rank} of {self.num_parts}")
         return RowShard(self, rank, counter)

@@ -1,4 +1,4 @@
-"""What a dataset knows of its vertices: features, labels and the split."""
+"""The data of a dataset's vertices: features, labels and the split."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.format.artifact import Artifact
 
-#: Values of the ``split`` array, and of ``label`` where a vertex has none.
+#: Values of the ``split`` array.
 SPLIT = {"none": 0, "train": 1, "valid": 2, "test": 3}
+#: Value in ``label`` and ``multilabel`` of a vertex without a known label.
 NO_LABEL = -1
 
 
 class Vertices:
-    """Features, one label per vertex or a row of zeros and ones, and the split."""
+    """Features, labels and the split; any of them may be absent."""
 
     def __init__(self, artifact: Artifact) -> None:
         self.artifact = artifact
@@ -43,17 +44,17 @@ class Vertices:
         return "split" in self.artifact
 
     def feature(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
-        """(stop - start, num_features) float32."""
+        """(stop - start, num_features) float32 or float64."""
         return self.artifact.array("feature").read(start, stop)
 
     def label(self, start: int = 0, stop: int | None = None) -> NDArray[np.int32]:
-        """(stop - start,) int32; -1 where a vertex has no label."""
+        """(stop - start,) int32 classes; -1 if a vertex has no label."""
         return self.artifact.array("label").read(start, stop)
 
     def multilabel(self, start: int = 0, stop: int | None = None) -> NDArray[np.int8]:
-        """(stop - start, num_classes) int8; 1 or 0, -1 where it is not known."""
+        """(stop - start, num_classes) int8; 1 if a vertex has the label, 0 if not, -1 if unknown."""
         return self.artifact.array("multilabel").read(start, stop)
 
     def split(self, start: int = 0, stop: int | None = None) -> NDArray[np.uint8]:
-        """(stop - start,) uint8; see ``SPLIT``."""
+        """(stop - start,) uint8 values of ``SPLIT``."""
         return self.artifact.array("split").read(start, stop)

@@ -1,4 +1,4 @@
-"""What must hold of every stored CSR matrix, checked chunk by chunk."""
+"""Invariants of every stored CSR matrix, checked chunk by chunk."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.fingerprint import scan_rows
 
 _MASK = (1 << 64) - 1
+#: Weights are fingerprinted by their bits.
 _BITS = {"float32": np.uint32, "float64": np.uint64}
 
 
 @dataclass(frozen=True)
 class MatrixPrint:
-    """Fingerprints of a matrix and of its transpose, and its number of entries; those of blocks add up."""
+    """Fingerprints of a matrix and of its transpose, and its number of entries; add those of blocks for the whole."""
 
     forward: int = 0
     backward: int = 0
@@ -32,8 +33,11 @@ class MatrixPrint:
 def check_offsets(where: str, offsets: NDArray[np.int64], total: int) -> None:
     """Check that offsets begin at 0, never fall, and end at ``total``.
 
+    Args:
+        where: the array, for messages.
+
     Raises:
-        CorruptError: they do not.
+        CorruptError: the offsets break one of these rules.
     """
     if len(offsets) == 0 or offsets[0] != 0:
         raise CorruptError(f"{where}: expected to begin at 0, found {offsets[:1].tolist()}")
@@ -45,15 +49,20 @@ def check_offsets(where: str, offsets: NDArray[np.int64], total: int) -> None:
 
 
 def check_csr(artifact: Artifact, path: str, row_offset: int, width: int) -> tuple[NDArray[np.int64], MatrixPrint]:
-    """Check one CSR matrix of an artifact: pointers, and ids that ascend within a row and within range.
+    """Check one CSR matrix of an artifact: its row pointers, and that column ids are in range and ascend within a row.
 
-    Holds the pointers and a chunk of the entries in memory.
+    Holds the row pointers and one chunk of the entries in memory.
+
+    Args:
+        path: path of the matrix in the artifact.
+        row_offset: index of its first row in the whole matrix.
+        width: number of columns.
 
     Returns:
-        (num_rows + 1,) the pointers, and the fingerprints.
+        The (num_rows + 1,) int64 row pointers, and the fingerprints.
 
     Raises:
-        CorruptError: something does not hold; the message names the array and the place.
+        CorruptError: an invariant is broken; the message names the array and the entry.
     """
     indptr = artifact.array(f"{path}/indptr").read()
     indices = artifact.array(f"{path}/indices")

@@ -1,7 +1,7 @@
-"""What must hold within an artifact and between artifacts, whatever the digests say.
+"""Invariants within an artifact and between artifacts, in addition to the digests.
 
-Digests tell that the bytes are those that were written; these checks tell that they are a graph, a
-partition of it, and shards of that partition.  They read everything once, in chunks.
+Digests show that the stored bytes are the bytes that were written. These checks show that the bytes are a graph, a
+partition of it, and shards of that partition. They read everything once, in chunks.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from gnnloom.storage.format.files import parsing
 
 
 def check_artifact(dataset: Dataset, artifact: Artifact) -> None:
-    """Check all that must hold of an artifact, and of it and its inputs where they are there.
+    """Check all invariants of an artifact, and those between it and its inputs if these still exist.
 
     Raises:
-        CorruptError: the first thing that does not hold, or the manifest lacks what its kind must have.
+        CorruptError: an invariant is broken, or the manifest lacks entries of this kind of artifact.
     """
     check_metadata(artifact)
     with parsing(artifact.path / MANIFEST, f"the manifest of a {artifact.kind}"):
@@ -36,7 +36,7 @@ def check_artifact(dataset: Dataset, artifact: Artifact) -> None:
 
 
 def _input_graph(dataset: Dataset, artifact: Artifact) -> Graph | None:
-    """The graph that an artifact was made from, if it is still there; what is wrong with it is its own affair."""
+    """The graph that an artifact was made from; None if it is gone, or damaged, which its own check reports."""
     try:
         return Graph(Artifact(dataset.path / "graph" / Path(str(artifact.inputs["graph"])).name))
     except (KeyError, GnnloomError):
@@ -54,7 +54,7 @@ def _check_graph(dataset: Dataset, artifact: Artifact) -> None:
 
 
 def _check_names(graph: Graph) -> None:
-    """Every vertex has a name, and the names fill their text."""
+    """Check that every vertex has a name, and that the names fill their text."""
     offset, total = graph.artifact.array("original_name_offset"), len(graph.artifact.array("original_name"))
     bounds = (int(offset.read(0, 1)[0]), int(offset.read(len(offset) - 1)[0]))
     if bounds != (0, total):
@@ -75,7 +75,7 @@ def _check_transpose(dataset: Dataset, artifact: Artifact) -> None:
 
 
 def _scan_origin(dataset: Dataset, artifact: Artifact) -> MatrixPrint | None:
-    """Fingerprints of the graph that an artifact was made from, if it is there and whole."""
+    """Fingerprints of the graph that an artifact was made from; None if it is gone or damaged."""
     graph = _input_graph(dataset, artifact)
     try:
         return None if graph is None else _scan_graph(graph)

@@ -1,4 +1,4 @@
-"""What must hold of the metadata that other readers of Zarr go by: it says what the manifest says."""
+"""Invariants of the metadata that other Zarr readers use: it agrees with the manifest."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import zarr
 
+from gnnloom.storage.artifacts.csr_group import ENCODING_TYPE
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.artifact import Artifact
@@ -16,17 +17,17 @@ from gnnloom.storage.format.files import parsing, read_json
 
 
 def check_metadata(artifact: Artifact) -> None:
-    """Check that Zarr can read every array's metadata, and every group's, and that they fit the manifest.
+    """Check that Zarr can read the metadata of every array and group, and that it agrees with the manifest.
 
     Raises:
-        CorruptError: the first that cannot be read or differs.
+        CorruptError: some metadata cannot be read or differs.
     """
     records = artifact.records
     for record in records.values():
         _check_array(artifact, record)
     folders = {str(folder) for path in records for folder in PurePosixPath(path).parents}
     for folder in sorted(folders):
-        # Groups were not always written between an artifact and its arrays.
+        # Earlier versions did not write every group between an artifact and its arrays.
         if (artifact.path / folder / "zarr.json").exists():
             _check_group(artifact, folder)
 
@@ -58,11 +59,11 @@ def _check_group(artifact: Artifact, folder: str) -> None:
 
 
 def _expected_attributes(artifact: Artifact, folder: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """What a group's attributes must say, as far as the manifest tells."""
+    """Values of a group's attributes that follow from the manifest."""
     if folder == ".":
         return {"encoding-type": f"gnnloom-{artifact.kind}"}
     pointers, indices = (artifact.records.get(f"{folder}/{name}") for name in ("indptr", "indices"))
     if pointers is None or indices is None or "encoding-type" not in attributes:
         return {}
     rows, columns = pointers.shape[0] - 1, attributes["shape"][1]
-    return {"encoding-type": "csr_matrix", "nnz": indices.shape[0], "shape": [rows, columns]}
+    return {"encoding-type": ENCODING_TYPE, "nnz": indices.shape[0], "shape": [rows, columns]}

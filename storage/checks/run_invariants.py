@@ -1,4 +1,4 @@
-"""What must hold of a training run."""
+"""Invariants of a training run."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from gnnloom.storage.runs.run import Run
 
 
 def check_run(run: Run) -> int:
-    """Read all of a run: configuration, metrics, result, checkpoints, predictions; returns the number of epochs.
+    """Read and check all of a run: configuration, metrics, result, checkpoints, predictions.
+
+    Returns:
+        The number of epochs.
 
     Raises:
-        CorruptError: something is damaged.
+        CorruptError: a file is damaged.
     """
     run.config()
     run.inputs()
@@ -33,7 +36,7 @@ def check_run(run: Run) -> int:
 
 
 def _check_recipe(path: Path) -> None:
-    """The recipe that the run was made by, if there is one, is still TOML."""
+    """Check that the run's recipe, if it has one, is valid TOML."""
     if path.exists():
         with parsing(path, "a recipe"):
             tomllib.loads(path.read_text(encoding="utf-8"))
@@ -43,6 +46,6 @@ def _verify_checkpoint(folder: Path, epoch: int) -> None:
     try:
         read_checkpoint(folder, epoch)
     except (CorruptError, FileNotFoundError, NotFoundError):
-        # The trainer drops old checkpoints while it goes on.
+        # The trainer may have dropped this checkpoint in the meantime.
         if epoch in checkpoint_epochs(folder):
             raise

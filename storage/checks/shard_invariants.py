@@ -1,4 +1,4 @@
-"""What must hold of shards: together they are the graph, and what one rank sends another waits for."""
+"""Invariants of shards: together they are the graph, and what one rank sends is what another waits for."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from gnnloom.storage.matrix.fingerprint import fingerprint_ids
 from gnnloom.storage.matrix.ranges import split_range
 
 _MASK = (1 << 64) - 1
+#: Ids that are fingerprinted at a time.
 _CHUNK = 1 << 20
 
 
 @dataclass
 class _Totals:
-    """Sums over the ranks of one matrix: entries, and fingerprints of what is sent and of what is waited for."""
+    """Sums over all ranks for one matrix: entries, and fingerprints of the rows sent and the rows awaited."""
 
     nnz: int = 0
     sent: int = 0
@@ -29,13 +30,13 @@ class _Totals:
 
 
 def check_row_shards(artifact: Artifact, nnz: int | None) -> None:
-    """Check row shards: every vertex on one rank, the entries add up, halos and sends fit each other.
+    """Check row shards: every vertex is on one rank, the entries add up, and halos match the send lists.
 
     Args:
-        nnz: of the graph, where it is known.
+        nnz: number of nonzeros of the graph; None if the graph is gone.
 
     Raises:
-        CorruptError: something does not hold.
+        CorruptError: an invariant is broken.
     """
     shards = RowShards(artifact)
     prefixes = [""] if shards.symmetric else ["", "transpose/"]
@@ -68,6 +69,7 @@ def _check_matrix(shards: RowShards, rank: int, prefix: str, vertex: NDArray[np.
         raise CorruptError(f"{where}: rank {rank} exchanges rows with itself")
     if len(send_row) and not 0 <= send_row.min() <= send_row.max() < len(vertex):
         raise CorruptError(f"{where}send_row: rows outside of the rank's {len(vertex)}")
+    # The salt names the pair of ranks, so that rows sent to the wrong rank do not cancel out.
     for other in range(shards.num_parts):
         awaited = halo[halo_offset[other] : halo_offset[other + 1]]
         _check_ascending(f"{where}halo_vertex of rank {other}", awaited, shards.num_vertices)
@@ -85,13 +87,13 @@ def _check_matrix(shards: RowShards, rank: int, prefix: str, vertex: NDArray[np.
 
 
 def check_grid_shards(artifact: Artifact, nnz: int | None) -> None:
-    """Check grid shards: every cell is a CSR matrix of its size, and each stored variant has the graph's entries.
+    """Check grid shards: every cell is a CSR matrix of the right size, and each stored variant has all entries.
 
     Args:
-        nnz: of the graph, where it is known.
+        nnz: number of nonzeros of the graph; None if the graph is gone.
 
     Raises:
-        CorruptError: something does not hold.
+        CorruptError: an invariant is broken.
     """
     shards = GridShards(artifact)
     variants = stored_variants(symmetric=shards.symmetric, double=shards.permutation == "double")

@@ -1,4 +1,4 @@
-"""Whether everything in a dataset is whole."""
+"""Checks that everything in a dataset is whole."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gnnloom.storage.runs.run import Run
 
 @dataclass(frozen=True)
 class Finding:
-    """How an artifact or run was found.
+    """The result of checking one artifact or run.
 
     Attributes:
-        kind, key: of the artifact; ``runs`` and the name of a run.
+        kind, key: kind and key of the artifact, or ``runs`` and the name of the run.
         state: ``complete`` or ``incomplete``.
-        read: arrays that are whole, or epochs of a run.
+        read: number of arrays of the artifact, or of epochs of the run, that were read and are whole.
         problem: what is wrong; None if nothing is.
     """
 
@@ -31,15 +31,18 @@ class Finding:
 
     @property
     def is_damaged(self) -> bool:
-        """Something is wrong that finishing it would not mend."""
+        """Whether something is wrong that finishing it would not fix."""
         return self.problem is not None and self.state == "complete"
 
 
 def verify_dataset(dataset: Dataset, *, quick: bool = False) -> list[Finding]:
-    """Read everything against checksums, digests and what must hold of it.
+    """Read everything, and check it against checksums, digests and invariants.
 
     Args:
-        quick: digests only.
+        quick: check only checksums and digests.
+
+    Returns:
+        One finding per artifact and run, whole or not.
     """
     artifacts = [_verify_artifact(dataset, info, quick=quick) for info in dataset.artifacts()]
     return artifacts + [_verify_run(dataset, run) for run in dataset.runs()]
@@ -63,5 +66,5 @@ def _verify_run(dataset: Dataset, name: str) -> Finding:
         epochs = check_run(Run.open(dataset, name))
     except (GnnloomError, OSError) as error:
         problem = str(error)
-    # A run that is begun is whole as far as it is.
+    # An unfinished run must be whole, too, as far as it got.
     return Finding("runs", name, "complete", epochs, problem)

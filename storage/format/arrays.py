@@ -1,8 +1,8 @@
-"""Zarr arrays the way gnnloom writes and reads them: whole chunks, checksums, digests, no silent zeros.
+"""Zarr arrays as gnnloom writes and reads them: whole chunks, checksums, digests, no silent zeros.
 
-An array is written once, either whole or in *pieces*: ranges of rows (of its first axis) that
-consist of whole chunks, so that no chunk ever has two writers.  The digest of a piece is taken of
-the plain little-endian bytes and so does not depend on the codec.
+An array is written once, either whole or in *pieces*. A piece is a range of rows (of the first axis) made of whole
+chunks, so that no chunk ever has two writers. The digest of a piece covers the plain little-endian bytes, so it does
+not depend on the codec.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gnnloom.storage.format.chunks import DEFAULT_CODEC, ChunkReader, ChunkWrite
 
 Array = NDArray[Any]
 
-#: Uncompressed bytes of a chunk: small enough for cropping, large enough for the file system.
+#: Uncompressed bytes of a chunk: small enough that cropping wastes little, large enough for file systems.
 CHUNK_BYTES = 4 << 20
 
 
@@ -38,7 +38,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class ArrayRecord:
-    """What the manifest knows of one array (or, in a part's record, of the pieces it wrote)."""
+    """The manifest's entry for one array; in a task's record, the pieces that the task wrote."""
 
     path: str
     shape: tuple[int, ...]
@@ -67,14 +67,14 @@ class ArrayRecord:
 
 @dataclass
 class ReadCounter:
-    """Bytes of stored (compressed) chunks that were read; one per rank or task."""
+    """Counts the bytes of stored (compressed) chunks, and the files, that one rank or task reads."""
 
     bytes: int = 0
     files: int = field(default=0)
 
 
 def digest_bytes(data: Array) -> str:
-    """128-bit xxh3 of the array's little-endian bytes in C order."""
+    """128-bit xxh3 hash of the array's little-endian bytes in C order, as 32 hexadecimal digits."""
     return xxhash.xxh3_128_hexdigest(_bytes_of(data))
 
 
@@ -98,13 +98,14 @@ def create_array(
     chunk_rows: int | None = None,
     codec: str = DEFAULT_CODEC,
 ) -> ArrayRecord:
-    """Create an array without contents, to be filled with :func:`write_rows`.
+    """Create an empty array, to be filled with :func:`write_rows`.
 
     Args:
         root: folder of the artifact.
-        path: of the array below ``root``, with ``/`` between its parts.
-        shape: sizes of the dimensions named ``dims``; only the first is split into chunks.
-        chunk_rows: rows per chunk; by default chunks of about ``CHUNK_BYTES``.
+        path: path of the array below ``root``, components separated by ``/``.
+        shape: sizes of the dimensions; only the first is split into chunks.
+        dims: names of the dimensions.
+        chunk_rows: rows per chunk; by default chunks have about ``CHUNK_BYTES``.
         codec: one of :data:`gnnloom.storage.format.chunks.CODECS`.
 
     Returns:
@@ -130,7 +131,7 @@ def write_rows(root: Path, path: str, start: int, data: Array) -> ArrayRecord:
     """Write rows ``start`` to ``start + len(data)`` of an array made by :func:`create_array`.
 
     Raises:
-        InputError: the rows are not whole chunks of the array, or do not fit its shape or dtype.
+        InputError: the rows are not whole chunks of the array, or have another shape or dtype.
     """
     array = zarr.open_array(str(root / path), mode="r")
     stop = start + len(data)
@@ -166,9 +167,9 @@ def write_array(
 
 
 class ArrayAppender:
-    """Writes an array whose length is known, from parts of any size, holding one chunk at most.
+    """Writes an array of known length from ranges of rows of any size; holds at most one chunk in memory.
 
-    One process, one array; call :meth:`append` with rows in order, then :meth:`close`.
+    Used by one process for one array: call :meth:`append` with rows in order, then :meth:`close`.
     """
 
     def __init__(
@@ -190,7 +191,11 @@ class ArrayAppender:
         self._written = 0
 
     def append(self, rows: Array) -> None:
-        """Add rows at the end; whole chunks go straight to the store."""
+        """Add rows at the end; a chunk is written as soon as it is full.
+
+        Raises:
+            InputError: the array has no room for these rows.
+        """
         taken = 0
         while taken < len(rows):
             count = min(len(self._pending) - self._filled, len(rows) - taken)
@@ -201,7 +206,7 @@ class ArrayAppender:
                 self._flush()
 
     def close(self) -> ArrayRecord:
-        """Write what is pending and return the record of the whole array.
+        """Write the last chunk and return the record of the whole array.
 
         Raises:
             InputError: fewer or more rows were appended than the array has.
@@ -226,9 +231,9 @@ class ArrayAppender:
 
 
 class ArrayReader:
-    """Reads row ranges of one stored array and refuses missing or damaged chunks.
+    """Reads ranges of rows of one stored array, and refuses missing or damaged chunks.
 
-    Zarr answers a missing chunk with fill values; here it is an error that names the file.
+    Zarr returns fill values for a missing chunk; here this is an error that names the file.
     """
 
     def __init__(self, root: Path, record: ArrayRecord, counter: ReadCounter | None = None) -> None:
@@ -260,7 +265,7 @@ class ArrayReader:
 
     @property
     def chunk_rows(self) -> int:
-        """Rows per chunk: what a reader of ranges should align to."""
+        """Rows per chunk; ranges aligned to it are the cheapest to read."""
         return self._chunks.chunks[0]
 
     def __len__(self) -> int:
@@ -270,7 +275,7 @@ class ArrayReader:
         """Rows ``start`` to ``stop`` as a new NumPy array.
 
         Raises:
-            CorruptError: a chunk is missing or its checksum is wrong; the message names the file.
+            CorruptError: a chunk is missing or damaged; the message names the file.
             IndexError: the range does not lie within the array.
         """
         stop = len(self) if stop is None else stop
@@ -308,7 +313,7 @@ class ArrayReader:
                 break
             covered = piece.stop
         if covered != len(self):
-            raise CorruptError(f"{self._where}: the rows from {covered} on were never written")
+            raise CorruptError(f"{self._where}: rows {covered}:{len(self)} were never written")
         self.verify_pieces()
 
     def verify_pieces(self) -> None:

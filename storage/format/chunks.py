@@ -1,8 +1,8 @@
-"""The chunks of a Zarr array: Zarr's own bytes, in and out of files in the caller's thread.
+"""The chunks of a Zarr array, read and written in the caller's thread; the bytes are those that Zarr writes.
 
-Zarr hands every chunk to an event loop and from there to a pool of threads, and copies it twice on the way, which
-costs as much as the compression, and a small chunk ten times as much as its bytes.  A chunk has one writer, and a
-process reads few at a time, so that they need neither.
+Zarr passes every chunk to an event loop and a pool of threads, and copies it twice. That costs as much as the
+compression, and ten times as much for a small chunk. gnnloom needs neither: a chunk has one writer, and a process reads
+few chunks at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
 from gnnloom.storage.errors import InputError
 
-#: What ``--codec`` offers: no compression; compression that costs hardly any time; the smallest files.
+#: Choices of ``--codec``: no compression; compression that takes almost no time; the smallest files.
 CODECS: Final = ("none", "fast", "small")
 DEFAULT_CODEC: Final = "fast"
 
@@ -33,13 +33,13 @@ _SHUFFLES: Final = {"noshuffle": Blosc.NOSHUFFLE, "shuffle": Blosc.SHUFFLE, "bit
 
 
 def compressors(codec: str, dtype: np.dtype[Any]) -> list[BytesBytesCodec]:
-    """The codecs of Zarr that ``codec`` (one of ``CODECS``) stands for, for arrays of ``dtype``.
+    """The Zarr codecs for a choice of ``CODECS`` and arrays of ``dtype``.
 
-    Chosen by measurement (tests/benchmarks/RESULTS.md): ids gain most from a shuffle of bytes, and floats
-    from one of bits.  Zarr's core codecs only, so that every reader of Zarr reads what is written.
+    Chosen by measurement (tests/benchmarks/RESULTS.md): ids gain most from shuffling bytes, floats from shuffling
+    bits. All are core codecs of Zarr, so that every Zarr reader can read the arrays.
 
     Raises:
-        InputError: there is no such codec.
+        InputError: ``codec`` is not one of ``CODECS``.
     """
     if codec == "none":
         return [Crc32cCodec()]
@@ -52,10 +52,10 @@ def compressors(codec: str, dtype: np.dtype[Any]) -> list[BytesBytesCodec]:
 
 
 class ChunkWriter:
-    """Writes whole chunks of an array whose chunks are ranges of rows."""
+    """Writes the chunks of an array that is split along its first axis only."""
 
     def __init__(self, path: Path, array: zarr.Array[Any]) -> None:
-        """Write below ``path``, the folder of ``array``.
+        """Prepare to write below ``path``, the folder of ``array``.
 
         Raises:
             InputError: the array has codecs that gnnloom does not write.
@@ -67,7 +67,7 @@ class ChunkWriter:
         self._folder.mkdir(exist_ok=True)
 
     def write(self, start: int, rows: NDArray[Any]) -> None:
-        """Write ``rows`` from row ``start``, which begins a chunk, on; the last chunk is filled up with zeros."""
+        """Write ``rows``, beginning at row ``start``, which must begin a chunk; zeros fill up the last chunk."""
         if rows.size == 0:
             return
         length = self._shape[0]
@@ -84,7 +84,7 @@ class ChunkWriter:
         checksum = google_crc32c.value(encoded).to_bytes(4, "little")
         file = self._folder.joinpath(str(number), *["0"] * (chunk.ndim - 1))
         file.parent.mkdir(parents=True, exist_ok=True)
-        # Renamed when it is whole: a task that was taken for dead may write once more what is recorded by now.
+        # Renamed when whole: a task that was believed dead may still write a chunk that is already recorded.
         temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
         try:
             _write_file(temporary, (encoded, checksum))
@@ -95,13 +95,13 @@ class ChunkWriter:
 
 
 class ChunkReader:
-    """Reads chunks of an array that :class:`ChunkWriter` can write."""
+    """Reads the chunks of an array that :class:`ChunkWriter` can write."""
 
     def __init__(self, path: Path) -> None:
-        """Read what ``path``, the folder of the array, says of it.
+        """Read the metadata in ``path``, the folder of the array.
 
         Raises:
-            OSError, ValueError, KeyError, TypeError: it is not there, no such array, or damaged.
+            OSError, ValueError, KeyError, TypeError: the metadata is missing, damaged, or of another kind of array.
         """
         content = json.loads((path / "zarr.json").read_bytes())
         names = [codec["name"] for codec in content["codecs"]]
@@ -114,15 +114,18 @@ class ChunkReader:
         self.dtype = np.dtype(content["data_type"]).newbyteorder("<")
 
     def file(self, number: int) -> Path:
-        """The file of the chunk that begins with row ``number * chunks[0]``."""
+        """File of the chunk that begins at row ``number * chunks[0]``."""
         return self._folder.joinpath(str(number), *["0"] * (len(self.shape) - 1))
 
     def read(self, number: int) -> tuple[NDArray[Any], int]:
-        """A whole chunk, what fills up the last one with it, and the bytes of its file.
+        """Read a whole chunk, including the padding of the last one.
+
+        Returns:
+            The chunk, and the size of its file in bytes.
 
         Raises:
-            FileNotFoundError: it is missing.
-            ValueError, RuntimeError: it is damaged.
+            FileNotFoundError: the chunk is missing.
+            ValueError, RuntimeError: the chunk is damaged.
         """
         stored = self.file(number).read_bytes()
         encoded = stored[:-4]
@@ -134,23 +137,24 @@ class ChunkReader:
         return np.frombuffer(plain, self.dtype).reshape(self.chunks), len(stored)
 
 
-def _write_file(path: Path, parts: Sequence[bytes]) -> None:
+def _write_file(path: Path, pieces: Sequence[bytes]) -> None:
     with path.open("wb", buffering=0) as output:
-        for part in parts:
-            rest = memoryview(part)
-            while rest:  # the system takes 2 GiB at most at a time
+        for piece in pieces:
+            rest = memoryview(piece)
+            # One call writes at most 2 GiB.
+            while rest:
                 rest = rest[os.write(output.fileno(), rest) :]
-        # Starts writing to the disk without waiting for it, so that the commit finds little left to sync.
+        # Starts writing to disk without waiting, so that the commit has little left to sync.
         os.posix_fadvise(output.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _compressor(path: Path, codecs: Sequence[Any]) -> Blosc | None:
-    """The compressor of an array with a checksum behind it, as :func:`compressors` gives them."""
+    """The compressor among the codecs of an array, which must be codecs that :func:`compressors` returns."""
     if not codecs or not isinstance(codecs[-1], Crc32cCodec) or len(codecs) > 2:
-        raise InputError(f"{path}: has codecs that gnnloom does not write ({codecs})")
+        raise InputError(f"{path}: codecs that gnnloom does not write ({codecs})")
     if len(codecs) == 1:
         return None
     if not isinstance(codecs[0], BloscCodec):
-        raise InputError(f"{path}: has codecs that gnnloom does not write ({codecs})")
+        raise InputError(f"{path}: codecs that gnnloom does not write ({codecs})")
     settings = codecs[0]
     return Blosc(settings.cname.value, settings.clevel, _SHUFFLES[settings.shuffle.value], settings.blocksize)

@@ -1,9 +1,10 @@
-"""Writing small files so that a reader sees the old one, the new one, or none; never half of one."""
+"""Small files that appear whole or not at all, and work on folders: sync, measure, remove."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,10 +17,10 @@ JsonObject = Mapping[str, Any]
 
 
 def write_json(path: Path, content: JsonObject, *, durable: bool = True) -> None:
-    """Write ``content`` to ``path`` through a temporary name and rename.
+    """Write ``content`` to a temporary file and rename it to ``path``.
 
     Args:
-        durable: return only when it is on the disk; else a later :func:`sync_tree` sees to that.
+        durable: return only after the file is on disk; if false, a later :func:`sync_tree` has to make it durable.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_aside(path) as aside, aside.open("w", encoding="utf-8") as file:
@@ -34,7 +35,7 @@ def write_json(path: Path, content: JsonObject, *, durable: bool = True) -> None
 
 @contextmanager
 def written_aside(path: Path) -> Iterator[Path]:
-    """A name beside ``path`` that nobody else has: it takes its place at the end, and is gone after a failure."""
+    """A unique temporary name next to ``path``: renamed to ``path`` on success, deleted on failure."""
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         yield aside
@@ -47,7 +48,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object.
 
     Raises:
-        CorruptError: the file is not a JSON object, or not a file.
+        CorruptError: ``path`` is not a file, or its content is not a JSON object.
         FileNotFoundError: there is no such file.
     """
     try:
@@ -57,10 +58,13 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def parse_json(text: bytes, where: str) -> dict[str, Any]:
-    """The JSON object that stands at ``where``.
+    """Parse a JSON object.
+
+    Args:
+        where: file and line of the text, for messages.
 
     Raises:
-        CorruptError: it is none.
+        CorruptError: the text is not a JSON object.
     """
     try:
         content = json.loads(text.decode())
@@ -73,10 +77,13 @@ def parse_json(text: bytes, where: str) -> dict[str, Any]:
 
 @contextmanager
 def parsing(path: Path, what: str) -> Iterator[None]:
-    """Names the file where what was read from it is not ``what`` should be: lacks a name, or has it of another type.
+    """Report entries of a parsed file that are missing or have a wrong type as a damaged file.
+
+    Args:
+        what: what the file should be, for the message.
 
     Raises:
-        CorruptError: instead of what Python raises then.
+        CorruptError: in place of the LookupError, TypeError, ... that using the content raised.
     """
     try:
         yield
@@ -107,7 +114,7 @@ def sync_tree(path: Path, without: str = "") -> None:
 
 
 def tree_bytes(path: Path) -> int:
-    """Bytes of all files below ``path``; files that vanish meanwhile count nothing."""
+    """Total size of all files below ``path``; files that vanish during the walk count as 0."""
     total = 0
     for folder, _, names in os.walk(path):
         for name in names:
@@ -116,3 +123,12 @@ def tree_bytes(path: Path) -> int:
             except FileNotFoundError:
                 continue
     return total
+
+
+def remove_tree(path: Path) -> None:
+    """Delete a folder; it is renamed first, so that nobody ever sees half of it under its own name."""
+    doomed = path.with_name(f".removed-{path.name}")
+    if doomed.exists():
+        shutil.rmtree(doomed)
+    path.rename(doomed)
+    shutil.rmtree(doomed)

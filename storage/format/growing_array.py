@@ -1,4 +1,4 @@
-"""Writing an array whose length is known only when its last row is."""
+"""Writes an array whose length is not known in advance."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gnnloom.storage.format.chunks import DEFAULT_CODEC, ChunkWriter
 
 
 class GrowingArray:
-    """A one-dimensional array written from parts of any size, holding one chunk at most.
+    """A one-dimensional array written from ranges of any size; holds at most one chunk in memory.
 
-    The chunks, and so the bytes on disk, are those of :func:`gnnloom.storage.format.arrays.write_array` of the whole.
+    The bytes on disk equal those that :func:`gnnloom.storage.format.arrays.write_array` writes of the whole array.
     """
 
     def __init__(
@@ -31,6 +31,7 @@ class GrowingArray:
     ) -> None:
         self._root, self._path, self._dims, self._codec = root, path, tuple(dims), codec
         self._dtype = np.dtype(dtype).newbyteorder("<")
+        # The chunk rows of an array longer than any chunk; close() writes shorter ones whole.
         self._chunk = default_chunk_rows((np.iinfo(np.int64).max,), self._dtype)
         self._hash = xxhash.xxh3_128()
         self._pending: Array = np.empty(0, dtype=self._dtype)
@@ -39,7 +40,7 @@ class GrowingArray:
         self._written = 0
 
     def append(self, rows: NDArray[Any]) -> None:
-        """Add rows at the end; whole chunks go straight to the store."""
+        """Add rows at the end; whole chunks are written at once, without a copy."""
         rows = np.ascontiguousarray(rows, dtype=self._dtype)
         if self._filled:
             rows = self._fill(rows)
@@ -50,7 +51,7 @@ class GrowingArray:
             self._fill(rows[whole:])
 
     def close(self) -> ArrayRecord:
-        """Write what is pending and return the record of the whole array."""
+        """Write the last chunk and return the record of the whole array."""
         pending = self._pending[: self._filled]
         if self._chunks is None:
             return write_array(self._root, self._path, pending, self._dims, codec=self._codec)
@@ -61,7 +62,7 @@ class GrowingArray:
         return ArrayRecord(self._path, (self._written,), self._dtype.name, self._dims, pieces)
 
     def _fill(self, rows: Array) -> Array:
-        """Fill the pending chunk, store it when it is full, and return the rows that are left."""
+        """Fill the pending chunk, store it if it is full, and return the remaining rows."""
         if not len(self._pending):
             self._pending = np.empty(self._chunk, dtype=self._dtype)
         count = min(self._chunk - self._filled, len(rows))

@@ -1,4 +1,4 @@
-"""Advisory locks on artifacts and runs: who holds one writes, and the system releases it whatever ends the process."""
+"""Advisory locks on artifacts and runs: whoever writes one holds its lock, which the system releases on any exit."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LOGGER = logging.getLogger("gnnloom.storage")
 
 
 def lock_path(dataset: Path, kind: str, key: str) -> Path:
-    """The file that whoever writes an artifact, or a run (``kind`` "runs"), holds locked."""
+    """The file that a process locks while it writes an artifact, or a run (``kind`` "runs")."""
     return dataset / LOCKS / f"{kind}-{key}"
 
 
 @contextmanager
 def locked(dataset: Path, kind: str, key: str) -> Iterator[None]:
-    """Hold the lock of an artifact, after any other process that makes it."""
+    """Hold the lock of an artifact; wait while another process holds it."""
     path = lock_path(dataset, kind, key)
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = _lock(path, f"{kind}/{key}")
@@ -31,7 +31,8 @@ def locked(dataset: Path, kind: str, key: str) -> Iterator[None]:
 
 
 def _lock(path: Path, artifact: str) -> int:
-    """Lock the file of that name; again, if it was deleted between opening and locking it."""
+    """Lock the file at ``path`` and return its descriptor."""
+    # Garbage collection may delete the file between opening and locking it; then others would not see the lock.
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         if not _takes(descriptor, fcntl.LOCK_EX):
@@ -44,7 +45,7 @@ def _lock(path: Path, artifact: str) -> int:
 
 @contextmanager
 def held(lock: Path | None) -> Iterator[bool]:
-    """Hold a lock, made where it is not there; gives False, at once, where another process holds it."""
+    """Hold a lock, creating its file if needed; yields False, without waiting, if another process holds it."""
     if lock is None:
         yield True
         return
@@ -70,7 +71,7 @@ def is_held(lock: Path) -> bool:
 
 
 def _is_named(descriptor: int, path: Path) -> bool:
-    """Whether what is open still has its name: who cleans up may have deleted it before it was locked."""
+    """Whether the open file still has this name; it does not if it was deleted before it was locked."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
@@ -78,7 +79,7 @@ def _is_named(descriptor: int, path: Path) -> bool:
 
 
 def _takes(descriptor: int, kind: int) -> bool:
-    """Lock what is open, if no other process holds it."""
+    """Lock an open file, if no other process holds it; returns whether it is locked."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,4 +1,7 @@
-"""Stored arrays as plain memory-mapped files, for looking up all over what need not fit in memory."""
+"""Stored arrays as plain memory-mapped files, for random access without holding them in memory.
+
+The part vector is such an array: tasks look up the part of any vertex, and all of them map one file.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,43 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.format.arrays import ArrayReader
 
-#: Elements of the first axis that are copied at a time, for one column.
-_ROWS = 1 << 20
+#: Rows that are copied at a time: few enough to hold in memory, enough to write long runs.
+_COPY_ROWS = 1 << 20
 
 
 def map_copy(array: ArrayReader, path: Path) -> NDArray[Any]:
-    """Copy a stored array to a file of its own, and map that.
+    """Copy a stored array to a file of its own and map that.
 
     Args:
-        path: of the file, which stays as long as the caller keeps it.
+        path: name of the new file; the caller keeps it as long as the map is used.
+
+    Returns:
+        An array of the shape and dtype of ``array``.
     """
     if not len(array):
+        # An empty file cannot be mapped.
         return np.empty(array.shape, array.dtype)
     mapped = np.memmap(path, array.dtype, "w+", shape=array.shape)
-    for start in range(0, len(array), _ROWS):
-        stop = min(start + _ROWS, len(array))
+    for start in range(0, len(array), _COPY_ROWS):
+        stop = min(start + _COPY_ROWS, len(array))
         mapped[start:stop] = array.read(start, stop)
     return mapped
+
+
+def create_part_vector(path: Path, num_vertices: int) -> np.memmap[Any, np.dtype[np.int32]]:
+    """Create a file in NumPy's format and map it as a writable (num_vertices,) int32 array."""
+    return np.lib.format.open_memmap(path, mode="w+", dtype=np.int32, shape=(num_vertices,))
+
+
+def copy_part_vector(stored: ArrayReader, path: Path) -> None:
+    """Write the file of a part vector from a stored partition, one chunk in memory at a time."""
+    part = create_part_vector(path, len(stored))
+    for start in range(0, len(stored), stored.chunk_rows):
+        stop = min(start + stored.chunk_rows, len(stored))
+        part[start:stop] = stored.read(start, stop)
+    part.flush()
+
+
+def map_part_vector(path: Path) -> NDArray[np.int32]:
+    """Map the file of a part vector as a (num_vertices,) int32 array; pages are read on access."""
+    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))

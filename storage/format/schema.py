@@ -1,8 +1,8 @@
-"""The registry of arrays: for each kind of artifact its arrays, with named dimensions and dtypes.
+"""The registry of arrays: the arrays of each kind of artifact, with named dimensions and dtypes.
 
-A pattern is the array's path with ``*`` for the number of a block, row shard or grid cell.  The
-sizes of the dimensions in ``GLOBAL_DIMS`` are those of the artifact (its manifest's ``sizes``);
-other dimensions must agree among the arrays of one folder.  ``"row+1"`` is one more than ``row``.
+A pattern is the path of an array, with ``*`` for the number of a block, row shard or grid cell. The sizes of the
+dimensions in ``GLOBAL_DIMS`` are those of the artifact (``sizes`` in its manifest). Other dimensions must agree among
+the arrays of one folder. ``"row+1"`` is one more than ``row``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from gnnloom.storage.errors import FormatError
 from gnnloom.storage.format.arrays import ArrayRecord
 
-#: Version of the on-disk format; readers read this and older ones.
+#: Version of the on-disk format; this and older versions can be read.
 FORMAT_VERSION = 1
 
 INDEX = ("int32", "int64")
@@ -23,7 +23,7 @@ FLOAT = ("float32", "float64")
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """Named dimensions and admissible dtypes of one array; ``required`` ones stand in every artifact of the kind."""
+    """Named dimensions and allowed dtypes of one array; a ``required`` array exists in every artifact of its kind."""
 
     dims: tuple[str, ...]
     dtypes: tuple[str, ...]
@@ -56,7 +56,7 @@ _VERTICES = {
 
 
 def _exchange(direction: str) -> dict[str, ArraySpec]:
-    """The rows that parts send each other for one product, where the matrix of all pairs is too large for a fact."""
+    """Rows that parts send each other for one product; stored as arrays if the pairs are too many for the manifest."""
     return {
         f"exchange/{direction}/sender": ArraySpec(("pair",), ("int32",), required=False),
         f"exchange/{direction}/receiver": ArraySpec(("pair",), ("int32",), required=False),
@@ -68,7 +68,7 @@ _PARTITION = {"part": ArraySpec(("vertex",), ("int32",)), **_exchange("forward")
 
 
 def _row_shard_matrix(prefix: str, required: bool) -> dict[str, ArraySpec]:
-    """The arrays of one matrix of a row shard: own part, halo part and who exchanges which rows."""
+    """The arrays of one matrix of a row shard: own columns, halo columns, and the rows to exchange."""
     return {
         f"{prefix}own/indptr": ArraySpec(("row+1",), ("int64",), required),
         f"{prefix}own/indices": ArraySpec(("nonzero",), INDEX, required),
@@ -119,11 +119,13 @@ def check_records(where: str, kind: str, records: Iterable[ArrayRecord], sizes: 
 
     Args:
         where: the artifact, for messages.
+        kind: kind of the artifact.
+        records: all arrays of the artifact.
         sizes: sizes of the dimensions in ``GLOBAL_DIMS``.
 
     Raises:
-        FormatError: an array is not in the registry, has another dtype or number of dimensions, or a
-            size that disagrees with the artifact's or with an array beside it; or one is missing.
+        FormatError: an array is not in the registry, has another dtype or number of dimensions, or disagrees in a size
+            with the artifact or with another array of its folder; or a required array is missing.
     """
     schema = SCHEMAS[kind]
     local: dict[tuple[str, str], tuple[int, str]] = {}
@@ -131,7 +133,7 @@ def check_records(where: str, kind: str, records: Iterable[ArrayRecord], sizes: 
     for record in records:
         pattern = _pattern_of(record.path, schema)
         if pattern is None:
-            raise FormatError(f"{where}: array {record.path} does not belong into an artifact of kind {kind}")
+            raise FormatError(f"{where}: array {record.path} is not part of an artifact of kind {kind}")
         seen.add(pattern)
         spec = schema[pattern]
         if record.dtype not in spec.dtypes or len(record.shape) != len(spec.dims):
@@ -147,10 +149,10 @@ def check_records(where: str, kind: str, records: Iterable[ArrayRecord], sizes: 
 
 
 def _pattern_of(path: str, schema: Mapping[str, ArraySpec]) -> str | None:
-    parts = path.split("/")
+    names = path.split("/")
     for pattern in schema:
         expected = pattern.split("/")
-        if len(parts) == len(expected) and all(map(fnmatch.fnmatchcase, parts, expected)):
+        if len(names) == len(expected) and all(map(fnmatch.fnmatchcase, names, expected)):
             return pattern
     return None
 

@@ -1,4 +1,4 @@
-"""Compressed sparse rows in memory: a range of rows of a matrix."""
+"""Compressed sparse rows (CSR) in memory: a range of rows of a matrix."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CSR:
     """Rows ``row_offset`` to ``row_offset + num_rows`` of a matrix.
 
     Attributes:
-        row_offset: global number of the first row.
+        row_offset: index of the first row in the whole matrix.
         indptr: (num_rows + 1,) int64, starting at 0.
         indices: (nnz,) int32 or int64 column ids, ascending within a row.
         data: (nnz,) float32 or float64, or None for a pattern (all ones).
@@ -41,12 +41,12 @@ class CSR:
 
 
 def index_dtype(width: int) -> np.dtype[Any]:
-    """int32 where ids below ``width`` fit, else int64."""
+    """int32 if it holds all ids below ``width``, else int64."""
     return np.dtype(np.int32 if width <= INT32_WIDTH else np.int64)
 
 
 def cast_ids(ids: NDArray[Any], width: int) -> NDArray[Any]:
-    """Ids below ``width`` in the narrowest index dtype.
+    """Cast ids below ``width`` to the narrowest index dtype.
 
     Raises:
         OverflowError: an id is negative or not below ``width``.
@@ -57,18 +57,23 @@ def cast_ids(ids: NDArray[Any], width: int) -> NDArray[Any]:
 
 
 def transposed(matrix: CSR) -> CSR:
-    """The transposed matrix, numbered from its first row, its rows sorted."""
+    """Transpose a matrix.
+
+    Returns:
+        The transpose, with sorted rows. Its column ids count from the first row of ``matrix``, whatever its
+        ``row_offset``.
+    """
     indptr = np.zeros(matrix.num_columns + 1, np.int64)
     np.cumsum(np.bincount(matrix.indices, minlength=matrix.num_columns), out=indptr[1:])
     indices = np.empty(matrix.nnz, index_dtype(matrix.num_rows))
     given = np.empty(0, np.float32) if matrix.data is None else matrix.data
     data = np.empty_like(given)
-    _turn(matrix.indptr, matrix.indices, given, indptr[:-1].copy(), indices, data)
+    _scatter_entries(matrix.indptr, matrix.indices, given, indptr[:-1].copy(), indices, data)
     return CSR(0, indptr, indices, None if matrix.data is None else data, matrix.num_rows)
 
 
 @njit(cache=True, nogil=True)
-def _turn(
+def _scatter_entries(
     indptr: NDArray[np.int64],
     indices: NDArray[Any],
     given: NDArray[Any],
@@ -76,10 +81,11 @@ def _turn(
     rows: NDArray[Any],
     data: NDArray[Any],
 ) -> None:
+    # ``position`` is the next free entry of each row of the transpose; visiting rows in order sorts its rows.
     for row in range(len(indptr) - 1):
         for entry in range(indptr[row], indptr[row + 1]):
-            place = position[indices[entry]]
-            position[indices[entry]] = place + 1
-            rows[place] = row
+            target = position[indices[entry]]
+            position[indices[entry]] = target + 1
+            rows[target] = row
             if len(given):
-                data[place] = given[entry]
+                data[target] = given[entry]

@@ -1,9 +1,8 @@
-"""Fingerprints of sets of numbers and of matrices, whose order does not matter and which need no memory.
+"""Fingerprints of multisets of numbers and of matrices, computed in one pass, in any order, in constant memory.
 
-A fingerprint is the sum modulo 2^64 of a mixed hash of every element.  Two multisets that differ
-have the same sum with a probability of about 2^-64, so that a permutation, or a matrix and its
-transpose, are compared in one pass over each.  The mixer is SplitMix64's (Steele, Lea and Flood,
-OOPSLA 2014).
+A fingerprint is the sum modulo 2^64 of a mixed hash of every element. Two different multisets have the same sum with a
+probability of about 2^-64. So one pass over each is enough to compare a list with its permutation, or a matrix with its
+transpose. The mixer is that of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 """
 
 from __future__ import annotations
@@ -14,18 +13,17 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.storage.matrix.permutation import mix
+
 
 @njit(cache=True, nogil=True)
 def _mix(value: np.uint64) -> np.uint64:
-    value = np.uint64(value + np.uint64(0x9E3779B97F4A7C15))
-    value = np.uint64((value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9))
-    value = np.uint64((value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB))
-    return np.uint64(value ^ (value >> np.uint64(31)))
+    return np.uint64(mix(np.uint64(value + np.uint64(0x9E3779B97F4A7C15))))
 
 
 @njit(cache=True, nogil=True)
 def fingerprint_ids(ids: NDArray[np.int64], salt: int) -> np.uint64:
-    """Fingerprint of a multiset of ids; another ``salt`` gives another fingerprint."""
+    """Fingerprint of a multiset of (num_ids,) ids; each ``salt`` gives an independent fingerprint."""
     total = np.uint64(0)
     start = _mix(np.uint64(salt))
     for number in ids:
@@ -43,23 +41,25 @@ def scan_rows(
     previous: int,
     width: int,
 ) -> tuple[np.uint64, np.uint64, int, int]:
-    """Check and fingerprint consecutive entries of a block of rows.
+    """Check consecutive entries of a block of rows, and compute their fingerprints.
 
     Args:
-        indptr: (num_rows + 1,) of the block; ascending, from 0.
-        start: number of the first entry in the block.
+        indptr: (num_rows + 1,) int64 row pointers of the block; never falling, from 0.
+        start: position of the first entry in the block.
         columns: (count,) column ids of the entries.
         values: (count,) uint32 or uint64, the bits of the entries' weights; empty for a pattern.
-        row_offset: global number of the block's first row.
+        row_offset: index of the block's first row in the whole matrix.
         previous: column of the entry before the first one.
         width: number of columns.
 
     Returns:
-        The fingerprints of the entries (row, column, weight) and of (column, row, weight), the last column, and the
-        entry whose column is out of range or does not come after its row's entry before it; -1 if there is none.
+        The fingerprint of all (row, column, weight), that of all (column, row, weight), the last column, and the
+        position of the first entry whose column is out of range or not above the previous column of its row; -1 if
+        there is no such entry.
     """
     forward, backward = np.uint64(0), np.uint64(0)
     row = np.searchsorted(indptr, start, side="right") - 1
+    # A fingerprint chains the mixer over row, column and weight; "backward" exchanges row and column.
     for k in range(len(columns)):
         while indptr[row + 1] <= start + k:
             row += 1

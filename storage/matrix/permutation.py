@@ -1,9 +1,10 @@
 """Keyed permutations of 0..n-1 that are computed, not stored: O(1) memory for any n, on any worker or rank.
 
-A Feistel network permutes the numbers of b bits, where 2^b is the least power of two not below n; a
-result that is not below n is permuted again until one is (cycle walking: less than twice on
-average).  The halves have b//2 and b - b//2 bits, so odd b needs no larger domain.
-(Luby, Rackoff, SIAM J. Comput. 17(2), 1988; cycle walking: Black, Rogaway, CT-RSA 2002.)
+A Feistel network permutes the numbers of b bits, where 2^b is the smallest power of two that is at least n. A result
+that is n or more is permuted again, until it is below n (cycle walking; less than two rounds on average). The halves
+have b//2 and b - b//2 bits, so an odd b needs no larger domain.
+
+Luby, Rackoff (SIAM J. Comput. 17(2), 1988); cycle walking: Black, Rogaway (CT-RSA 2002).
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.errors import InputError
 
-#: Half-rounds of the network; part of the format, as is all that decides the order.
+#: Half-rounds of the network. Part of the format, like everything that determines the order.
 ROUNDS = 6
 _MAX_SIZE = 1 << 62
-#: How an order is described that is not computed but stored: that of a partition's parts.
+#: Description of an order that is stored rather than computed: vertices sorted by their part.
 PARTITION_ORDER = {"type": "partition"}
 
 
 @dataclass(frozen=True)
 class KeyedPermutation:
-    """The permutation of 0..size-1 that ``key`` names; equal size and key give the same order everywhere.
+    """The permutation of 0..size-1 with this key; equal size and key give the same order everywhere.
 
     Attributes:
-        size: the number of ids, from 0 to 2^62.
+        size: number of ids, from 0 to 2^62.
         key: any integer from 0 to 2^64 - 1.
     """
 
@@ -44,18 +45,21 @@ class KeyedPermutation:
             raise InputError(f"permutation key {self.key}: expected 0 to 2^64 - 1")
 
     def forward(self, ids: NDArray[Any]) -> NDArray[np.int64]:
-        """New ids of these old ids.
+        """New ids of old ids.
 
         Args:
             ids: (num_ids,) integers in 0..size-1.
 
+        Returns:
+            (num_ids,) int64.
+
         Raises:
-            IndexError: an id does not lie in 0..size-1.
+            IndexError: an id is not in 0..size-1.
         """
         return _permute_checked(self, ids, inverse=False)
 
     def inverse(self, ids: NDArray[Any]) -> NDArray[np.int64]:
-        """Old ids of these new ids; the inverse of :meth:`forward`."""
+        """Old ids of new ids; the inverse of :meth:`forward`."""
         return _permute_checked(self, ids, inverse=True)
 
     def to_json(self) -> dict[str, Any]:
@@ -63,10 +67,10 @@ class KeyedPermutation:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> KeyedPermutation:
-        """Read what :meth:`to_json` wrote.
+        """The inverse of :meth:`to_json`.
 
         Raises:
-            InputError: it describes another kind of permutation.
+            InputError: ``content`` describes another kind of permutation.
         """
         if content.get("type") != "feistel" or content.get("rounds") != ROUNDS:
             raise InputError(f"permutation {dict(content)}: expected type 'feistel' with {ROUNDS} rounds")
@@ -113,6 +117,7 @@ def _walk(ids: NDArray[np.int64], size: int, key: np.uint64, inverse: bool, out:
     low_mask = (np.uint64(1) << low_bits) - np.uint64(1)
     high_mask = (np.uint64(1) << np.uint64(bits // 2)) - np.uint64(1)
     keys = _round_keys(key)
+    # The inverse applies the half-rounds in the opposite order.
     for k in range(len(ids)):
         value = np.uint64(ids[k])
         while True:

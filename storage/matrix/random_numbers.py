@@ -1,7 +1,7 @@
-"""Counter-based random numbers: a hash of a key and a counter, so that any range of them can be made anywhere.
+"""Counter-based random numbers: each is a hash of a key and a counter, so any range can be computed anywhere.
 
-splitmix64 (Steele, Lea, Flood, OOPSLA 2014) used as a counter-based generator (Salmon et al., SC 2011):
-the number at counter c is mix(key + c * golden ratio).
+splitmix64 (Steele, Lea, Flood, OOPSLA 2014) used as a counter-based generator (Salmon et al., SC 2011): the number at
+counter c is mix(key + c * golden ratio).
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.matrix.permutation import mix
 
+#: 2^64 divided by the golden ratio, made odd: the increment of splitmix64.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+#: Scales the upper 53 bits, the precision of float64, to [0, 1).
 _TO_UNIT = 1.0 / (1 << 53)
 
 
 def stream_key(seed: int, stream: str) -> np.uint64:
-    """The key of one stream of random numbers of a seed; streams of other names or seeds are independent."""
+    """Key of one stream of random numbers; streams with other seeds or names are independent."""
     digest = hashlib.sha256(f"{seed}/{stream}".encode()).digest()
     return np.uint64(int.from_bytes(digest[:8], "little"))
 
 
 @njit(cache=True, nogil=True, inline="always")
 def unit(key: np.uint64, counter: np.uint64) -> float:
-    """A number in [0, 1)."""
+    """The number of a stream at one counter, uniform in [0, 1)."""
     return np.float64(mix(key + counter * _GOLDEN) >> np.uint64(11)) * _TO_UNIT
 
 
@@ -40,7 +42,7 @@ def _fill_uniform(key: np.uint64, start: int, out: NDArray[np.float64]) -> None:
 
 @njit(cache=True, nogil=True)
 def _fill_normal(key: np.uint64, start: int, out: NDArray[np.float32]) -> None:
-    """Box and Muller 1958: counters 2j and 2j+1 make the numbers 2j and 2j+1."""
+    """Box, Muller (1958): the uniform numbers 2j and 2j+1 give the normal numbers 2j and 2j+1."""
     k, count = 0, len(out)
     while k < count:
         pair = (start + k) // 2 * 2
@@ -55,14 +57,14 @@ def _fill_normal(key: np.uint64, start: int, out: NDArray[np.float32]) -> None:
 
 
 def uniform(key: np.uint64, start: int, stop: int) -> NDArray[np.float64]:
-    """Numbers ``start`` to ``stop`` of the stream, uniform in [0, 1)."""
+    """(stop - start,) float64 numbers of the stream from ``start`` on, uniform in [0, 1)."""
     out = np.empty(stop - start, np.float64)
     _fill_uniform(key, start, out)
     return out
 
 
 def normal(key: np.uint64, start: int, stop: int) -> NDArray[Any]:
-    """Numbers ``start`` to ``stop`` of the stream, standard normal, float32."""
+    """(stop - start,) float32 numbers of the stream from ``start`` on, standard normal."""
     out = np.empty(stop - start, np.float32)
     _fill_normal(key, start, out)
     return out

@@ -1,7 +1,7 @@
-"""Checkpoints of a run: named arrays and some JSON, complete or absent.
+"""Checkpoints of a run: named arrays and JSON facts, complete or absent.
 
-A checkpoint is a folder ``EPOCH`` with one Zarr array per name and ``checkpoint.json``, which
-lists them with their digests.  It is written aside, perhaps by several processes, and renamed.
+A checkpoint is a folder ``EPOCH`` with one Zarr array per name, and ``checkpoint.json``, which lists the arrays with
+their digests. It is written under a temporary name, possibly by several processes, and then renamed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from gnnloom.storage.format.files import JsonObject, read_json, sync_folder, syn
 from gnnloom.storage.format.schema import FORMAT_VERSION
 
 _INDEX = "checkpoint.json"
+#: Checkpoints that are kept: the last one and the one before it.
 _KEPT = 2
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Contents of a checkpoint to write: arrays by name (``/`` between its parts) and JSON facts."""
+    """Contents of a checkpoint to write: arrays by name (may contain ``/``) and JSON facts."""
 
     epoch: int
     arrays: Mapping[str, Array]
@@ -32,7 +33,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class StoredCheckpoint:
-    """A checkpoint on disk, checked against its digests; arrays are read when they are asked for."""
+    """A checkpoint on disk, checked against its digests; arrays are read on request."""
 
     epoch: int
     readers: Mapping[str, ArrayReader]
@@ -40,7 +41,7 @@ class StoredCheckpoint:
 
     @property
     def arrays(self) -> dict[str, Array]:
-        """All arrays, in memory."""
+        """All arrays, read into memory."""
         return {name: reader.read() for name, reader in self.readers.items()}
 
 
@@ -50,7 +51,7 @@ def checkpoint_epochs(folder: Path) -> list[int]:
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Write a checkpoint below ``folder`` and drop all but the last two; one process.
+    """Write a checkpoint below ``folder`` from one process, and drop all but the last two.
 
     Returns:
         The checkpoint's folder.
@@ -61,12 +62,12 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
 
 
 def checkpoint_aside(folder: Path, epoch: int) -> Path:
-    """Where a checkpoint is written before :func:`publish_checkpoint`."""
+    """Folder in which a checkpoint is written before :func:`publish_checkpoint`."""
     return folder / f".writing-{epoch:08d}"
 
 
 def begin_checkpoint(folder: Path, epoch: int) -> Path:
-    """An empty :func:`checkpoint_aside`; one process, before any other writes to it."""
+    """Make an empty :func:`checkpoint_aside`; called by one process, before any process writes to it."""
     aside = checkpoint_aside(folder, epoch)
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
@@ -74,7 +75,7 @@ def begin_checkpoint(folder: Path, epoch: int) -> Path:
 
 
 def write_arrays(aside: Path, arrays: Mapping[str, Array]) -> list[ArrayRecord]:
-    """Write whole arrays of a checkpoint; one process."""
+    """Write whole arrays of a checkpoint; called by one process."""
     return [
         write_array(aside, name, array, [f"dim{axis}" for axis in range(array.ndim)])
         for name, array in sorted(arrays.items())
@@ -82,7 +83,7 @@ def write_arrays(aside: Path, arrays: Mapping[str, Array]) -> list[ArrayRecord]:
 
 
 def publish_checkpoint(folder: Path, epoch: int, records: Iterable[ArrayRecord], facts: JsonObject) -> Path:
-    """Make what was written aside visible, all at once, and drop all but the last two; one process, after the others.
+    """Rename a written checkpoint into place, and drop all but the last two; called by one process, after all wrote.
 
     Returns:
         The checkpoint's folder.
@@ -106,12 +107,16 @@ def publish_checkpoint(folder: Path, epoch: int, records: Iterable[ArrayRecord],
 
 
 def read_checkpoint(folder: Path, epoch: int | None = None) -> StoredCheckpoint:
-    """Open a checkpoint, the last one by default, and check it against its digests.
+    """Open a checkpoint and check it against its digests.
+
+    Args:
+        folder: folder of the checkpoints.
+        epoch: epoch of the checkpoint; by default the last one.
 
     Raises:
-        NotFoundError: there is none.
-        FormatError: it is of a newer format.
-        CorruptError: an array is not what was written.
+        NotFoundError: there is no such checkpoint.
+        FormatError: the checkpoint is of a newer format.
+        CorruptError: its index or an array is damaged.
     """
     epochs = checkpoint_epochs(folder)
     chosen = epoch if epoch is not None else (epochs[-1] if epochs else None)

@@ -1,4 +1,4 @@
-"""Training runs of a dataset: runs/RUN/ with its configuration, metrics, checkpoints, predictions and result."""
+"""A training run: the folder runs/RUN/ with its configuration, metrics, checkpoints, predictions and result."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ _INPUTS = "inputs.json"
 _PREDICTIONS = "predictions"
 _INDEX = "predictions.json"
 
-
-#: What stands in a line of the metrics where it is not one figure.
+#: Entries of a line of metrics that are not single numbers, and their types.
 _TABLES: Mapping[str, type] = {"bytes": dict, "messages": dict, "profile": list}
 
 
@@ -40,14 +39,14 @@ def _check_line(line: Mapping[str, Any], where: str) -> None:
 
 
 def _is_figures(value: object) -> bool:
-    """A number, none, or a table of such."""
+    """Whether a value is a number, None, or a (nested) table of them."""
     if isinstance(value, dict | list):
         return all(map(_is_figures, value.values() if isinstance(value, dict) else value))
     return isinstance(value, int | float | None)
 
 
 class Run:
-    """A run, opened for reading; also what the trainer writes one with (one process: rank 0)."""
+    """A run, opened for reading; the trainer also writes it through this class, on rank 0 only."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -59,7 +58,7 @@ class Run:
 
         Raises:
             NotFoundError: the dataset has no such run.
-            InputError: the name is not one of a run.
+            InputError: ``name`` is not a valid name of a run.
         """
         run = cls(dataset.run_path(name))
         if not run.exists:
@@ -77,7 +76,7 @@ class Run:
 
     @property
     def metrics_path(self) -> Path:
-        """File of the metrics, a line per epoch."""
+        """File of the metrics, one line per epoch."""
         return self.path / _METRICS
 
     @property
@@ -98,7 +97,7 @@ class Run:
         return read_json(self.config_path)
 
     def inputs(self) -> dict[str, str]:
-        """Kind to key of the shards that the run reads, and of what they were made from; empty if it was not kept."""
+        """Kind to key of the shards that the run reads, and of their inputs; empty if they were not recorded."""
         path = self.path / _INPUTS
         return read_json(path) if path.exists() else {}
 
@@ -106,12 +105,12 @@ class Run:
         """One object per finished epoch; a last line that was cut short is left out.
 
         Raises:
-            CorruptError: a line is not an object with an epoch, or has something else than figures.
+            CorruptError: a line is not an object with an epoch, or holds values that are not numbers.
         """
         path = self.metrics_path
         if not path.exists():
             return []
-        # A killed writer leaves a last line without its end.
+        # A killed writer leaves a last line without a line end.
         lines = path.read_bytes().split(b"\n")[:-1]
         metrics = [parse_json(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
         for number, line in enumerate(metrics, 1):
@@ -119,7 +118,7 @@ class Run:
         return metrics
 
     def epochs_since(self, begun: float) -> int:
-        """Finished epochs of a writer that began at this time (seconds since 1970); 0 until it has."""
+        """Epochs that a writer has finished that began at this time (seconds since 1970); 0 before its first write."""
         path = self.metrics_path
         try:
             return path.read_bytes().count(b"\n") if path.stat().st_mtime >= begun else 0
@@ -131,7 +130,7 @@ class Run:
 
         Raises:
             IncompleteError: the run has not finished.
-            CorruptError: it is not a summary.
+            CorruptError: the file is not a summary.
         """
         path = self.path / _RESULT
         try:
@@ -149,13 +148,19 @@ class Run:
         return (self.path / _PREDICTIONS / _INDEX).exists()
 
     def predictions(self) -> Predictions:
-        """What the model predicts for every vertex, if it was asked to."""
+        """The model's predictions for every vertex.
+
+        Raises:
+            NotFoundError: the run has no predictions.
+        """
         return Predictions(self.path / _PREDICTIONS)
 
     def start(self, config: JsonObject, first_epoch: int, inputs: Mapping[str, str] | None = None) -> None:
-        """Begin to write: keep the metrics of the epochs before ``first_epoch``, drop what later ones left.
+        """Begin to write: keep the metrics of the epochs before ``first_epoch``, and drop what later epochs left.
 
         Args:
+            config: the resolved configuration.
+            first_epoch: 0 for a new run; otherwise the epoch at which the run resumes.
             inputs: kind to key of the artifacts that the run reads.
         """
         self.path.mkdir(parents=True, exist_ok=True)
@@ -172,20 +177,20 @@ class Run:
         write_json(self.config_path, config)
 
     def append_metrics(self, line: JsonObject) -> None:
-        """Add the line of one epoch."""
+        """Append the line of one epoch."""
         with self.metrics_path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line, allow_nan=False) + "\n")
 
     def finish(self, result: JsonObject) -> None:
-        """Write the summary; the run is complete."""
+        """Write the summary, which makes the run complete."""
         write_json(self.path / _RESULT, result)
 
     def predictions_aside(self) -> Path:
-        """Folder in which predictions are made, before :meth:`publish_predictions`."""
+        """Folder in which predictions are written before :meth:`publish_predictions`."""
         return self.path / f".writing-{_PREDICTIONS}"
 
     def publish_predictions(self, records: list[ArrayRecord], facts: JsonObject) -> Predictions:
-        """Make the predictions visible, all at once."""
+        """Rename the written predictions into place, in one step."""
         aside, final = self.predictions_aside(), self.path / _PREDICTIONS
         content = {
             "format": FORMAT_VERSION,
@@ -199,14 +204,14 @@ class Run:
 
 
 class Predictions:
-    """Arrays in the order of the dataset's vertices."""
+    """The predictions of a run: arrays in the order of the dataset's vertices."""
 
     def __init__(self, path: Path) -> None:
         """Open the predictions of a run.
 
         Raises:
-            NotFoundError: none were made.
-            FormatError: they are of a newer format.
+            NotFoundError: the run has no predictions.
+            FormatError: the predictions are of a newer format.
             CorruptError: their index is damaged.
         """
         self.path = path
@@ -224,7 +229,11 @@ class Predictions:
         return name in self._records
 
     def array(self, name: str) -> ArrayReader:
-        """One of ``label`` (or ``multilabel``), ``score`` and ``embedding``, to read in ranges."""
+        """Open ``label`` (or ``multilabel``), ``score`` or ``embedding``, to read ranges of it.
+
+        Raises:
+            NotFoundError: this array was not predicted.
+        """
         if name not in self._records:
             option = " --embeddings" if name == "embedding" else ""
             raise NotFoundError(
@@ -237,34 +246,38 @@ class Predictions:
         return self.array("label").read(start, stop)
 
     def multilabel(self, start: int = 0, stop: int | None = None) -> NDArray[np.int8]:
-        """(stop - start, num_classes) int8, 1 for each label that is predicted."""
+        """(stop - start, num_classes) int8; 1 for each predicted label, else 0."""
         return self.array("multilabel").read(start, stop)
 
     def score(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
-        """(stop - start, num_classes) scores before the softmax, or the sigmoid."""
+        """(stop - start, num_classes) float scores, before the softmax or sigmoid."""
         return self.array("score").read(start, stop)
 
     def embedding(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
-        """(stop - start, width) output of the last hidden layer."""
+        """(stop - start, width) float output of the last hidden layer."""
         return self.array("embedding").read(start, stop)
 
     def verify(self) -> None:
-        """Read everything against the digests."""
+        """Read everything and compare it with the digests.
+
+        Raises:
+            CorruptError: the first damage found.
+        """
         for name in self._records:
             self.array(name).verify()
 
 
 @contextmanager
 def sole_writer(run: Run) -> Iterator[None]:
-    """Keep other processes from writing a run meanwhile; the system lets go whatever ends this process.
+    """Lock a run for writing; the system releases the lock when this process ends, however it ends.
 
     Raises:
-        ExistsError: another process writes it.
+        ExistsError: another process is writing the run.
     """
     with held(lock_path(run.path.parents[1], "runs", run.name)) as is_ours:
         if not is_ours:
             raise ExistsError(
-                f"run {run.name}: another process is training it, or predicts with it; wait for it, or choose another"
+                f"run {run.name}: another process is training it or predicts with it; wait for it, or choose another"
                 " name"
             )
         yield

@@ -1,1 +1,4 @@
-"""Sampling a stored graph: which vertices make a mini-batch."""
+"""Samples a stored graph: chooses the vertices of a mini-batch.
+
+Imports ``storage.artifacts`` and ``storage.matrix``. A new sampler gets a file here and a name in ``batches.BATCHES``.
+"""

@@ -1,8 +1,9 @@
-"""Mini-batches that are drawn independently of each other; a batch is the subgraph that its vertices induce.
+"""Draws mini-batches independently of each other; a batch is the subgraph that its vertices induce.
 
-``vertex``: every vertex with the same probability.  ``edge``: the two ends of every nonzero that is drawn with the same
-probability (self loops are not).  ``walk`` and ``frontier``: random walks until a share of the vertices is drawn
-(:mod:`gnnloom.storage.sampling.walks`).  Every choice is a hash of the seed, the batch's number and what is chosen.
+``vertex`` draws every vertex with the same probability. ``edge`` draws every nonzero except self loops with the same
+probability, and takes both its ends. ``walk`` and ``frontier`` walk at random until a share of the vertices is drawn
+(:mod:`gnnloom.storage.sampling.walks`). Every choice is a hash of the seed, the batch's number, and the vertex, nonzero
+or step, so that any process draws the same batch.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from gnnloom.storage.matrix.permutation import mix
 from gnnloom.storage.sampling.walks import FRONTIER, Neighbors, draw_frontier, draw_walks, load_neighbors
 
 BATCHES = ("vertex", "edge", "walk", "frontier")
+#: Increment of splitmix64.
 _STEP = 0x9E3779B97F4A7C15
 
 
@@ -27,8 +29,9 @@ class BatchDrawer:
 
     Args:
         kind: one of ``BATCHES``.
-        rate: the share of the vertices in a batch; of the nonzeros for ``edge``.
-        seed: batches of other seeds are independent.
+        graph: the graph to draw from.
+        rate: expected share of the vertices in a batch; for ``edge``, of the nonzeros.
+        seed: batches with other seeds are independent.
 
     ``walk`` and ``frontier`` hold the graph's pattern in memory, the others one row block at a time.
     """
@@ -38,7 +41,11 @@ class BatchDrawer:
         self._neighbors: Neighbors | None = load_neighbors(graph) if kind in {"walk", "frontier"} else None
 
     def draw(self, number: int) -> NDArray[np.bool_]:
-        """(num_vertices,) which vertices are in the batch of a number; those of other numbers are independent."""
+        """Draw the batch with this number; batches with other numbers are independent.
+
+        Returns:
+            (num_vertices,) bool, true for the vertices in the batch.
+        """
         digest = hashlib.sha256(f"{self._seed}/batch/{number}".encode()).digest()
         key = np.uint64(int.from_bytes(digest[:8], "little"))
         limit = np.uint64(int(self._rate * (1 << 53)))
@@ -49,6 +56,7 @@ class BatchDrawer:
             if self._kind == "walk":
                 draw_walks(key, wanted, offset, neighbor, chosen)
             else:
+                # With a larger frontier, most vertices would be uniform draws rather than neighbors of others.
                 draw_frontier(key, wanted, min(FRONTIER, -(-wanted // 8)), offset, neighbor, chosen)
         elif self._kind == "vertex":
             _draw_vertices(key, limit, chosen)

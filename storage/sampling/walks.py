@@ -1,6 +1,6 @@
-"""Batches of vertices that random walks meet.
+"""Batches of the vertices that random walks visit.
 
-A vertex leads to those whose rows its own row gathers from, loops left out.
+A walk goes from a vertex to one that its row gathers from; self loops are left out.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.permutation import mix
 
-#: Offsets (num_vertices + 1,) int64 and neighbors (num_neighbors,), int32 or int64.
+#: (num_vertices + 1,) int64 offsets, and (num_neighbors,) int32 or int64 neighbors.
 Neighbors: TypeAlias = tuple[NDArray[np.int64], NDArray[Any]]
 
-#: Vertices in a frontier, at most.
+#: Most vertices in a frontier.
 FRONTIER: Final = 1000
-#: Steps of a walk from its root.
+#: Steps of a walk after its root.
 _LENGTH = 4
-#: Steps for each vertex that is wanted, after which a batch stays smaller: small components hold no more.
+#: Steps per wanted vertex after which a batch stays smaller: small components may not hold enough vertices.
 _PATIENCE = 50
 
 
 def load_neighbors(graph: Graph) -> Neighbors:
-    """The pattern of a graph without its loops, in memory."""
+    """Read the pattern of a graph without self loops into memory."""
     sizes = [np.zeros(1, dtype=np.int64)]
     neighbors = [np.empty(0, dtype=index_dtype(graph.num_vertices))]
     for block in graph.blocks():
@@ -58,10 +58,16 @@ def _without_loops(
 def draw_walks(
     key: np.uint64, wanted: int, offset: NDArray[np.int64], neighbor: NDArray[Any], chosen: NDArray[np.bool_]
 ) -> None:
-    """Choose what walks of 4 steps from uniform roots meet, until ``wanted`` vertices are chosen.
+    """Choose the vertices that walks of 4 steps from uniform roots visit, until ``wanted`` vertices are chosen.
+
+    Args:
+        key: random numbers with other keys are independent.
+        offset, neighbor: :data:`Neighbors` of the graph.
+        chosen: (num_vertices,) bool, set to true for chosen vertices.
 
     Zeng et al. (GraphSAINT, ICLR 2020), section 3.2, the random walk sampler.
     """
+    # One loop over all steps: a walk ends after _LENGTH steps or at a vertex without neighbors, and a new root follows.
     count, vertex = 0, 0
     for step in range(_PATIENCE * wanted):
         degree = offset[vertex + 1] - offset[vertex]
@@ -84,15 +90,21 @@ def draw_frontier(
     neighbor: NDArray[Any],
     chosen: NDArray[np.bool_],
 ) -> None:
-    """Choose what leaves a frontier of ``size`` uniform vertices, until ``wanted`` vertices are chosen.
+    """Choose the vertices that leave a frontier of ``size`` uniform vertices, until ``wanted`` vertices are chosen.
 
-    In each step a vertex of the frontier, drawn by its degree with its loop, is chosen, and one of its neighbors
-    takes its place; a uniform vertex, where it has none.
+    Each step draws a vertex of the frontier with probability proportional to its degree plus 1 and chooses it. One of
+    its neighbors takes its position in the frontier, or a uniform vertex if it has no neighbors.
+
+    Args:
+        key: random numbers with other keys are independent.
+        offset, neighbor: :data:`Neighbors` of the graph.
+        chosen: (num_vertices,) bool, set to true for chosen vertices.
 
     Ribeiro, Towsley (IMC 2010); Zeng et al. (IPDPS 2019), section 4.1.
     """
     frontier = np.empty(size, np.int64)
-    # Sums of degrees: leaf ``size + slot`` for a slot, node k for its children 2k and 2k + 1.
+    # A tree of sums draws by degree in logarithmic time: leaf ``size + slot`` holds the degree of a slot plus 1, node k
+    # the sum of its children 2k and 2k + 1.
     tree = np.zeros(2 * size, np.int64)
     for slot in range(size):
         frontier[slot] = _below(key, slot, len(chosen))
@@ -116,7 +128,7 @@ def draw_frontier(
 
 @njit(cache=True, nogil=True, inline="always")
 def _below(key: np.uint64, counter: int, bound: int) -> int:
-    """A number from 0 up to, not including, ``bound``."""
+    """A random number in 0..bound-1."""
     value = mix(key + (np.uint64(counter) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
     return int(np.float64(value >> np.uint64(11)) / np.float64(1 << 53) * bound)
 
@@ -131,12 +143,12 @@ def _set_leaf(tree: NDArray[np.int64], size: int, slot: int, value: int) -> None
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _find_leaf(tree: NDArray[np.int64], size: int, place: int) -> int:
-    """The slot whose range of the sums of degrees holds ``place``."""
+def _find_leaf(tree: NDArray[np.int64], size: int, target: int) -> int:
+    """The slot whose range in the cumulative sum of degrees contains ``target``."""
     node = 1
     while node < size:
         node *= 2
-        if place >= tree[node]:
-            place -= tree[node]
+        if target >= tree[node]:
+            target -= tree[node]
             node += 1
     return node - size

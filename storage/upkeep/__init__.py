@@ -1,4 +1,5 @@
-"""Maintenance of a catalog: lineage, garbage collection, export to and import from one file.
+"""Looks after a catalog: lineage, disk usage, garbage collection, removal, export to and import from one file.
 
-Imports the catalog, never the reverse.
+Imports the catalog, ``storage.runs`` and ``storage.checks``; only ``storage.public`` imports this room. A new method of
+datasets is a function here and a method of one line there.
 """

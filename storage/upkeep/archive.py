@@ -1,9 +1,9 @@
-"""A dataset as one file: a tar archive, plain or compressed, that is written whole and read with suspicion.
+"""Exports a dataset to one file: a tar archive, plain or compressed, that appears whole.
 
-The first member says what the archive is and how large, the last one lists the digest of every
-file, so that an archive cut short is known as such.  Between them are the files of the dataset's
-complete artifacts and of its runs.  Import takes regular files with plain names below the kinds of
-artifacts, nothing else: no links, devices, sparse files, or names that lead elsewhere.
+The first member states that this is an archive of a dataset, and its size. The last member lists the digest of every
+file, so that a truncated archive is recognized. Between them are the files of the dataset's complete artifacts and of
+its runs. Import (:mod:`gnnloom.storage.upkeep.archive_import`) accepts only regular files with plain names below the
+kinds of artifacts: no links, devices, sparse files, or names that lead elsewhere.
 """
 
 from __future__ import annotations
@@ -28,29 +28,31 @@ from gnnloom.storage.format.files import sync_folder, written_aside
 from gnnloom.storage.format.schema import FORMAT_VERSION
 
 HEAD, TAIL = "gnnloom-archive.json", "gnnloom-digests.json"
-#: Compression by the end of the file's name.
+#: Compression by the ending of the file name.
 COMPRESSIONS = {".tar": None, ".tar.zst": "zstd", ".tar.gz": "gzip"}
 
 
 def export_dataset(dataset: Dataset, file: Path) -> dict[str, Any]:
     """Write the complete artifacts and the runs of a dataset to one file, which appears when it is whole.
 
-    Artifacts that are being made are left out; a run may go on meanwhile, its metrics are taken as far as they are.
+    Unfinished artifacts are left out. A run may continue during the export; its metrics are exported up to that time.
 
     Args:
-        file: ends in one of ``COMPRESSIONS``; arrays are compressed already, so plain ``.tar`` is seldom much larger.
+        file: new file whose name ends in one of ``COMPRESSIONS``; since arrays are compressed already, a plain
+            ``.tar`` is rarely much larger.
 
     Returns:
-        Number of files, their bytes, and those of the archive.
+        ``files``: number of files; ``bytes``: their total size; ``archive_bytes``: size of the archive.
 
     Raises:
-        InputError: the file's name has another end, or a file of the dataset vanished meanwhile.
-        ExistsError: the file is there already.
+        InputError: the file name has another ending, its folder does not exist, or a file of the dataset vanished
+            during the export.
+        ExistsError: the file exists already.
         CorruptError: something in the dataset is damaged.
     """
     compression = _compression(file)
     if file.exists():
-        raise ExistsError(f"{file}: there is a file already; remove it, or choose another name")
+        raise ExistsError(f"{file}: the file exists already; remove it, or choose another name")
     if not file.parent.is_dir():
         raise InputError(f"{file}: there is no folder {file.parent}")
     _refuse_damage(dataset)
@@ -58,7 +60,7 @@ def export_dataset(dataset: Dataset, file: Path) -> dict[str, Any]:
     with written_aside(file) as aside:
         with aside.open("wb") as raw:
             _write_members(raw, compression, dataset, members)
-        # Compression closes the file below it.
+        # Compression closes the file below it, so it is opened again to be synced.
         with aside.open("rb") as written:
             os.fsync(written.fileno())
     sync_folder(file.parent)
@@ -66,11 +68,11 @@ def export_dataset(dataset: Dataset, file: Path) -> dict[str, Any]:
 
 
 def _refuse_damage(dataset: Dataset) -> None:
-    """An import would refuse it, when the original may be gone."""
+    """Refuse to export damage now: the import would refuse it later, when the original may be gone."""
     damaged = [finding for finding in verify_dataset(dataset, quick=True) if finding.is_damaged]
     if damaged:
         raise CorruptError(
-            f"dataset {dataset.name}: {len(damaged)} artifacts or runs are damaged; remove them, or make them again:"
+            f"dataset {dataset.name}: {len(damaged)} artifacts or runs are damaged; remove them or make them again:"
             f" {damaged[0].problem}"
         )
 
@@ -79,7 +81,7 @@ def _compression(file: Path) -> str | None:
     for end, compression in COMPRESSIONS.items():
         if file.name.endswith(end) and file.name != end:
             return compression
-    raise InputError(f"{file}: expected a name that ends in {', '.join(COMPRESSIONS)}")
+    raise InputError(f"{file}: expected a file name that ends in {', '.join(COMPRESSIONS)}")
 
 
 def _files_of(dataset: Dataset) -> Iterator[Path]:
@@ -93,7 +95,7 @@ def _files_of(dataset: Dataset) -> Iterator[Path]:
 
 
 def _plain_files(folder: Path) -> Iterator[Path]:
-    """Files in a fixed order, without what writers left or hold aside."""
+    """Files in a fixed order, without temporary files and scratch folders."""
     for where, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != WORK)
         yield from (Path(where, name) for name in sorted(names) if not name.startswith("."))
@@ -139,18 +141,18 @@ def _add_file(tar: tarfile.TarFile, path: Path, name: str, size: int) -> str:
             tar.addfile(_member(name, size), reader)
             return reader.digest()
     except OSError as error:
-        raise InputError(f"{path}: changed while it was exported ({error}); try again") from error
+        raise InputError(f"{path}: changed during the export ({error}); try again") from error
 
 
 def _member(name: str, size: int) -> tarfile.TarInfo:
-    """A member without owner and time: the same dataset gives the same archive."""
+    """A member without owner and time, so that the same dataset gives the same archive."""
     member = tarfile.TarInfo(name)
     member.size, member.mode = size, 0o644
     return member
 
 
 class _HashedReader:
-    """A file that is hashed while it is read."""
+    """A file that hashes everything read from it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._state = file, xxhash.xxh3_128()

@@ -1,4 +1,4 @@
-"""Reading a dataset's archive: everything is checked before it counts, and appears at once or not at all."""
+"""Imports a dataset from an archive, which may be hostile: everything is checked, and appears at once or not at all."""
 
 from __future__ import annotations
 
@@ -31,34 +31,39 @@ from gnnloom.storage.format.files import sync_tree
 from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS
 from gnnloom.storage.upkeep.archive import HEAD, TAIL
 
+#: Bytes that are copied at a time, and the longest head.
 _BLOCK = 1 << 20
+#: The longest list of digests in bytes, which is held in memory.
 _MOST_JSON = 1 << 28
 _LONGEST_NAME = 1024
+#: First bytes of compressed files.
 _MAGIC = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip"}
-#: What may stand at the top of an archive.
+#: First components of the names in an archive.
 _TOP = frozenset({*SCHEMAS, "runs", "zarr.json"})
 _PLAIN_TYPES = (tarfile.REGTYPE, tarfile.AREGTYPE)
-#: Bytes of the disk that an import leaves free.
+#: Bytes of disk space that an import leaves free.
 _RESERVE = 64 << 20
 
 
 def import_dataset(catalog: Catalog, file: Path, name: str | None = None) -> Dataset:
-    """Bring a dataset that :func:`gnnloom.storage.upkeep.archive.export_dataset` wrote into a catalog.
+    """Import an archive that :func:`gnnloom.storage.upkeep.archive.export_dataset` wrote into a catalog.
 
     Args:
-        name: of the new dataset; by default the one that it had.
+        name: name of the new dataset; by default the name that it had.
 
     Raises:
-        InputError: the file is no such archive, is cut short, or holds what does not belong into one.
-        CorruptError: a digest is wrong, or what it holds is damaged.
+        NotFoundError: there is no such file.
+        InputError: the file is not such an archive, is cut short, or holds anything that such an archive does not.
+        FormatError: the archive is of a newer format.
+        CorruptError: a digest is wrong, or the dataset in the archive is damaged.
         ExistsError: the catalog has a dataset of this name.
-        BudgetError: the disk has no room for it.
+        BudgetError: the disk has too little space.
     """
     if not file.is_file():
         raise NotFoundError(f"{file}: there is no such file")
     catalog.root.mkdir(parents=True, exist_ok=True)
     with _folder_aside(catalog.root) as aside, file.open("rb") as raw:
-        final = _read_archive(raw, file, aside, lambda head: _free_place(catalog, file, head, name))
+        final = _read_archive(raw, file, aside, lambda head: _free_path(catalog, file, head, name))
         _check_contents(file, aside)
         sync_tree(aside)
         try:
@@ -68,18 +73,18 @@ def import_dataset(catalog: Catalog, file: Path, name: str | None = None) -> Dat
     return catalog.dataset(final.name)
 
 
-def _free_place(catalog: Catalog, file: Path, head: Mapping[str, Any], name: str | None) -> Path:
-    """Where the dataset goes."""
+def _free_path(catalog: Catalog, file: Path, head: Mapping[str, Any], name: str | None) -> Path:
+    """Path of the new dataset, which must not exist."""
     chosen = check_name(str(head.get("dataset")), f"{file}: dataset") if name is None else check_name(name)
     final = catalog.root / chosen
     if os.path.lexists(final):
-        raise ExistsError(f"{final}: there is a dataset of this name already; give another with --as")
+        raise ExistsError(f"{final}: a dataset of this name exists already; give another name with --as")
     return final
 
 
 @contextmanager
 def _folder_aside(root: Path) -> Iterator[Path]:
-    """A new folder, locked, so that the collection of garbage leaves it; gone at the end unless renamed."""
+    """A new folder, locked so that garbage collection keeps away; deleted at the end unless it was renamed."""
     aside = root / f".importing-{uuid.uuid4().hex}"
     aside.mkdir()
     descriptor = os.open(aside, os.O_RDONLY)
@@ -91,11 +96,11 @@ def _folder_aside(root: Path) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _read_archive(raw: IO[bytes], file: Path, folder: Path, place: Callable[[dict[str, Any]], Path]) -> Path:
-    """Unpack into an empty folder, unless ``place`` refuses the archive's head; returns where the dataset goes."""
+def _read_archive(raw: IO[bytes], file: Path, folder: Path, choose: Callable[[dict[str, Any]], Path]) -> Path:
+    """Unpack into an empty folder, unless ``choose`` refuses the archive's head; returns the path that it chooses."""
     try:
         with tarfile.open(fileobj=_decompressed(raw), mode="r|", tarinfo=_PlainMember, encoding="utf-8") as tar:
-            return _Unpacker(file, folder, tar).run(place)
+            return _Unpacker(file, folder, tar).run(choose)
     except GnnloomError:
         raise
     except (tarfile.TarError, pa.ArrowException, OSError, EOFError, RecursionError, UnicodeError) as error:
@@ -105,7 +110,7 @@ def _read_archive(raw: IO[bytes], file: Path, folder: Path, place: Callable[[dic
 
 
 def _decompressed(raw: IO[bytes]) -> Any:
-    """The bytes of the tar archive; the compression is told by the first bytes, not by the name."""
+    """The bytes of the tar archive; the first bytes, not the file name, decide the compression."""
     first = raw.read(4)
     raw.seek(0)
     for magic, compression in _MAGIC.items():
@@ -117,8 +122,8 @@ def _decompressed(raw: IO[bytes]) -> Any:
 class _PlainMember(tarfile.TarInfo):
     """A member that is a regular file.
 
-    Refused before it is parsed further: extended headers, which tarfile reads into memory at any
-    size, and everything that is not a file.
+    Extended headers, which tarfile would read into memory at any size, and everything that is not a file are refused
+    before they are parsed.
     """
 
     def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
@@ -133,18 +138,18 @@ class _PlainMember(tarfile.TarInfo):
 
 
 class _Unpacker:
-    """Takes the members one by one: the head, the files of the dataset, the tail."""
+    """Unpacks the members one by one: the head, the files of the dataset, the tail."""
 
     def __init__(self, file: Path, folder: Path, tar: tarfile.TarFile) -> None:
         self._file, self._folder, self._tar = file, folder, tar
         self._digests: dict[str, str] = {}
         self._written = 0
 
-    def run(self, place: Callable[[dict[str, Any]], Path]) -> Path:
-        """Unpack all, unless ``place`` refuses the head; returns what it says."""
+    def run(self, choose: Callable[[dict[str, Any]], Path]) -> Path:
+        """Unpack everything, unless ``choose`` refuses the head; returns the path that it chooses."""
         members = iter(self._tar)
         head = self._check_head(next(members, None))
-        final = place(head)
+        final = choose(head)
         for member in members:
             if member.name == TAIL:
                 self._check_tail(member, head)
@@ -169,7 +174,7 @@ class _Unpacker:
         path = self._folder / self._checked_name(member.name)
         if self._written + member.size > head["bytes"] or len(self._digests) >= head["files"]:
             raise InputError(
-                f"{self._file}: {member.name} of {member.size:,} bytes makes it larger than the {head['files']} files"
+                f"{self._file}: with {member.name} of {member.size:,} bytes it is larger than the {head['files']} files"
                 f" and {head['bytes']:,} bytes that it announces"
             )
         state, left = xxhash.xxh3_128(), member.size
@@ -184,17 +189,17 @@ class _Unpacker:
                     state.update(block)
                     left -= len(block)
         except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-            raise InputError(f"{self._file}: {member.name} stands in the way of another file") from error
+            raise InputError(f"{self._file}: {member.name} has the name of another file or folder") from error
         self._written += member.size
         self._digests[member.name] = state.hexdigest()
 
     def _checked_name(self, name: str) -> str:
-        parts = name.split("/")
+        components = name.split("/")
         is_plain = len(name) <= _LONGEST_NAME and name.isprintable() and "\\" not in name
-        if not is_plain or any(not part or part.startswith(".") or len(part) > 255 for part in parts):
-            raise InputError(f"{self._file}: member name {name[:200]!r} is not a plain name within a dataset")
-        if parts[0] not in _TOP:
-            raise InputError(f"{self._file}: member {name!r} does not belong into a dataset")
+        if not is_plain or any(not each or each.startswith(".") or len(each) > 255 for each in components):
+            raise InputError(f"{self._file}: member name {name[:200]!r} is not a plain name in a dataset")
+        if components[0] not in _TOP:
+            raise InputError(f"{self._file}: member {name!r} is not part of a dataset")
         return name
 
     def _check_tail(self, member: tarfile.TarInfo, head: dict[str, Any]) -> None:
@@ -206,11 +211,11 @@ class _Unpacker:
             raise InputError(f"{self._file}: {len(missing)} files are missing, the first is {missing[0]}")
         wrong = sorted(name for name, digest in self._digests.items() if digests.get(name) != digest)
         if wrong:
-            raise CorruptError(f"{self._file}: {wrong[0]} is not what was exported (its digest is wrong)")
+            raise CorruptError(f"{self._file}: {wrong[0]} differs from what was exported (its digest is wrong)")
 
     def _read_json(self, member: tarfile.TarInfo, most: int) -> dict[str, Any]:
         if member.size > most:
-            raise InputError(f"{self._file}: {member.name} of {member.size:,} bytes, at most {most:,} are read")
+            raise InputError(f"{self._file}: {member.name} has {member.size:,} bytes, at most {most:,} are allowed")
         try:
             content = json.loads(self._open(member).read())
         except (ValueError, RecursionError) as error:
@@ -227,11 +232,11 @@ class _Unpacker:
 
 
 def _check_contents(file: Path, folder: Path) -> None:
-    """Read everything against its digests: an archive can be well-formed and hold a damaged dataset."""
+    """Check the digests of everything: a well-formed archive can hold a damaged dataset."""
     try:
         problems = [finding.problem for finding in verify_dataset(Dataset(folder), quick=True) if finding.problem]
     except GnnloomError as error:
         problems = [str(error)]
     if problems:
-        # The folder is gone by the time somebody reads this.
+        # The temporary folder is gone by the time anybody reads this, so the message names the archive.
         raise CorruptError(f"{file}: holds a damaged dataset: {problems[0].replace(f'{folder}', file.name)}")

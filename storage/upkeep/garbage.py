@@ -1,9 +1,9 @@
-"""Finding and removing what nothing needs: unfinished artifacts, leftovers, and artifacts whose inputs are gone.
+"""Finds and removes what nothing needs: unfinished artifacts, leftovers, and artifacts whose inputs are gone.
 
-What a living process writes is known by the lock that it holds (see
-:meth:`gnnloom.storage.format.artifact.ArtifactWriter.begin`); it is never touched, and nothing is removed
-without holding that lock.  The folder of a run is made before its ranks lock it: what was left in one
-counts as a leftover when it has not changed for an hour either.
+A process that writes an artifact or a run holds its lock (see
+:meth:`gnnloom.storage.format.artifact.ArtifactWriter.begin`). Whatever is locked is never touched, and nothing is
+removed without holding its lock. The folder of a run is made before its ranks lock it, so leftovers of runs must also
+have been unchanged for an hour.
 """
 
 from __future__ import annotations
@@ -21,14 +21,21 @@ from gnnloom.storage.format.files import tree_bytes
 from gnnloom.storage.format.locks import LOCKS, held, is_held, lock_path
 from gnnloom.storage.format.schema import SCHEMAS
 
-#: Seconds after which a leftover that nobody locks counts as left.
+#: Seconds without a change after which a leftover that nobody locks counts as garbage.
 QUIET_SECONDS = 3600
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
 class Garbage:
-    """Something to remove: where it is, why, its bytes, and the lock to hold meanwhile, if it has one."""
+    """Something to remove.
+
+    Attributes:
+        path: the file or folder.
+        reason: why nothing needs it.
+        bytes: its size on disk.
+        lock: the lock to hold while it is removed, if it has one.
+    """
 
     path: Path
     reason: str
@@ -37,13 +44,13 @@ class Garbage:
 
 
 def find_garbage(dataset: Dataset) -> list[Garbage]:
-    """What nothing needs in a dataset, and no living process holds."""
+    """Find what nothing needs in a dataset, and no living process holds."""
     artifacts = [info for info in dataset.artifacts() if not is_held(_lock_of(info))]
     found = [_garbage(info.path, "begun and not finished", info) for info in artifacts if info.state != "complete"]
-    found += [_garbage(info.path, reason, info) for info, reason in _needless(dataset)]
-    needless = {item.path for item in found}
+    found += [_garbage(info.path, reason, info) for info, reason in _useless(dataset)]
+    useless = {item.path for item in found}
     for info in artifacts:
-        if info.path not in needless:
+        if info.path not in useless:
             found += [_garbage(path, "scratch of a finished artifact", info) for path in _scratch(info.path)]
     found += [_garbage(path, "left by a removal") for folder in _folders(dataset) for path in _removed(folder)]
     found += [_garbage(path, "left by a run that was ended") for path in _run_leftovers(dataset)]
@@ -51,7 +58,7 @@ def find_garbage(dataset: Dataset) -> list[Garbage]:
 
 
 def find_catalog_garbage(catalog: Catalog) -> list[Garbage]:
-    """What imports and removals of whole datasets left in the catalog's folder."""
+    """Find what imports and removals of whole datasets left in the catalog's folder."""
     if not catalog.root.is_dir():
         return []
     imports = [path for path in sorted(catalog.root.glob(".importing-*")) if not is_held(path)]
@@ -59,8 +66,25 @@ def find_catalog_garbage(catalog: Catalog) -> list[Garbage]:
     return found + [_garbage(path, "left by a removal") for path in _removed(catalog.root)]
 
 
+def collect_garbage(dataset: Dataset, *, dry_run: bool = False) -> list[Garbage]:
+    """Remove the garbage of a dataset.
+
+    Args:
+        dry_run: only find it.
+
+    Returns:
+        What was removed, or would be.
+    """
+    return find_garbage(dataset) if dry_run else remove_garbage(find_garbage(dataset))
+
+
+def collect_catalog_garbage(catalog: Catalog, *, dry_run: bool = False) -> list[Garbage]:
+    """Like :func:`collect_garbage`, for the catalog's own folder without its datasets."""
+    return find_catalog_garbage(catalog) if dry_run else remove_garbage(find_catalog_garbage(catalog))
+
+
 def remove_garbage(items: list[Garbage]) -> list[Garbage]:
-    """Remove what was found, except what a process has taken since; returns what was removed."""
+    """Remove what was found, except what a process has locked since; returns what was removed."""
     removed = []
     for item in items:
         with held(item.lock) as is_ours:
@@ -71,13 +95,13 @@ def remove_garbage(items: list[Garbage]) -> list[Garbage]:
 
 
 def _is_still_garbage(item: Garbage) -> bool:
-    """An unfinished artifact may have been finished between the search and now."""
+    """Whether it still exists and was not finished between the search and now."""
     finished = item.reason == "begun and not finished" and (item.path / MANIFEST).exists()
     return item.path.exists() and not finished
 
 
 def _remove(path: Path) -> None:
-    """Delete a file or a folder; a folder loses its name first, so that nobody sees half of it."""
+    """Delete a file or a folder; a folder is renamed first, so that nobody sees half of it."""
     if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)
         return
@@ -97,26 +121,26 @@ def _lock_of(info: ArtifactInfo) -> Path:
     return lock_path(info.path.parents[1], info.kind, info.key)
 
 
-def _needless(dataset: Dataset) -> list[tuple[ArtifactInfo, str]]:
-    """Complete artifacts with an input that is not there, or is needless itself; one being made counts as there."""
+def _useless(dataset: Dataset) -> list[tuple[ArtifactInfo, str]]:
+    """Complete artifacts with an input that is missing or itself useless; an input being made counts as present."""
     infos = dataset.artifacts()
     there = {(info.kind, info.key) for info in infos if info.state == "complete" or is_held(_lock_of(info))}
-    needless: list[tuple[ArtifactInfo, str]] = []
+    useless: list[tuple[ArtifactInfo, str]] = []
     # Inputs come before what is made from them, so one pass finds whole chains.
     for info in sorted(infos, key=lambda info: _ORDER.index(info.kind)):
         if info.state == "complete" and not is_held(_lock_of(info)):
             lost = [name for name in _artifact_inputs(info) if name not in there]
             if lost:
                 there.discard((info.kind, info.key))
-                needless.append((info, f"made from {'/'.join(lost[0])}, which is not there"))
-    return needless
+                useless.append((info, f"made from {'/'.join(lost[0])}, which is not there"))
+    return useless
 
 
 _ORDER = (*(kind for kind in SCHEMAS if kind != "shards"), "shards")
 
 
 def _artifact_inputs(info: ArtifactInfo) -> list[tuple[str, str]]:
-    """Kinds and keys of the inputs that are artifacts; none for what cannot be read: `verify` is there for that."""
+    """Kinds and keys of the inputs that are artifacts; empty if the manifest is damaged, which `verify` reports."""
     try:
         inputs = Artifact(info.path).inputs
     except GnnloomError:
@@ -137,7 +161,7 @@ def _removed(folder: Path) -> list[Path]:
 
 
 def _run_leftovers(dataset: Dataset) -> list[Path]:
-    """What runs wrote aside, and folders without a configuration: a run writes its own first of all."""
+    """Temporary files of runs, and folders without a configuration, which a run writes first of all."""
     begun = [path for path in dataset.runs_path.glob("[!.]*") if path.is_dir() and path.name not in dataset.runs()]
     aside = [*dataset.runs_path.glob("[!.]*/.*"), *dataset.runs_path.glob("[!.]*/checkpoint/.*")]
     aside = [path for path in aside if path.parent not in begun and path.parent.parent not in begun]
@@ -146,16 +170,15 @@ def _run_leftovers(dataset: Dataset) -> list[Path]:
 
 
 def _lock_of_run(dataset: Dataset, path: Path) -> Path:
-    """The lock of the run that has this path."""
+    """The lock of the run that owns this path."""
     return lock_path(dataset.path, "runs", path.relative_to(dataset.runs_path).parts[0])
 
 
 def _old_locks(dataset: Dataset) -> list[Path]:
-    """Locks whose removal does no harm.
+    """Locks that can be removed without harm.
 
-    A process that opened a lock just before it is removed holds one that others do not see.  Beside
-    a finished artifact that is harmless: whoever comes finds it finished.  Otherwise only locks
-    that are old are taken.
+    A process that opened a lock just before its removal holds a lock that others do not see. For a finished artifact
+    this is harmless: whoever comes next finds it finished. Other locks are removed only if they are old.
     """
     finished = {_lock_of(info) for info in dataset.artifacts() if info.state == "complete"}
     begun = {_lock_of(info) for info in dataset.artifacts()} - finished
@@ -166,6 +189,7 @@ def _old_locks(dataset: Dataset) -> list[Path]:
 def _is_quiet(path: Path) -> bool:
     try:
         newest = max(entry.stat().st_mtime for entry in (path, *path.rglob("*")))
-    except FileNotFoundError:  # it is changing right now
+    except FileNotFoundError:
+        # It is changing right now.
         return False
     return time.time() - newest > QUIET_SECONDS

@@ -1,4 +1,4 @@
-"""Where artifacts come from, what was made of them, and what they take on disk."""
+"""Where artifacts come from, what was made from them, and how much disk they use."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Node:
 
     Attributes:
         name: KIND/KEY, or runs/RUN.
-        state: ``complete``, ``incomplete``, or ``gone`` for an input that is not there any more.
-        parameters: of the artifact, or the configuration of the run.
-        inputs: name of the input to KIND/KEY.
-        sources: name of the input to the fingerprint of a source, for what is not an artifact.
-        outputs: KIND/KEY or runs/RUN of what was made of it.
+        state: ``complete``, ``incomplete``, or ``gone`` for an input that no longer exists.
+        parameters: parameters of the artifact, or configuration of the run.
+        inputs: name of each input that is an artifact to its KIND/KEY.
+        sources: name of each other input to the fingerprint of its source.
+        outputs: KIND/KEY or runs/RUN of everything that was made from it.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Node:
 
 
 def lineage(dataset: Dataset) -> dict[str, Node]:
-    """Everything in a dataset by name, inputs before what was made of them; with the inputs that are gone."""
+    """Everything in a dataset by name, inputs before outputs, including inputs that are gone."""
     nodes = {node.name: node for node in map(_artifact_node, dataset.artifacts())}
     nodes |= {node.name: node for node in (_run_node(dataset, run) for run in dataset.runs())}
     outputs: dict[str, list[str]] = {name: [] for name in nodes}
@@ -78,14 +78,14 @@ def _run_node(dataset: Dataset, name: str) -> Node:
         config, inputs = run.config(), run.inputs()
     except GnnloomError:
         return Node(f"runs/{name}", state)
-    # The shards tell what they were made from themselves.
+    # A run also records the inputs of its shards; the shards lead to these themselves.
     read = {kind: f"{kind}/{key}" for kind, key in inputs.items() if kind == "shards"}
     return Node(f"runs/{name}", state, config, read)
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Bytes on disk of one artifact or run: all of them, and those of its scratch folder."""
+    """Bytes on disk of one artifact or run: in total, and of its scratch folders."""
 
     kind: str
     key: str
@@ -94,7 +94,7 @@ class Usage:
 
 
 def disk_usage(dataset: Dataset) -> list[Usage]:
-    """What every artifact and run takes, and, as kind ``other``, the rest of the dataset's folder."""
+    """Bytes on disk of every artifact and run, and of the rest of the dataset's folder (kind ``other``)."""
     found = [
         Usage(info.kind, info.key, info.stored_bytes(), tree_bytes(info.path / WORK)) for info in dataset.artifacts()
     ]

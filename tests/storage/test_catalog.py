@@ -1,4 +1,4 @@
-"""The catalog opens what is there, finds artifacts by what was asked for, and never leaves its root."""
+"""The catalog opens datasets, finds artifacts by their parameters, and never leaves its root."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import zarr
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import BudgetError, FormatError, GnnloomError, InputError, NotFoundError
+from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.graphs import random_adjacency, store_graph, store_vertices
 
 
 @pytest.mark.parametrize("name", ["../x", "..", "/etc", "a/b", "", ".hidden", "-x", "UPPER", "a" * 300, "a\0b", "ü"])
-def test_names_that_are_no_names_are_refused(catalog: Catalog, name: str) -> None:
+def test_invalid_names_are_refused(catalog: Catalog, name: str) -> None:
     for call in (catalog.dataset, catalog.create, catalog.remove):
         with pytest.raises(InputError, match="name"):
             call(name)
@@ -45,7 +46,7 @@ def test_datasets_are_listed_and_removed(catalog: Catalog) -> None:
         catalog["web"]
 
 
-def test_foreign_folders_are_no_datasets(catalog: Catalog) -> None:
+def test_foreign_folders_are_not_datasets(catalog: Catalog) -> None:
     (catalog.root / "files").mkdir(parents=True)
     (catalog.root / "files" / "thesis.txt").write_text("mine")
     zarr.open_group(str(catalog.root / "foreign"), mode="w")
@@ -57,7 +58,7 @@ def test_foreign_folders_are_no_datasets(catalog: Catalog) -> None:
     assert (catalog.root / "files" / "thesis.txt").exists()
 
 
-def test_a_catalog_that_cannot_be_made_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_an_error_to_make_a_catalog_suggests_another_one(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(InputError, match=r"file/catalog/web: cannot make this folder \(.+\); choose another catalog"):
         Catalog(tmp_path / "file" / "catalog").create("web")
@@ -70,14 +71,12 @@ def test_a_dataset_of_a_newer_format_is_refused(catalog: Catalog) -> None:
         catalog["web"]
 
 
-def test_artifacts_are_found_by_what_was_asked_for(catalog: Catalog) -> None:
+def test_artifacts_are_found_by_their_parameters(catalog: Catalog) -> None:
     dataset = catalog.create("web")
     for parts, seed in ((4, 0), (8, 0), (8, 1)):
         parameters = {"parts": parts, "seed": seed, "method": "block"}
         with ArtifactWriter.begin(dataset.path, "partition", parameters, {}) as writer:
             with writer.task("part/0") as output:
-                from gnnloom.storage.format.arrays import write_array
-
                 output.add(write_array(writer.path, "part", np.zeros(3, np.int32), ("vertex",)))
             writer.commit(["part/0"], {"vertex": 3}, {"quality": {}})
     assert dataset.partition(4).num_parts == 4
@@ -90,7 +89,7 @@ def test_artifacts_are_found_by_what_was_asked_for(catalog: Catalog) -> None:
     assert dataset.partition(key=key[:10]).artifact.key == key
 
 
-def test_an_incomplete_artifact_is_listed_as_such_and_not_found(catalog: Catalog) -> None:
+def test_an_incomplete_artifact_is_listed_but_not_found(catalog: Catalog) -> None:
     dataset = catalog.create("web")
     with ArtifactWriter.begin(dataset.path, "graph", {"undirected": True}, {}):
         pass
@@ -101,7 +100,7 @@ def test_an_incomplete_artifact_is_listed_as_such_and_not_found(catalog: Catalog
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_graph_reads_as_scipy_matrix(catalog: Catalog, symmetric: bool) -> None:
+def test_a_graph_reads_as_a_scipy_matrix(catalog: Catalog, symmetric: bool) -> None:
     adjacency = random_adjacency(200, 900, 1, symmetric=symmetric)
     store_graph(catalog.create("web"), adjacency, symmetric=symmetric, num_blocks=4)
     graph = catalog["web"].graph()
@@ -118,10 +117,14 @@ def test_zarr_users_see_groups_attributes_and_names(catalog: Catalog) -> None:
     key = catalog["web"].graph().artifact.key
     root = zarr.open_group(str(catalog.root / "web"), mode="r")
     block = root[f"graph/{key}/block/00001"]
+    assert isinstance(block, zarr.Group)
+    indptr, indices = block["indptr"], block["indices"]
+    assert isinstance(indptr, zarr.Array)
+    assert isinstance(indices, zarr.Array)
     assert block.attrs["encoding-type"] == "csr_matrix"
     assert block.attrs["row_offset"] == 25
-    assert block.attrs["nnz"] == block["indices"].shape[0]
-    assert block["indptr"].metadata.dimension_names == ("row+1",)
+    assert block.attrs["nnz"] == indices.shape[0]
+    assert indptr.metadata.to_dict()["dimension_names"] == ("row+1",)
 
 
 def test_vertices_read_back(catalog: Catalog) -> None:
@@ -152,7 +155,7 @@ def test_a_moved_catalog_still_opens(catalog: Catalog, tmp_path: Path) -> None:
     assert Catalog(tmp_path / "elsewhere")["web"].graph().num_vertices == 20
 
 
-def test_every_error_is_also_the_builtin_that_fits(catalog: Catalog) -> None:
+def test_an_error_is_also_the_matching_builtin(catalog: Catalog) -> None:
     with pytest.raises(LookupError) as caught:
         catalog["absent"]
     assert caught.value.exit_code == 3  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Damages artifacts so that every digest stays right: what only invariants find."""
+"""Damages artifacts in ways that keep every digest right, so that only invariants can find it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from gnnloom.storage.format.arrays import write_array
-from gnnloom.storage.format.artifact import MANIFEST, Artifact, _digest_of
+from gnnloom.storage.format.artifact import MANIFEST, Artifact
+from gnnloom.storage.format.manifest import digest_arrays
 
 
 def edit_manifest(artifact: Artifact, **changes: Any) -> Artifact:
@@ -20,9 +21,9 @@ def edit_manifest(artifact: Artifact, **changes: Any) -> Artifact:
 
 
 def replace_array(artifact: Artifact, name: str, change: Callable[[np.ndarray], Any]) -> Artifact:
-    """Change an array, and make the manifest's digests those of what it is now."""
+    """Change an array, and update the digests in the manifest to match."""
     record = artifact.records[name]
     changed = np.asarray(change(artifact.array(name).read()), dtype=record.dtype)
     records = artifact.records | {name: write_array(artifact.path, name, changed, record.dims)}
     arrays = {path: found.to_json() for path, found in records.items()}
-    return edit_manifest(artifact, arrays=arrays, digest=_digest_of(records.values()))
+    return edit_manifest(artifact, arrays=arrays, digest=digest_arrays(records.values()))

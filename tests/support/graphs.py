@@ -1,4 +1,4 @@
-"""Writes graph and vertices artifacts straight from SciPy and NumPy, without the pipeline."""
+"""Writes graph and vertices artifacts from SciPy and NumPy objects, without the pipeline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gnnloom.storage.format.artifact import ArtifactWriter
 
 
 def random_adjacency(num_vertices: int, nnz: int, seed: int, *, symmetric: bool, loops: bool = True) -> Any:
-    """A pattern with ones, as csr_array; A[i, j] is the edge j -> i."""
+    """A random pattern with ones, as csr_array; A[i, j] is the edge j -> i."""
     rng = np.random.default_rng(seed)
     rows, columns = rng.integers(0, max(1, num_vertices), (2, nnz if num_vertices else 0))
     matrix = scipy.sparse.coo_array((np.ones(len(rows)), (rows, columns)), shape=(num_vertices, num_vertices)).tocsr()
@@ -54,7 +54,14 @@ def _fingerprint(adjacency: Any) -> str:
 
 
 def _store(
-    dataset: Dataset, kind: str, adjacency: Any, inputs: dict, *, symmetric: bool, num_blocks: int, weighted: bool
+    dataset: Dataset,
+    kind: str,
+    adjacency: Any,
+    inputs: dict[str, str],
+    *,
+    symmetric: bool,
+    num_blocks: int,
+    weighted: bool,
 ) -> Graph:
     n = adjacency.shape[0]
     adjacency.sort_indices()
@@ -62,11 +69,12 @@ def _store(
     nnz = []
     with ArtifactWriter.begin(dataset.path, kind, {}, inputs) as writer:
         for number, (start, stop) in enumerate(itertools.pairwise(rows)):
-            part = adjacency[start:stop]
-            nnz.append(int(part.nnz))
+            rows_of_block = adjacency[start:stop]
+            nnz.append(int(rows_of_block.nnz))
             with writer.task(f"block/{number:05d}") as output:
-                data = part.data.astype(np.float32) if weighted else None
-                block = CSR(start, part.indptr.astype(np.int64), part.indices.astype(np.int64), data, n)
+                data = rows_of_block.data.astype(np.float32) if weighted else None
+                indptr, indices = rows_of_block.indptr.astype(np.int64), rows_of_block.indices.astype(np.int64)
+                block = CSR(start, indptr, indices, data, n)
                 for record in write_block(writer.path, number, block):
                     output.add(record)
         with writer.task("degree/0") as output:
@@ -78,8 +86,8 @@ def _store(
             "block_rows": rows,
             "block_nnz": nnz,
         }
-        parts = [f"block/{number:05d}" for number in range(num_blocks)]
-        return Graph(writer.commit([*parts, "degree/0"], {"vertex": n}, facts))
+        tasks = [f"block/{number:05d}" for number in range(num_blocks)]
+        return Graph(writer.commit([*tasks, "degree/0"], {"vertex": n}, facts))
 
 
 def store_vertices(

@@ -1,4 +1,4 @@
-"""Partitions and their communication, computed the plain way: loops and sets, no numba, no streaming."""
+"""Partitions and their communication, computed naively with loops and sets, without numba or streaming."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 
 
 def random_parts(num_vertices: int, parts: int, seed: int) -> np.ndarray:
-    """Any part for any vertex; parts may be empty."""
+    """(num_vertices,) int32 uniformly random parts; some may be empty."""
     return np.random.default_rng(seed).integers(0, parts, num_vertices).astype(np.int32)
 
 
 def connectivity_minus_one(hypergraph: Hypergraph, part: np.ndarray) -> int:
-    """The sum over nets of the parts that they touch, less 1."""
+    """The sum over all nets of the number of parts that they touch, minus 1."""
     nets = pairwise(hypergraph.net_offset)
     return sum(len({int(part[pin]) for pin in hypergraph.pin[a:b]}) - 1 for a, b in nets)
 
 
 def rows_sent(adjacency: np.ndarray, part: np.ndarray, parts: int) -> np.ndarray:
-    """(parts, parts) rows that part p sends to part q for the product with a dense matrix."""
+    """(parts, parts) int64 rows that part p sends to part q for the product with a dense matrix."""
     matrix = np.zeros((parts, parts), dtype=np.int64)
     for column in range(adjacency.shape[1]):
         receivers = {int(part[row]) for row in np.flatnonzero(adjacency[:, column])} - {int(part[column])}
@@ -34,7 +34,7 @@ def rows_sent(adjacency: np.ndarray, part: np.ndarray, parts: int) -> np.ndarray
 
 
 def transpose_of(dataset: Dataset, graph: Graph) -> Graph:
-    """The stored transpose; the graph itself if symmetric."""
+    """The stored transpose, or the graph itself if it is symmetric."""
     if graph.symmetric:
         return graph
     artifacts = [Artifact(info.path) for info in dataset.artifacts("transpose")]
@@ -42,7 +42,7 @@ def transpose_of(dataset: Dataset, graph: Graph) -> Graph:
 
 
 def store_partition(dataset: Dataset, graph: Graph, part: np.ndarray, parts: int, label: str = "given") -> Partition:
-    """Write a partition artifact with these parts, whatever they are; its quality is left empty."""
+    """Write a partition artifact with these parts, without checking them; its quality stays empty."""
     parameters = {"parts": parts, "method": label}
     with ArtifactWriter.begin(dataset.path, "partition", parameters, {"graph": graph.artifact.key}) as writer:
         with writer.task("part/0") as output:

@@ -1,4 +1,4 @@
-"""Row shards of a SciPy matrix and a part vector in plain NumPy: a reference for the stage, food for the trainer."""
+"""Row shards of a SciPy matrix and a part vector in plain NumPy: a reference for the stage, input for the trainer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def store_row_shards(
     weighted: bool = False,
     method: str = "given",
 ) -> RowShards:
-    """Write the shards of a matrix with ``part[v]`` the rank of vertex v."""
+    """Write the row shards of a matrix; vertex v goes to rank ``part[v]``."""
     adjacency = adjacency.tocsr()
     given = {"feature": feature, "label": label, "split": split}
     dtypes = {"feature": np.float32, "label": np.int32, "split": np.uint8}
@@ -58,14 +58,14 @@ def _stored(dataset: Dataset, kind: str) -> str | None:
 
 
 def halo_of(adjacency: Any, part: np.ndarray, rank: int) -> np.ndarray:
-    """Vertices of others in the rows of ``rank``, by owner, then by id."""
-    columns = np.unique(adjacency[np.flatnonzero(part == rank)].indices)
+    """Vertices of other ranks that the rows of ``rank`` refer to, sorted by owner, then by id."""
+    columns = np.unique(np.asarray(adjacency[np.flatnonzero(part == rank)].indices))
     halo = columns[part[columns] != rank]
     return halo[np.lexsort((halo, part[halo]))]
 
 
 def volume(adjacency: Any, part: np.ndarray, num_parts: int) -> int:
-    """Rows that all ranks send in one product with the matrix."""
+    """Number of rows that all ranks together send for one product with the matrix."""
     return sum(len(halo_of(adjacency, part, rank)) for rank in range(num_parts))
 
 
@@ -122,7 +122,7 @@ def _write_matrix(
 
 
 def _rows_for(adjacency: Any, part: np.ndarray, rank: int, receiver: int) -> np.ndarray:
-    """Local numbers of the rows of ``rank`` that ``receiver`` needs."""
+    """Local ids of the rows of ``rank`` that ``receiver`` needs."""
     if rank == receiver:
         return np.empty(0, np.int64)
     wanted = halo_of(adjacency, part, receiver)
@@ -130,4 +130,4 @@ def _rows_for(adjacency: Any, part: np.ndarray, rank: int, receiver: int) -> np.
 
 
 def _offsets(counts: Any) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return np.concatenate([[0], np.cumsum(np.asarray(counts, np.int64))])

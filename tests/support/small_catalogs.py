@@ -14,7 +14,7 @@ from support.partitions import random_parts, store_partition
 
 
 def store_small_dataset(catalog: Catalog, name: str = "web") -> Dataset:
-    """A directed graph of 30 vertices, its transpose, vertices, a partition, shards (of vertices only), and a run."""
+    """Store a directed graph of 30 vertices and its transpose, vertices, a partition, shards (vertices only), a run."""
     dataset = catalog.create(name)
     graph = store_graph(dataset, random_adjacency(30, 90, 0, symmetric=False), symmetric=False, num_blocks=1)
     vertices = store_vertices(dataset, np.ones((30, 2)), np.arange(30) % 3, np.arange(30) % 4)
@@ -35,7 +35,7 @@ def store_small_dataset(catalog: Catalog, name: str = "web") -> Dataset:
 
 
 def store_run(dataset: Dataset, name: str = "first") -> Run:
-    """A finished run of three epochs with a checkpoint and predictions."""
+    """Store a finished run of three epochs with a checkpoint and predictions."""
     run = Run(dataset.run_path(name))
     run.start({"dataset": dataset.name, "ranks": 2, "method": "given"}, 0, {"shards": dataset.find("shards").key})
     for epoch in range(3):
@@ -49,7 +49,7 @@ def store_run(dataset: Dataset, name: str = "first") -> Run:
 
 
 def begin_partition(dataset: Dataset) -> ArtifactWriter:
-    """An artifact that was begun, wrote something, and whose writer is gone."""
+    """Begin a partition, write some of it, and leave it unfinished."""
     with ArtifactWriter.begin(dataset.path, "partition", {"parts": 9}, {"graph": "0"}) as writer:
         write_array(writer.path, "part", np.zeros(30, np.int32), ("vertex",))
         (writer.work / "spill").write_bytes(b"x" * 1000)

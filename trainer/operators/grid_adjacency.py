@@ -95,7 +95,7 @@ class GridAdjacency:
 
     def places(self, order: str, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
         """Places of vertices in an order."""
-        return self.shards.places(order, vertex)
+        return self.shards.positions(order, vertex)
 
     def vertex_ids(self, order: str, span: Span) -> NDArray[np.int64]:
         """(span,) global ids of the vertices at some places of an order."""

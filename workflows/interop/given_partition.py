@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
-from gnnloom.pipeline.partition.part_vector import create_part_vector
 from gnnloom.pipeline.partition.quality import describe_quality, measure_load
 from gnnloom.pipeline.partition.volume import count_exchange
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Dataset, Graph, Partition
 from gnnloom.storage.format.arrays import digest_bytes, write_array
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.memory_map import create_part_vector
 from gnnloom.workflows.interop.metis_file import read_metis_part
 
 #: What stands for the method in the partition's parameters.

@@ -16,9 +16,9 @@ from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.shards.grid_stage import shard_grid
 from gnnloom.pipeline.shards.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage import Catalog
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import Vertices
-from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.trainer.config.train_config import TrainConfig

@@ -15,8 +15,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence
-from gnnloom.pipeline.partition.part_vector import map_part_vector
 from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage.format.memory_map import map_part_vector
 
 #: Tasks that make the masks together.
 _NUM_TASKS = 16

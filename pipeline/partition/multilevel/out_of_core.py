@@ -20,9 +20,9 @@ from gnnloom.pipeline.partition.multilevel.placement import place_heavy_first
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
 from gnnloom.pipeline.partition.native.budget import check_memory, native_memory
 from gnnloom.pipeline.partition.native.run import native_partition
-from gnnloom.pipeline.partition.part_vector import create_part_vector
 from gnnloom.pipeline.partition.problem import PartitionProblem
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, working_memory
+from gnnloom.storage.format.memory_map import create_part_vector
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 

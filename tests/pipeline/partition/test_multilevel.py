@@ -24,11 +24,11 @@ from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import turn_incidence
 from gnnloom.pipeline.partition.native.request import PartitionRequest
 from gnnloom.pipeline.partition.native.run import native_partition
-from gnnloom.pipeline.partition.part_vector import create_part_vector
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.format.memory_map import create_part_vector
 from support.graphs import random_adjacency, store_graph
 from support.partitions import connectivity_minus_one, random_parts, rows_sent, transpose_of
 

@@ -222,7 +222,7 @@ def test_the_order_of_a_partition_sorts_by_part_and_then_by_id(catalog: Catalog)
     assert dataset.grid_shards(permutation="partition", parts=5).artifact.key == shards.artifact.key
     check_grid_shards(shards.artifact, graph.nnz)
     with pytest.raises(InputError, match="not stored by id"):
-        shards.places("rows", expected)
+        shards.positions("rows", expected)
 
 
 def test_a_partition_is_taken_where_it_orders_the_vertices_and_nowhere_else(catalog: Catalog) -> None:

@@ -1,4 +1,4 @@
-"""One damaged or foreign thing is told, and stops nothing else."""
+"""Damaged and foreign files are reported by name, and do not stop anything else."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 import zarr
 
 from gnnloom.storage import Catalog, Dataset
-from gnnloom.storage import catalog as catalog_module
 from gnnloom.storage.checks.verify import Finding
 from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
+from gnnloom.storage.format.files import read_json
 from gnnloom.storage.runs.run import Run
 from support.small_catalogs import begin_partition, store_small_dataset
 
@@ -32,7 +32,11 @@ def write_text(path: Path, text: str) -> None:
 
 def replaced(text: str | bytes) -> Callable[[Path], None]:
     data = text.encode() if isinstance(text, str) else text
-    return lambda path: path.write_bytes(data) and None
+
+    def change(path: Path) -> None:
+        path.write_bytes(data)
+
+    return change
 
 
 def into_folder(path: Path) -> None:
@@ -41,7 +45,7 @@ def into_folder(path: Path) -> None:
 
 
 def damaged(dataset: Dataset, *, quick: bool = False) -> list[Finding]:
-    """What is damaged, but for the shards, which the small dataset has only half of."""
+    """Findings of damage, except in the shards, which are incomplete in the small dataset."""
     return [finding for finding in dataset.verify(quick=quick) if finding.is_damaged and finding.kind != "shards"]
 
 
@@ -62,7 +66,7 @@ BAD_MANIFESTS = [
 
 
 @pytest.mark.parametrize("change", BAD_MANIFESTS)
-def test_a_damaged_manifest_is_one_finding_and_all_else_is_verified(
+def test_a_damaged_manifest_is_one_finding_and_everything_else_is_verified(
     catalog: Catalog, change: Callable[[Path], None]
 ) -> None:
     dataset = store_small_dataset(catalog)
@@ -75,7 +79,7 @@ def test_a_damaged_manifest_is_one_finding_and_all_else_is_verified(
 
 
 @pytest.mark.parametrize("change", BAD_MANIFESTS)
-def test_what_has_a_damaged_manifest_is_no_garbage(catalog: Catalog, change: Callable[[Path], None]) -> None:
+def test_an_artifact_with_a_damaged_manifest_is_not_garbage(catalog: Catalog, change: Callable[[Path], None]) -> None:
     dataset = store_small_dataset(catalog)
     path = dataset.graph().artifact.path
     change(path / MANIFEST)
@@ -84,18 +88,17 @@ def test_what_has_a_damaged_manifest_is_no_garbage(catalog: Catalog, change: Cal
     assert path.is_dir()
 
 
-def test_a_commit_between_two_looks_is_seen(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_during_a_listing_is_seen(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = catalog.create("web")
     writer = begin_partition(dataset)
-    read = catalog_module.read_json
 
     def committed_meanwhile(path: Path) -> dict[str, object]:
         if path.name == "plan.json":
             (writer.path / MANIFEST).write_text('{"parameters": {"parts": 9}}')
             (writer.path / WORK / "plan.json").unlink()
-        return read(path)
+        return read_json(path)
 
-    monkeypatch.setattr(catalog_module, "read_json", committed_meanwhile)
+    monkeypatch.setattr("gnnloom.storage.catalog.read_json", committed_meanwhile)
     (info,) = dataset.artifacts("partition")
     assert (info.state, info.parameters) == ("complete", {"parts": 9})
 
@@ -129,7 +132,7 @@ def test_a_damaged_file_of_a_run_is_a_finding(
         raise CorruptError(found.problem)
 
 
-def test_a_result_without_epochs_is_no_result(catalog: Catalog) -> None:
+def test_a_result_without_epochs_is_refused(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
     (dataset.run_path("first") / "result.json").write_text("{}")
     with pytest.raises(CorruptError, match="--resume"):
@@ -152,7 +155,7 @@ def test_a_result_without_epochs_is_no_result(catalog: Catalog) -> None:
         ("degree/zarr.json", {"chunk_key_encoding": {"name": "none"}}, "not the metadata of an array"),
     ],
 )
-def test_metadata_that_others_read_agree_with_the_manifest(
+def test_metadata_for_other_readers_must_agree_with_the_manifest(
     catalog: Catalog, file: str, change: dict[str, object], says: str
 ) -> None:
     dataset = store_small_dataset(catalog)
@@ -178,7 +181,7 @@ def test_datasets_that_cannot_be_opened_do_not_stop_the_others(
     assert begun.path in {item.path for item in catalog.collect_garbage()}
 
 
-def test_what_others_were_made_of_is_removed_by_force_only(catalog: Catalog) -> None:
+def test_inputs_of_other_artifacts_are_removed_only_by_force(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
     partition, shards = dataset.partition(2).artifact, dataset.find("shards")
     with pytest.raises(GnnloomError, match=f"needed by shards/{shards.key}.*--force"):

@@ -1,4 +1,4 @@
-"""Invariants find a graph, partition or shards that are wrong, even where every digest is right."""
+"""Invariants find wrong graphs, partitions and shards, even if every digest is right."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Change = Callable[[np.ndarray], Any]
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every variant of the dataset, from which the tests copy theirs."""
+    """Every variant of the dataset; each test copies the one it needs."""
     root = tmp_path_factory.mktemp("stored")
     for symmetric in (False, True):
         for weighted in (False, True):
@@ -81,22 +81,22 @@ def test_an_empty_graph_passes(catalog: Catalog) -> None:
 
 
 def swapped(array: np.ndarray) -> np.ndarray:
-    """The first two entries exchanged."""
+    """The array with its first two entries exchanged."""
     return array[[1, 0, *range(2, len(array))]]
 
 
-def with_value(place: int, value: int) -> Change:
+def with_value(position: int, value: int) -> Change:
     def change(array: np.ndarray) -> np.ndarray:
-        array[place] = value
+        array[position] = value
         return array
 
     return change
 
 
 def moved_entry(indices: np.ndarray) -> np.ndarray:
-    """Another column in a row that has room for it, so that the row stays ascending."""
-    place = next(k for k in range(len(indices) - 1) if indices[k + 1] > indices[k] + 1)
-    indices[place] += 1
+    """Another column in one row, chosen so that the row still ascends."""
+    position = next(k for k in range(len(indices) - 1) if indices[k + 1] > indices[k] + 1)
+    indices[position] += 1
     return indices
 
 
@@ -178,9 +178,9 @@ def test_values_out_of_range_are_found(
 
 
 def other_vertex(vertex: np.ndarray) -> np.ndarray:
-    """One vertex more than once on all ranks, and another on none; still ascending."""
-    place = next(k for k in range(len(vertex) - 1) if vertex[k + 1] > vertex[k] + 1)
-    vertex[place] += 1
+    """Vertices of which one is on two ranks and another on none; still ascending."""
+    position = next(k for k in range(len(vertex) - 1) if vertex[k + 1] > vertex[k] + 1)
+    vertex[position] += 1
     return vertex
 
 

@@ -1,4 +1,4 @@
-"""Arrays are written in whole chunks by one writer, and what is missing or damaged is an error that names the file."""
+"""Arrays are written in whole chunks by one writer; a missing or damaged chunk is an error that names its file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_zarr_reads_what_was_written(tmp_path: Path) -> None:
     record = write_array(tmp_path, "a/values", ROWS, ("row",), chunk_rows=64)
     array = zarr.open_array(str(tmp_path / "a/values"), mode="r")
     np.testing.assert_array_equal(array[:], ROWS)
-    assert array.metadata.dimension_names == ("row",)
+    assert array.metadata.to_dict()["dimension_names"] == ("row",)
     assert record.shape == (1000,)
     assert record.dtype == "int64"
 
@@ -88,7 +88,7 @@ def test_shape_and_dtype_are_checked_on_opening(tmp_path: Path) -> None:
         ArrayReader(tmp_path, record)
 
 
-def test_parts_of_a_chunk_cannot_be_written(tmp_path: Path) -> None:
+def test_a_fraction_of_a_chunk_cannot_be_written(tmp_path: Path) -> None:
     create_array(tmp_path, "values", (1000,), np.int64, ("row",), chunk_rows=64)
     write_rows(tmp_path, "values", 64, ROWS[64:192])
     write_rows(tmp_path, "values", 960, ROWS[960:])
@@ -97,11 +97,11 @@ def test_parts_of_a_chunk_cannot_be_written(tmp_path: Path) -> None:
             write_rows(tmp_path, "values", start, ROWS[start:stop])
 
 
-def test_rows_never_written_are_found(tmp_path: Path) -> None:
+def test_rows_that_were_never_written_are_found(tmp_path: Path) -> None:
     create_array(tmp_path, "values", (128,), np.int64, ("row",), chunk_rows=64)
     record = write_rows(tmp_path, "values", 0, ROWS[:64])
     reader = ArrayReader(tmp_path, record)
-    with pytest.raises(CorruptError, match="from 64 on were never written"):
+    with pytest.raises(CorruptError, match="rows 64:128 were never written"):
         reader.verify()
 
 
@@ -135,7 +135,7 @@ def test_appending_another_number_of_rows_is_an_error(tmp_path: Path, count: int
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.float32])
 @pytest.mark.parametrize("shape", [(1000,), (128,), (70, 3)])
 def test_chunks_are_the_bytes_that_zarr_writes(tmp_path: Path, codec: str, dtype: type, shape: tuple[int, ...]) -> None:
-    data = np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
+    data: np.ndarray = np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
     dims = ("row", "feature")[: len(shape)]
     record = write_array(tmp_path, "ours", data, dims, chunk_rows=64, codec=codec)
     create_array(tmp_path, "zarrs", shape, dtype, dims, chunk_rows=64, codec=codec)

@@ -1,4 +1,4 @@
-"""Artifacts are complete or absent, found by their key, and refused when anything about them is wrong."""
+"""Artifacts are complete or absent, found by their key, and refused if anything about them is wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import zarr
 
 from gnnloom.storage.errors import CorruptError, FormatError, IncompleteError, NotFoundError
 from gnnloom.storage.format.arrays import create_array, write_array, write_rows
-from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter, artifact_key, write_group
+from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.groups import write_group
 
 PART = np.arange(100, dtype=np.int32) % 4
 
@@ -49,7 +50,7 @@ def test_same_parameters_name_the_same_artifact(tmp_path: Path) -> None:
     assert artifact_key("graph", {"a": 1}, {}) != artifact_key("graph", {"a": 2}, {})
 
 
-def test_digest_tells_contents_and_nothing_else(tmp_path: Path) -> None:
+def test_the_digest_depends_on_the_contents_only(tmp_path: Path) -> None:
     first = write_partition(tmp_path / "one")
     again = write_partition(tmp_path / "two", seed=5)
     assert first.digest == again.digest
@@ -64,7 +65,7 @@ def test_a_half_written_artifact_is_refused(tmp_path: Path) -> None:
         Artifact(tmp_path / "partition" / "absent")
 
 
-def test_commit_names_all_that_is_missing(tmp_path: Path) -> None:
+def test_commit_names_all_missing_tasks(tmp_path: Path) -> None:
     with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
         with writer.task("part/1"):
             pass
@@ -73,7 +74,7 @@ def test_commit_names_all_that_is_missing(tmp_path: Path) -> None:
         assert not writer.is_complete
 
 
-def test_recorded_parts_survive_for_the_next_run(tmp_path: Path) -> None:
+def test_recorded_tasks_survive_for_the_next_run(tmp_path: Path) -> None:
     with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
         create_array(writer.path, "part", (100,), np.int32, ("vertex",), chunk_rows=50)
         with writer.task("part/0") as output:
@@ -87,7 +88,7 @@ def test_recorded_parts_survive_for_the_next_run(tmp_path: Path) -> None:
     np.testing.assert_array_equal(artifact.array("part").read(), PART)
 
 
-def test_a_part_that_raises_is_not_recorded(tmp_path: Path) -> None:
+def test_a_task_that_raises_is_not_recorded(tmp_path: Path) -> None:
     with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
         with pytest.raises(ZeroDivisionError), writer.task("part/0"):
             raise ZeroDivisionError
@@ -145,7 +146,7 @@ def test_missing_and_unknown_arrays_are_refused(tmp_path: Path) -> None:
             writer.commit(["part/0"], {"vertex": 100}, {})
         with writer.task("part/0") as output:
             output.add(write_array(writer.path, "other", PART, ("vertex",)))
-        with pytest.raises(FormatError, match="other does not belong"):
+        with pytest.raises(FormatError, match="other is not part of an artifact"):
             writer.commit(["part/0"], {"vertex": 100}, {})
 
 
@@ -158,7 +159,7 @@ def _hold_then_commit(dataset: Path, holding: Any) -> None:
         writer.commit(["part/0"], {"vertex": 100}, {"quality": {}})
 
 
-def test_the_second_of_two_writers_finds_the_artifact_done(tmp_path: Path) -> None:
+def test_the_second_of_two_writers_finds_the_artifact_complete(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     holding = context.Event()
     first = context.Process(target=_hold_then_commit, args=(tmp_path, holding))
@@ -170,7 +171,7 @@ def test_the_second_of_two_writers_finds_the_artifact_done(tmp_path: Path) -> No
     assert first.exitcode == 0
 
 
-def test_a_changed_manifest_entry_is_found_by_verify(tmp_path: Path) -> None:
+def test_verify_finds_a_changed_entry_of_the_manifest(tmp_path: Path) -> None:
     artifact = write_partition(tmp_path)
     arrays = json.loads((artifact.path / MANIFEST).read_text())["arrays"]
     arrays["part"]["pieces"][0][2] = "0" * 32
@@ -184,7 +185,7 @@ def _make_group_often(path: Path) -> None:
         write_group(path, {"row_offset": 5})
 
 
-def test_a_group_that_many_tasks_make_at_once_is_whole_at_any_time(tmp_path: Path) -> None:
+def test_a_group_made_by_many_tasks_at_once_is_whole_at_any_time(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     tasks = [context.Process(target=_make_group_often, args=(tmp_path / "order",)) for _ in range(3)]
     for task in tasks:

@@ -1,4 +1,4 @@
-"""Who writes an artifact holds its lock: others wait and say so, and do not remove it."""
+"""A writer holds the lock of its artifact: others log that they wait, and cannot remove it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ with locked(Path(sys.argv[1]), sys.argv[2], sys.argv[3]):
 
 @contextmanager
 def other_process(dataset: Dataset, kind: str, key: str, seconds: float = 60) -> Iterator[None]:
-    """Holds the lock of an artifact."""
+    """Hold the lock of an artifact in another process."""
     command = [sys.executable, "-c", _PROGRAM, str(dataset.path), kind, key, str(seconds)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -38,7 +38,7 @@ def other_process(dataset: Dataset, kind: str, key: str, seconds: float = 60) ->
     process.communicate()
 
 
-def test_a_second_writer_waits_and_says_so(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_second_writer_waits_and_logs_it(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
     dataset = catalog.create("web")
     parameters = {"parts": 2}
     key = artifact_key("partition", parameters, {})
@@ -51,7 +51,7 @@ def test_a_second_writer_waits_and_says_so(catalog: Catalog, caplog: pytest.LogC
         assert caplog.text == ""
 
 
-def test_what_is_being_written_is_not_removed(catalog: Catalog) -> None:
+def test_an_artifact_is_not_removed_while_it_is_written(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
     shards = dataset.find("shards")
     with other_process(dataset, "shards", shards.key):
@@ -66,7 +66,7 @@ def test_what_is_being_written_is_not_removed(catalog: Catalog) -> None:
     assert list(catalog) == []
 
 
-def test_a_lock_that_lost_its_name_is_nobodys(catalog: Catalog) -> None:
+def test_a_lock_whose_file_was_deleted_does_not_count(catalog: Catalog) -> None:
     lock = lock_path(catalog.create("web").path, "graph", "0")
     with held(lock) as is_ours:
         assert is_ours

@@ -1,4 +1,4 @@
-"""Keyed permutations are bijections with an inverse, for any size, and look random enough to balance shards."""
+"""Keyed permutations are bijections with an inverse, for any size, and random enough to balance shards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 
-#: The format: these ids must never change.
+#: Part of the on-disk format: these ids must never change.
 FIRST_OF_THOUSAND = [863, 171, 287, 82, 849]
 
 KEYS = st.integers(0, 2**64 - 1)

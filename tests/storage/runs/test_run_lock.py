@@ -1,4 +1,4 @@
-"""One process at a time writes a run."""
+"""Only one process at a time writes a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ with sole_writer(Run(Path(sys.argv[1]))):
 """
 
 
-def test_a_killed_writer_lets_go_of_its_run(tmp_path: Path) -> None:
+def test_a_killed_writer_releases_its_run(tmp_path: Path) -> None:
     run = Run(Catalog(tmp_path).create("graph").run_path("mine"))
     command = [sys.executable, "-c", HOLDER, str(run.path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:

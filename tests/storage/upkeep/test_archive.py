@@ -1,4 +1,4 @@
-"""An archive brings a dataset over unchanged; a hostile one is refused and leaves nothing."""
+"""An archive carries a dataset over unchanged; a hostile archive is refused and leaves nothing."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_same_dataset_gives_the_same_archive(exported: Path, tmp_path: Path)
     assert (tmp_path / "again.tar").read_bytes() == (exported / "web.tar").read_bytes()
 
 
-def test_an_existing_name_is_kept_and_another_can_be_given(exported: Path, catalog: Catalog) -> None:
+def test_an_import_never_overwrites_and_can_use_another_name(exported: Path, catalog: Catalog) -> None:
     import_dataset(catalog, exported / "web.tar")
     with pytest.raises(ExistsError, match="--as"):
         import_dataset(catalog, exported / "web.tar")
@@ -70,7 +70,7 @@ def test_an_existing_name_is_kept_and_another_can_be_given(exported: Path, catal
     assert sorted(path.name for path in catalog.root.iterdir()) == ["copy", "web"]
 
 
-def test_exports_refuse_what_is_there_and_names_they_do_not_know(exported: Path, tmp_path: Path) -> None:
+def test_an_export_refuses_existing_files_and_unknown_endings(exported: Path, tmp_path: Path) -> None:
     dataset = Catalog(exported / "catalog")["web"]
     (tmp_path / "web.tar").write_text("mine")
     with pytest.raises(ExistsError):
@@ -91,7 +91,7 @@ def member(name: str, size: int = 0, kind: bytes = tarfile.REGTYPE, link: str = 
 
 
 def hostile(path: Path, *members: tuple[tarfile.TarInfo, bytes], announced: int = 1 << 20, files: int = 9) -> Path:
-    """An archive with a right head and these members."""
+    """An archive with a valid head and these members."""
     head = json.dumps({"format": 1, "dataset": "web", "files": files, "bytes": announced}).encode()
     with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
         tar.addfile(member(HEAD, len(head)), io.BytesIO(head))
@@ -109,7 +109,7 @@ def test_names_that_lead_elsewhere_are_refused(catalog: Catalog, tmp_path: Path)
         with pytest.raises(InputError, match=r"not a plain name|not a regular file"):
             import_dataset(catalog, archive)
         assert list(catalog.root.iterdir()) == []
-    with pytest.raises(InputError, match="does not belong into a dataset"):
+    with pytest.raises(InputError, match="is not part of a dataset"):
         import_dataset(catalog, hostile(tmp_path / "other.tar", (member("bin/evil", 3), b"bad")))
     assert not (tmp_path / "evil").exists()
 
@@ -131,7 +131,7 @@ def test_names_that_lead_elsewhere_are_refused(catalog: Catalog, tmp_path: Path)
         b"Z",
     ],
 )
-def test_members_that_are_no_plain_files_are_refused(catalog: Catalog, tmp_path: Path, kind: bytes) -> None:
+def test_members_that_are_not_plain_files_are_refused(catalog: Catalog, tmp_path: Path, kind: bytes) -> None:
     archive = hostile(tmp_path / "web.tar", (member("graph/evil", 0, kind, "/etc/passwd"), b""))
     with pytest.raises(InputError, match="not a regular file"):
         import_dataset(catalog, archive)
@@ -180,7 +180,7 @@ def test_many_long_names_in_a_row_are_refused(catalog: Catalog, tmp_path: Path) 
         gzip.compress(b"x", mtime=0),
     ],
 )
-def test_garbage_is_refused(catalog: Catalog, tmp_path: Path, data: bytes) -> None:
+def test_files_that_are_not_archives_are_refused(catalog: Catalog, tmp_path: Path, data: bytes) -> None:
     (tmp_path / "web.tar").write_bytes(data)
     with pytest.raises(InputError, match=r"web\.tar: not an archive"):
         import_dataset(catalog, tmp_path / "web.tar")
@@ -200,7 +200,7 @@ def test_an_archive_cut_short_anywhere_is_refused(exported: Path, catalog: Catal
 
 
 def rewrite(source: Path, target: Path, change: Callable[[str, bytes], bytes | None]) -> Path:
-    """The archive with other contents, but for the members that the change drops."""
+    """A copy of the archive with changed contents, without the members for which ``change`` returns None."""
     with tarfile.open(source) as before, tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as after:
         for old in before:
             file = before.extractfile(old)
@@ -214,7 +214,7 @@ def rewrite(source: Path, target: Path, change: Callable[[str, bytes], bytes | N
 def test_changed_missing_and_repeated_files_are_refused(exported: Path, catalog: Catalog, tmp_path: Path) -> None:
     source = exported / "web.tar"
     changed = rewrite(source, tmp_path / "a.tar", lambda n, d: d[:-1] + b"#" if n.endswith("part/c/0") else d)
-    with pytest.raises(CorruptError, match="is not what was exported"):
+    with pytest.raises(CorruptError, match="differs from what was exported"):
         import_dataset(catalog, changed)
     missing = rewrite(source, tmp_path / "b.tar", lambda n, d: None if n.endswith("part/c/0") else d)
     with pytest.raises(InputError, match="1 files are missing"):
@@ -225,7 +225,7 @@ def test_changed_missing_and_repeated_files_are_refused(exported: Path, catalog:
     twice = hostile(tmp_path / "d.tar", (member("zarr.json", 2), b"{}"), (member("zarr.json", 2), b"{}"))
     under = hostile(tmp_path / "e.tar", (member("zarr.json", 2), b"{}"), (member("zarr.json/x", 2), b"{}"))
     for blocked in (twice, under):
-        with pytest.raises(InputError, match="stands in the way"):
+        with pytest.raises(InputError, match="has the name of another file"):
             import_dataset(catalog, blocked)
     newer = rewrite(
         source, tmp_path / "f.tar", lambda n, d: d.replace(b'"format": 1', b'"format": 9') if n == HEAD else d
@@ -235,7 +235,7 @@ def test_changed_missing_and_repeated_files_are_refused(exported: Path, catalog:
     assert list(catalog.root.iterdir()) == []
 
 
-def test_a_damaged_dataset_is_refused_though_the_archive_is_whole(
+def test_a_damaged_dataset_is_refused_even_in_a_sound_archive(
     tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = store_small_dataset(Catalog(tmp_path / "damaged"))
@@ -245,7 +245,7 @@ def test_a_damaged_dataset_is_refused_though_the_archive_is_whole(
     with pytest.raises(CorruptError, match=r"1 artifacts or runs are damaged.*part/c/0: damaged chunk"):
         export_dataset(dataset, tmp_path / "web.tar")
     assert not list(tmp_path.glob("*web.tar*"))
-    # As another program might write it, or an export that the damage overtook.
+    # Another program might write such an archive, or the damage might happen during an export.
     monkeypatch.setattr(archive, "_refuse_damage", lambda dataset: None)
     export_dataset(dataset, tmp_path / "web.tar")
     with pytest.raises(CorruptError, match=r"/web\.tar: holds a damaged dataset: web\.tar/partition/.*damaged chunk"):
@@ -257,7 +257,9 @@ def test_a_damaged_dataset_is_refused_though_the_archive_is_whole(
     assert list(catalog.root.iterdir()) == []
 
 
-def test_an_archive_without_a_dataset_in_it_is_named(exported: Path, catalog: Catalog, tmp_path: Path) -> None:
+def test_an_error_names_the_archive_rather_than_a_temporary_folder(
+    exported: Path, catalog: Catalog, tmp_path: Path
+) -> None:
     def without_group(name: str, data: bytes) -> bytes | None:
         content = json.loads(data) if name in {HEAD, TAIL} else {}
         if name == HEAD:
@@ -270,7 +272,7 @@ def test_an_archive_without_a_dataset_in_it_is_named(exported: Path, catalog: Ca
         import_dataset(catalog, rewrite(exported / "web.tar", tmp_path / "a.tar", without_group))
 
 
-def test_a_name_that_is_taken_is_refused_before_anything_is_unpacked(
+def test_an_existing_name_is_refused_before_anything_is_unpacked(
     exported: Path, catalog: Catalog, tmp_path: Path
 ) -> None:
     catalog.create("web")
@@ -280,7 +282,7 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_unpacked(
         import_dataset(catalog, cut)
 
 
-def test_exports_to_one_file_at_the_same_time_do_not_harm_each_other(
+def test_simultaneous_exports_to_one_file_do_not_harm_each_other(
     exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset, write = Catalog(exported / "catalog")["web"], archive._write_members
@@ -301,6 +303,6 @@ def test_a_failed_export_leaves_no_file(tmp_path: Path, catalog: Catalog) -> Non
     before = sorted(tmp_path.iterdir())
     secret = dataset.partition(2).artifact.path / "dangling"
     secret.symlink_to(tmp_path / "absent")
-    with pytest.raises(OSError):  # noqa: PT011 - whatever the system says
+    with pytest.raises(OSError):  # noqa: PT011 - the system chooses the message
         export_dataset(dataset, tmp_path / "web.tar")
     assert sorted(tmp_path.iterdir()) == before

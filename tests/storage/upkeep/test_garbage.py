@@ -1,4 +1,4 @@
-"""Garbage is what nothing needs and nobody holds; all else stays."""
+"""Garbage is what nothing needs and no process holds; everything else stays."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def age(path: Path, seconds: float = 7200) -> None:
         os.utime(entry, (time.time() - seconds, time.time() - seconds))
 
 
-def test_a_sound_dataset_has_no_garbage_but_locks(catalog: Catalog) -> None:
+def test_a_sound_dataset_has_no_garbage_except_locks(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
     assert without_locks(catalog) == []
     assert remove_garbage(find_garbage(dataset))
@@ -41,7 +41,7 @@ def test_a_sound_dataset_has_no_garbage_but_locks(catalog: Catalog) -> None:
         Artifact(info.path).verify()
 
 
-def test_what_was_begun_and_never_finished_goes(catalog: Catalog) -> None:
+def test_an_unfinished_artifact_is_removed(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
     writer = begin_partition(dataset)
     (item,) = (item for item in find_garbage(dataset) if item.reason == "begun and not finished")
@@ -52,7 +52,7 @@ def test_what_was_begun_and_never_finished_goes(catalog: Catalog) -> None:
     assert len(dataset.artifacts("partition")) == 1
 
 
-def test_scratch_and_leftovers_go_and_the_artifacts_stay(catalog: Catalog) -> None:
+def test_scratch_and_leftovers_are_removed_and_artifacts_stay(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
     partition = dataset.partition(2).artifact.path
     (partition / ".work").mkdir()
@@ -64,7 +64,8 @@ def test_scratch_and_leftovers_go_and_the_artifacts_stay(catalog: Catalog) -> No
     assert [reason for reason, _ in without_locks(catalog)] == reasons
     assert sum(item.bytes for item in find_garbage(dataset)) == 501
     remove_garbage([*find_garbage(dataset), *find_catalog_garbage(catalog)])
-    assert without_locks(catalog) == find_catalog_garbage(catalog) == []
+    assert without_locks(catalog) == []
+    assert find_catalog_garbage(catalog) == []
     Artifact(partition).verify()
 
 
@@ -78,7 +79,7 @@ def test_scratch_and_leftovers_go_and_the_artifacts_stay(catalog: Catalog) -> No
         ("shards", []),
     ],
 )
-def test_what_was_made_of_something_that_is_gone_goes_with_it(catalog: Catalog, kind: str, expected: list[str]) -> None:
+def test_artifacts_whose_inputs_are_gone_are_removed(catalog: Catalog, kind: str, expected: list[str]) -> None:
     dataset = store_small_dataset(catalog)
     dataset.remove_artifact(kind, dataset.find(kind).key, force=True)
     items = [item for item in find_garbage(dataset) if "not there" in item.reason]
@@ -97,7 +98,7 @@ with ArtifactWriter.begin(Path(sys.argv[1]), "partition", {"parts": 9}, {"graph"
 """
 
 
-def test_what_a_living_process_makes_is_left_alone(catalog: Catalog) -> None:
+def test_an_artifact_that_a_living_process_writes_is_left_alone(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
     writer = begin_partition(dataset)
     before = find_garbage(dataset)
@@ -108,7 +109,7 @@ def test_what_a_living_process_makes_is_left_alone(catalog: Catalog) -> None:
         assert process.stdout.readline() == "held\n"
         assert without_locks(catalog) == []
         assert all("partition-" + writer.key not in str(item.path) for item in find_garbage(dataset))
-        # Found before the process took it: looked at again before it is removed.
+        # It was found before the process locked it, and is checked again before it is removed.
         removed = remove_garbage([item for item in before if item.path == writer.path])
         assert removed == []
         assert (writer.path / "part").exists()
@@ -116,7 +117,7 @@ def test_what_a_living_process_makes_is_left_alone(catalog: Catalog) -> None:
     assert without_locks(catalog) == [("begun and not finished", writer.key)]
 
 
-def test_what_was_finished_since_it_was_found_stays(catalog: Catalog) -> None:
+def test_an_artifact_that_was_finished_since_it_was_found_stays(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
     begin_partition(dataset)
     before = find_garbage(dataset)
@@ -130,7 +131,7 @@ def test_what_was_finished_since_it_was_found_stays(catalog: Catalog) -> None:
     assert dataset.graph().artifact.key == graph
 
 
-def test_locks_of_what_is_not_there_go_when_they_are_old(catalog: Catalog) -> None:
+def test_locks_of_missing_artifacts_are_removed_when_they_are_old(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
     remove_garbage(find_garbage(dataset))
     lock = dataset.path / ".locks" / "partition-0123456789abcdef"
@@ -140,7 +141,7 @@ def test_locks_of_what_is_not_there_go_when_they_are_old(catalog: Catalog) -> No
     assert [item.path for item in find_garbage(dataset)] == [lock]
 
 
-def test_only_old_leftovers_of_runs_go(catalog: Catalog) -> None:
+def test_only_old_leftovers_of_runs_are_removed(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
     run = dataset.run_path("first")
     for aside in (run / "checkpoint" / ".writing-00000004", run / ".writing-predictions", dataset.runs_path / "begun"):
@@ -157,7 +158,7 @@ def test_only_old_leftovers_of_runs_go(catalog: Catalog) -> None:
     assert dataset.runs() == ["first"]
 
 
-def test_an_import_that_was_killed_goes_and_one_that_lives_stays(catalog: Catalog) -> None:
+def test_a_killed_import_is_removed_and_a_living_one_stays(catalog: Catalog) -> None:
     aside = catalog.root / ".importing-abc"
     aside.mkdir(parents=True)
     (aside / "x").write_bytes(b"12345")

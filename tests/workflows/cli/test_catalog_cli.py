@@ -100,11 +100,11 @@ def test_export_and_import_move_a_dataset(catalog: Catalog, tmp_path: Path) -> N
     store_small_dataset(catalog)
     file = tmp_path / "web.tar.zst"
     assert succeed(catalog, "export", "web", str(file))["archive_bytes"] == file.stat().st_size
-    assert "there is a file already" in str(refused(catalog, "export", "web", str(file)))
+    assert "the file exists already" in str(refused(catalog, "export", "web", str(file)))
     result = succeed(catalog, "import", str(file), "--as", "copy")
     assert (result["dataset"], result["artifacts"], result["runs"]) == ("copy", 5, 1)
     assert catalog["copy"].graph().artifact.digest == catalog["web"].graph().artifact.digest
-    assert "of this name already" in str(refused(catalog, "import", str(file)))
+    assert "of this name exists already" in str(refused(catalog, "import", str(file)))
 
 
 def test_partitions_leave_and_enter_as_metis_files(catalog: Catalog, tmp_path: Path) -> None:

@@ -1,22 +1,37 @@
-"""`Catalog` in Python gives what the catalog's commands give."""
+"""The public catalog and its datasets offer in Python what the catalog commands do."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
-from gnnloom.storage import Catalog
+from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage import catalog as base
 from gnnloom.storage.format.files import tree_bytes
 from support.small_catalogs import begin_partition, store_small_dataset
 
 
-def test_a_dataset_tells_its_lineage_and_its_bytes(catalog: Catalog) -> None:
+def test_a_catalog_makes_datasets_of_its_own_class(catalog: Catalog) -> None:
+    made = [catalog.create("web"), catalog["web"], catalog.dataset("web"), *catalog.datasets()]
+    assert [type(dataset) for dataset in made] == [Dataset] * 4
+    assert type(base.Catalog(catalog.root)["web"]) is base.Dataset
+
+
+def test_importing_storage_does_not_load_what_only_archives_need() -> None:
+    program = "import sys, gnnloom.storage; print(sys.modules.keys() & {'pyarrow', 'torch', 'dask', 'mpi4py'})"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout == "set()\n"
+
+
+def test_a_dataset_reports_its_lineage_and_its_bytes(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
     shards = f"shards/{dataset.find('shards').key}"
     assert dataset.lineage()["runs/first"].inputs == {"shards": shards}
     assert sum(usage.bytes for usage in dataset.disk_usage()) == tree_bytes(dataset.path)
 
 
-def test_a_dataset_leaves_as_one_file_and_comes_back(catalog: Catalog, tmp_path: Path) -> None:
+def test_a_dataset_survives_export_and_import(catalog: Catalog, tmp_path: Path) -> None:
     dataset = store_small_dataset(catalog)
     dataset.export(tmp_path / "web.tar")
     copy = catalog.import_dataset(str(tmp_path / "web.tar"), "copy")

@@ -1,0 +1,17 @@
+"""Zarr groups: what lets any Zarr tool walk from a dataset down to its arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gnnloom.storage.format.files import JsonObject, write_json
+
+
+def write_group(path: Path, attributes: JsonObject) -> None:
+    """Make ``path`` a Zarr group with these attributes.
+
+    Several tasks may make a group that they share at the same time. This is safe: the file appears whole, and all of
+    them write the same. Zarr's own functions to open or make a group race with each other.
+    """
+    content = {"zarr_format": 3, "node_type": "group", "attributes": dict(attributes)}
+    write_json(path / "zarr.json", content, durable=False)

@@ -1,0 +1,61 @@
+"""The manifest of an artifact: the file that makes it complete."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from gnnloom.storage.errors import FormatError, IncompleteError, NotFoundError
+from gnnloom.storage.format.arrays import ArrayRecord
+from gnnloom.storage.format.files import read_json
+from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS
+
+MANIFEST = "manifest.json"
+
+#: Entries of every manifest and their types; the version of the format comes on top.
+_ENTRIES: Mapping[str, type] = {
+    **dict.fromkeys(("kind", "key", "digest"), str),
+    **dict.fromkeys(("parameters", "inputs", "facts", "measured", "sizes", "arrays"), dict),
+}
+
+
+def read_manifest(artifact: Path) -> dict[str, Any]:
+    """Read the manifest of the artifact in this folder.
+
+    Raises:
+        NotFoundError: there is nothing at ``artifact``.
+        IncompleteError: the artifact was begun and not finished.
+        CorruptError: the manifest is not a JSON object.
+        FormatError: the manifest is of a newer format, lacks an entry, or has one of another type.
+    """
+    path = artifact / MANIFEST
+    try:
+        manifest = read_json(path)
+    except FileNotFoundError:
+        if not artifact.is_dir():
+            raise NotFoundError(f"{artifact}: there is no such artifact") from None
+        raise IncompleteError(
+            f"{artifact}: begun and not finished (no {MANIFEST}); run the same command again to finish it"
+        ) from None
+    version = manifest.get("format")
+    if not isinstance(version, int):
+        raise FormatError(f"{path}: not written by gnnloom (no format version)")
+    if version > FORMAT_VERSION:
+        raise FormatError(f"{path}: format {version} is newer than {FORMAT_VERSION}, the newest this gnnloom reads")
+    wrong = sorted(name for name, wanted in _ENTRIES.items() if not isinstance(manifest.get(name), wanted))
+    if wrong or manifest["kind"] not in SCHEMAS:
+        raise FormatError(f"{path}: lacks or mistypes {wrong} or has an unknown kind {manifest.get('kind')!r}")
+    return manifest
+
+
+def digest_arrays(records: Iterable[ArrayRecord]) -> str:
+    """One digest of all arrays: names, shapes, dtypes and contents, but nothing of how or when they were made."""
+    state = xxhash.xxh3_128()
+    for record in sorted(records, key=lambda record: record.path):
+        line = json.dumps([record.path, record.to_json()], sort_keys=True, separators=(",", ":"))
+        state.update(line.encode())
+    return state.hexdigest()

@@ -1,0 +1,79 @@
+"""Records of finished tasks: what lets a killed stage go on where it stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gnnloom.storage.format.arrays import ArrayRecord, Piece
+from gnnloom.storage.format.files import JsonObject
+
+
+@dataclass(frozen=True)
+class TaskRecord:
+    """What one finished task left.
+
+    Attributes:
+        task: name of the task, PHASE/NUMBER or longer.
+        arrays: the arrays, or pieces of arrays, that it wrote.
+        facts: what it found; JSON.
+        seconds: wall-clock time.
+        peak_memory: peak resident memory of the process so far, in bytes.
+        bytes_read, bytes_written: by system calls of the task's thread; 0 if unknown.
+    """
+
+    task: str
+    arrays: tuple[ArrayRecord, ...]
+    facts: Mapping[str, Any]
+    seconds: float
+    peak_memory: int
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "part": self.task,  # the name on disk, which stays
+            "arrays": {record.path: record.to_json() for record in self.arrays},
+            "facts": self.facts,
+            "seconds": self.seconds,
+            "peak_memory": self.peak_memory,
+            "bytes_read": self.bytes_read,
+            "bytes_written": self.bytes_written,
+        }
+
+    @classmethod
+    def from_json(cls, content: JsonObject) -> TaskRecord:
+        arrays = tuple(ArrayRecord.from_json(name, array) for name, array in content["arrays"].items())
+        numbers = ("seconds", "peak_memory", "bytes_read", "bytes_written")
+        return cls(content["part"], arrays, content["facts"], *(content.get(name, 0) for name in numbers))
+
+
+def merge_pieces(records: Iterable[ArrayRecord]) -> list[ArrayRecord]:
+    """One record per array, by path, with the pieces of all its records in order."""
+    merged: dict[str, ArrayRecord] = {}
+    for record in records:
+        before = merged.get(record.path)
+        pieces: tuple[Piece, ...] = (before.pieces if before else ()) + record.pieces
+        merged[record.path] = ArrayRecord(
+            record.path,
+            record.shape,
+            record.dtype,
+            record.dims,
+            tuple(sorted(pieces, key=lambda piece: piece.start)),
+        )
+    return [merged[path] for path in sorted(merged)]
+
+
+def sum_measurements(records: Iterable[TaskRecord]) -> dict[str, Any]:
+    """Seconds and bytes by phase (the task's name up to its first slash), the highest peak, and the current time."""
+    sums: dict[str, dict[str, float]] = {"task_seconds": {}, "task_bytes_read": {}, "task_bytes_written": {}}
+    peak = 0
+    for record in records:
+        phase = record.task.partition("/")[0]
+        numbers = (record.seconds, record.bytes_read, record.bytes_written)
+        for by_phase, number in zip(sums.values(), numbers, strict=True):
+            by_phase[phase] = round(by_phase.get(phase, 0) + number, 4)
+        peak = max(peak, record.peak_memory)
+    return {**sums, "peak_memory": peak, "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}

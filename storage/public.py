@@ -1,0 +1,72 @@
+"""The public face of storage: catalogs and datasets with the methods that look at everything in them.
+
+:mod:`gnnloom.storage.catalog` finds artifacts; the rooms ``checks`` and ``upkeep`` build on it. The two classes here
+join them, so that one object answers every question about a dataset. Import them from :mod:`gnnloom.storage`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from gnnloom.storage.catalog import Catalog as BaseCatalog
+from gnnloom.storage.catalog import Dataset as BaseDataset
+from gnnloom.storage.checks.verify import Finding, verify_dataset
+from gnnloom.storage.upkeep.garbage import Garbage, collect_catalog_garbage, collect_garbage
+from gnnloom.storage.upkeep.lineage import Node, Usage, disk_usage, lineage
+from gnnloom.storage.upkeep.removal import remove_artifact
+
+# `upkeep.archive` is imported when an archive is read or written: it loads pyarrow, which takes 0.2 seconds.
+
+
+class Dataset(BaseDataset):
+    """One dataset of a catalog: finds its artifacts and runs, checks them, and looks after them."""
+
+    def lineage(self) -> dict[str, Node]:
+        """What everything was made from, and what was made from it, by name (KIND/KEY or runs/RUN)."""
+        return lineage(self)
+
+    def disk_usage(self) -> list[Usage]:
+        """Bytes on disk of every artifact and run; see :func:`gnnloom.storage.upkeep.lineage.disk_usage`."""
+        return disk_usage(self)
+
+    def verify(self, *, quick: bool = False) -> list[Finding]:
+        """Check that everything is whole; see :func:`gnnloom.storage.checks.verify.verify_dataset`."""
+        return verify_dataset(self, quick=quick)
+
+    def collect_garbage(self, *, dry_run: bool = False) -> list[Garbage]:
+        """Remove, or only find, what nothing needs and no process holds."""
+        return collect_garbage(self, dry_run=dry_run)
+
+    def remove_artifact(self, kind: str, key: str, *, force: bool = False) -> None:
+        """Delete an artifact or a run; see :func:`gnnloom.storage.upkeep.removal.remove_artifact`."""
+        remove_artifact(self, kind, key, force=force)
+
+    def export(self, file: Path | str) -> dict[str, Any]:
+        """Write the dataset to one file; see :func:`gnnloom.storage.upkeep.archive.export_dataset`."""
+        from gnnloom.storage.upkeep.archive import export_dataset  # noqa: PLC0415
+
+        return export_dataset(self, Path(file))
+
+
+class Catalog(BaseCatalog):
+    """A directory of datasets.
+
+    >>> catalog = Catalog("catalog")              # doctest: +SKIP
+    >>> catalog["cora"].graph().to_scipy()        # doctest: +SKIP
+    >>> catalog["cora"].verify()                  # doctest: +SKIP
+    """
+
+    def _open(self, path: Path) -> Dataset:
+        return Dataset(path)
+
+    def import_dataset(self, file: Path | str, name: str | None = None) -> Dataset:
+        """Import what :meth:`Dataset.export` wrote; see :mod:`gnnloom.storage.upkeep.archive_import`."""
+        from gnnloom.storage.upkeep.archive_import import import_dataset  # noqa: PLC0415
+
+        return self.dataset(import_dataset(self, Path(file), name).name)
+
+    def collect_garbage(self, *, dry_run: bool = False) -> list[Garbage]:
+        """Like :meth:`Dataset.collect_garbage`, for all :meth:`datasets` and the catalog's own folder."""
+        found = [item for dataset in self.datasets() for item in dataset.collect_garbage(dry_run=dry_run)]
+        return found + collect_catalog_garbage(self, dry_run=dry_run)

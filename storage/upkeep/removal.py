@@ -1,0 +1,33 @@
+"""Removing one artifact or run, unless something was made from it."""
+
+from __future__ import annotations
+
+from gnnloom.storage.catalog import Dataset, check_name
+from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.format.files import remove_tree
+from gnnloom.storage.format.locks import held, lock_path
+from gnnloom.storage.upkeep.lineage import lineage
+
+
+def remove_artifact(dataset: Dataset, kind: str, key: str, *, force: bool = False) -> None:
+    """Delete an artifact, or a run (``kind`` "runs").
+
+    Args:
+        force: remove it even if other artifacts were made from it. These become useless: the next garbage
+            collection removes them, except runs.
+
+    Raises:
+        NotFoundError: the dataset has no such artifact.
+        InputError: other artifacts were made from it, or a process is writing it.
+    """
+    name = f"{kind}/{key}"
+    path = dataset.path / check_name(kind, "artifact kind") / check_name(key, "artifact")
+    if not path.is_dir():
+        raise NotFoundError(f"dataset {dataset.name} has no {name}")
+    node = None if force else lineage(dataset).get(name)
+    if node is not None and node.outputs:
+        raise InputError(f"{path}: needed by {', '.join(node.outputs)}; remove these first, or use --force")
+    with held(lock_path(dataset.path, kind, key)) as is_ours:
+        if not is_ours:
+            raise InputError(f"{path}: is being written by another process; wait for it, or end it")
+        remove_tree(path)

@@ -1,0 +1,65 @@
+"""A checkpoint reads back as it was written, and only the last two are kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnloom.storage.errors import CorruptError, FormatError, NotFoundError
+from gnnloom.storage.runs.checkpoint import Checkpoint, checkpoint_epochs, read_checkpoint, write_checkpoint
+
+
+def write(folder: Path, epoch: int) -> Path:
+    arrays = {"layers/0/weight": np.full((3, 2), epoch, np.float64), "bias": np.arange(4, dtype=np.float32)}
+    return write_checkpoint(folder, Checkpoint(epoch, arrays, {"step": epoch}))
+
+
+def test_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
+    for epoch in (1, 5, 10):
+        write(tmp_path, epoch)
+    assert checkpoint_epochs(tmp_path) == [5, 10]
+    last, before = read_checkpoint(tmp_path), read_checkpoint(tmp_path, 5)
+    assert (last.epoch, last.facts) == (10, {"step": 10})
+    assert before.arrays["layers/0/weight"].tolist() == [[5.0, 5.0]] * 3
+    assert last.arrays["bias"].dtype == np.float32
+
+
+def test_a_missing_checkpoint_is_refused_with_the_existing_ones(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"no checkpoint; there are \[\]"):
+        read_checkpoint(tmp_path)
+    write(tmp_path, 2)
+    with pytest.raises(NotFoundError, match=r"no checkpoint of epoch 3; there are \[2\]"):
+        read_checkpoint(tmp_path, 3)
+
+
+def test_an_unfinished_checkpoint_is_not_found(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    (write(tmp_path, 2) / "checkpoint.json").unlink()
+    assert read_checkpoint(tmp_path).epoch == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"format": 99}, FormatError, "format 99 is newer"),
+        ({"facts": None}, CorruptError, "lacks its facts"),
+        ({"arrays": {"bias": 3}}, CorruptError, "not the index of a checkpoint"),
+    ],
+)
+def test_a_wrong_index_is_refused(
+    tmp_path: Path, change: dict[str, object], error: type[Exception], message: str
+) -> None:
+    index = write(tmp_path, 1) / "checkpoint.json"
+    index.write_text(json.dumps(json.loads(index.read_text()) | change))
+    with pytest.raises(error, match=message):
+        read_checkpoint(tmp_path)
+
+
+def test_a_damaged_array_is_refused(tmp_path: Path) -> None:
+    chunk = write(tmp_path, 1) / "bias" / "c" / "0"
+    chunk.write_bytes(chunk.read_bytes()[:-1] + b"#")
+    with pytest.raises(CorruptError, match="bias/c/0: damaged chunk"):
+        read_checkpoint(tmp_path)

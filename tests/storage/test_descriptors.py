@@ -1,0 +1,88 @@
+"""Descriptors are found in the files of a room and in other packages; wrong ones are refused by name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gnnloom.storage import descriptors
+from gnnloom.storage.descriptors import load_descriptors
+from gnnloom.storage.errors import InputError
+
+_KIND = """
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Toy:
+    name: str
+    order: int
+"""
+
+Load = Callable[[], Mapping[str, Any]]
+
+
+def write_toy(folder: Path, module: str, value: str) -> None:
+    (folder / f"{module}.py").write_text(f"from {folder.name}.kind import Toy\nTOY = {value}\n")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A package with two descriptors, and a module without one; named after the test's folder, so only once."""
+    folder = tmp_path / f"toys_of_{tmp_path.name}"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "kind.py").write_text(_KIND)
+    write_toy(folder, "first", "Toy('first', 2)")
+    write_toy(folder, "second", "Toy('second', 1)")
+    return folder
+
+
+@pytest.fixture
+def load(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
+    """Load the descriptors of the package; `monkeypatch` has the entry points of no other package."""
+    monkeypatch.syspath_prepend(folder.parent)
+    monkeypatch.setattr(descriptors, "entry_points", lambda group: [])
+
+    def load() -> Mapping[str, Any]:
+        kind = importlib.import_module(f"{folder.name}.kind").Toy
+        return load_descriptors(importlib.import_module(folder.name), "TOY", "gnnloom.toys", kind)
+
+    return load
+
+
+def test_descriptors_come_in_the_order_of_choices(folder: Path, load: Load) -> None:
+    write_toy(folder, "third", "Toy('another', 1)")
+    assert list(load()) == ["another", "second", "first"]
+
+
+def test_entry_points_of_other_packages_add_descriptors(
+    folder: Path, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = folder.with_name(f"other_{folder.name}")
+    package.mkdir()
+    (package / "__init__.py").write_text(f"from {folder.name}.kind import Toy\nRING = Toy('ring', 0)\n")
+    point = EntryPoint("ring", f"{package.name}:RING", "gnnloom.toys")
+    monkeypatch.setattr(descriptors, "entry_points", lambda group: [point] if group == "gnnloom.toys" else [])
+    assert list(load()) == ["ring", "second", "first"]
+
+
+def test_two_descriptors_of_one_name_are_refused(folder: Path, load: Load) -> None:
+    write_toy(folder, "third", "Toy('first', 3)")
+    with pytest.raises(InputError, match=r"third: gnnloom\.toys has two entries named 'first'"):
+        load()
+
+
+def test_a_constant_of_another_kind_is_refused(folder: Path, load: Load) -> None:
+    write_toy(folder, "third", "5")
+    with pytest.raises(InputError, match="third: expected a Toy, found int"):
+        load()
+
+
+def test_the_choices_cannot_be_changed(load: Load) -> None:
+    with pytest.raises(TypeError):
+        load()["new"] = None  # type: ignore[index]

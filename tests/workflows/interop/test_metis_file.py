@@ -1,0 +1,45 @@
+"""Partitions are exchanged as METIS part files; a wrong file is refused with its line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.workflows.interop.metis_file import read_metis_part, write_metis_part
+from support.small_catalogs import store_small_dataset
+
+
+def test_a_partition_survives_the_way_through_a_metis_file(catalog: Catalog) -> None:
+    partition = store_small_dataset(catalog).partition(2)
+    file = catalog.root / "web.part.2"
+    write_metis_part(partition, file)
+    np.testing.assert_array_equal(np.loadtxt(file, dtype=np.int32), partition.part())
+    part, parts = read_metis_part(file, 30)
+    np.testing.assert_array_equal(part, partition.part())
+    assert parts == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0\n1\n", "2 lines, expected one for each of 3"),
+        ("0\n1\n0\n1\n", ":4: more lines"),
+        ("0\nx\n0\n", r":2: expected a part from 0 to 1, found b'x'"),
+        ("0\n-1\n0\n", ":2: expected a part"),
+        ("0\n2\n0\n", ":2: expected a part"),
+        ("0\n1.0\n0\n", ":2: expected a part"),
+        ("0\n\n0\n", ":2: expected a part"),
+        ("0\n" + "1" * 10_000, ":2: expected a part"),
+        ("0\n\u0662\n1\n", ":2: expected a part"),
+    ],
+)
+def test_files_that_are_not_partitions_are_refused_with_their_line(catalog: Catalog, text: str, message: str) -> None:
+    catalog.root.mkdir()
+    file = catalog.root / "web.part.2"
+    file.write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_metis_part(file, 3, 2)
+    with pytest.raises(NotFoundError):
+        read_metis_part(catalog.root / "absent", 3)
