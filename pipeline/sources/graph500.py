@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.format import Format
+from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
@@ -98,3 +100,12 @@ def _unpacked(words: NDArray[Any]) -> NDArray[np.int64]:
     high = words[:, 2].astype(np.int64)
     highs = np.stack([high & 0xFFFF, high >> 16], axis=1).astype(np.uint16).view(np.int16)
     return low | (highs.astype(np.int64) << 32)
+
+
+FORMAT = Format(
+    name="graph500",
+    order=70,
+    help="binary pairs",
+    open_edges=Graph500Edges.open,
+    options=(Option("packed", bool, "48 bits per id instead of 64."),),
+)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.format import WEIGHTS, Format
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, LONGEST_LINE, bad_line, first_line, whole_lines
 from gnnloom.pipeline.sources.reading.numerals import REASONS
@@ -160,3 +161,14 @@ def read_header(file: SourceFile) -> MatrixHeader:
     if not entries:
         raise InputError(f"{file.location}: there are no edges in it")
     return MatrixHeader(file, field, symmetry, rows, entries, at + len(line))
+
+
+FORMAT = Format(
+    name="mtx",
+    order=50,
+    help='MatrixMarket coordinate files; entry "i j" is the edge j -> i',
+    open_edges=MatrixMarketEdges.open,
+    options=(WEIGHTS,),
+    suffixes=("mtx",),
+    doubles=True,
+)

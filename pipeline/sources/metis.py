@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.format import WEIGHTS, Format
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.lines import bad_line, first_line
 from gnnloom.pipeline.sources.reading.numerals import (
@@ -271,3 +272,14 @@ def _end_line(num_vertices: int, skipped: int, weighted: bool, state: Any, next_
     state[TOKEN] = 0
     state[LINE_AT] = next_at
     return 0
+
+
+FORMAT = Format(
+    name="metis",
+    order=60,
+    help="a line of neighbors per vertex",
+    open_edges=MetisEdges.open,
+    options=(WEIGHTS,),
+    suffixes=("graph", "metis"),
+    doubles=True,
+)

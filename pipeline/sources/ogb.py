@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.format import SPLIT_NAME, BundledVertices, Format
 from gnnloom.pipeline.sources.reading.columns import (
     RowBlock,
     count_columns,
@@ -249,3 +250,14 @@ def find_split(root: str, name: str | None) -> tuple[SourceFile, ...]:
             return ()
         name = folders[0]
     return tuple(_require(root, f"split/{name}/{part}") for part in SPLIT_PARTS)
+
+
+FORMAT = Format(
+    name="ogb",
+    order=80,
+    help="OGB's raw CSV layout",
+    open_edges=OgbEdges.open,
+    is_fallback=True,
+    one_location=True,
+    vertices=BundledVertices(OgbVertices.open, has_vertices, (SPLIT_NAME,)),
+)

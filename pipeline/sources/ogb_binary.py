@@ -17,13 +17,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.joined_vertices import JoinedVertices
+from gnnloom.pipeline.sources.format import SPLIT_NAME, BundledVertices, Format
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges
-from gnnloom.pipeline.sources.numpy_vertices import NumpyVertices, checked_feature, checked_label
 from gnnloom.pipeline.sources.ogb import find_split, read_split
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, member_names, open_array
 from gnnloom.pipeline.sources.source import VertexSource
+from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
+from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, checked_feature, checked_label
 from gnnloom.storage.errors import InputError, NotFoundError
 
 _DATA = "raw/data.npz"
@@ -107,9 +108,8 @@ def _vertex_sources(folder: str, split: str | None) -> tuple[VertexSource, ...]:
     return tuple(source for source in given if source is not None)
 
 
-def is_binary(folder: str) -> bool:
-    """A local folder has the binary layout."""
-    return Path(folder.removeprefix("file://"), _DATA).expanduser().is_file()
+def _is_binary(folder: Path) -> bool:
+    return (folder / _DATA).is_file()
 
 
 def _root(folder: str) -> str:
@@ -133,3 +133,14 @@ def _count(file: SourceFile, member: str) -> int:
     if array.size != 1 or array.dtype.kind not in "iu":
         raise InputError(f"{array}: expected one number for one graph, found {array.dtype} of shape {array.shape}")
     return int(array.read_all().reshape(-1)[0])
+
+
+FORMAT = Format(
+    name="ogb-binary",
+    order=90,
+    help="OGB's binary layout of papers100M",
+    open_edges=open_binary_edges,
+    is_folder=_is_binary,
+    one_location=True,
+    vertices=BundledVertices(open_binary_vertices, has_vertices, (SPLIT_NAME,)),
+)

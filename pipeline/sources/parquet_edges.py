@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.format import WEIGHTS, Format
 from gnnloom.pipeline.sources.names import HINT, NameChunk, NameFoundError, Names
+from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
@@ -155,3 +157,16 @@ def _weights(table: ParquetTable, name: str, given: NDArray[Any], first: int) ->
         row = int(np.argmin(finite))
         raise table.error(name, first + row, f"expected a finite float32 weight, found {given[row]}")
     return weights
+
+
+FORMAT = Format(
+    name="parquet",
+    order=20,
+    help="two or three columns",
+    open_edges=ParquetEdges.open,
+    options=(
+        WEIGHTS,
+        Option("columns", str, "Names of the columns.  [default: the first]", metavar="SRC,DST[,WEIGHT]"),
+    ),
+    suffixes=("parquet", "pq"),
+)

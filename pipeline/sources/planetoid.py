@@ -20,6 +20,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.format import BundledVertices, Format
 from gnnloom.pipeline.sources.reading.columns import read_ids
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.restricted_pickle import Record, read_pickle
@@ -264,3 +265,15 @@ def _build_csr(state: Any) -> Any:
     matrix = scipy.sparse.csr_array((data, indices, indptr), shape=(int(rows), int(columns)))
     matrix.check_format(full_check=True)
     return matrix
+
+
+FORMAT = Format(
+    name="planetoid",
+    order=110,
+    help="ind.NAME.x, .graph and so on",
+    open_edges=PlanetoidEdges.open,
+    prefixes=("ind.",),
+    is_folder=lambda folder: bool(dataset_names(folder)),
+    one_location=True,
+    vertices=BundledVertices(PlanetoidVertices.open, lambda _: True),
+)

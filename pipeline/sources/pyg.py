@@ -13,14 +13,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.joined_vertices import JoinedVertices
+from gnnloom.pipeline.sources.format import WEIGHTS, BundledVertices, Format
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges, pair_columns
-from gnnloom.pipeline.sources.numpy_vertices import NumpyVertices, checked_column, checked_feature, checked_label
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.restricted_pickle import Record
 from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.reading.torch_file import TENSOR, TorchFile
 from gnnloom.pipeline.sources.source import VertexSource
+from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
+from gnnloom.pipeline.sources.vertex_data.numpy_vertices import (
+    NumpyVertices,
+    checked_column,
+    checked_feature,
+    checked_label,
+)
 from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError, NotFoundError
 
@@ -179,3 +185,14 @@ def _mask(tensor: StoredArray) -> StoredArray:
     if tensor.dtype != np.dtype(bool) or len(tensor.shape) != 1:
         raise InputError(f"{tensor}: expected bool of shape (n,), found {tensor.dtype} of shape {tensor.shape}")
     return tensor
+
+
+FORMAT = Format(
+    name="pyg",
+    order=100,
+    help="a torch_geometric Data",
+    open_edges=open_pyg_edges,
+    options=(WEIGHTS,),
+    suffixes=("pt",),
+    vertices=BundledVertices(open_pyg_vertices, has_vertices),
+)

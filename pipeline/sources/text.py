@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.format import WEIGHTS, Format
 from gnnloom.pipeline.sources.names import HINT, NameChunk, NameFoundError, Names
+from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.reading import name_parser
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, bad_line
@@ -197,3 +199,17 @@ class TextEdges:
 
 def _no_edges(file: SourceFile) -> InputError:
     return InputError(f"{file.location}: the file is empty or has comments only; expected a line per edge")
+
+
+FORMAT = Format(
+    name="snap",
+    order=10,
+    help="text of two or three columns: SNAP, CSV, TSV; plain, .gz or .zst",
+    open_edges=TextEdges.open,
+    options=(
+        WEIGHTS,
+        Option("header", bool, "Whether the first line names the columns.", deniable=True),
+        Option("extra_columns", bool, "Ignore columns after those that are needed."),
+    ),
+    is_fallback=True,
+)

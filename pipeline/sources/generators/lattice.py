@@ -16,7 +16,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.generators.generator import SEED, Generator
 from gnnloom.pipeline.sources.generators.scramble import scramble_ids
+from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.random_numbers import stream_key, unit
@@ -124,3 +126,21 @@ def _make_edges(
         source[count], target[count] = first, second
         count += 1
     return count
+
+
+def _open_edges(*, size: tuple[int, ...], **options: Any) -> LatticeEdges:
+    return LatticeEdges(size, **options)
+
+
+GENERATOR = Generator(
+    name="lattice",
+    order=30,
+    help="a grid with random shortcuts, like a road network",
+    open_edges=_open_edges,
+    options=(
+        Option("size", tuple, "Lengths of the axes, AxB or AxBxC.", (1000, 1000), required=True),
+        Option("shortcuts", float, "Number of random edges per edge of the grid.", 0.0, minimum=0),
+        Option("scramble", bool, "Scramble the ids instead of numbering along the axes.", False),
+        SEED,
+    ),
+)

@@ -17,7 +17,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.generators.generator import SEED, Generator
 from gnnloom.pipeline.sources.generators.scramble import scramble_ids
+from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.permutation import mix
@@ -149,3 +151,17 @@ def _descend(
             first = (first << np.uint64(_LEVELS)) | (outcome >> np.uint64(_LEVELS))
             second = (second << np.uint64(_LEVELS)) | (outcome & np.uint64((1 << _LEVELS) - 1))
         source[k], target[k] = np.int64(first >> surplus), np.int64(second >> surplus)
+
+
+GENERATOR = Generator(
+    name="rmat",
+    order=20,
+    help="a Kronecker graph with Graph500's parameters",
+    open_edges=RmatEdges,
+    options=(
+        Option("scale", int, "2^SCALE vertices.", 16, minimum=1, maximum=_MAX_SCALE, required=True),
+        Option("edge_factor", int, "Number of edges to draw per vertex.", 16, minimum=1),
+        Option("scramble", bool, "Keep the ids in order: low ids have the most edges.", True, off_flag="ordered"),
+        SEED,
+    ),
+)

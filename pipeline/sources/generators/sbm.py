@@ -19,6 +19,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.generators.generator import SEED, Generator
+from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError
@@ -202,3 +204,30 @@ def _place(block_draw: float, draw: float, num_vertices: int, num_blocks: int, p
 def _require(holds: bool, what: str) -> None:
     if not holds:
         raise InputError(f"stochastic block model: {what}")
+
+
+#: The model's field for each option whose name differs.
+_FIELDS = {"vertices": "num_vertices", "edges": "num_edges", "classes": "num_blocks", "dim": "num_features"}
+
+
+def _model(**options: Any) -> StochasticBlockModel:
+    return StochasticBlockModel(**{_FIELDS.get(name, name): value for name, value in options.items()})
+
+
+GENERATOR = Generator(
+    name="sbm",
+    order=10,
+    help="a stochastic block model, with features, labels (the communities) and a split",
+    open_edges=lambda **options: _model(**options).edges(),
+    options=(
+        Option("vertices", int, "Number of vertices.", 10_000, minimum=1, required=True),
+        Option("edges", int, "Number of edges to draw.", 200_000, minimum=1, required=True),
+        Option("classes", int, "Number of communities.", 16, minimum=1),
+        Option("homophily", float, "Fraction of edges drawn within a community.", 0.8, minimum=0, maximum=1),
+        Option("skew", float, "Skew of the degrees.", 0.3, minimum=0, below=1),
+        Option("dim", int, "Number of features.", 64, minimum=1),
+        Option("noise", float, "Standard deviation of the features' noise.", 6.0, minimum=0),
+        SEED,
+    ),
+    open_vertices=lambda **options: _model(**options).vertices(),
+)

@@ -49,11 +49,12 @@ class SyntheticVertices:
 
     @classmethod
     def open(
-        cls, graph: Graph, *, labels: str = "random", dim: int = 128, classes: int = 32, seed: int = 0
+        cls, graph: Graph | None, *, labels: str = "random", dim: int = 128, classes: int = 32, seed: int = 0
     ) -> SyntheticVertices:
-        """Describe the data of a stored graph's vertices; reads its degrees in blocks if they are the classes.
+        """Describe the data of a stored graph's vertices; ``degree-labels`` reads the graph's degrees in blocks.
 
         Args:
+            graph: None for a source that can only state its identity.
             labels: ``random`` or ``degree-labels``.
 
         Raises:
@@ -63,6 +64,8 @@ class SyntheticVertices:
             raise InputError(f"synthetic labels {labels!r}: expected 'random' or 'degree-labels'")
         if dim < 1 or classes < 1:
             raise InputError(f"synthetic features: {dim} columns and {classes} classes; expected at least 1 of each")
+        if graph is None:
+            return cls(Path(), 0, dim, classes, seed, None if labels == "random" else ())
         boundaries = degree_quantiles(graph, classes) if labels == "degree-labels" else None
         return cls(graph.artifact.path, graph.num_vertices, dim, classes, seed, boundaries)
 

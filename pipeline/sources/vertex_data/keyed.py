@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.joined_vertices import JoinedVertices
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.keyed_rows import KeyedBlock, KeyedParquet, KeyedRows, KeyedText
 from gnnloom.pipeline.sources.reading.label_values import EXPECTED_BINARY, binary_labels
 from gnnloom.pipeline.sources.source import VertexSource
-from gnnloom.pipeline.sources.vertex_lookup import VertexLookup
+from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
+from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind
+from gnnloom.pipeline.sources.vertex_data.lookup import VertexLookup
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError
@@ -188,3 +189,11 @@ _EMPTY: Mapping[str, np.generic] = {
     "multilabel": np.int8(NO_LABEL),
     "split": np.uint8(SPLIT["none"]),
 }
+
+VERTEX_KIND = VertexKind(
+    name="keyed",
+    order=20,
+    help="one table per array, with the id of the vertex in its first column",
+    open=open_keyed_vertices,
+    options=FILE_OPTIONS,
+)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from gnnloom.pipeline.sources.joined_vertices import JoinedVertices
-from gnnloom.pipeline.sources.numpy_vertices import NumpyVertices
-from gnnloom.pipeline.sources.parquet_vertices import ParquetVertices
 from gnnloom.pipeline.sources.reading.compressed import SUFFIXES
 from gnnloom.pipeline.sources.source import VertexSource
-from gnnloom.pipeline.sources.text_vertices import TextVertices
+from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
+from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind
+from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices
+from gnnloom.pipeline.sources.vertex_data.parquet_vertices import ParquetVertices
+from gnnloom.pipeline.sources.vertex_data.text_vertices import TextVertices
 
 _NUMPY, _PARQUET = {"npy", "npz"}, {"parquet", "pq"}
 
@@ -43,3 +44,13 @@ def _suffix(location: str) -> str:
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
     return name.rpartition(".")[2]
+
+
+VERTEX_KIND = VertexKind(
+    name="files",
+    order=10,
+    help="one file per array, with one row per vertex",
+    open=lambda _, **files: open_vertex_files(**files),
+    options=FILE_OPTIONS,
+    needs_graph=False,
+)
