@@ -78,10 +78,10 @@ class Graph500Edges:
             for start in range(0, array.shape[0], step)
         ]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
-        array, width = self.arrays[part.file], 3 if self.packed else 2
-        first = part.start
-        for block in array.read_flat(part.start * width, part.stop * width, CHUNK_EDGES * width):
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
+        array, width = self.arrays[span.file], 3 if self.packed else 2
+        first = span.start
+        for block in array.read_flat(span.start * width, span.stop * width, CHUNK_EDGES * width):
             words = block.reshape(-1, width)
             pairs = _unpacked(words) if self.packed else words
             if pairs.min(initial=0) < 0:

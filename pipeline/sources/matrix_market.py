@@ -94,8 +94,8 @@ class MatrixMarketEdges:
     def ranges(self) -> Sequence[SourceRange]:
         return [SourceRange(number, 0, matrix.num_entries) for number, matrix in enumerate(self.matrices)]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
-        matrix, found = self.matrices[part.file], 0
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
+        matrix, found = self.matrices[span.file], 0
         start = matrix.data_at if matrix.file.is_seekable else 0
         for offset, block in whole_lines(matrix.file, start, block_bytes=self.block_bytes):
             skipped = min(max(0, matrix.data_at - offset), len(block))

@@ -108,8 +108,8 @@ class MetisEdges:
     def ranges(self) -> Sequence[SourceRange]:
         return [SourceRange(number, 0, -1) for number in range(len(self.graphs))]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
-        graph = self.graphs[part.file]
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
+        graph = self.graphs[span.file]
         state = np.zeros(10, np.int64)
         state[LINE_AT] = graph.data_at
         for offset, block in _blocks(graph, self.block_bytes):

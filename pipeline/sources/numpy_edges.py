@@ -101,7 +101,7 @@ class NumpyEdges:
         format_name: of the files that the arrays lie in.
     """
 
-    parts: tuple[EdgeArrays, ...]
+    arrays: tuple[EdgeArrays, ...]
     weights: bool = False
     format_name: str = "numpy"
     range_edges: int = RANGE_EDGES
@@ -114,41 +114,41 @@ class NumpyEdges:
             NotFoundError: a file, or an array in it, is not there.
             InputError: a file holds no edges in a layout that is known, floats, or Python objects.
         """
-        parts = tuple(_open_edges(file, weights) for file in open_files(locations))
-        for part in parts:
-            if not part.num_edges:
-                raise InputError(f"{part.file.location}: there are no edges in it")
-        return cls(parts, weights)
+        arrays = tuple(_open_edges(file, weights) for file in open_files(locations))
+        for pairs in arrays:
+            if not pairs.num_edges:
+                raise InputError(f"{pairs.file.location}: there are no edges in it")
+        return cls(arrays, weights)
 
     def identity(self) -> dict[str, Any]:
-        files = [part.file.identity() for part in self.parts]
+        files = [pairs.file.identity() for pairs in self.arrays]
         return {"format": self.format_name, "weights": self.weights, "files": files}
 
     @property
     def num_edges(self) -> int:
-        return sum(part.num_edges for part in self.parts)
+        return sum(pairs.num_edges for pairs in self.arrays)
 
     def num_vertices(self) -> int | None:
-        stated = [part.num_vertices for part in self.parts]
+        stated = [pairs.num_vertices for pairs in self.arrays]
         return max((number for number in stated if number is not None), default=None) if all(stated) else None
 
     def ranges(self) -> Sequence[SourceRange]:
         return [
-            SourceRange(number, start, min(start + step, part.num_edges))
-            for number, part in enumerate(self.parts)
-            for step in [self.range_edges if part.is_mapped else part.num_edges]
-            for start in range(0, part.num_edges, step)
+            SourceRange(number, start, min(start + step, pairs.num_edges))
+            for number, pairs in enumerate(self.arrays)
+            for step in [self.range_edges if pairs.is_mapped else pairs.num_edges]
+            for start in range(0, pairs.num_edges, step)
         ]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
-        return self.parts[part.file].read(part.start, part.stop)
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
+        return self.arrays[span.file].read(span.start, span.stop)
 
     @property
     def may_begin_with_header(self) -> bool:
         return False
 
-    def read_names(self, part: SourceRange) -> Iterator[NameChunk]:
-        return self.parts[part.file].read_names(part.start, part.stop)
+    def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
+        return self.arrays[span.file].read_names(span.start, span.stop)
 
 
 def _open_edges(file: SourceFile, weights: bool) -> EdgeArrays:

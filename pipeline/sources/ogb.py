@@ -34,7 +34,7 @@ from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError, NotFoundError
 
-SPLIT_PARTS = ("train", "valid", "test")
+SPLIT_NAMES = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class OgbEdges:
         """One: only who reads the whole file can compare its edges with their stated number."""
         return [SourceRange(0, 0, -1)]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         found = 0
-        for chunk in self.edges.read(part):
+        for chunk in self.edges.read(span):
             found += len(chunk.source)
             yield chunk
         if found != self.num_edges:
@@ -109,14 +109,14 @@ class OgbVertices:
         root = _root(folder)
         num_vertices = read_count(_require(root, "raw/num-node-list"))
         feature, label = _find(root, "raw/node-feat"), _find(root, "raw/node-label")
-        parts = find_split(root, split)
-        if not (feature or label or parts):
+        files = find_split(root, split)
+        if not (feature or label or files):
             raise NotFoundError(f"{folder}: no raw/node-feat.csv.gz, raw/node-label.csv.gz or split/ in it")
         num_labels = count_columns(label) if label else 0
         num_features = count_columns(feature) if feature else 0
         if feature and not num_features:
             raise InputError(f"{feature.location}: the file is empty; expected a row of features per vertex")
-        return cls(num_vertices, num_features, num_labels, feature, label, parts)
+        return cls(num_vertices, num_features, num_labels, feature, label, files)
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -194,7 +194,7 @@ def read_split(files: Sequence[SourceFile], num_vertices: int) -> NDArray[np.uin
         InputError: an id is not below ``num_vertices``, or is in two splits; the message names file and line.
     """
     codes = np.zeros(num_vertices, np.uint8)
-    for name, file in zip(SPLIT_PARTS, files, strict=True):
+    for name, file in zip(SPLIT_NAMES, files, strict=True):
         for block in read_ids(file):
             beyond = block.values >= num_vertices
             if beyond.any():
@@ -203,7 +203,7 @@ def read_split(files: Sequence[SourceFile], num_vertices: int) -> NDArray[np.uin
             clash = (taken != SPLIT["none"]) & (taken != SPLIT[name])
             if clash.any():
                 row = int(np.argmax(clash))
-                raise block.error(row, f"the vertex is in the {SPLIT_PARTS[taken[row] - 1]} split already")
+                raise block.error(row, f"the vertex is in the {SPLIT_NAMES[taken[row] - 1]} split already")
             codes[block.values] = SPLIT[name]
     return codes
 
@@ -249,7 +249,7 @@ def find_split(root: str, name: str | None) -> tuple[SourceFile, ...]:
         if not folders:
             return ()
         name = folders[0]
-    return tuple(_require(root, f"split/{name}/{part}") for part in SPLIT_PARTS)
+    return tuple(_require(root, f"split/{name}/{file}") for file in SPLIT_NAMES)
 
 
 FORMAT = Format(

@@ -39,10 +39,10 @@ def open_binary_edges(folder: str) -> NumpyEdges:
     """
     file = _file(folder, _DATA)
     num_vertices, num_edges = _count(file, "num_nodes_list"), _count(file, "num_edges_list")
-    part = NumpyEdges.open([file.location]).parts[0]
-    if part.num_edges != num_edges:
-        raise InputError(f"{file.location}: {part.num_edges:,} edges, num_edges_list states {num_edges:,}")
-    return NumpyEdges((replace(part, num_vertices=num_vertices),), format_name="ogb-binary")
+    pairs = NumpyEdges.open([file.location]).arrays[0]
+    if pairs.num_edges != num_edges:
+        raise InputError(f"{file.location}: {pairs.num_edges:,} edges, num_edges_list states {num_edges:,}")
+    return NumpyEdges((replace(pairs, num_vertices=num_vertices),), format_name="ogb-binary")
 
 
 @dataclass(frozen=True)

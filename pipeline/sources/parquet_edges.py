@@ -79,7 +79,7 @@ class ParquetEdges:
         return None
 
     def ranges(self) -> Sequence[SourceRange]:
-        return [part for number, table in enumerate(self.tables) for part in self._ranges_of(number, table)]
+        return [span for number, table in enumerate(self.tables) for span in self._ranges_of(number, table)]
 
     def _ranges_of(self, number: int, table: ParquetTable) -> Iterator[SourceRange]:
         start, rows = 0, 0
@@ -90,10 +90,10 @@ class ParquetEdges:
             rows += more
         yield SourceRange(number, start, len(table.group_rows))
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
-        table, names = self.tables[part.file], self.columns[part.file]
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
+        table, names = self.tables[span.file], self.columns[span.file]
         self._refuse_text(table, names[:2])
-        for first, values in table.read(names, range(part.start, part.stop), self.block_edges):
+        for first, values in table.read(names, range(span.start, span.stop), self.block_edges):
             source, target = (_ids(table, name, ids, first) for name, ids in zip(names[:2], values[:2], strict=True))
             yield EdgeChunk(source, target, _weights(table, names[2], values[2], first) if self.weights else None)
 
@@ -107,10 +107,10 @@ class ParquetEdges:
     def may_begin_with_header(self) -> bool:
         return False
 
-    def read_names(self, part: SourceRange) -> Iterator[NameChunk]:
-        table, names = self.tables[part.file], self.columns[part.file]
+    def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
+        table, names = self.tables[span.file], self.columns[span.file]
         rows = min(self.block_edges, _BLOCK_NAMES)
-        for first, columns in table.read_arrow(names, range(part.start, part.stop), rows):
+        for first, columns in table.read_arrow(names, range(span.start, span.stop), rows):
             source, target = (_names(table, name, ids, first) for name, ids in zip(names[:2], columns[:2], strict=True))
             weight = None
             if self.weights:

@@ -54,7 +54,7 @@ class PlanetoidFiles:
     """The files of one dataset.
 
     Attributes:
-        prefix: location up to the parts' names, ``FOLDER/ind.NAME``.
+        prefix: location up to the files' names, ``FOLDER/ind.NAME``.
     """
 
     prefix: str
@@ -82,12 +82,12 @@ class PlanetoidFiles:
             raise InputError(f"{location}: expected a folder, or a name such as ind.cora")
         return cls(str(path.with_name(match[1])))
 
-    def file(self, part: str) -> SourceFile:
-        return open_files([f"{self.prefix}.{part}"])[0]
+    def file(self, name: str) -> SourceFile:
+        return open_files([f"{self.prefix}.{name}"])[0]
 
-    def load(self, part: str) -> Any:
+    def load(self, name: str) -> Any:
         """One pickle: an array, a CSR matrix, or the graph's record."""
-        file = self.file(part)
+        file = self.file(name)
         with file.open() as stream:
             content = read_pickle(stream, file.location, _ADMITTED)
         try:
@@ -95,11 +95,11 @@ class PlanetoidFiles:
         except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
             raise InputError(f"{file.location}: no array or matrix ({type(error).__name__}: {error})") from error
 
-    def matrix(self, part: str) -> Any:
+    def matrix(self, name: str) -> Any:
         """A matrix of numbers, dense or CSR."""
-        content = self.load(part)
+        content = self.load(name)
         if getattr(content, "ndim", 0) != 2:
-            raise InputError(f"{self.prefix}.{part}: expected a matrix")
+            raise InputError(f"{self.prefix}.{name}: expected a matrix")
         return content
 
     def test_ids(self) -> NDArray[np.int64]:
@@ -108,8 +108,8 @@ class PlanetoidFiles:
             raise InputError(f"{self.prefix}.test.index: expected the ids of the test vertices, found none")
         return np.concatenate(blocks)
 
-    def identity(self, parts: Sequence[str]) -> dict[str, Any]:
-        return {"format": "planetoid", "files": [self.file(part).identity() for part in parts]}
+    def identity(self, names: Sequence[str]) -> dict[str, Any]:
+        return {"format": "planetoid", "files": [self.file(name).identity() for name in names]}
 
 
 def dataset_names(folder: Path) -> list[str]:
@@ -145,7 +145,7 @@ class PlanetoidEdges:
     def ranges(self) -> Sequence[SourceRange]:
         return [SourceRange(0, 0, -1)]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:  # noqa: ARG002 - there is one
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:  # noqa: ARG002 - there is one
         where = self.files.file("graph").location
         graph = self.files.load("graph")
         if not isinstance(graph, dict):
@@ -202,12 +202,12 @@ class PlanetoidVertices:
             return
         yield (self._labels() if array == "label" else self._split())[start:stop]
 
-    def _placed(self, known: Any, part: str) -> Any:
-        """(n, columns) CSR: the known rows first, those of ``part`` where test.index puts them, others zero."""
-        test, ids = scipy.sparse.csr_array(self.files.matrix(part)), self.files.test_ids()
+    def _placed(self, known: Any, name: str) -> Any:
+        """(n, columns) CSR: the known rows first, those of ``name`` where test.index puts them, others zero."""
+        test, ids = scipy.sparse.csr_array(self.files.matrix(name)), self.files.test_ids()
         if test.shape != (len(ids), known.shape[1]):
             expected = (len(ids), known.shape[1])
-            raise InputError(f"{self.files.prefix}.{part}: expected shape {expected}, found {test.shape}")
+            raise InputError(f"{self.files.prefix}.{name}: expected shape {expected}, found {test.shape}")
         place = scipy.sparse.csr_array(
             (np.ones(len(ids), test.dtype), (ids, np.arange(len(ids)))), shape=(self.stated_vertices, len(ids))
         )

@@ -54,10 +54,10 @@ def open_pyg_edges(locations: Sequence[str], *, weights: bool = False) -> NumpyE
     if "edge_index" not in tensors:
         raise InputError(f"{file.location}: no edge_index in it; found {', '.join(sorted(tensors)) or 'nothing'}")
     weight = _weight(file, tensors) if weights else None
-    part = pair_columns(tensors["edge_index"], weight, stated)
-    if not part.num_edges:
+    pairs = pair_columns(tensors["edge_index"], weight, stated)
+    if not pairs.num_edges:
         raise InputError(f"{file.location}: there are no edges in it")
-    return NumpyEdges((part,), weights, format_name="pyg")
+    return NumpyEdges((pairs,), weights, format_name="pyg")
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class MaskSplit:
     """A split from three masks; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`.
 
     Attributes:
-        masks: (n,) bool, by the name of the part.
+        masks: (n,) bool, by the name of the split.
     """
 
     masks: tuple[tuple[str, StoredArray], ...]
@@ -123,7 +123,7 @@ def open_pyg_vertices(locations: Sequence[str]) -> VertexSource:
     first = feature or label
     if first is not None:
         sources.append(NumpyVertices(feature, label, (), first.shape[0]))
-    if masks := [(part, _mask(tensors[name])) for name, part in _MASKS.items() if name in tensors]:
+    if masks := [(split, _mask(tensors[name])) for name, split in _MASKS.items() if name in tensors]:
         sources.append(MaskSplit(tuple(masks)))
     if not sources:
         raise NotFoundError(f"{file.location}: no x, y or masks in it")

@@ -98,7 +98,7 @@ class TextEdges:
         return self.stated_vertices
 
     def ranges(self) -> Sequence[SourceRange]:
-        return [part for number, file in enumerate(self.files) for part in self._ranges_of(number, file)]
+        return [span for number, file in enumerate(self.files) for span in self._ranges_of(number, file)]
 
     def _ranges_of(self, number: int, file: SourceFile) -> Iterator[SourceRange]:
         if not file.is_seekable or file.size is None:
@@ -107,27 +107,27 @@ class TextEdges:
         for start in range(0, file.size, self.range_bytes):
             yield SourceRange(number, start, min(start + self.range_bytes, file.size))
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
-        """Chunks of one range; ``part.stop`` of -1 stands for the end of the file.
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
+        """Chunks of one range; ``span.stop`` of -1 stands for the end of the file.
 
         Raises:
             InputError: a line is no edge, a whole file has none, or compressed data is damaged.
         """
-        file = self.files[part.file]
+        file = self.files[span.file]
         num_edges = 0
-        for offset, block in self._blocks(part):
+        for offset, block in self._blocks(span):
             chunk = self._parse(file, offset, block)
             num_edges += len(chunk.source)
             yield chunk
-        self._check_any(part, num_edges)
+        self._check_any(span, num_edges)
 
-    def _blocks(self, part: SourceRange) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-        stop = None if part.stop < 0 else part.stop
-        return data_blocks(self.files[part.file], bool(self.header), part.start, stop, self.block_bytes)
+    def _blocks(self, span: SourceRange) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+        stop = None if span.stop < 0 else span.stop
+        return data_blocks(self.files[span.file], bool(self.header), span.start, stop, self.block_bytes)
 
-    def _check_any(self, part: SourceRange, num_edges: int) -> None:
-        file = self.files[part.file]
-        if not num_edges and part.start == 0 and part.stop in {-1, file.size}:
+    def _check_any(self, span: SourceRange, num_edges: int) -> None:
+        file = self.files[span.file]
+        if not num_edges and span.start == 0 and span.stop in {-1, file.size}:
             raise _no_edges(file)
 
     def _parse(self, file: SourceFile, offset: int, block: NDArray[np.uint8]) -> EdgeChunk:
@@ -151,19 +151,19 @@ class TextEdges:
     def may_begin_with_header(self) -> bool:
         return self.header is None
 
-    def read_names(self, part: SourceRange) -> Iterator[NameChunk]:
+    def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
         """Chunks of one range, ids as names.
 
         Raises:
             InputError: a line is no edge between names, a whole file has none, or compressed data is damaged.
         """
-        file = self.files[part.file]
+        file = self.files[span.file]
         separator, num_edges = separator_of(file), 0
-        for offset, block in self._blocks(part):
+        for offset, block in self._blocks(span):
             chunk = self._parse_names(file, offset, block, separator)
             num_edges += len(chunk.source)
             yield chunk
-        self._check_any(part, num_edges)
+        self._check_any(span, num_edges)
 
     def _parse_names(self, file: SourceFile, offset: int, block: NDArray[np.uint8], separator: int) -> NameChunk:
         most = len(block) // _SHORTEST_LINE + 1

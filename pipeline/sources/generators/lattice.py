@@ -81,12 +81,12 @@ class LatticeEdges:
             SourceRange(0, start, min(start + self.range_edges, total)) for start in range(0, total, self.range_edges)
         ]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         sizes = np.array(self.sizes, np.int64)
         vertices = math.prod(self.sizes)
         scramble_key = stream_key(self.seed, "lattice-ids")
-        for start in range(part.start, part.stop, CHUNK_EDGES):
-            most = min(CHUNK_EDGES, part.stop - start)
+        for start in range(span.start, span.stop, CHUNK_EDGES):
+            most = min(CHUNK_EDGES, span.stop - start)
             source, target = np.empty(most, np.int64), np.empty(most, np.int64)
             count = _make_edges(stream_key(self.seed, "shortcuts"), start, sizes, vertices, source, target)
             source, target = source[:count], target[:count]

@@ -79,11 +79,11 @@ class RmatEdges:
         total, step = self.num_edges, self.range_edges
         return [SourceRange(0, start, min(start + step, total)) for start in range(0, total, step)]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         key, scramble_key = stream_key(self.seed, "rmat"), stream_key(self.seed, "rmat-ids")
         threshold, other = alias_table(_outcome_probabilities(self.a, self.b, self.c))
-        for start in range(part.start, part.stop, CHUNK_EDGES):
-            count = min(CHUNK_EDGES, part.stop - start)
+        for start in range(span.start, span.stop, CHUNK_EDGES):
+            count = min(CHUNK_EDGES, span.stop - start)
             source, target = np.empty(count, np.int64), np.empty(count, np.int64)
             _descend(key, start, self.scale, threshold, other, source, target)
             if self.scramble:
@@ -109,8 +109,8 @@ def alias_table(probability: NDArray[np.float64]) -> tuple[NDArray[np.uint64], N
     """
     share = (probability * len(probability) / probability.sum()).tolist()
     other = list(range(len(share)))
-    small = [outcome for outcome, part in enumerate(share) if part < 1]
-    large = [outcome for outcome, part in enumerate(share) if part >= 1]
+    small = [outcome for outcome, width in enumerate(share) if width < 1]
+    large = [outcome for outcome, width in enumerate(share) if width >= 1]
     while small and large:
         poor, rich = small.pop(), large[-1]
         other[poor] = rich

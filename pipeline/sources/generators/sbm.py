@@ -104,11 +104,11 @@ class BlockModelEdges:
             SourceRange(0, start, min(start + self.range_edges, total)) for start in range(0, total, self.range_edges)
         ]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         model, scatter = self.model, self.model.scatter()
         key = stream_key(model.seed, "edges")
-        for start in range(part.start, part.stop, CHUNK_EDGES):
-            count = min(CHUNK_EDGES, part.stop - start)
+        for start in range(span.start, span.stop, CHUNK_EDGES):
+            count = min(CHUNK_EDGES, span.stop - start)
             source, target = np.empty(count, np.int64), np.empty(count, np.int64)
             power = 1.0 / (1.0 - model.skew)
             _draw_places(key, start, model.num_vertices, model.num_blocks, model.homophily, power, source, target)

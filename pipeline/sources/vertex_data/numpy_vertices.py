@@ -20,7 +20,7 @@ from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, member_n
 from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError
 
-SPLIT_PARTS = ("train", "valid", "test")
+SPLIT_NAMES = ("train", "valid", "test")
 _MAX_LABEL = np.iinfo(np.int32).max - 1
 
 
@@ -161,7 +161,7 @@ def _codes(stored: StoredArray, block: NDArray[Any], first: int) -> NDArray[np.u
 
 def _codes_of(arrays: Sequence[StoredArray], num_vertices: int) -> NDArray[np.uint8]:
     codes = np.zeros(num_vertices, np.uint8)
-    for name, stored in zip(SPLIT_PARTS, arrays, strict=True):
+    for name, stored in zip(SPLIT_NAMES, arrays, strict=True):
         first = 0
         for ids in stored.read_flat(0, stored.size):
             wrong = (ids < 0) | (ids >= num_vertices)
@@ -174,7 +174,7 @@ def _codes_of(arrays: Sequence[StoredArray], num_vertices: int) -> NDArray[np.ui
             clash = (codes[ids] != SPLIT["none"]) & (codes[ids] != SPLIT[name])
             if clash.any():
                 entry = int(np.argmax(clash))
-                other = SPLIT_PARTS[codes[ids[entry]] - 1]
+                other = SPLIT_NAMES[codes[ids[entry]] - 1]
                 raise InputError(
                     f"{stored}, entry {first + entry:,}: vertex {ids[entry]} is in the {other} split already"
                 )
@@ -264,6 +264,6 @@ def checked_column(array: StoredArray, kinds: str) -> StoredArray:
 def _open_split(location: str) -> tuple[StoredArray, ...]:
     if location.endswith(".npz"):
         file = _only_file(location)
-        if set(SPLIT_PARTS) <= set(member_names(file)):
-            return tuple(checked_column(open_array(file, part), "iu") for part in SPLIT_PARTS)
+        if set(SPLIT_NAMES) <= set(member_names(file)):
+            return tuple(checked_column(open_array(file, name), "iu") for name in SPLIT_NAMES)
     return (_open_column(location, "split", "iu"),)
