@@ -1,11 +1,11 @@
-"""OGB's binary layout, in which papers100M is published: NumPy archives instead of CSV files.
+"""OGB's binary layout, which papers100M uses: NumPy archives instead of CSV files.
 
     raw/data.npz                    edge_index (2, m), node_feat (n, F), num_nodes_list, num_edges_list
-    raw/node-label.npz              node_label (n, 1) classes or (n, C) zeros and ones, NaN where there is none
+    raw/node-label.npz              node_label (n, 1) classes or (n, C) zeros and ones, NaN for none
     split/NAME/{train,valid,test}.csv.gz
 
-Everything is streamed member by member, stored or deflated; the two rows of edge_index are two streams, read in
-step.  A folder may also be named by its ``data.npz``.  Hu et al., Open Graph Benchmark (NeurIPS 2020).
+Members are streamed, whether stored or deflated; the two rows of edge_index are two streams, read in step. The path of
+``data.npz`` may stand for the folder. Hu et al., Open Graph Benchmark (NeurIPS 2020).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _DATA = "raw/data.npz"
 
 
 def open_binary_edges(folder: str) -> NumpyEdges:
-    """The edges of a binary OGB folder.
+    """Open the edges of a binary OGB folder.
 
     Raises:
-        NotFoundError: the folder, or an array of its file, is not there.
-        InputError: the file is no archive, or its stated numbers are not those of one graph.
+        NotFoundError: the folder, or an array in its file, does not exist.
+        InputError: the file is not an archive, or the stated numbers do not match one graph.
     """
     file = _file(folder, _DATA)
     num_vertices, num_edges = _count(file, "num_nodes_list"), _count(file, "num_edges_list")
@@ -72,23 +72,23 @@ class SplitFiles:
 
 
 def open_binary_vertices(folder: str, *, split: str | None = None) -> VertexSource:
-    """The features, labels and split of a binary OGB folder.
+    """Open the features, labels and split of a binary OGB folder.
 
     Args:
-        split: folder below ``split/``; needed where there are several.
+        split: folder below ``split/``; required if there are several.
 
     Raises:
-        NotFoundError: the folder or the split is not there, or the folder holds nothing of vertices.
-        InputError: an array has another shape or dtype, or there are several splits and none chosen.
+        NotFoundError: the folder or the split does not exist, or the folder has no vertex data.
+        InputError: an array has the wrong shape or dtype, or there are several splits and none is chosen.
     """
     sources = _vertex_sources(folder, split)
     if not sources:
-        raise NotFoundError(f"{folder}: no node_feat, raw/node-label.npz or split/ in it")
+        raise NotFoundError(f"{folder}: found no node_feat, raw/node-label.npz or split/")
     return JoinedVertices(sources)
 
 
 def has_vertices(folder: str) -> bool:
-    """The folder holds features, labels or a split."""
+    """Whether the folder has features, labels or a split."""
     return bool(_vertex_sources(folder, None))
 
 

@@ -1,4 +1,4 @@
-"""Edges from Parquet files: two columns of ids, numbers or text, and perhaps one of weights, by groups of rows."""
+"""Edges from Parquet files: two columns of ids (numbers or text) and optionally one of weights, by row groups."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gnnloom.pipeline.sources.reading.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
-#: Edges that one task reads; a row group is never divided.
+#: Number of edges that one task reads; a row group is never divided.
 RANGE_EDGES = 1 << 23
-#: Edges read at a time.
+#: Number of edges read at a time.
 BLOCK_EDGES = 1 << 20
-#: Edges read at a time where ids are text, whose length nothing tells.
+#: Number of edges read at a time if ids are text, whose length is unknown in advance.
 _BLOCK_NAMES = 1 << 16
 _MAX_ID = np.iinfo(np.int64).max
 
@@ -30,10 +30,14 @@ _MAX_ID = np.iinfo(np.int64).max
 class ParquetEdges:
     """Edges from Parquet files; implements :class:`~gnnloom.pipeline.sources.names.NamedEdgeSource`.
 
-    A range counts row groups.
+    Ranges count row groups.
 
     Attributes:
-        columns: per table the names of source, target and, if weighted, weight.
+        tables: one per file.
+        columns: for each table, the names of the source, target and, if weighted, weight columns.
+        weights: whether edges have weights.
+        range_edges: number of edges in a range, unless one row group has more.
+        block_edges: number of edges read at a time.
     """
 
     tables: tuple[ParquetTable, ...]
@@ -47,11 +51,12 @@ class ParquetEdges:
         """Find the files and read their footers.
 
         Args:
-            columns: names of source, target and perhaps weight, separated by commas; None for the first ones.
+            columns: names of the source, target and optionally weight columns, separated by commas; None for the
+                first columns. Naming three columns implies ``weights``.
 
         Raises:
-            NotFoundError: a file is not there.
-            InputError: a file is no Parquet file, or has not these columns, of these types.
+            NotFoundError: a file does not exist.
+            InputError: a file is not a Parquet file, or lacks such columns of suitable types.
         """
         tables = tuple(ParquetTable.open(file) for file in open_files(locations))
         wanted = tuple(name.strip() for name in columns.split(",")) if columns else ()

@@ -1,12 +1,12 @@
-"""SNAP-style text: one edge per line, as two ids and perhaps a weight.
+"""SNAP-style text: one edge per line, as two ids and optionally a weight.
 
-Lines that begin with ``#`` or ``%`` are comments; blank lines count nothing; columns are separated
-by blanks, tabs or one comma; lines end with LF or CR LF, the last perhaps with neither.  An id is
-digits only, below 2^63.  A line with more columns than are asked for is refused, so that nobody
-loses weights or times unawares, or reads the size line of another format as an edge;
-``extra_columns`` ignores them instead.
+Lines that begin with ``#`` or ``%`` are comments, and blank lines are ignored. Columns are separated by blanks, tabs or
+one comma. Lines end with LF or CR LF; the last line may end with neither. An id consists of digits and is below 2^63.
 
-Where ids are names, lines are cut as :mod:`gnnloom.pipeline.sources.reading.name_parser` says.
+A line with more columns than expected is refused, so that weights or times are not lost unnoticed and the size line of
+another format is not read as an edge; ``extra_columns`` ignores further columns instead.
+
+If ids are names, :mod:`gnnloom.pipeline.sources.reading.name_parser` defines how lines are split.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from gnnloom.pipeline.sources.reading.text_layout import data_blocks, separator_
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
-#: Bytes of a local plain file that one task reads.
+#: Number of bytes of a local uncompressed file that one task reads.
 RANGE_BYTES = 64 << 20
-#: The shortest line of an edge: two digits, a separator and a line feed.
+#: Length of the shortest line with an edge: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
 _ANY_ID = np.iinfo(np.int64).max
 
 _HINTS = {
-    EXTRA: "; read the third column as weight (`--weights`), or ignore further columns (`--extra-columns`)",
-    NO_ID: f"; if the first line names the columns, say so (`--header`){HINT}",
+    EXTRA: "; read the third column as weights (`--weights`), or ignore further columns (`--extra-columns`)",
+    NO_ID: f"; if the first line names the columns, add `--header`{HINT}",
     NEGATIVE: HINT,
     TOO_LARGE: HINT,
 }
@@ -49,11 +49,14 @@ class TextEdges:
     """Edges from text files; implements :class:`~gnnloom.pipeline.sources.names.NamedEdgeSource`.
 
     Attributes:
-        files: plain local files are read in ranges of ``range_bytes``, others each as a whole.
-        weights: the third column holds float32 weights.
-        header: the first line of each file that is no comment names the columns; None where nobody said, as False.
-        extra_columns: columns after those asked for are ignored rather than refused.
-        stated_vertices: the number of vertices, where something beside the file states it.
+        files: local uncompressed files are read in ranges of ``range_bytes``, each other file as a whole.
+        weights: whether the third column contains float32 weights.
+        header: whether the first line of each file that is not a comment names the columns; None if the user did not
+            say, which reads as False.
+        extra_columns: whether to ignore further columns rather than refuse them.
+        stated_vertices: the number of vertices, if something other than the file states it.
+        range_bytes: size of a range.
+        block_bytes: number of bytes parsed at a time.
     """
 
     files: tuple[SourceFile, ...]
@@ -76,7 +79,7 @@ class TextEdges:
         """Find the files.
 
         Raises:
-            NotFoundError: a file is not there, or a glob matches nothing.
+            NotFoundError: a file does not exist, or a glob matches nothing.
             InputError: a file is empty.
         """
         files = open_files(locations)
@@ -108,10 +111,10 @@ class TextEdges:
             yield SourceRange(number, start, min(start + self.range_bytes, file.size))
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
-        """Chunks of one range; ``span.stop`` of -1 stands for the end of the file.
+        """Read one range; a ``stop`` of -1 stands for the end of the file.
 
         Raises:
-            InputError: a line is no edge, a whole file has none, or compressed data is damaged.
+            InputError: a line is not an edge, a whole file has no edges, or compressed data is damaged.
         """
         file = self.files[span.file]
         num_edges = 0
@@ -141,7 +144,7 @@ class TextEdges:
         return EdgeChunk(source[:count], target[:count], weight[:count] if self.weights else None)
 
     def _wrong_line(self, file: SourceFile, offset: int, wrong: int) -> InputError:
-        # Who states the number of vertices has numbers for ids.
+        # A source that states its number of vertices uses numbers as ids.
         may_be_name = wrong in {NO_ID, NEGATIVE, TOO_LARGE} and self.stated_vertices is None
         hint = _HINTS.get(wrong, "") if may_be_name or wrong == EXTRA else ""
         error = bad_line(file, offset, REASONS[wrong] + hint)
@@ -152,10 +155,10 @@ class TextEdges:
         return self.header is None
 
     def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
-        """Chunks of one range, ids as names.
+        """Read one range, with ids as names.
 
         Raises:
-            InputError: a line is no edge between names, a whole file has none, or compressed data is damaged.
+            InputError: a line is not an edge between names, a whole file has no edges, or compressed data is damaged.
         """
         file = self.files[span.file]
         separator, num_edges = separator_of(file), 0
@@ -193,12 +196,12 @@ class TextEdges:
         return NameChunk(sources, targets, weight[:count] if self.weights else None, plain, first_is_plain)
 
     def with_vertices(self, num_vertices: int) -> TextEdges:
-        """The same edges, with ids that must be below ``num_vertices``."""
+        """The same edges, but with ids that must be below ``num_vertices``."""
         return replace(self, stated_vertices=num_vertices)
 
 
 def _no_edges(file: SourceFile) -> InputError:
-    return InputError(f"{file.location}: the file is empty or has comments only; expected a line per edge")
+    return InputError(f"{file.location}: the file is empty or contains only comments; expected a line per edge")
 
 
 FORMAT = Format(

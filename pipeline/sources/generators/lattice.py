@@ -1,8 +1,8 @@
-"""Two- and three-dimensional lattices with shortcuts as a source of edges: a stand-in for road networks.
+"""Two- and three-dimensional lattices with shortcuts: a stand-in for road networks.
 
-Every vertex is joined to the next along each axis; shortcuts join pairs drawn at random (Newman, Watts,
-Phys. Rev. E 60, 1999).  Edge number ``vertex * axes + axis`` is that of a vertex along an axis (there is none at
-the lattice's end), and the shortcuts follow, so that any range of edges can be made by any worker.
+An edge joins every vertex to the next one along each axis; shortcuts join pairs of vertices drawn at random (Newman,
+Watts, Phys. Rev. E 60, 1999). Edge number ``vertex * axes + axis`` starts at ``vertex`` and follows ``axis``; it does
+not exist at the end of the lattice. The shortcuts have the numbers that follow, so any worker can make any range.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.random_numbers import stream_key, unit
 
-#: Edge numbers that one task makes.
+#: Number of edge numbers that one task handles.
 RANGE_EDGES = 1 << 23
 
 
@@ -32,9 +32,11 @@ class LatticeEdges:
     """Edges of a lattice; implements :class:`~gnnloom.pipeline.sources.source.EdgeSource`.
 
     Attributes:
-        sizes: vertices along each of two or three axes; the last runs fastest.
-        shortcuts: random edges for each edge of the lattice.
-        scramble: scramble the ids; else they follow the axes.
+        sizes: number of vertices along each of two or three axes; the last varies fastest.
+        shortcuts: number of random edges per edge of the lattice.
+        scramble: whether to scramble the ids, which otherwise follow the axes.
+        seed: seed of the shortcuts and of the scrambling.
+        range_edges: number of edge numbers in a range.
     """
 
     sizes: tuple[int, ...]
@@ -105,7 +107,8 @@ def _make_edges(
     source: NDArray[np.int64],
     target: NDArray[np.int64],
 ) -> int:
-    """Edges of the numbers ``start``, ``start + 1``, ...; returns how many there are."""
+    """Make the edges numbered ``start``, ``start + 1``, ...; returns how many of them exist."""
+    # Every draw depends only on the edge's number, so ranges can be made in any order.
     axes, count = len(sizes), 0
     first: Any = 0
     for number in range(start, start + len(source)):

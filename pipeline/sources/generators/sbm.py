@@ -1,12 +1,11 @@
 """A stochastic block model as a source: communities that a GNN can learn, from a seed, without a file.
 
-Vertices have a place in their community; a keyed permutation scatters the places over the ids.  An
-edge draws its source from all vertices and, with probability ``homophily``, its target from the
-same community, else from all vertices.  ``skew`` makes the j-th vertex of a community be drawn in
-proportion to j^-skew, so that degrees follow a power law with exponent 1 + 1/skew (Chung, Lu 2002).
-Features are the community's centroid plus Gaussian noise, scaled to unit variance; labels are the
-communities.  Every number is a hash of the seed and its position: any range of edges or rows can be
-made by any worker.
+Vertices have a slot, which determines the community; a keyed permutation maps slots to ids. An edge draws its source
+from all vertices. With probability ``homophily`` it draws its target from the same community, otherwise from all
+vertices. The j-th vertex of a community is drawn with a probability proportional to j^-skew, so degrees follow a power
+law with exponent 1 + 1/skew (Chung, Lu 2002). Features are the community's centroid plus Gaussian noise, scaled to unit
+variance; labels are the communities. Every number is a hash of the seed and its position, so any worker can make any
+range of edges or rows.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 from gnnloom.storage.matrix.random_numbers import normal, stream_key, uniform, unit
 
-#: Edges that one task makes.
+#: Number of edges that one task makes.
 RANGE_EDGES = 1 << 23
-#: Feature values made at a time.
+#: Number of feature values made at a time.
 _BLOCK_VALUES = 1 << 21
 _DRAWS = 4  # random numbers per edge
 
@@ -39,12 +38,15 @@ class StochasticBlockModel:
     """The model that an edge source and a vertex source share.
 
     Attributes:
-        num_edges: edges drawn; loops and repeated edges are among them.
-        num_blocks: communities, which are the classes.
-        homophily: probability that an edge is drawn within a community on purpose.
-        skew: 0 for even degrees, towards 1 for ever larger hubs.
-        noise: standard deviation of the features' noise, where the centroids' is 1.
-        train, valid: fractions of the vertices; the others are for the test.
+        num_vertices: number of vertices.
+        num_edges: number of edges drawn, including loops and repeated edges.
+        num_blocks: number of communities, which are the classes.
+        homophily: probability that the target of an edge is drawn from the community of its source.
+        skew: 0 for even degrees; larger hubs as it approaches 1.
+        num_features: number of features.
+        noise: standard deviation of the features' noise, relative to that of the centroids.
+        train, valid: fractions of the vertices for training and validation; the others are for testing.
+        seed: seed of all random numbers.
     """
 
     num_vertices: int
@@ -71,11 +73,11 @@ class StochasticBlockModel:
         )
 
     def identity(self) -> dict[str, Any]:
-        """JSON of all parameters."""
+        """JSON with all parameters."""
         return {"format": "sbm", **asdict(self)}
 
     def scatter(self) -> KeyedPermutation:
-        """From places (community + num_blocks * j) to ids."""
+        """The permutation from slots (community + num_blocks * j) to ids."""
         return KeyedPermutation(self.num_vertices, int(stream_key(self.seed, "scatter")))
 
     def edges(self) -> BlockModelEdges:
@@ -111,7 +113,7 @@ class BlockModelEdges:
             count = min(CHUNK_EDGES, span.stop - start)
             source, target = np.empty(count, np.int64), np.empty(count, np.int64)
             power = 1.0 / (1.0 - model.skew)
-            _draw_places(key, start, model.num_vertices, model.num_blocks, model.homophily, power, source, target)
+            _draw_slots(key, start, model.num_vertices, model.num_blocks, model.homophily, power, source, target)
             yield EdgeChunk(scatter.forward(source), scatter.forward(target))
 
 
@@ -142,8 +144,8 @@ class BlockModelVertices:
             yield makers[array](first, min(first + rows, stop))
 
     def _labels(self, start: int, stop: int) -> NDArray[np.int32]:
-        places = self.model.scatter().inverse(np.arange(start, stop))
-        return (places % self.model.num_blocks).astype(np.int32)
+        slots = self.model.scatter().inverse(np.arange(start, stop))
+        return (slots % self.model.num_blocks).astype(np.int32)
 
     def _features(self, start: int, stop: int) -> NDArray[np.float32]:
         model, width = self.model, self.model.num_features
@@ -160,7 +162,15 @@ class BlockModelVertices:
 
 
 def split_codes(draw: NDArray[np.float64], train: float, valid: float) -> NDArray[np.uint8]:
-    """Codes for draws in [0, 1): the lowest train, the next validate, the others test."""
+    """Split codes for uniform draws: the lowest are for training, the next for validation, the others for testing.
+
+    Args:
+        draw: (num_vertices,) float64 in [0, 1).
+        train, valid: fractions for training and validation.
+
+    Returns:
+        (num_vertices,) uint8, codes of ``gnnloom.storage.artifacts.vertices.SPLIT``.
+    """
     codes = np.full(len(draw), SPLIT["test"], np.uint8)
     codes[draw < train + valid] = SPLIT["valid"]
     codes[draw < train] = SPLIT["train"]
@@ -168,7 +178,7 @@ def split_codes(draw: NDArray[np.float64], train: float, valid: float) -> NDArra
 
 
 @njit(cache=True, nogil=True)
-def _draw_places(
+def _draw_slots(
     key: np.uint64,
     start: int,
     num_vertices: int,
@@ -178,22 +188,23 @@ def _draw_places(
     source: NDArray[np.int64],
     target: NDArray[np.int64],
 ) -> None:
-    """Places of the ends of edges ``start``, ``start + 1``, ..."""
+    """Draw the slots of the ends of edges ``start``, ``start + 1``, ..."""
     for k in range(len(source)):
         counter = np.uint64(start + k) * np.uint64(_DRAWS)
-        first = _place(unit(key, counter), unit(key, counter + np.uint64(1)), num_vertices, num_blocks, power)
+        first = _slot(unit(key, counter), unit(key, counter + np.uint64(1)), num_vertices, num_blocks, power)
         draw = unit(key, counter + np.uint64(2))
         if draw < homophily:
             block_draw = (first % num_blocks + 0.5) / num_blocks
         else:
+            # Given that it is not below homophily, the draw is uniform between homophily and 1.
             block_draw = (draw - homophily) / (1.0 - homophily)
         source[k] = first
-        target[k] = _place(block_draw, unit(key, counter + np.uint64(3)), num_vertices, num_blocks, power)
+        target[k] = _slot(block_draw, unit(key, counter + np.uint64(3)), num_vertices, num_blocks, power)
 
 
 @njit(cache=True, nogil=True)
-def _place(block_draw: float, draw: float, num_vertices: int, num_blocks: int, power: float) -> Any:
-    """A place: the community by one draw, the vertex in it by the other."""
+def _slot(block_draw: float, draw: float, num_vertices: int, num_blocks: int, power: float) -> Any:
+    """A slot: one draw determines the community, the other the vertex in it."""
     block: Any = min(np.int64(block_draw * num_blocks), num_blocks - 1)
     size = (num_vertices - block + num_blocks - 1) // num_blocks
     if power != 1.0:

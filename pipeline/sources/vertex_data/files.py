@@ -1,4 +1,4 @@
-"""Features, labels and split of vertices from files of any format, each array from a file of its own."""
+"""Features, labels and split from NumPy, Parquet or text files, one file per array and one row per vertex."""
 
 from __future__ import annotations
 
@@ -16,11 +16,16 @@ _NUMPY, _PARQUET = {"npy", "npz"}, {"parquet", "pq"}
 def open_vertex_files(
     *, feature: str | None = None, label: str | None = None, split: str | None = None
 ) -> VertexSource:
-    """The source for files whose formats their names tell: NumPy, Parquet, and text for all others.
+    """Open files whose suffixes determine their formats: NumPy, Parquet, and text for all others.
+
+    Args:
+        feature: location of (n, F) numbers.
+        label: location of (n,) classes, or of (n, C) zeros and ones.
+        split: location of (n,) codes, or of an ``.npz`` with arrays of vertex ids.
 
     Raises:
-        NotFoundError: a file is not there.
-        InputError: no file is named, one is of another format or shape, or their numbers of rows differ.
+        NotFoundError: a file does not exist.
+        InputError: no file is given, a file has the wrong format or shape, or the numbers of rows differ.
     """
     files = {"feature": feature, "label": label, "split": split}
     given = {array: location for array, location in files.items() if location}
