@@ -1,74 +1,30 @@
-"""Formats by name: which source reads what the user names."""
+"""Opens sources by the name of their format, or by the names of their files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from gnnloom.pipeline.sources import ogb, ogb_binary, planetoid, pyg
-from gnnloom.pipeline.sources.generators.synthetic import SyntheticVertices
-from gnnloom.pipeline.sources.graph500 import Graph500Edges
-from gnnloom.pipeline.sources.keyed_vertices import open_keyed_vertices
-from gnnloom.pipeline.sources.matrix_market import MatrixMarketEdges
-from gnnloom.pipeline.sources.metis import MetisEdges
-from gnnloom.pipeline.sources.numpy_edges import NumpyEdges
-from gnnloom.pipeline.sources.parquet_edges import ParquetEdges
+from gnnloom.pipeline import sources
+from gnnloom.pipeline.sources.format import Format
+from gnnloom.pipeline.sources.option import checked_options
 from gnnloom.pipeline.sources.reading.compressed import SUFFIXES
 from gnnloom.pipeline.sources.reading.files import is_local
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
-from gnnloom.pipeline.sources.text import TextEdges
-from gnnloom.pipeline.sources.vertex_files import open_vertex_files
+from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.descriptors import load_descriptors
 from gnnloom.storage.errors import InputError
 
 Options = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class EdgeFormat:
-    """How a format is opened.
-
-    Attributes:
-        options: that :func:`open_edges` passes on; others are refused.
-        one_location: the source is one folder or file, no list.
-        doubles: a file may stand for both directions of its edges.
-    """
-
-    open: Callable[..., Any]
-    options: tuple[str, ...] = ()
-    one_location: bool = False
-    doubles: bool = False
-
-
-EDGE_FORMATS: Mapping[str, EdgeFormat] = {
-    "snap": EdgeFormat(TextEdges.open, ("weights", "header", "extra_columns")),
-    "parquet": EdgeFormat(ParquetEdges.open, ("weights", "columns")),
-    "npy": EdgeFormat(NumpyEdges.open, ("weights",)),
-    "npz": EdgeFormat(NumpyEdges.open, ("weights",)),
-    "mtx": EdgeFormat(MatrixMarketEdges.open, ("weights",), doubles=True),
-    "metis": EdgeFormat(MetisEdges.open, ("weights",), doubles=True),
-    "graph500": EdgeFormat(Graph500Edges.open, ("packed",)),
-    "ogb": EdgeFormat(ogb.OgbEdges.open, one_location=True),
-    "ogb-binary": EdgeFormat(ogb_binary.open_binary_edges, one_location=True),
-    "pyg": EdgeFormat(pyg.open_pyg_edges, ("weights",)),
-    "planetoid": EdgeFormat(planetoid.PlanetoidEdges.open, one_location=True),
-}
-
-#: Formats by the end of a file's name, before ``.gz`` or ``.zst``; all others are text.
-_SUFFIXES = {
-    "npy": "npy",
-    "npz": "npz",
-    "parquet": "parquet",
-    "pq": "parquet",
-    "mtx": "mtx",
-    "graph": "metis",
-    "metis": "metis",
-    "pt": "pyg",
-}
-#: Vertex data that only a stored graph makes sense of.
-_OF_GRAPH = ("keyed", "random", "degree-labels")
+@cache
+def formats() -> Mapping[str, Format]:
+    """All formats by name, including those of other packages."""
+    return load_descriptors(sources, "FORMAT", "gnnloom.formats", Format)
 
 
 def open_edges(
@@ -78,29 +34,24 @@ def open_edges(
     *,
     undirected: bool = False,
 ) -> EdgeSource:
-    """The edge source for files or a folder.
+    """Open the edges in files or in a folder.
 
     Args:
-        format: one of ``EDGE_FORMATS``; None chooses by the locations' names.
-        locations: paths, URLs or globs; for ``ogb``, ``ogb-binary`` and ``planetoid`` one folder.
-        options: of the format: ``weights``, ``header`` and ``extra_columns`` (text), ``columns`` (Parquet),
-            ``packed`` (Graph500); those that are None, and all but ``header`` that are false, are as if not given.
-        undirected: the graph will store both directions of every edge, so that a format which states both need
-            not give both (their weights would be merged).
+        format: a key of :func:`formats`; None guesses it from the locations.
+        locations: paths, URLs or globs; one folder for formats with ``one_location``.
+        options: options of the format. None counts as not given, and so does False, unless the option is deniable.
+        undirected: the graph will store both directions of every edge. A format that lists both directions then
+            gives each edge once, so that their weights are not merged.
 
     Raises:
-        InputError: an unknown format, or an option that it does not have.
-        NotFoundError: a file is not there.
+        InputError: the format is unknown, or does not have one of the options.
+        NotFoundError: a file does not exist.
     """
-    name = format or guess_format(locations)
-    if name not in EDGE_FORMATS:
-        raise InputError(f"format {name!r}: expected one of {', '.join(EDGE_FORMATS)}")
-    chosen = EDGE_FORMATS[name]
-    given = _checked_options(name, chosen.options, options)
+    chosen = _format(format or guess_format(locations))
+    given = checked_options(f"format {chosen.name!r}", chosen.options, options or {})
     if chosen.doubles:
         given["undirected"] = undirected
-    source = _one_location(name, locations) if chosen.one_location else locations
-    return cast("EdgeSource", chosen.open(source, **given))
+    return chosen.open_edges(_source(chosen, locations), **given)
 
 
 def open_vertices(
@@ -109,110 +60,102 @@ def open_vertices(
     options: Options | None = None,
     graph: Graph | None = None,
 ) -> VertexSource:
-    """The source of features, labels and split.
+    """Open features, labels and split.
 
     Args:
-        format: ``ogb`` or ``ogb-binary`` (one folder; option ``split`` names a folder below ``split/``), ``planetoid``
-            (one folder), ``pyg`` (one file), ``files`` (no locations; options ``feature``, ``label`` and ``split``
-            name NumPy, Parquet or text files), ``keyed`` (the same, of text or Parquet files whose first column is the
-            id of the vertex), ``random`` or ``degree-labels`` (no locations; options ``dim``,
-            ``classes`` and ``seed``).
-        graph: the stored graph, which ``keyed``, ``random`` and ``degree-labels`` need.
+        format: a format that has vertex data, or a key of
+            :func:`~gnnloom.pipeline.sources.vertex_data.kind.vertex_kinds`.
+        locations: as for :func:`open_edges`; empty for kinds of vertex data, which name their files in options.
+        options: options of the format or kind; None counts as not given.
+        graph: the stored graph; required by kinds with ``needs_graph``.
 
     Raises:
-        InputError: an unknown format, or an option that it does not have.
-        NotFoundError: a file is not there.
+        InputError: the format is unknown, does not have one of the options, or needs a graph.
+        NotFoundError: a file does not exist, or the source holds no vertex data.
     """
-    if format in _OF_GRAPH:
-        if graph is None:
-            raise InputError(f"vertex data {format!r}: ingest a graph first")
-        if format == "keyed":
-            return open_keyed_vertices(graph, **_checked_options(format, ("feature", "label", "split"), options))
-        given = _checked_options(format, ("dim", "classes", "seed"), options)
-        return SyntheticVertices.open(graph, labels=format, **given)
-    if format not in _VERTEX_FORMATS:
-        raise InputError(f"vertex data {format!r}: expected one of {', '.join((*_VERTEX_FORMATS, *_OF_GRAPH))}")
-    opener, known = _VERTEX_FORMATS[format]
-    return opener(locations, **_checked_options(format, known, options))
+    kind = vertex_kinds().get(format)
+    if kind is None:
+        return _open_bundled(format, locations, options)
+    if kind.needs_graph and graph is None:
+        raise InputError(f"vertex data {format!r}: ingest a graph first")
+    return kind.open(graph, **checked_options(f"format {format!r}", kind.options, options or {}))
 
 
-def vertices_beside(format: str | None, locations: Sequence[str]) -> VertexSource | None:  # noqa: A002
-    """The vertex data that a source of edges holds too; None where there are none."""
-    name = format or guess_format(locations)
-    there: Mapping[str, Callable[[], bool]] = {
-        "ogb": lambda: ogb.has_vertices(_one_location(name, locations)),
-        "ogb-binary": lambda: ogb_binary.has_vertices(_one_location(name, locations)),
-        "pyg": lambda: pyg.has_vertices(locations),
-        "planetoid": lambda: True,
-    }
-    return open_vertices(name, locations) if name in there and there[name]() else None
+def _open_bundled(name: str, locations: Sequence[str], options: Options | None) -> VertexSource:
+    bundled = {known.name: known.vertices for known in formats().values() if known.vertices}
+    if name not in bundled:
+        raise InputError(f"vertex data {name!r}: expected one of {', '.join((*bundled, *vertex_kinds()))}")
+    given = checked_options(f"format {name!r}", bundled[name].options, options or {})
+    return bundled[name].open(_source(_format(name), locations), **given)
+
+
+def vertex_identity(format: str, locations: Sequence[str], options: Options | None = None) -> dict[str, Any]:  # noqa: A002
+    """Identity of vertex data, which is known before the graph is; arguments as for :func:`open_vertices`.
+
+    Raises:
+        InputError, NotFoundError: as :func:`open_vertices`, except that no graph is needed.
+    """
+    kind = vertex_kinds().get(format)
+    if kind is None:
+        return _open_bundled(format, locations, options).identity()
+    return kind.open(None, **checked_options(f"format {format!r}", kind.options, options or {})).identity()
+
+
+def bundled_vertices(format: str | None, locations: Sequence[str]) -> VertexSource | None:  # noqa: A002
+    """Open the vertex data that come along with a source of edges; None if there are none."""
+    chosen = _format(format or guess_format(locations))
+    if chosen.vertices is None:
+        return None
+    source = _source(chosen, locations)
+    return chosen.vertices.open(source) if chosen.vertices.exist(source) else None
 
 
 def guess_format(locations: Sequence[str]) -> str:
-    """The format by the names of the files and folders; files of other names are ``snap``.
+    """The format that the names of the files or folders suggest.
 
     Raises:
-        InputError: the names speak for several formats.
+        InputError: the names suggest several formats.
     """
     found = sorted({_guess_one(location) for location in locations})
     if len(found) > 1:
-        raise InputError(f"the sources look like several formats ({', '.join(found)}); give one with --format")
-    return found[0] if found else "snap"
+        raise InputError(f"the sources look like several formats ({', '.join(found)}); choose one with --format")
+    return found[0] if found else _fallback(is_folder=False)
 
 
 def _guess_one(location: str) -> str:
     path = Path(location.removeprefix("file://")).expanduser()
     if is_local(location) and path.is_dir():
-        if ogb_binary.is_binary(location):
-            return "ogb-binary"
-        return "planetoid" if planetoid.dataset_names(path) else "ogb"
-    if path.name.startswith("ind."):
-        return "planetoid"
+        for known in formats().values():
+            if known.is_folder is not None and known.is_folder(path):
+                return known.name
+        return _fallback(is_folder=True)
     name = path.name
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
-    return _SUFFIXES.get(name.rpartition(".")[2], "snap")
+    ending = name.rpartition(".")[2]
+    for known in formats().values():
+        if path.name.startswith(known.prefixes):
+            return known.name
+    for known in formats().values():
+        if ending in known.suffixes:
+            return known.name
+    return _fallback(is_folder=False)
 
 
-def _one_location(name: str, locations: Sequence[str]) -> str:
+def _fallback(*, is_folder: bool) -> str:
+    return next(known.name for known in formats().values() if known.is_fallback and known.one_location == is_folder)
+
+
+def _format(name: str) -> Format:
+    if name not in formats():
+        raise InputError(f"format {name!r}: expected one of {', '.join(formats())}")
+    return formats()[name]
+
+
+def _source(chosen: Format, locations: Sequence[str]) -> str | Sequence[str]:
+    """What the functions of a format get."""
+    if not chosen.one_location:
+        return locations
     if len(locations) != 1:
-        raise InputError(f"format {name!r}: expected one folder, found {len(locations)}")
+        raise InputError(f"format {chosen.name!r}: expected one folder, found {len(locations)}")
     return locations[0]
-
-
-def _checked_options(name: str, known: Sequence[str], options: Options | None) -> dict[str, Any]:
-    """Those given; numbers count even where they are 0, and a header that is denied."""
-    given = {
-        key: value
-        for key, value in (options or {}).items()
-        if value is not None and (value is not False or key == "header")
-    }
-    unknown = sorted(given.keys() - set(known))
-    if unknown:
-        raise InputError(f"format {name!r} has no option {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
-    return given
-
-
-def _open_ogb(locations: Sequence[str], **options: Any) -> VertexSource:
-    return ogb.OgbVertices.open(_one_location("ogb", locations), **options)
-
-
-def _open_ogb_binary(locations: Sequence[str], **options: Any) -> VertexSource:
-    return ogb_binary.open_binary_vertices(_one_location("ogb-binary", locations), **options)
-
-
-def _open_planetoid(locations: Sequence[str]) -> VertexSource:
-    return planetoid.PlanetoidVertices.open(_one_location("planetoid", locations))
-
-
-def _open_files(_: Sequence[str], **options: Any) -> VertexSource:
-    return open_vertex_files(**options)
-
-
-_VERTEX_FORMATS: Mapping[str, tuple[Callable[..., VertexSource], tuple[str, ...]]] = {
-    "ogb": (_open_ogb, ("split",)),
-    "ogb-binary": (_open_ogb_binary, ("split",)),
-    "planetoid": (_open_planetoid, ()),
-    "pyg": (pyg.open_pyg_vertices, ()),
-    "files": (_open_files, ("feature", "label", "split")),
-}

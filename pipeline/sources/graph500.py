@@ -1,7 +1,7 @@
 """Graph500's binary edge lists: little-endian 64-bit pairs, or the packed form of 48 bits per id.
 
-A packed edge is three 32-bit words: the low halves of both ids, then their high 16 bits, those of the
-first id below those of the second (``packed_edge`` of the Graph500 reference implementation).
+A packed edge consists of three 32-bit words: the low 32 bits of both ids, and a word with their high 16 bits, those of
+the first id in its lower half (``packed_edge`` of the Graph500 reference implementation).
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.format import Format
+from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
-#: Edges that one task reads.
+#: Number of edges that one task reads.
 RANGE_EDGES = 1 << 23
 _PAIR, _PACKED = np.dtype("<i8"), np.dtype("<u4")
 
@@ -28,7 +30,9 @@ class Graph500Edges:
     """Edges from Graph500 files; implements :class:`~gnnloom.pipeline.sources.source.EdgeSource`.
 
     Attributes:
-        arrays: (num_edges, 2) int64 pairs, or (num_edges, 3) packed words.
+        arrays: (num_edges, 2) int64 pairs, or (num_edges, 3) uint32 packed words, one array per file.
+        packed: whether the files use the packed form.
+        range_edges: number of edges in a range.
     """
 
     arrays: tuple[StoredArray, ...]
@@ -40,19 +44,20 @@ class Graph500Edges:
         """Find the files.
 
         Raises:
-            NotFoundError: a file is not there.
-            InputError: a size is no multiple of an edge's 16 bytes (packed: 12), or a file is compressed.
+            NotFoundError: a file does not exist.
+            InputError: the size of a file is not a multiple of 16 bytes per edge (12 if packed), or a file is
+                compressed.
         """
         width, dtype = (3, _PACKED) if packed else (2, _PAIR)
         arrays = []
         for file in open_files(locations):
             edge_bytes = width * dtype.itemsize
             if file.is_compressed or file.size is None:
-                raise InputError(f"{file.location}: expected a plain file of known size; decompress it first")
+                raise InputError(f"{file.location}: expected an uncompressed file of known size; decompress it first")
             if not file.size or file.size % edge_bytes:
                 raise InputError(
                     f"{file.location}: {file.size:,} bytes; expected a multiple of {edge_bytes}, the bytes of an edge"
-                    f" {'of the packed form' if packed else '(of the packed form: 12, `--packed`)'}"
+                    f" {'in the packed form' if packed else '(12 in the packed form, `--packed`)'}"
                 )
             arrays.append(StoredArray(file, None, (file.size // edge_bytes, width), dtype, False, 0))
         return cls(tuple(arrays), packed)
@@ -76,25 +81,34 @@ class Graph500Edges:
             for start in range(0, array.shape[0], step)
         ]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
-        array, width = self.arrays[part.file], 3 if self.packed else 2
-        first = part.start
-        for block in array.read_flat(part.start * width, part.stop * width, CHUNK_EDGES * width):
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
+        array, width = self.arrays[span.file], 3 if self.packed else 2
+        first = span.start
+        for block in array.read_flat(span.start * width, span.stop * width, CHUNK_EDGES * width):
             words = block.reshape(-1, width)
             pairs = _unpacked(words) if self.packed else words
             if pairs.min(initial=0) < 0:
                 edge = int(np.argmax(pairs.min(axis=1) < 0))
                 raise InputError(
                     f"{array}, edge {first + edge:,}: expected vertex ids, found {pairs[edge].tolist()};"
-                    f" {'is it the form of 64-bit pairs?' if self.packed else 'is it the packed form (`--packed`)?'}"
+                    f" {'does it contain 64-bit pairs?' if self.packed else 'is it the packed form (`--packed`)?'}"
                 )
             yield EdgeChunk(np.ascontiguousarray(pairs[:, 0], np.int64), np.ascontiguousarray(pairs[:, 1], np.int64))
             first += len(pairs)
 
 
 def _unpacked(words: NDArray[Any]) -> NDArray[np.int64]:
-    """(num_edges, 2) ids of (num_edges, 3) words; the high 16 bits carry the sign."""
+    """(num_edges, 2) ids from (num_edges, 3) words; the high 16 bits include the sign."""
     low = words[:, :2].astype(np.int64)
     high = words[:, 2].astype(np.int64)
     highs = np.stack([high & 0xFFFF, high >> 16], axis=1).astype(np.uint16).view(np.int16)
     return low | (highs.astype(np.int64) << 32)
+
+
+FORMAT = Format(
+    name="graph500",
+    order=70,
+    help="binary pairs",
+    open_edges=Graph500Edges.open,
+    options=(Option("packed", bool, "48 bits per id instead of 64."),),
+)

@@ -1,9 +1,9 @@
 """MatrixMarket coordinate files (.mtx): the header, and the entries as edges.
 
-The entry "i j" is A[i, j] of the stored graph: the edge j -> i, with ids from 1 in the file and from 0
-in the graph.  A symmetric file lists an edge once and stands for both directions; a skew-symmetric one
-for the second direction with the opposite sign.  Explicit zeros are edges.  A file is one range: only who
-reads all of it can compare its entries with the number that the header states.
+The entry "i j" is A[i, j] of the stored graph, the edge j -> i. Ids start from 1 in the file and from 0 in the graph. A
+symmetric file lists each edge once and stands for both directions; a skew-symmetric file stands for the second
+direction with the opposite sign. Explicit zeros are edges. A file is one range, because comparing the number of
+entries with the header requires reading all of it.
 Boisvert, Pozo, Remington, The Matrix Market Exchange Formats (NISTIR 5935, 1996).
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.format import WEIGHTS, Format
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, LONGEST_LINE, bad_line, first_line, whole_lines
 from gnnloom.pipeline.sources.reading.numerals import REASONS
@@ -23,7 +24,7 @@ from gnnloom.pipeline.sources.reading.parse import parse_edges
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
-#: The shortest line of an entry: two digits, a separator and a line feed.
+#: Length of the shortest line with an entry: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
 _FIELDS = ("pattern", "real", "integer")
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric")
@@ -31,9 +32,11 @@ _SYMMETRIES = ("general", "symmetric", "skew-symmetric")
 
 @dataclass(frozen=True)
 class MatrixHeader:
-    """What precedes the entries of a file.
+    """The header of a file.
 
     Attributes:
+        field: ``pattern``, ``real`` or ``integer``.
+        symmetry: ``general``, ``symmetric`` or ``skew-symmetric``.
         data_at: offset of the first entry's line in the decompressed contents.
     """
 
@@ -50,6 +53,7 @@ class MatrixMarketEdges:
     """Edges from MatrixMarket files; implements :class:`~gnnloom.pipeline.sources.source.EdgeSource`.
 
     Attributes:
+        weights: whether edges have weights.
         once: symmetric files give each edge once, for a graph that stores both directions of all edges.
     """
 
@@ -66,8 +70,8 @@ class MatrixMarketEdges:
             undirected: the graph will store both directions of every edge.
 
         Raises:
-            NotFoundError: a file is not there.
-            InputError: a header is none, or the matrix is dense, complex, not square, empty, or has no weights.
+            NotFoundError: a file does not exist.
+            InputError: a header is invalid, or the matrix is dense, complex, not square, empty, or lacks the weights.
         """
         matrices = tuple(read_header(file) for file in open_files(locations))
         for matrix in matrices:
@@ -81,7 +85,7 @@ class MatrixMarketEdges:
 
     @property
     def num_edges(self) -> int:
-        """Edges that are given, loops of symmetric files counted twice."""
+        """Number of edges that :meth:`read` gives; loops of symmetric files count twice."""
         return sum(matrix.num_entries * (2 if self._mirrors(matrix) else 1) for matrix in self.matrices)
 
     def _mirrors(self, matrix: MatrixHeader) -> bool:
@@ -93,13 +97,14 @@ class MatrixMarketEdges:
     def ranges(self) -> Sequence[SourceRange]:
         return [SourceRange(number, 0, matrix.num_entries) for number, matrix in enumerate(self.matrices)]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
-        matrix, found = self.matrices[part.file], 0
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
+        matrix, found = self.matrices[span.file], 0
         start = matrix.data_at if matrix.file.is_seekable else 0
         for offset, block in whole_lines(matrix.file, start, block_bytes=self.block_bytes):
             skipped = min(max(0, matrix.data_at - offset), len(block))
             row, column, weight = self._parse(matrix, offset + skipped, block[skipped:], found)
             found += len(row)
+            # Entry A[i, j] is the edge j -> i: the column is the source.
             yield EdgeChunk(column, row, weight)
             if self._mirrors(matrix):
                 yield _mirrored(matrix, row, column, weight)
@@ -129,17 +134,17 @@ class MatrixMarketEdges:
 def _mirrored(
     matrix: MatrixHeader, row: NDArray[np.int64], column: NDArray[np.int64], weight: NDArray[np.float32] | None
 ) -> EdgeChunk:
-    """The other direction of all entries beside the diagonal."""
-    beside = row != column
+    """The other direction of all entries off the diagonal."""
+    off = row != column
     sign = np.float32(-1 if matrix.symmetry == "skew-symmetric" else 1)
-    return EdgeChunk(row[beside], column[beside], None if weight is None else weight[beside] * sign)
+    return EdgeChunk(row[off], column[off], None if weight is None else weight[off] * sign)
 
 
 def read_header(file: SourceFile) -> MatrixHeader:
     """Read the banner and the size line.
 
     Raises:
-        InputError: they are none, or describe something else than a sparse square matrix of numbers.
+        InputError: they are invalid, or describe anything but a sparse square matrix of real numbers.
     """
     with file.open() as stream:
         banner = stream.readline(LONGEST_LINE)
@@ -149,7 +154,7 @@ def read_header(file: SourceFile) -> MatrixHeader:
         layout, field, symmetry = words[2:]
         for what, known in ((layout, ("coordinate",)), (field, _FIELDS), (symmetry, _SYMMETRIES)):
             if what not in known:
-                raise InputError(f"{file.location}: a matrix of kind {what!r}; expected {' or '.join(known)}")
+                raise InputError(f"{file.location}: the matrix is {what!r}; expected {' or '.join(known)}")
         at, line = first_line(stream, len(banner))
     sizes = line.decode("latin-1").split()
     if len(sizes) != 3 or not all(size.isdigit() and len(size) < 19 for size in sizes):
@@ -160,3 +165,14 @@ def read_header(file: SourceFile) -> MatrixHeader:
     if not entries:
         raise InputError(f"{file.location}: there are no edges in it")
     return MatrixHeader(file, field, symmetry, rows, entries, at + len(line))
+
+
+FORMAT = Format(
+    name="mtx",
+    order=50,
+    help='MatrixMarket coordinate files; entry "i j" is the edge j -> i',
+    open_edges=MatrixMarketEdges.open,
+    options=(WEIGHTS,),
+    suffixes=("mtx",),
+    doubles=True,
+)

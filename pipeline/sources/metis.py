@@ -1,9 +1,9 @@
-"""METIS graph files: a line per vertex, with its neighbors, each edge in the lines of both its ends.
+"""METIS graph files: a line of neighbors per vertex, with each edge in the lines of both of its ends.
 
-The header is "n m [fmt [ncon]]"; fmt is up to three digits for vertex sizes, vertex weights and edge
-weights, of which only the last are read.  Ids start from 1, lines that begin with ``%`` are comments.
-A line may be longer than any buffer, so the parser goes by bytes and keeps its state between blocks; as the
-number of a line is its vertex, a file is one range.  (METIS 5.1.0 manual, section 4.1.1.)
+The header is "n m [fmt [ncon]]"; fmt is up to three digits for vertex sizes, vertex weights and edge weights, of which
+only the edge weights are read. Ids start from 1, and lines that begin with ``%`` are comments. A line may be longer
+than any buffer, so the parser works byte by byte and keeps its state between blocks. The number of a line is its
+vertex, so a file is one range. (METIS 5.1.0 manual, section 4.1.1.)
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.format import WEIGHTS, Format
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.lines import bad_line, first_line
 from gnnloom.pipeline.sources.reading.numerals import (
@@ -36,11 +37,12 @@ from gnnloom.pipeline.sources.reading.numerals import (
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
-#: Bytes that are parsed at a time.
+#: Number of bytes parsed at a time.
 BLOCK_BYTES = 2 << 20
 
-# The parser's state between blocks.
+# Elements of the parser's state, which it keeps between blocks.
 VERTEX, TOKEN, NUMBER, DIGITS, COMMENT, LINE_AT, TARGET, UPWARD, DOWNWARD, LOOPS = range(10)
+#: Numbers with more digits may overflow int64.
 _MOST_DIGITS = 18
 
 
@@ -49,9 +51,9 @@ class MetisHeader:
     """The first line of a file.
 
     Attributes:
-        skipped: numbers before the neighbors of a line: the vertex's size and weights.
-        weighted: each neighbor is followed by the weight of its edge.
-        data_at: offset of the line after it.
+        skipped: count of numbers before the neighbors in each line: the vertex's size and weights.
+        weighted: whether the weight of the edge follows each neighbor.
+        data_at: offset of the next line.
     """
 
     file: SourceFile
@@ -67,7 +69,10 @@ class MetisEdges:
     """Edges from METIS files; implements :class:`~gnnloom.pipeline.sources.source.EdgeSource`.
 
     Attributes:
+        graphs: the header of each file.
+        weights: whether edges have weights.
         once: give each edge once, for a graph that stores both directions of all edges.
+        block_bytes: number of bytes parsed at a time.
     """
 
     graphs: tuple[MetisHeader, ...]
@@ -83,13 +88,13 @@ class MetisEdges:
             undirected: the graph will store both directions of every edge.
 
         Raises:
-            NotFoundError: a file is not there.
-            InputError: a header is none, or there are no edges, or no weights.
+            NotFoundError: a file does not exist.
+            InputError: a header is invalid, or a file has no edges or lacks the weights.
         """
         graphs = tuple(read_header(file) for file in open_files(locations))
         for graph in graphs:
             if weights and not graph.weighted:
-                raise InputError(f"{graph.file.location}: no edge weights in it; leave out `--weights`")
+                raise InputError(f"{graph.file.location}: the file has no edge weights; leave out `--weights`")
         return cls(graphs, weights, undirected)
 
     def identity(self) -> dict[str, Any]:
@@ -98,7 +103,7 @@ class MetisEdges:
 
     @property
     def num_edges(self) -> int:
-        """Edges that are given, loops aside."""
+        """Number of edges that :meth:`read` gives, not counting loops."""
         return sum(graph.num_edges for graph in self.graphs) * (1 if self.once else 2)
 
     def num_vertices(self) -> int | None:
@@ -107,8 +112,8 @@ class MetisEdges:
     def ranges(self) -> Sequence[SourceRange]:
         return [SourceRange(number, 0, -1) for number in range(len(self.graphs))]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
-        graph = self.graphs[part.file]
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
+        graph = self.graphs[span.file]
         state = np.zeros(10, np.int64)
         state[LINE_AT] = graph.data_at
         for offset, block in _blocks(graph, self.block_bytes):
@@ -129,7 +134,7 @@ class MetisEdges:
 
 
 def _blocks(graph: MetisHeader, block_bytes: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """The contents after the header, with a line feed at their end."""
+    """The contents after the header, with a line feed at the end."""
     with graph.file.open() as stream:
         offset, last = 0, b"\n"
         while data := stream.read(block_bytes):
@@ -145,24 +150,26 @@ def _check_totals(graph: MetisHeader, state: NDArray[np.int64]) -> None:
     if state[VERTEX] < graph.num_vertices:
         raise InputError(f"{where}: {state[VERTEX]:,} lines, expected one for each of {graph.num_vertices:,} vertices")
     if upward != state[DOWNWARD]:
-        raise InputError(f"{where}: not every edge is in the lines of both its ends")
+        raise InputError(f"{where}: not every edge is in the lines of both of its ends")
     if not upward <= graph.num_edges <= upward + loops:
         raise InputError(
-            f"{where}: {upward:,} edges, the header states {graph.num_edges:,}; the file is cut or damaged"
+            f"{where}: {upward:,} edges, the header states {graph.num_edges:,}; the file is truncated or damaged"
         )
 
 
 def read_header(file: SourceFile) -> MetisHeader:
-    """Read the line of sizes.
+    """Read the first line.
 
     Raises:
-        InputError: it is none, or states no edges.
+        InputError: the line is not a header, or states no edges.
     """
     with file.open() as stream:
         at, line = first_line(stream)
     words = line.decode("latin-1").split()
     if not 2 <= len(words) <= 4 or not all(word.isdigit() and len(word) <= _MOST_DIGITS for word in words):
-        raise bad_line(file, at, "expected the numbers of vertices and edges, perhaps a format and a number of weights")
+        raise bad_line(
+            file, at, "expected the numbers of vertices and edges, optionally a format and a number of weights"
+        )
     num_vertices, num_edges = int(words[0]), int(words[1])
     flags = words[2].zfill(3) if len(words) > 2 else "000"
     if len(flags) > 3 or set(flags) - {"0", "1"}:
@@ -190,14 +197,20 @@ def parse_neighbors(
     """Parse a block that may begin and end anywhere, even within a number.
 
     Args:
-        offset: of the block in the file's contents.
-        once: give only the edges to vertices not below the line's own.
-        state: (10,) int64, kept from block to block; VERTEX and LINE_AT tell where an error is.
+        text: (num_bytes,) uint8.
+        offset: offset of the block in the file's contents.
+        skipped: count of numbers before the neighbors in each line.
+        weighted: whether the weight of the edge follows each neighbor.
+        once: give only edges to neighbors that are not below the line's own vertex.
+        state: (10,) int64, kept from block to block; VERTEX and LINE_AT locate an error.
+        source, target: (max_edges,) int64, filled with the ids.
+        weight: (max_edges,) float32, filled with the weights, if any.
 
     Returns:
-        Number of edges, and what is wrong (0: nothing).
+        Number of edges, and the fault (0: none).
     """
     count, wrong = 0, 0
+    # One byte per step: a token may continue in the next block, so no step looks ahead.
     for at in range(len(text)):
         byte: Any = np.int64(text[at])
         if state[COMMENT]:
@@ -236,21 +249,23 @@ def _end_token(
     target: Any,
     weight: Any,
 ) -> tuple[int, int]:
-    """Take the number that has ended; returns how many edges it completes, and what is wrong."""
-    number, place = state[NUMBER], state[TOKEN] - skipped
+    """Process a complete number; returns how many edges it completes (0 or 1) and the fault (0: none)."""
+    number, position = state[NUMBER], state[TOKEN] - skipped
     state[NUMBER], state[DIGITS] = 0, 0
     state[TOKEN] += 1
     if state[VERTEX] >= num_vertices:
         return 0, TOO_MANY
-    if place < 0:
+    if position < 0:
         return 0, 0
-    if not weighted or place % 2 == 0:
+    # With weights, neighbors and weights alternate.
+    if not weighted or position % 2 == 0:
         if number < 1 or number > num_vertices:
             return 0, BEYOND
         state[TARGET] = number - 1
         if weighted:
             return 0, 0
     vertex, neighbor = state[VERTEX], state[TARGET]
+    # Every edge must occur once upward and once downward; _check_totals compares the counts.
     state[LOOPS] += neighbor == vertex
     state[UPWARD] += neighbor > vertex
     state[DOWNWARD] += neighbor < vertex
@@ -262,12 +277,23 @@ def _end_token(
 
 @njit(cache=True, nogil=True)
 def _end_line(num_vertices: int, skipped: int, weighted: bool, state: Any, next_at: int) -> int:
-    """Go to the next vertex; returns what is wrong with the line."""
+    """Go to the next vertex; returns the fault of the line (0: none)."""
     if state[VERTEX] < num_vertices:
-        place = state[TOKEN] - skipped
-        if place < 0 or (weighted and place % 2 == 1):
+        position = state[TOKEN] - skipped
+        if position < 0 or (weighted and position % 2 == 1):
             return TOO_FEW
         state[VERTEX] += 1
     state[TOKEN] = 0
     state[LINE_AT] = next_at
     return 0
+
+
+FORMAT = Format(
+    name="metis",
+    order=60,
+    help="a line of neighbors per vertex",
+    open_edges=MetisEdges.open,
+    options=(WEIGHTS,),
+    suffixes=("graph", "metis"),
+    doubles=True,
+)

@@ -1,6 +1,6 @@
-"""Ids that are names: what a source gives whose ids are no numbers, and what a name may be.
+"""Vertex names: what a source gives if its ids are not numbers.
 
-A name is 1 to ``LONGEST_NAME`` bytes of UTF-8.  Names are equal where their bytes are, and ascend as their bytes do.
+A name is 1 to ``LONGEST_NAME`` bytes of UTF-8. Names are compared byte by byte.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.source import EdgeSource, SourceRange
 from gnnloom.storage.errors import InputError
 
-#: Bytes of the longest name that is read.
+#: Maximum length of a name in bytes.
 LONGEST_NAME: Final = 1 << 16
 
-#: What to do where an id is no number.
+#: End of a message about an id that is not a number.
 HINT: Final = "; if ids are names, number them (`--ids compact`)"
 
 
 class NameFoundError(InputError):
-    """An id that is no number below 2^63; with ``--ids compact`` all ids of the source are names then."""
+    """An id is not a number below 2^63; with ``--ids compact``, all ids of the source are then names."""
 
 
 @dataclass(frozen=True)
 class Names:
-    """Names behind one another: name k is ``text[offset[k]:offset[k + 1]]``.
+    """Concatenated names: name k is ``text[offset[k]:offset[k + 1]]``.
 
     Attributes:
-        offset: (num_names + 1,) int64, from 0.
+        offset: (num_names + 1,) int64, starting at 0.
         text: (num_bytes,) uint8.
     """
 
@@ -42,11 +42,11 @@ class Names:
         return len(self.offset) - 1
 
     def name(self, number: int) -> bytes:
-        """One of them."""
+        """The bytes of one name."""
         return self.text[self.offset[number] : self.offset[number + 1]].tobytes()
 
     def to_arrow(self) -> Any:
-        """As Arrow's large binary array, which shares the memory."""
+        """An Arrow large binary array that shares the memory."""
         import pyarrow as pa  # noqa: PLC0415 - only names need it
 
         buffers = [None, pa.py_buffer(self.offset), pa.py_buffer(self.text)]
@@ -54,7 +54,7 @@ class Names:
 
     @classmethod
     def from_arrow(cls, array: Any) -> Names:
-        """From Arrow's large binary array (or large string array) without nulls; shares its memory."""
+        """Wrap an Arrow large binary or large string array without nulls; shares its memory."""
         _, offset_buffer, text_buffer = array.buffers()
         count = len(array) + 1
         if offset_buffer is None or not len(array):
@@ -65,7 +65,7 @@ class Names:
 
     @classmethod
     def of_values(cls, values: Any) -> Names:
-        """From NumPy's or Arrow's array of text, or of integers, whose names are their digits."""
+        """Convert a NumPy or Arrow array of text or integers; the name of an integer is its digits."""
         import pyarrow as pa  # noqa: PLC0415 - only names need it
 
         column = pa.array(values) if isinstance(values, np.ndarray) else values
@@ -76,7 +76,7 @@ class Names:
         return cls.from_arrow(column.cast(pa.large_binary()))
 
     def first_wrong(self) -> tuple[int, str]:
-        """Number of the first that is no name, and what is wrong with it; -1 where there is none."""
+        """Number of the first invalid name and what is wrong with it; -1 and an empty text if all are valid."""
         length = np.diff(self.offset)
         wrong = (length == 0) | (length > LONGEST_NAME)
         limit = int(np.argmax(wrong)) if wrong.any() else len(self)
@@ -92,7 +92,7 @@ class Names:
 
 
 def name_fault(length: int) -> str:
-    """What is wrong with a name of a length that none may have."""
+    """What is wrong with a name of an invalid length."""
     if not length:
         return "expected a vertex name, found an empty one"
     return f"expected a vertex name of at most {LONGEST_NAME:,} bytes, found a longer one"
@@ -100,12 +100,12 @@ def name_fault(length: int) -> str:
 
 @dataclass(frozen=True)
 class NameChunk:
-    """Edges ``source[k] -> target[k]`` as the source lists them, by name.
+    """Edges ``source[k] -> target[k]`` between names, in the order of the source.
 
     Attributes:
         weight: (num_edges,) float32, or None.
-        num_plain: edges both of whose names are numbers below 2^63.
-        first_is_plain: the first edge is one of these.
+        num_plain: number of edges between two names that are numbers below 2^63.
+        first_is_plain: whether the first edge is one of these.
     """
 
     source: Names
@@ -117,17 +117,17 @@ class NameChunk:
 
 @runtime_checkable
 class NamedEdgeSource(EdgeSource, Protocol):
-    """A source that can give its ids as names; its ``read`` raises :class:`NameFoundError` where one is no number."""
+    """A source that can give its ids as names; its ``read`` raises :class:`NameFoundError` for other ids."""
 
     @property
     def may_begin_with_header(self) -> bool:
-        """Nobody said whether the first line of a file names the columns."""
+        """Whether the first line of a file may name the columns, because the user did not say that it does not."""
         ...
 
-    def read_names(self, part: SourceRange) -> Iterator[NameChunk]:
-        """Chunks of one range, of a few megabytes.
+    def read_names(self, span: SourceRange, /) -> Iterator[NameChunk]:
+        """Read one range in chunks of a few megabytes.
 
         Raises:
-            InputError: something in the file is no edge, or a name is empty, too long or no UTF-8.
+            InputError: the file contains something that is not an edge, or a name is empty, too long or not UTF-8.
         """
         ...

@@ -1,9 +1,9 @@
 """Edges from NumPy files: ``.npy`` pairs, and ``.npz`` with ``edge_index``, ``row`` and ``col``, or a SciPy matrix.
 
-Pairs are (2, m), sources in the first row and targets in the second, or (m, 2), an edge per row; an
-array of shape (2, 2) is read as (2, m).  In a SciPy matrix, and in ``row`` and ``col``, the row is
-the source of an edge and the column its target, as in scipy.sparse.csgraph; every stored entry is
-an edge, an explicit zero too.  A SciPy matrix states the number of vertices; elsewhere ids may be any numbers, or text.
+Pairs are (2, m), with sources in the first row and targets in the second, or (m, 2), with an edge per row. An array of
+shape (2, 2) is read as (2, m). In a SciPy matrix, and in ``row`` and ``col``, the row is the source of an edge and the
+column its target, as in scipy.sparse.csgraph; every stored entry is an edge, including explicit zeros. A SciPy matrix
+states the number of vertices. Otherwise ids may be any numbers, or text.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, member_n
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
-#: Edges that one task reads from a memory-mapped file.
+#: Number of edges that one task reads from a memory-mapped file.
 RANGE_EDGES = 1 << 23
-#: Kinds of dtypes, as NumPy abbreviates them, of ids; they are text only where no number of vertices is stated.
+#: NumPy's kinds of the dtypes of ids; text is allowed only if no number of vertices is stated.
 _INTEGERS, _TEXT = "iu", "US"
-#: Edges whose names are made at a time.
+#: Number of edges whose names are converted at a time.
 _CHUNK_NAMES = 1 << 18
-#: Members of an ``.npz`` that hold weights; the first that is there counts.
+#: Members of an ``.npz`` that may contain weights; the first that exists is used.
 WEIGHT_NAMES = ("data", "edge_weight", "weight")
 
 
 @dataclass(frozen=True)
 class EdgeArrays:
-    """The columns of one file; ``num_vertices`` is None where the file does not state it."""
+    """The columns of one file; ``num_vertices`` is None if the file does not state it."""
 
     file: SourceFile
     num_edges: int
@@ -49,7 +49,7 @@ class EdgeArrays:
         return self.source.is_mapped and self.target.is_mapped
 
     def read(self, start: int, stop: int) -> Iterator[EdgeChunk]:
-        """Edges ``start`` to ``stop``."""
+        """Read edges ``start`` to ``stop``; raises as the columns do."""
         weights = repeat(None) if self.weight is None else read_weights(self.weight, start, stop)
         edge = start
         for source, target, weight in zip(
@@ -61,9 +61,9 @@ class EdgeArrays:
             edge += len(source)
 
     def read_names(self, start: int, stop: int) -> Iterator[NameChunk]:
-        """Edges ``start`` to ``stop``, ids as names."""
+        """Read edges ``start`` to ``stop``, with ids as names."""
         columns = (self.source, self.target)
-        # Ids below a stated number are numbers: reading them says what is wrong.
+        # A file that states its number of vertices uses numbers as ids, so `read` reports ids that are not.
         read = [column.read_any if self.num_vertices is None else column.read for column in columns]
         weights = repeat(None) if self.weight is None else read_weights(self.weight, start, stop)
         edge = start
@@ -98,10 +98,13 @@ class NumpyEdges:
     """Edges from NumPy arrays; implements :class:`~gnnloom.pipeline.sources.names.NamedEdgeSource`.
 
     Attributes:
-        format_name: of the files that the arrays lie in.
+        arrays: the columns of each file.
+        weights: whether edges have weights.
+        format_name: name of the format, for the identity.
+        range_edges: number of edges in a range of a memory-mapped file.
     """
 
-    parts: tuple[EdgeArrays, ...]
+    arrays: tuple[EdgeArrays, ...]
     weights: bool = False
     format_name: str = "numpy"
     range_edges: int = RANGE_EDGES
@@ -111,50 +114,52 @@ class NumpyEdges:
         """Find the files and read their headers.
 
         Raises:
-            NotFoundError: a file, or an array in it, is not there.
-            InputError: a file holds no edges in a layout that is known, floats, or Python objects.
+            NotFoundError: a file, or an array in it, does not exist.
+            InputError: a file has no edges or an unknown layout, or contains floats or Python objects.
         """
-        parts = tuple(_open_edges(file, weights) for file in open_files(locations))
-        for part in parts:
-            if not part.num_edges:
-                raise InputError(f"{part.file.location}: there are no edges in it")
-        return cls(parts, weights)
+        arrays = tuple(_open_edges(file, weights) for file in open_files(locations))
+        for pairs in arrays:
+            if not pairs.num_edges:
+                raise InputError(f"{pairs.file.location}: there are no edges in it")
+        return cls(arrays, weights)
 
     def identity(self) -> dict[str, Any]:
-        files = [part.file.identity() for part in self.parts]
+        files = [pairs.file.identity() for pairs in self.arrays]
         return {"format": self.format_name, "weights": self.weights, "files": files}
 
     @property
     def num_edges(self) -> int:
-        return sum(part.num_edges for part in self.parts)
+        return sum(pairs.num_edges for pairs in self.arrays)
 
     def num_vertices(self) -> int | None:
-        stated = [part.num_vertices for part in self.parts]
+        stated = [pairs.num_vertices for pairs in self.arrays]
         return max((number for number in stated if number is not None), default=None) if all(stated) else None
 
     def ranges(self) -> Sequence[SourceRange]:
         return [
-            SourceRange(number, start, min(start + step, part.num_edges))
-            for number, part in enumerate(self.parts)
-            for step in [self.range_edges if part.is_mapped else part.num_edges]
-            for start in range(0, part.num_edges, step)
+            SourceRange(number, start, min(start + step, pairs.num_edges))
+            for number, pairs in enumerate(self.arrays)
+            for step in [self.range_edges if pairs.is_mapped else pairs.num_edges]
+            for start in range(0, pairs.num_edges, step)
         ]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
-        return self.parts[part.file].read(part.start, part.stop)
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
+        return self.arrays[span.file].read(span.start, span.stop)
 
     @property
     def may_begin_with_header(self) -> bool:
         return False
 
-    def read_names(self, part: SourceRange) -> Iterator[NameChunk]:
-        return self.parts[part.file].read_names(part.start, part.stop)
+    def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
+        return self.arrays[span.file].read_names(span.start, span.stop)
 
 
 def _open_edges(file: SourceFile, weights: bool) -> EdgeArrays:
     if not file.location.endswith(".npz"):
         if weights:
-            raise InputError(f"{file.location}: an .npy file has no weights; save an .npz with edge_index, edge_weight")
+            raise InputError(
+                f"{file.location}: an .npy file has no weights; save an .npz with edge_index and edge_weight"
+            )
         return _open_pairs(file, None, None)
     names = member_names(file)
     weight = _open_weights(file, names) if weights else None
@@ -176,10 +181,14 @@ def _open_pairs(file: SourceFile, member: str | None, weight: StoredArray | None
 
 
 def pair_columns(pairs: StoredArray, weight: StoredArray | None, num_vertices: int | None = None) -> EdgeArrays:
-    """The columns of an array of shape (2, m) or (m, 2) in any order.
+    """The columns of an array of shape (2, m) or (m, 2), in C or Fortran order.
+
+    Args:
+        weight: (m,) numbers, or None.
+        num_vertices: number of vertices, if it is stated.
 
     Raises:
-        InputError: it has another shape, holds no integers, or there is another number of weights.
+        InputError: the array has another shape or dtype, or the number of weights differs.
     """
     pairs, file = _checked_ids(pairs, _INTEGERS + _TEXT if num_vertices is None else _INTEGERS), pairs.file
     if len(pairs.shape) != 2 or 2 not in pairs.shape:
@@ -192,7 +201,7 @@ def pair_columns(pairs: StoredArray, weight: StoredArray | None, num_vertices: i
 
 
 def _open_matrix(file: SourceFile, weight: StoredArray | None) -> EdgeArrays:
-    """A matrix as scipy.sparse.save_npz writes it."""
+    """Open a matrix that scipy.sparse.save_npz wrote."""
     kind = open_array(file, "format").read_all().astype(str).item()
     shape = _open_ids(file, "shape").read_all().tolist()
     if len(shape) != 2 or shape[0] != shape[1]:
@@ -237,4 +246,4 @@ def _open_weights(file: SourceFile, names: Sequence[str]) -> StoredArray:
             if array.dtype.kind in "iufb":
                 return array
             raise InputError(f"{array}: expected numbers, found {array.dtype}")
-    raise InputError(f"{file.location}: no weights in it; expected an array {' or '.join(WEIGHT_NAMES)}")
+    raise InputError(f"{file.location}: the file has no weights; expected an array {' or '.join(WEIGHT_NAMES)}")

@@ -3,9 +3,9 @@
     raw/edge.csv.gz   num-node-list.csv.gz   num-edge-list.csv.gz   node-feat.csv.gz   node-label.csv.gz
     split/NAME/{train,valid,test}.csv.gz
 
-Each file may also lie there without ``.gz``.  Features, labels and split may be missing.  One column of labels holds
-classes, several hold zeros and ones, one per class, as in ogbn-proteins.  Hu et al., Open Graph Benchmark
-(NeurIPS 2020).
+Each file may also be uncompressed, without ``.gz``. Features, labels and splits are optional. A single column of labels
+contains classes; several columns contain zeros and ones, one column per class, as in ogbn-proteins. Hu et al., Open
+Graph Benchmark (NeurIPS 2020).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.format import SPLIT_NAME, BundledVertices, Format
 from gnnloom.pipeline.sources.reading.columns import (
     RowBlock,
     count_columns,
@@ -33,7 +34,7 @@ from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError, NotFoundError
 
-SPLIT_PARTS = ("train", "valid", "test")
+SPLIT_NAMES = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class OgbEdges:
         """Find the files and read the stated numbers.
 
         Raises:
-            NotFoundError: the folder, or one of its files, is not there.
-            InputError: a stated number is none, or the edge file is empty.
+            NotFoundError: the folder, or one of its files, does not exist.
+            InputError: a stated number is invalid, or the edge file is empty.
         """
         root = _root(folder)
         num_vertices = read_count(_require(root, "raw/num-node-list"))
@@ -65,18 +66,18 @@ class OgbEdges:
         return self.edges.num_vertices()
 
     def ranges(self) -> Sequence[SourceRange]:
-        """One: only who reads the whole file can compare its edges with their stated number."""
+        """One range: comparing the number of edges with the stated one requires reading the whole file."""
         return [SourceRange(0, 0, -1)]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         found = 0
-        for chunk in self.edges.read(part):
+        for chunk in self.edges.read(span):
             found += len(chunk.source)
             yield chunk
         if found != self.num_edges:
             raise InputError(
                 f"{self.edges.files[0].location}: {found:,} edges, num-edge-list says {self.num_edges:,};"
-                " the file is cut short or belongs to another graph"
+                " the file is truncated or belongs to another graph"
             )
 
 
@@ -99,23 +100,23 @@ class OgbVertices:
         """Find the files.
 
         Args:
-            split: folder below ``split/``; needed where there are several.
+            split: folder below ``split/``; required if there are several.
 
         Raises:
-            NotFoundError: the folder or the split is not there, or the folder holds nothing of vertices.
-            InputError: several splits, and none chosen.
+            NotFoundError: the folder or the split does not exist, or the folder has no vertex data.
+            InputError: there are several splits and none is chosen.
         """
         root = _root(folder)
         num_vertices = read_count(_require(root, "raw/num-node-list"))
         feature, label = _find(root, "raw/node-feat"), _find(root, "raw/node-label")
-        parts = find_split(root, split)
-        if not (feature or label or parts):
-            raise NotFoundError(f"{folder}: no raw/node-feat.csv.gz, raw/node-label.csv.gz or split/ in it")
+        files = find_split(root, split)
+        if not (feature or label or files):
+            raise NotFoundError(f"{folder}: found no raw/node-feat.csv.gz, raw/node-label.csv.gz or split/")
         num_labels = count_columns(label) if label else 0
         num_features = count_columns(feature) if feature else 0
         if feature and not num_features:
             raise InputError(f"{feature.location}: the file is empty; expected a row of features per vertex")
-        return cls(num_vertices, num_features, num_labels, feature, label, parts)
+        return cls(num_vertices, num_features, num_labels, feature, label, files)
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -174,7 +175,7 @@ class OgbVertices:
 
 
 def has_vertices(folder: str) -> bool:
-    """The folder holds features, labels or a split.
+    """Whether the folder has features, labels or a split.
 
     Raises:
         InputError: there are several splits.
@@ -184,16 +185,19 @@ def has_vertices(folder: str) -> bool:
 
 
 def read_split(files: Sequence[SourceFile], num_vertices: int) -> NDArray[np.uint8]:
-    """Codes from three files of vertex ids, in the order train, valid, test.
+    """Read the codes of a split from three files of vertex ids.
+
+    Args:
+        files: the ids of train, valid and test, in this order.
 
     Returns:
-        (num_vertices,) uint8; see ``gnnloom.storage.artifacts.vertices.SPLIT``.
+        (num_vertices,) uint8, codes of ``gnnloom.storage.artifacts.vertices.SPLIT``.
 
     Raises:
-        InputError: an id is not below ``num_vertices``, or is in two splits; the message names file and line.
+        InputError: an id is not below ``num_vertices`` or is in two splits; the message names the file and line.
     """
     codes = np.zeros(num_vertices, np.uint8)
-    for name, file in zip(SPLIT_PARTS, files, strict=True):
+    for name, file in zip(SPLIT_NAMES, files, strict=True):
         for block in read_ids(file):
             beyond = block.values >= num_vertices
             if beyond.any():
@@ -202,14 +206,14 @@ def read_split(files: Sequence[SourceFile], num_vertices: int) -> NDArray[np.uin
             clash = (taken != SPLIT["none"]) & (taken != SPLIT[name])
             if clash.any():
                 row = int(np.argmax(clash))
-                raise block.error(row, f"the vertex is in the {SPLIT_PARTS[taken[row] - 1]} split already")
+                raise block.error(row, f"the vertex is in the {SPLIT_NAMES[taken[row] - 1]} split already")
             codes[block.values] = SPLIT[name]
     return codes
 
 
 def _root(folder: str) -> str:
     if is_local(folder) and not Path(folder).is_dir():
-        raise NotFoundError(f"{folder}: there is no such folder; expected one with raw/edge.csv.gz in it")
+        raise NotFoundError(f"{folder}: there is no such folder; expected one that contains raw/edge.csv.gz")
     return folder.rstrip("/")
 
 
@@ -230,17 +234,17 @@ def _require(root: str, name: str) -> SourceFile:
 
 
 def find_split(root: str, name: str | None) -> tuple[SourceFile, ...]:
-    """The files of a split's train, valid and test ids; none where there is no split.
+    """The files with a split's train, valid and test ids; empty if there is no split.
 
     Args:
-        name: folder below ``split/``; needed where there are several.
+        name: folder below ``split/``; required if there are several.
 
     Raises:
-        NotFoundError: the split, or one of its files, is not there.
+        NotFoundError: the split, or one of its files, does not exist.
         InputError: there are several splits and none is chosen.
     """
     if name is None and not is_local(root):
-        raise InputError(f"{root}/split: folders of a server cannot be listed; name the split")
+        raise InputError(f"{root}/split: folders on a server cannot be listed; name the split")
     if name is None:
         folders = sorted(path.name for path in Path(root, "split").glob("*") if path.is_dir())
         if len(folders) > 1:
@@ -248,4 +252,15 @@ def find_split(root: str, name: str | None) -> tuple[SourceFile, ...]:
         if not folders:
             return ()
         name = folders[0]
-    return tuple(_require(root, f"split/{name}/{part}") for part in SPLIT_PARTS)
+    return tuple(_require(root, f"split/{name}/{file}") for file in SPLIT_NAMES)
+
+
+FORMAT = Format(
+    name="ogb",
+    order=80,
+    help="OGB's raw CSV layout",
+    open_edges=OgbEdges.open,
+    is_fallback=True,
+    one_location=True,
+    vertices=BundledVertices(OgbVertices.open, has_vertices, (SPLIT_NAME,)),
+)

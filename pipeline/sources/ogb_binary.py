@@ -1,11 +1,11 @@
-"""OGB's binary layout, in which papers100M is published: NumPy archives instead of CSV files.
+"""OGB's binary layout, which papers100M uses: NumPy archives instead of CSV files.
 
     raw/data.npz                    edge_index (2, m), node_feat (n, F), num_nodes_list, num_edges_list
-    raw/node-label.npz              node_label (n, 1) classes or (n, C) zeros and ones, NaN where there is none
+    raw/node-label.npz              node_label (n, 1) classes or (n, C) zeros and ones, NaN for none
     split/NAME/{train,valid,test}.csv.gz
 
-Everything is streamed member by member, stored or deflated; the two rows of edge_index are two streams, read in
-step.  A folder may also be named by its ``data.npz``.  Hu et al., Open Graph Benchmark (NeurIPS 2020).
+Members are streamed, whether stored or deflated; the two rows of edge_index are two streams, read in step. The path of
+``data.npz`` may stand for the folder. Hu et al., Open Graph Benchmark (NeurIPS 2020).
 """
 
 from __future__ import annotations
@@ -17,31 +17,32 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.joined_vertices import JoinedVertices
+from gnnloom.pipeline.sources.format import SPLIT_NAME, BundledVertices, Format
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges
-from gnnloom.pipeline.sources.numpy_vertices import NumpyVertices, checked_feature, checked_label
 from gnnloom.pipeline.sources.ogb import find_split, read_split
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, member_names, open_array
 from gnnloom.pipeline.sources.source import VertexSource
+from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
+from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, checked_feature, checked_label
 from gnnloom.storage.errors import InputError, NotFoundError
 
 _DATA = "raw/data.npz"
 
 
 def open_binary_edges(folder: str) -> NumpyEdges:
-    """The edges of a binary OGB folder.
+    """Open the edges of a binary OGB folder.
 
     Raises:
-        NotFoundError: the folder, or an array of its file, is not there.
-        InputError: the file is no archive, or its stated numbers are not those of one graph.
+        NotFoundError: the folder, or an array in its file, does not exist.
+        InputError: the file is not an archive, or the stated numbers do not match one graph.
     """
     file = _file(folder, _DATA)
     num_vertices, num_edges = _count(file, "num_nodes_list"), _count(file, "num_edges_list")
-    part = NumpyEdges.open([file.location]).parts[0]
-    if part.num_edges != num_edges:
-        raise InputError(f"{file.location}: {part.num_edges:,} edges, num_edges_list states {num_edges:,}")
-    return NumpyEdges((replace(part, num_vertices=num_vertices),), format_name="ogb-binary")
+    pairs = NumpyEdges.open([file.location]).arrays[0]
+    if pairs.num_edges != num_edges:
+        raise InputError(f"{file.location}: {pairs.num_edges:,} edges, num_edges_list states {num_edges:,}")
+    return NumpyEdges((replace(pairs, num_vertices=num_vertices),), format_name="ogb-binary")
 
 
 @dataclass(frozen=True)
@@ -71,23 +72,23 @@ class SplitFiles:
 
 
 def open_binary_vertices(folder: str, *, split: str | None = None) -> VertexSource:
-    """The features, labels and split of a binary OGB folder.
+    """Open the features, labels and split of a binary OGB folder.
 
     Args:
-        split: folder below ``split/``; needed where there are several.
+        split: folder below ``split/``; required if there are several.
 
     Raises:
-        NotFoundError: the folder or the split is not there, or the folder holds nothing of vertices.
-        InputError: an array has another shape or dtype, or there are several splits and none chosen.
+        NotFoundError: the folder or the split does not exist, or the folder has no vertex data.
+        InputError: an array has the wrong shape or dtype, or there are several splits and none is chosen.
     """
     sources = _vertex_sources(folder, split)
     if not sources:
-        raise NotFoundError(f"{folder}: no node_feat, raw/node-label.npz or split/ in it")
+        raise NotFoundError(f"{folder}: found no node_feat, raw/node-label.npz or split/")
     return JoinedVertices(sources)
 
 
 def has_vertices(folder: str) -> bool:
-    """The folder holds features, labels or a split."""
+    """Whether the folder has features, labels or a split."""
     return bool(_vertex_sources(folder, None))
 
 
@@ -107,9 +108,8 @@ def _vertex_sources(folder: str, split: str | None) -> tuple[VertexSource, ...]:
     return tuple(source for source in given if source is not None)
 
 
-def is_binary(folder: str) -> bool:
-    """A local folder has the binary layout."""
-    return Path(folder.removeprefix("file://"), _DATA).expanduser().is_file()
+def _is_binary(folder: Path) -> bool:
+    return (folder / _DATA).is_file()
 
 
 def _root(folder: str) -> str:
@@ -133,3 +133,14 @@ def _count(file: SourceFile, member: str) -> int:
     if array.size != 1 or array.dtype.kind not in "iu":
         raise InputError(f"{array}: expected one number for one graph, found {array.dtype} of shape {array.shape}")
     return int(array.read_all().reshape(-1)[0])
+
+
+FORMAT = Format(
+    name="ogb-binary",
+    order=90,
+    help="OGB's binary layout of papers100M",
+    open_edges=open_binary_edges,
+    is_folder=_is_binary,
+    one_location=True,
+    vertices=BundledVertices(open_binary_vertices, has_vertices, (SPLIT_NAME,)),
+)

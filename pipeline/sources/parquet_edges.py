@@ -1,4 +1,4 @@
-"""Edges from Parquet files: two columns of ids, numbers or text, and perhaps one of weights, by groups of rows."""
+"""Edges from Parquet files: two columns of ids (numbers or text) and optionally one of weights, by row groups."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.format import WEIGHTS, Format
 from gnnloom.pipeline.sources.names import HINT, NameChunk, NameFoundError, Names
+from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
-#: Edges that one task reads; a row group is never divided.
+#: Number of edges that one task reads; a row group is never divided.
 RANGE_EDGES = 1 << 23
-#: Edges read at a time.
+#: Number of edges read at a time.
 BLOCK_EDGES = 1 << 20
-#: Edges read at a time where ids are text, whose length nothing tells.
+#: Number of edges read at a time if ids are text, whose length is unknown in advance.
 _BLOCK_NAMES = 1 << 16
 _MAX_ID = np.iinfo(np.int64).max
 
@@ -28,10 +30,14 @@ _MAX_ID = np.iinfo(np.int64).max
 class ParquetEdges:
     """Edges from Parquet files; implements :class:`~gnnloom.pipeline.sources.names.NamedEdgeSource`.
 
-    A range counts row groups.
+    Ranges count row groups.
 
     Attributes:
-        columns: per table the names of source, target and, if weighted, weight.
+        tables: one per file.
+        columns: for each table, the names of the source, target and, if weighted, weight columns.
+        weights: whether edges have weights.
+        range_edges: number of edges in a range, unless one row group has more.
+        block_edges: number of edges read at a time.
     """
 
     tables: tuple[ParquetTable, ...]
@@ -45,11 +51,12 @@ class ParquetEdges:
         """Find the files and read their footers.
 
         Args:
-            columns: names of source, target and perhaps weight, separated by commas; None for the first ones.
+            columns: names of the source, target and optionally weight columns, separated by commas; None for the
+                first columns. Naming three columns implies ``weights``.
 
         Raises:
-            NotFoundError: a file is not there.
-            InputError: a file is no Parquet file, or has not these columns, of these types.
+            NotFoundError: a file does not exist.
+            InputError: a file is not a Parquet file, or lacks such columns of suitable types.
         """
         tables = tuple(ParquetTable.open(file) for file in open_files(locations))
         wanted = tuple(name.strip() for name in columns.split(",")) if columns else ()
@@ -77,7 +84,7 @@ class ParquetEdges:
         return None
 
     def ranges(self) -> Sequence[SourceRange]:
-        return [part for number, table in enumerate(self.tables) for part in self._ranges_of(number, table)]
+        return [span for number, table in enumerate(self.tables) for span in self._ranges_of(number, table)]
 
     def _ranges_of(self, number: int, table: ParquetTable) -> Iterator[SourceRange]:
         start, rows = 0, 0
@@ -88,10 +95,10 @@ class ParquetEdges:
             rows += more
         yield SourceRange(number, start, len(table.group_rows))
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
-        table, names = self.tables[part.file], self.columns[part.file]
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
+        table, names = self.tables[span.file], self.columns[span.file]
         self._refuse_text(table, names[:2])
-        for first, values in table.read(names, range(part.start, part.stop), self.block_edges):
+        for first, values in table.read(names, range(span.start, span.stop), self.block_edges):
             source, target = (_ids(table, name, ids, first) for name, ids in zip(names[:2], values[:2], strict=True))
             yield EdgeChunk(source, target, _weights(table, names[2], values[2], first) if self.weights else None)
 
@@ -105,10 +112,10 @@ class ParquetEdges:
     def may_begin_with_header(self) -> bool:
         return False
 
-    def read_names(self, part: SourceRange) -> Iterator[NameChunk]:
-        table, names = self.tables[part.file], self.columns[part.file]
+    def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
+        table, names = self.tables[span.file], self.columns[span.file]
         rows = min(self.block_edges, _BLOCK_NAMES)
-        for first, columns in table.read_arrow(names, range(part.start, part.stop), rows):
+        for first, columns in table.read_arrow(names, range(span.start, span.stop), rows):
             source, target = (_names(table, name, ids, first) for name, ids in zip(names[:2], columns[:2], strict=True))
             weight = None
             if self.weights:
@@ -155,3 +162,16 @@ def _weights(table: ParquetTable, name: str, given: NDArray[Any], first: int) ->
         row = int(np.argmin(finite))
         raise table.error(name, first + row, f"expected a finite float32 weight, found {given[row]}")
     return weights
+
+
+FORMAT = Format(
+    name="parquet",
+    order=20,
+    help="two or three columns",
+    open_edges=ParquetEdges.open,
+    options=(
+        WEIGHTS,
+        Option("columns", str, "Names of the columns.  [default: the first]", metavar="SRC,DST[,WEIGHT]"),
+    ),
+    suffixes=("parquet", "pq"),
+)

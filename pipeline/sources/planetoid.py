@@ -1,11 +1,12 @@
 """Planetoid's pickles of Cora, CiteSeer and PubMed: ``ind.NAME.{x,y,tx,ty,allx,ally,graph,test.index}``.
 
-The rows of ``allx`` and ``ally`` are the first vertices; row k of ``tx`` and ``ty`` is the k-th vertex of
-``test.index``.  Vertices that are in neither (15 of CiteSeer) have zero features and no label.  The
-split is the published one: the first ``len(y)`` vertices train, the next 500 validate, those of ``test.index`` test.
+The rows of ``allx`` and ``ally`` belong to the first vertices; row k of ``tx`` and ``ty`` belongs to the k-th vertex in
+``test.index``. Vertices in neither (15 in CiteSeer) have zero features and no label. The split is the published one:
+the first ``len(y)`` vertices are for training, the next 500 for validation, and those in ``test.index`` for testing.
 Yang, Cohen, Salakhutdinov, Revisiting Semi-Supervised Learning with Graph Embeddings (ICML 2016).
 
-The files are a few megabytes and read whole, through :mod:`gnnloom.pipeline.sources.reading.restricted_pickle`.
+The files are a few megabytes in size and are read as a whole, through
+:mod:`gnnloom.pipeline.sources.reading.restricted_pickle`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.format import BundledVertices, Format
 from gnnloom.pipeline.sources.reading.columns import read_ids
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.restricted_pickle import Record, read_pickle
@@ -27,9 +29,9 @@ from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError, NotFoundError
 
-#: Vertices after those that train that validate.
+#: Number of validation vertices, which follow the training vertices.
 NUM_VALID = 500
-#: Rows of features made dense at a time.
+#: Number of rows of features converted to dense at a time.
 _BLOCK_ROWS = 4096
 _RECONSTRUCT = ("numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct")
 _CSR = ("scipy.sparse.csr.csr_matrix", "scipy.sparse._csr.csr_matrix")
@@ -53,52 +55,52 @@ class PlanetoidFiles:
     """The files of one dataset.
 
     Attributes:
-        prefix: location up to the parts' names, ``FOLDER/ind.NAME``.
+        prefix: location without the last part of the files' names, ``FOLDER/ind.NAME``.
     """
 
     prefix: str
 
     @classmethod
     def find(cls, location: str) -> PlanetoidFiles:
-        """From a folder that holds one dataset, a prefix such as ``data/ind.cora``, or any of the files.
+        """Find a dataset by its folder, by a prefix such as ``data/ind.cora``, or by any of its files.
 
         Raises:
-            NotFoundError: there is no such file.
-            InputError: the folder holds several datasets.
+            NotFoundError: the folder contains no dataset.
+            InputError: the folder contains several datasets.
         """
         path = Path(location.removeprefix("file://")).expanduser()
         if path.is_dir():
             names = dataset_names(path)
             if len(names) > 1:
                 raise InputError(
-                    f"{location}: several datasets ({', '.join(names)}); name one, as {path}/ind.{names[0]}"
+                    f"{location}: several datasets ({', '.join(names)}); name one, such as {path}/ind.{names[0]}"
                 )
             if not names:
-                raise NotFoundError(f"{location}: no files ind.NAME.graph in it")
+                raise NotFoundError(f"{location}: found no file ind.NAME.graph")
             path = path / f"ind.{names[0]}"
         match = re.fullmatch(r"(ind\.[^.]+)(\..+)?", path.name)
         if match is None:
             raise InputError(f"{location}: expected a folder, or a name such as ind.cora")
         return cls(str(path.with_name(match[1])))
 
-    def file(self, part: str) -> SourceFile:
-        return open_files([f"{self.prefix}.{part}"])[0]
+    def file(self, name: str) -> SourceFile:
+        return open_files([f"{self.prefix}.{name}"])[0]
 
-    def load(self, part: str) -> Any:
-        """One pickle: an array, a CSR matrix, or the graph's record."""
-        file = self.file(part)
+    def load(self, name: str) -> Any:
+        """Read one pickle: an array, a CSR matrix, or the dict of the graph."""
+        file = self.file(name)
         with file.open() as stream:
             content = read_pickle(stream, file.location, _ADMITTED)
         try:
             return _build(content)
         except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-            raise InputError(f"{file.location}: no array or matrix ({type(error).__name__}: {error})") from error
+            raise InputError(f"{file.location}: not an array or matrix ({type(error).__name__}: {error})") from error
 
-    def matrix(self, part: str) -> Any:
-        """A matrix of numbers, dense or CSR."""
-        content = self.load(part)
+    def matrix(self, name: str) -> Any:
+        """Read a matrix of numbers, dense or CSR."""
+        content = self.load(name)
         if getattr(content, "ndim", 0) != 2:
-            raise InputError(f"{self.prefix}.{part}: expected a matrix")
+            raise InputError(f"{self.prefix}.{name}: expected a matrix")
         return content
 
     def test_ids(self) -> NDArray[np.int64]:
@@ -107,12 +109,12 @@ class PlanetoidFiles:
             raise InputError(f"{self.prefix}.test.index: expected the ids of the test vertices, found none")
         return np.concatenate(blocks)
 
-    def identity(self, parts: Sequence[str]) -> dict[str, Any]:
-        return {"format": "planetoid", "files": [self.file(part).identity() for part in parts]}
+    def identity(self, names: Sequence[str]) -> dict[str, Any]:
+        return {"format": "planetoid", "files": [self.file(name).identity() for name in names]}
 
 
 def dataset_names(folder: Path) -> list[str]:
-    """Names of the datasets of a folder."""
+    """Names of the datasets in a folder."""
     found = (re.fullmatch(r"ind\.([^.]+)\.graph", path.name) for path in folder.iterdir())
     return sorted(match[1] for match in found if match)
 
@@ -129,8 +131,8 @@ class PlanetoidEdges:
         """Find the files and count the vertices.
 
         Raises:
-            NotFoundError: a file is not there.
-            InputError: a file is damaged, or its pickle asks for something else than arrays.
+            NotFoundError: a file does not exist.
+            InputError: a file is damaged, or its pickle asks for anything but arrays.
         """
         files = PlanetoidFiles.find(location)
         return cls(files, _count_vertices(files))
@@ -144,7 +146,7 @@ class PlanetoidEdges:
     def ranges(self) -> Sequence[SourceRange]:
         return [SourceRange(0, 0, -1)]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:  # noqa: ARG002 - there is one
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:  # noqa: ARG002 - there is only one
         where = self.files.file("graph").location
         graph = self.files.load("graph")
         if not isinstance(graph, dict):
@@ -175,7 +177,7 @@ class PlanetoidVertices:
 
     @classmethod
     def open(cls, location: str) -> PlanetoidVertices:
-        """Find the files and read their shapes; raises as :meth:`PlanetoidEdges.open`."""
+        """Find the files and read their shapes; raises as :meth:`PlanetoidEdges.open` does."""
         files = PlanetoidFiles.find(location)
         return cls(files, _count_vertices(files), int(files.matrix("allx").shape[1]))
 
@@ -201,17 +203,17 @@ class PlanetoidVertices:
             return
         yield (self._labels() if array == "label" else self._split())[start:stop]
 
-    def _placed(self, known: Any, part: str) -> Any:
-        """(n, columns) CSR: the known rows first, those of ``part`` where test.index puts them, others zero."""
-        test, ids = scipy.sparse.csr_array(self.files.matrix(part)), self.files.test_ids()
+    def _placed(self, known: Any, name: str) -> Any:
+        """(n, num_columns) CSR: the known rows first, the rows of ``name`` at the test vertices, zeros elsewhere."""
+        test, ids = scipy.sparse.csr_array(self.files.matrix(name)), self.files.test_ids()
         if test.shape != (len(ids), known.shape[1]):
             expected = (len(ids), known.shape[1])
-            raise InputError(f"{self.files.prefix}.{part}: expected shape {expected}, found {test.shape}")
-        place = scipy.sparse.csr_array(
+            raise InputError(f"{self.files.prefix}.{name}: expected shape {expected}, found {test.shape}")
+        to_vertex = scipy.sparse.csr_array(
             (np.ones(len(ids), test.dtype), (ids, np.arange(len(ids)))), shape=(self.stated_vertices, len(ids))
         )
         known.resize((self.stated_vertices, known.shape[1]))
-        return known + place @ test
+        return known + to_vertex @ test
 
     def _labels(self) -> NDArray[np.int32]:
         one_hot = self._placed(scipy.sparse.csr_array(self.files.matrix("ally")), "ty")
@@ -235,7 +237,7 @@ def _count_vertices(files: PlanetoidFiles) -> int:
 
 
 def _build(content: Any) -> Any:
-    """Arrays and matrices from their records, by our own hand and with every size checked."""
+    """Build arrays and matrices from their records, checking every size."""
     if not isinstance(content, Record):
         return content
     if content.name in _RECONSTRUCT:
@@ -253,7 +255,7 @@ def _build_array(state: Any) -> NDArray[Any]:
     if not re.fullmatch(r"[<>|=][iufb][1248]", code):
         raise ValueError(f"an array of dtype {code}, expected numbers")
     if isinstance(data, Record):
-        data = data.args[0]  # _codecs.encode(text, "latin1"): bytes as the older protocols spell them
+        data = data.args[0]  # _codecs.encode(text, "latin1"), which is how older protocols spell bytes
     flat = np.frombuffer(data.encode("latin-1") if isinstance(data, str) else data, code)
     return flat.reshape(tuple(int(size) for size in shape), order="F" if fortran_order else "C")
 
@@ -264,3 +266,15 @@ def _build_csr(state: Any) -> Any:
     matrix = scipy.sparse.csr_array((data, indices, indptr), shape=(int(rows), int(columns)))
     matrix.check_format(full_check=True)
     return matrix
+
+
+FORMAT = Format(
+    name="planetoid",
+    order=110,
+    help="ind.NAME.x, .graph and so on",
+    open_edges=PlanetoidEdges.open,
+    prefixes=("ind.",),
+    is_folder=lambda folder: bool(dataset_names(folder)),
+    one_location=True,
+    vertices=BundledVertices(PlanetoidVertices.open, lambda _: True),
+)

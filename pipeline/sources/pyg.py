@@ -1,7 +1,8 @@
-"""PyTorch Geometric's ``Data`` (or a dict of tensors, or what InMemoryDataset saves) from a file of torch.save.
+"""PyTorch Geometric's ``Data``, a dict of tensors, or a saved InMemoryDataset, from a file of torch.save.
 
-Read are ``edge_index`` (2, m), ``edge_weight`` or ``edge_attr`` of one column, ``x`` (n, F), ``y`` (n,), or (n, C)
-of zeros and ones, and ``train_mask``, ``val_mask`` and ``test_mask`` (n,).  Neither torch nor PyG is needed or run.
+The tensors that are read are ``edge_index`` (2, m), ``edge_weight`` or ``edge_attr`` with one column, ``x`` (n, F),
+``y`` (n,) or (n, C) of zeros and ones, and ``train_mask``, ``val_mask`` and ``test_mask`` (n,). Neither torch nor PyG
+is needed.
 """
 
 from __future__ import annotations
@@ -13,14 +14,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.joined_vertices import JoinedVertices
+from gnnloom.pipeline.sources.format import WEIGHTS, BundledVertices, Format
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges, pair_columns
-from gnnloom.pipeline.sources.numpy_vertices import NumpyVertices, checked_column, checked_feature, checked_label
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.restricted_pickle import Record
 from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.reading.torch_file import TENSOR, TorchFile
 from gnnloom.pipeline.sources.source import VertexSource
+from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
+from gnnloom.pipeline.sources.vertex_data.numpy_vertices import (
+    NumpyVertices,
+    checked_column,
+    checked_feature,
+    checked_label,
+)
 from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError, NotFoundError
 
@@ -37,21 +44,21 @@ _WEIGHTS = ("edge_weight", "edge_attr")
 
 
 def open_pyg_edges(locations: Sequence[str], *, weights: bool = False) -> NumpyEdges:
-    """The edges of a ``Data``.
+    """Open the edges of a ``Data``.
 
     Raises:
-        NotFoundError: the file is not there.
-        InputError: it is no such file, holds no edges or no weights, or asks for code to be run.
+        NotFoundError: the file does not exist.
+        InputError: the file has another format, lacks edges or weights, or asks to run code.
     """
     file = _one_file(locations)
     tensors, stated = _open(file)
     if "edge_index" not in tensors:
-        raise InputError(f"{file.location}: no edge_index in it; found {', '.join(sorted(tensors)) or 'nothing'}")
+        raise InputError(f"{file.location}: expected edge_index; found {', '.join(sorted(tensors)) or 'nothing'}")
     weight = _weight(file, tensors) if weights else None
-    part = pair_columns(tensors["edge_index"], weight, stated)
-    if not part.num_edges:
+    pairs = pair_columns(tensors["edge_index"], weight, stated)
+    if not pairs.num_edges:
         raise InputError(f"{file.location}: there are no edges in it")
-    return NumpyEdges((part,), weights, format_name="pyg")
+    return NumpyEdges((pairs,), weights, format_name="pyg")
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ class MaskSplit:
     """A split from three masks; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`.
 
     Attributes:
-        masks: (n,) bool, by the name of the part.
+        masks: name of each split, and its mask, (n,) bool.
     """
 
     masks: tuple[tuple[str, StoredArray], ...]
@@ -103,11 +110,11 @@ class MaskSplit:
 
 
 def open_pyg_vertices(locations: Sequence[str]) -> VertexSource:
-    """The features, labels and masks of a ``Data``.
+    """Open the features, labels and masks of a ``Data``.
 
     Raises:
-        NotFoundError: the file is not there, or holds nothing of vertices.
-        InputError: it is no such file, or a tensor has a shape or dtype that does not fit.
+        NotFoundError: the file does not exist, or has no vertex data.
+        InputError: the file has another format, or a tensor has the wrong shape or dtype.
     """
     file = _one_file(locations)
     tensors, _ = _open(file)
@@ -117,18 +124,20 @@ def open_pyg_vertices(locations: Sequence[str]) -> VertexSource:
     first = feature or label
     if first is not None:
         sources.append(NumpyVertices(feature, label, (), first.shape[0]))
-    if masks := [(part, _mask(tensors[name])) for name, part in _MASKS.items() if name in tensors]:
+    if masks := [(split, _mask(tensors[name])) for name, split in _MASKS.items() if name in tensors]:
         sources.append(MaskSplit(tuple(masks)))
     if not sources:
-        raise NotFoundError(f"{file.location}: no x, y or masks in it")
+        raise NotFoundError(f"{file.location}: found no x, y or masks")
     rows = {str(array): array.shape[0] for array in (feature, label, *(mask for _, mask in masks)) if array}
     if len(set(rows.values())) > 1:
-        raise InputError(f"the tensors differ in their rows: {', '.join(f'{at}: {n:,}' for at, n in rows.items())}")
+        raise InputError(
+            f"the tensors have different numbers of rows: {', '.join(f'{at}: {n:,}' for at, n in rows.items())}"
+        )
     return JoinedVertices(tuple(sources))
 
 
 def has_vertices(locations: Sequence[str]) -> bool:
-    """The file holds features, labels or masks."""
+    """Whether the file has features, labels or masks."""
     return not {"x", "y", *_MASKS}.isdisjoint(_open(_one_file(locations))[0])
 
 
@@ -140,7 +149,7 @@ def _one_file(locations: Sequence[str]) -> SourceFile:
 
 
 def _open(file: SourceFile) -> tuple[dict[str, StoredArray], int | None]:
-    """The tensors by name, and the number of vertices where it is stated."""
+    """The tensors by name, and the number of vertices if it is stated."""
     opened = TorchFile(file, _ADMITTED)
     attributes = _attributes(opened.content)
     if attributes is None:
@@ -158,7 +167,7 @@ def _open(file: SourceFile) -> tuple[dict[str, StoredArray], int | None]:
 
 
 def _attributes(content: Any) -> Mapping[Any, Any] | None:
-    """What a ``Data`` holds, from its state in any version of PyG."""
+    """The attributes of a ``Data``, from its pickled state in any version of PyG."""
     if isinstance(content, tuple) and content:
         content = content[0]  # (data, slices, class) of InMemoryDataset
     if isinstance(content, Record) and isinstance(content.state, dict):
@@ -172,10 +181,21 @@ def _weight(file: SourceFile, tensors: Mapping[str, StoredArray]) -> StoredArray
     for name in _WEIGHTS:
         if name in tensors:
             return checked_column(tensors[name], "iuf")
-    raise InputError(f"{file.location}: no weights in it; expected {' or '.join(_WEIGHTS)}")
+    raise InputError(f"{file.location}: the file has no weights; expected {' or '.join(_WEIGHTS)}")
 
 
 def _mask(tensor: StoredArray) -> StoredArray:
     if tensor.dtype != np.dtype(bool) or len(tensor.shape) != 1:
         raise InputError(f"{tensor}: expected bool of shape (n,), found {tensor.dtype} of shape {tensor.shape}")
     return tensor
+
+
+FORMAT = Format(
+    name="pyg",
+    order=100,
+    help="a torch_geometric Data",
+    open_edges=open_pyg_edges,
+    options=(WEIGHTS,),
+    suffixes=("pt",),
+    vertices=BundledVertices(open_pyg_vertices, has_vertices),
+)

@@ -1,8 +1,8 @@
-"""What a source of edges or of vertex data is: the protocol that every format implements.
+"""The protocols that every source of edges or vertex data implements.
 
-A source is a small picklable description.  It names what it reads (:meth:`identity`, part of the
-artifact's key), splits it into ranges that tasks read independently, and yields bounded chunks.
-Which worker reads a range, and how a file is cut into ranges, never changes what comes out.
+A source is a small picklable description. Its identity, which enters the artifact's key, names what it reads. It
+divides its contents into ranges that tasks read independently, in bounded chunks. Neither the worker that reads a
+range nor the way a file is divided into ranges changes the result.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-#: Most edges in one chunk: 16 MiB of each of the two id arrays.
+#: Maximum number of edges in a chunk: each of the two id arrays takes 16 MiB.
 CHUNK_EDGES = 1 << 21
 
 
 @dataclass(frozen=True)
 class EdgeChunk:
-    """Edges ``source[k] -> target[k]`` as the file lists them.
+    """Edges ``source[k] -> target[k]`` in the order of the file.
 
     Attributes:
-        source: (num_edges,) int64, at least 0.
-        target: (num_edges,) int64, at least 0.
+        source: (num_edges,) int64, non-negative.
+        target: (num_edges,) int64, non-negative.
         weight: (num_edges,) float32, or None.
     """
 
@@ -35,7 +35,7 @@ class EdgeChunk:
 
 @dataclass(frozen=True)
 class SourceRange:
-    """What one task reads: rows, bytes or edges ``start`` to ``stop`` of file ``file`` (a number)."""
+    """What one task reads: rows, bytes or edges ``start`` to ``stop`` of file number ``file``; -1 is the end."""
 
     file: int
     start: int
@@ -43,75 +43,78 @@ class SourceRange:
 
 
 class EdgeSource(Protocol):
-    """A graph's edges, in some format."""
+    """The edges of a graph, in some format."""
 
     def identity(self) -> dict[str, Any]:
-        """JSON that names the format, its options and the fingerprints of the files."""
+        """JSON with the format, its options and the fingerprints of the files."""
         ...
 
     def num_vertices(self) -> int | None:
-        """The number of vertices where the source states it; None where it is the highest id plus one.
+        """The number of vertices that the source states; None if it is the highest id plus one.
 
-        An id that is not below the stated number is an error of the source's :meth:`read`.
+        If the source states a number, :meth:`read` must refuse ids that are not below it.
         """
         ...
 
     def ranges(self) -> Sequence[SourceRange]:
-        """Non-overlapping ranges that cover the source; each takes a task about a second."""
+        """Non-overlapping ranges that cover the source; a task reads each in about a second."""
         ...
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
-        """Chunks of at most ``CHUNK_EDGES`` edges of one range.
+    def read(self, span: SourceRange, /) -> Iterator[EdgeChunk]:
+        """Read one range in chunks of at most ``CHUNK_EDGES`` edges.
 
         Raises:
-            InputError: something in the file is not an edge; the message names the file and the line or edge.
+            InputError: the file contains something that is not an edge; the message names the file and the line or
+                edge.
         """
         ...
 
 
 class VertexSource(Protocol):
-    """Features, labels and split of vertices: a row of each per vertex."""
+    """Features, labels and split: one row of each per vertex."""
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        """Which there are of ``feature``, ``label`` or ``multilabel``, and ``split``."""
+        """The available arrays among ``feature``, ``label`` or ``multilabel``, and ``split``."""
         ...
 
     @property
     def random_access(self) -> bool:
-        """Rows can be read from anywhere at no cost, so that several tasks may share an array."""
+        """Whether any range of rows can be read without reading what precedes it, so tasks can share an array."""
         ...
 
     @property
     def in_graph_order(self) -> bool:
-        """Row k belongs to vertex k of the stored graph; else to the vertex that the raw edges call k."""
+        """Whether row k belongs to vertex k of the stored graph, rather than to the vertex with the raw id k."""
         ...
 
     def identity(self) -> dict[str, Any]:
-        """JSON that names the format, its options and the fingerprints of the files."""
+        """JSON with the format, its options and the fingerprints of the files."""
         ...
 
     def num_vertices(self) -> int:
-        """Rows of the features, labels and split."""
+        """Number of rows of the features, labels and split."""
         ...
 
     def num_features(self) -> int:
-        """Columns of the features; 0 where there are none."""
+        """Number of columns of the features; 0 if there are none."""
         ...
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        """Rows ``start`` to ``stop`` of one of :attr:`arrays`, in consecutive blocks.
+        """Read rows ``start`` to ``stop`` of one of :attr:`arrays`, in consecutive blocks.
 
-        A block has any bounded size, save for a split that the source gives as lists of ids: that
-        needs one byte per vertex, and comes as one block.
+        Blocks have a bounded size. The exception is a split that the source stores as lists of ids: it comes as one
+        block and takes one byte per vertex.
 
-        ``feature``: (num_rows, num_features) float32, finite.  ``label``: (num_rows,) int32, classes
-        from 0, -1 where there is none.  ``multilabel``: (num_rows, num_labels) int8, 1 or 0, -1 where it is not known.
-        ``split``: (num_rows,) uint8 as in ``gnnloom.storage.artifacts.vertices.SPLIT``.
+        Yields:
+            For ``feature``, (num_rows, num_features) float32, finite. For ``label``, (num_rows,) int32, classes from
+            0, and -1 for no label. For ``multilabel``, (num_rows, num_labels) int8, 1 or 0, and -1 for unknown. For
+            ``split``, (num_rows,) uint8, codes of ``gnnloom.storage.artifacts.vertices.SPLIT``.
 
         Raises:
-            InputError: another number of rows or columns than announced, something that is no number, NaN or
-                infinite features, a label or split out of range; the message names file or array, and line or row.
+            InputError: the number of rows or columns is wrong, a value is not a number, a feature is NaN or
+                infinite, or a label or split is out of range; the message names the file or array, and the line or
+                row.
         """
         ...
 
@@ -121,5 +124,5 @@ class MultilabelSource(VertexSource, Protocol):
     """A source whose vertices may have several labels each."""
 
     def num_labels(self) -> int:
-        """Columns of the ``multilabel`` matrix; 0 where there is none."""
+        """Number of columns of the ``multilabel`` matrix; 0 if there is none."""
         ...

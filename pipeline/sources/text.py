@@ -1,12 +1,12 @@
-"""SNAP-style text: one edge per line, as two ids and perhaps a weight.
+"""SNAP-style text: one edge per line, as two ids and optionally a weight.
 
-Lines that begin with ``#`` or ``%`` are comments; blank lines count nothing; columns are separated
-by blanks, tabs or one comma; lines end with LF or CR LF, the last perhaps with neither.  An id is
-digits only, below 2^63.  A line with more columns than are asked for is refused, so that nobody
-loses weights or times unawares, or reads the size line of another format as an edge;
-``extra_columns`` ignores them instead.
+Lines that begin with ``#`` or ``%`` are comments, and blank lines are ignored. Columns are separated by blanks, tabs or
+one comma. Lines end with LF or CR LF; the last line may end with neither. An id consists of digits and is below 2^63.
 
-Where ids are names, lines are cut as :mod:`gnnloom.pipeline.sources.reading.name_parser` says.
+A line with more columns than expected is refused, so that weights or times are not lost unnoticed and the size line of
+another format is not read as an edge; ``extra_columns`` ignores further columns instead.
+
+If ids are names, :mod:`gnnloom.pipeline.sources.reading.name_parser` defines how lines are split.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.format import WEIGHTS, Format
 from gnnloom.pipeline.sources.names import HINT, NameChunk, NameFoundError, Names
+from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.reading import name_parser
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, bad_line
@@ -28,15 +30,15 @@ from gnnloom.pipeline.sources.reading.text_layout import data_blocks, separator_
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
-#: Bytes of a local plain file that one task reads.
+#: Number of bytes of a local uncompressed file that one task reads.
 RANGE_BYTES = 64 << 20
-#: The shortest line of an edge: two digits, a separator and a line feed.
+#: Length of the shortest line with an edge: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
 _ANY_ID = np.iinfo(np.int64).max
 
 _HINTS = {
-    EXTRA: "; read the third column as weight (`--weights`), or ignore further columns (`--extra-columns`)",
-    NO_ID: f"; if the first line names the columns, say so (`--header`){HINT}",
+    EXTRA: "; read the third column as weights (`--weights`), or ignore further columns (`--extra-columns`)",
+    NO_ID: f"; if the first line names the columns, add `--header`{HINT}",
     NEGATIVE: HINT,
     TOO_LARGE: HINT,
 }
@@ -47,11 +49,14 @@ class TextEdges:
     """Edges from text files; implements :class:`~gnnloom.pipeline.sources.names.NamedEdgeSource`.
 
     Attributes:
-        files: plain local files are read in ranges of ``range_bytes``, others each as a whole.
-        weights: the third column holds float32 weights.
-        header: the first line of each file that is no comment names the columns; None where nobody said, as False.
-        extra_columns: columns after those asked for are ignored rather than refused.
-        stated_vertices: the number of vertices, where something beside the file states it.
+        files: local uncompressed files are read in ranges of ``range_bytes``, each other file as a whole.
+        weights: whether the third column contains float32 weights.
+        header: whether the first line of each file that is not a comment names the columns; None if the user did not
+            say, which reads as False.
+        extra_columns: whether to ignore further columns rather than refuse them.
+        stated_vertices: the number of vertices, if something other than the file states it.
+        range_bytes: size of a range.
+        block_bytes: number of bytes parsed at a time.
     """
 
     files: tuple[SourceFile, ...]
@@ -74,7 +79,7 @@ class TextEdges:
         """Find the files.
 
         Raises:
-            NotFoundError: a file is not there, or a glob matches nothing.
+            NotFoundError: a file does not exist, or a glob matches nothing.
             InputError: a file is empty.
         """
         files = open_files(locations)
@@ -96,7 +101,7 @@ class TextEdges:
         return self.stated_vertices
 
     def ranges(self) -> Sequence[SourceRange]:
-        return [part for number, file in enumerate(self.files) for part in self._ranges_of(number, file)]
+        return [span for number, file in enumerate(self.files) for span in self._ranges_of(number, file)]
 
     def _ranges_of(self, number: int, file: SourceFile) -> Iterator[SourceRange]:
         if not file.is_seekable or file.size is None:
@@ -105,27 +110,27 @@ class TextEdges:
         for start in range(0, file.size, self.range_bytes):
             yield SourceRange(number, start, min(start + self.range_bytes, file.size))
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
-        """Chunks of one range; ``part.stop`` of -1 stands for the end of the file.
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
+        """Read one range; a ``stop`` of -1 stands for the end of the file.
 
         Raises:
-            InputError: a line is no edge, a whole file has none, or compressed data is damaged.
+            InputError: a line is not an edge, a whole file has no edges, or compressed data is damaged.
         """
-        file = self.files[part.file]
+        file = self.files[span.file]
         num_edges = 0
-        for offset, block in self._blocks(part):
+        for offset, block in self._blocks(span):
             chunk = self._parse(file, offset, block)
             num_edges += len(chunk.source)
             yield chunk
-        self._check_any(part, num_edges)
+        self._check_any(span, num_edges)
 
-    def _blocks(self, part: SourceRange) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-        stop = None if part.stop < 0 else part.stop
-        return data_blocks(self.files[part.file], bool(self.header), part.start, stop, self.block_bytes)
+    def _blocks(self, span: SourceRange) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+        stop = None if span.stop < 0 else span.stop
+        return data_blocks(self.files[span.file], bool(self.header), span.start, stop, self.block_bytes)
 
-    def _check_any(self, part: SourceRange, num_edges: int) -> None:
-        file = self.files[part.file]
-        if not num_edges and part.start == 0 and part.stop in {-1, file.size}:
+    def _check_any(self, span: SourceRange, num_edges: int) -> None:
+        file = self.files[span.file]
+        if not num_edges and span.start == 0 and span.stop in {-1, file.size}:
             raise _no_edges(file)
 
     def _parse(self, file: SourceFile, offset: int, block: NDArray[np.uint8]) -> EdgeChunk:
@@ -139,7 +144,7 @@ class TextEdges:
         return EdgeChunk(source[:count], target[:count], weight[:count] if self.weights else None)
 
     def _wrong_line(self, file: SourceFile, offset: int, wrong: int) -> InputError:
-        # Who states the number of vertices has numbers for ids.
+        # A source that states its number of vertices uses numbers as ids.
         may_be_name = wrong in {NO_ID, NEGATIVE, TOO_LARGE} and self.stated_vertices is None
         hint = _HINTS.get(wrong, "") if may_be_name or wrong == EXTRA else ""
         error = bad_line(file, offset, REASONS[wrong] + hint)
@@ -149,19 +154,19 @@ class TextEdges:
     def may_begin_with_header(self) -> bool:
         return self.header is None
 
-    def read_names(self, part: SourceRange) -> Iterator[NameChunk]:
-        """Chunks of one range, ids as names.
+    def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
+        """Read one range, with ids as names.
 
         Raises:
-            InputError: a line is no edge between names, a whole file has none, or compressed data is damaged.
+            InputError: a line is not an edge between names, a whole file has no edges, or compressed data is damaged.
         """
-        file = self.files[part.file]
+        file = self.files[span.file]
         separator, num_edges = separator_of(file), 0
-        for offset, block in self._blocks(part):
+        for offset, block in self._blocks(span):
             chunk = self._parse_names(file, offset, block, separator)
             num_edges += len(chunk.source)
             yield chunk
-        self._check_any(part, num_edges)
+        self._check_any(span, num_edges)
 
     def _parse_names(self, file: SourceFile, offset: int, block: NDArray[np.uint8], separator: int) -> NameChunk:
         most = len(block) // _SHORTEST_LINE + 1
@@ -191,9 +196,23 @@ class TextEdges:
         return NameChunk(sources, targets, weight[:count] if self.weights else None, plain, first_is_plain)
 
     def with_vertices(self, num_vertices: int) -> TextEdges:
-        """The same edges, with ids that must be below ``num_vertices``."""
+        """The same edges, but with ids that must be below ``num_vertices``."""
         return replace(self, stated_vertices=num_vertices)
 
 
 def _no_edges(file: SourceFile) -> InputError:
-    return InputError(f"{file.location}: the file is empty or has comments only; expected a line per edge")
+    return InputError(f"{file.location}: the file is empty or contains only comments; expected a line per edge")
+
+
+FORMAT = Format(
+    name="snap",
+    order=10,
+    help="text of two or three columns: SNAP, CSV, TSV; plain, .gz or .zst",
+    open_edges=TextEdges.open,
+    options=(
+        WEIGHTS,
+        Option("header", bool, "Whether the first line names the columns.", deniable=True),
+        Option("extra_columns", bool, "Ignore columns after those that are needed."),
+    ),
+    is_fallback=True,
+)

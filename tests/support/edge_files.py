@@ -34,10 +34,10 @@ class EdgeFiles:
             SourceRange(0, start, min(start + self.range_edges, edges)) for start in range(0, edges, self.range_edges)
         ]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         names = ["source", "target", *(["weight"] if self.weighted else [])]
-        for start in range(part.start, part.stop, self.chunk_edges):
-            count = min(self.chunk_edges, part.stop - start)
+        for start in range(span.start, span.stop, self.chunk_edges):
+            count = min(self.chunk_edges, span.stop - start)
             yield EdgeChunk(*(self._read(name, start, count) for name in names))
 
     def _read(self, name: str, start: int, count: int) -> np.ndarray:

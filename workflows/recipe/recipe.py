@@ -20,7 +20,13 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.cli.options import MemorySize
 from gnnloom.workflows.interop.tables import check_file
 from gnnloom.workflows.recipe.document import Document, to_toml
-from gnnloom.workflows.recipe.sources import SourceSection, VerticesSection, whole_path
+from gnnloom.workflows.recipe.sources import (
+    SourceSection,
+    VerticesSection,
+    source_section,
+    vertices_section,
+    whole_path,
+)
 
 #: Recipes that come with gnnloom.
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -220,8 +226,8 @@ class Recipe:
             document.name,
             root,
             dataset,
-            document.build("source", SourceSection),
-            document.build("vertices", VerticesSection),
+            document.build("source", source_section()),
+            document.build("vertices", vertices_section()),
             _partition(document, train, shards),
             shards,
             train,

@@ -2,209 +2,220 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, make_dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypeVar
 
-from gnnloom.pipeline.sources.formats import EDGE_FORMATS, open_edges, open_vertices, vertices_beside
-from gnnloom.pipeline.sources.generators.lattice import LatticeEdges
-from gnnloom.pipeline.sources.generators.rmat import RmatEdges
-from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
-from gnnloom.pipeline.sources.generators.synthetic import SyntheticVertices
-from gnnloom.pipeline.sources.keyed_vertices import open_keyed_vertices
+from gnnloom.pipeline.sources.formats import bundled_vertices, formats, open_edges, open_vertices, vertex_identity
+from gnnloom.pipeline.sources.generators.generator import generators
+from gnnloom.pipeline.sources.option import Option, merge_options
 from gnnloom.pipeline.sources.reading.files import is_local
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
+from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import InputError
 
-#: The keys of each generator, and what its model calls them.
-_GENERATORS: Mapping[str, Mapping[str, str]] = {
-    "sbm": {
-        "vertices": "num_vertices",
-        "edges": "num_edges",
-        "classes": "num_blocks",
-        "homophily": "homophily",
-        "skew": "skew",
-        "dim": "num_features",
-        "noise": "noise",
-        "seed": "seed",
-    },
-    "rmat": {"scale": "scale", "edge_factor": "edge_factor", "scramble": "scramble", "seed": "seed"},
-    "lattice": {"size": "sizes", "shortcuts": "shortcuts", "scramble": "scramble", "seed": "seed"},
-}
-_REQUIRED = {"sbm": ("vertices", "edges"), "rmat": ("scale",), "lattice": ("size",)}
-_MODELS: Mapping[str, Callable[..., Any]] = {"sbm": StochasticBlockModel, "rmat": RmatEdges, "lattice": LatticeEdges}
-_FILE_KEYS = ("path", "weights", "header", "extra_columns", "columns", "packed")
-_SYNTHETIC = ("random", "degree-labels")
-_SYNTHETIC_DEFAULTS: Mapping[str, int] = {"dim": 128, "classes": 32, "seed": 0}
-_TABLES = ("feature", "label", "split")
-#: Keys of vertex data by format.
-_VERTEX_KEYS: Mapping[str, tuple[str, ...]] = {
-    "files": _TABLES,
-    "keyed": _TABLES,
-    "ogb": ("path", "split"),
-    "ogb-binary": ("path", "split"),
-    "planetoid": ("path",),
-    "pyg": ("path",),
-    **dict.fromkeys(_SYNTHETIC, tuple(_SYNTHETIC_DEFAULTS)),
-}
-
 
 @dataclass(frozen=True, kw_only=True)
-class SourceSection:
-    """``[source]``: files in a format, or a generator (``sbm``, ``rmat``, ``lattice``) and its numbers."""
+class _Section(ABC):
+    """What both sections have in common: a format, its files, and its options as further keys."""
 
     format: str | None = None
     path: tuple[str, ...] = ()
-    weights: bool | None = None
-    header: bool | None = None
-    extra_columns: bool | None = None
-    columns: str | None = None
-    packed: bool | None = None
-    vertices: int | None = None
-    edges: int | None = None
-    classes: int | None = None
-    homophily: float | None = None
-    skew: float | None = None
-    dim: int | None = None
-    noise: float | None = None
-    scale: int | None = None
-    edge_factor: int | None = None
-    size: tuple[int, ...] | None = None
-    shortcuts: float | None = None
-    scramble: bool | None = None
-    seed: int | None = None
+
+    @abstractmethod
+    def options(self) -> Sequence[Option]:
+        """Options of the format, each of which is a key."""
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The keys that were given, except for the format, and their values."""
+        return {key: value for key, value in asdict(self).items() if value not in (None, ()) and key != "format"}
+
+    def values(self) -> dict[str, Any]:
+        """The options that were given, as keywords."""
+        given = self.given
+        return {option.name: given[option.name] for option in self.options() if option.name in given}
+
+    def anywhere(self) -> Self:
+        """The same files, whatever the current folder is."""
+        # Only options that name files are paths: the split of an OGB folder is a plain name.
+        files = {option.name for option in self.options() if option.kind is Path}
+        absolute = {key: whole_path(value) for key, value in self.given.items() if key in files}
+        return replace(self, path=tuple(map(whole_path, self.path)), **absolute)
+
+
+Section = TypeVar("Section", bound=_Section)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceSection(_Section):
+    """``[source]``: files in a format, or a generator and its options.
+
+    :func:`source_section` has a key for every option of every format and generator.
+    """
 
     def __post_init__(self) -> None:
-        formats = (*_GENERATORS, *EDGE_FORMATS)
-        if self.format is not None and self.format not in formats:
-            raise InputError(f"format {self.format!r}: expected one of {', '.join(formats)}")
-        known = _GENERATORS.get(self.format or "", _FILE_KEYS)
-        _refuse_others(_given(self), self.format or "of files", known)
-        required = _REQUIRED.get(self.format or "", ("path",))
-        if missing := [key for key in required if getattr(self, key) in {None, ()}]:
-            raise InputError(f"format {self.format or 'of files'}: needs {', '.join(missing)}")
+        known = (*generators(), *formats())
+        if self.format is not None and self.format not in known:
+            raise InputError(f"format {self.format!r}: expected one of {', '.join(known)}")
+        name, options = self.format or "of files", self.options()
+        required = [option.name for option in options if option.required] if self._is_generated else ["path"]
+        keys = [*([] if self._is_generated else ["path"]), *(option.name for option in options)]
+        # A flag of another format that is False counts as not given.
+        refused = {key: value for key, value in self.given.items() if self._is_generated or value is not False}
+        _refuse_others(refused, name, keys)
+        if missing := [key for key in required if key not in self.given]:
+            raise InputError(f"format {name}: needs {', '.join(missing)}")
         if "" in self.path:
             raise InputError("path: expected the name of a file or folder, found an empty text")
-        _check_at_least_one(self, "vertices", "edges", "classes", "dim", "scale", "edge_factor")
+        _check_ranges(options, self.given)
+
+    @property
+    def _is_generated(self) -> bool:
+        return self.format in generators()
+
+    def options(self) -> Sequence[Option]:
+        """Options of the format or generator; of all formats if none is named."""
+        if self.format in generators():
+            return generators()[self.format or ""].options
+        if self.format in formats():
+            return formats()[self.format or ""].options
+        return [shared.option for shared in merge_options(_format_options()).values()]
 
     def open(self, *, undirected: bool) -> EdgeSource:
         """The edges.
 
         Raises:
-            InputError, NotFoundError: a number makes no sense, or a file is not there.
+            InputError, NotFoundError: a number is out of range, or a file does not exist.
         """
-        if self.format in _GENERATORS:
-            model = self._model()
-            return model.edges() if isinstance(model, StochasticBlockModel) else model
-        options = {key: getattr(self, key) for key in _FILE_KEYS if key != "path"}
+        options = self.values()
+        if self.format in generators():
+            return generators()[self.format or ""].open_edges(**options)
         return open_edges(self.format, self.path, options, undirected=undirected)
 
-    def anywhere(self) -> SourceSection:
-        """The same files, whatever the current folder is."""
-        return replace(self, path=tuple(map(whole_path, self.path)))
-
     def open_vertices(self) -> VertexSource | None:
-        """Vertex data that lie beside the edges; None where there are none."""
-        if self.format in _GENERATORS:
-            model = self._model()
-            return model.vertices() if isinstance(model, StochasticBlockModel) else None
-        return vertices_beside(self.format, self.path)
-
-    def _model(self) -> Any:
-        name = self.format or ""
-        chosen = {field: getattr(self, key) for key, field in _GENERATORS[name].items()}
-        return _MODELS[name](**{field: value for field, value in chosen.items() if value is not None})
+        """Vertex data that come along with the edges; None if there are none."""
+        if self.format not in generators():
+            return bundled_vertices(self.format, self.path)
+        generator = generators()[self.format or ""]
+        if generator.open_vertices is None:
+            return None
+        return generator.open_vertices(**self.values())
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerticesSection:
-    """``[vertices]``: features, labels and split; without a format those that lie beside the edges.
+class VerticesSection(_Section):
+    """``[vertices]``: features, labels and split; without a format, those that come along with the edges.
+
+    :func:`vertices_section` has a key for every option of every kind of vertex data.
 
     Attributes:
         format: ``files`` has a row for each vertex, in order; ``keyed`` tables name the vertex in their first column.
-        classes: of synthetic labels; of others how many there must be at most.
+        classes: number of synthetic classes; for other formats, the highest number of classes allowed.
     """
 
-    format: str | None = None
-    path: tuple[str, ...] = ()
-    feature: str | None = None
-    label: str | None = None
-    split: str | None = None
-    dim: int | None = None
     classes: int | None = None
-    seed: int | None = None
 
     def __post_init__(self) -> None:
-        if self.format is not None and self.format not in _VERTEX_KEYS:
-            raise InputError(f"format {self.format!r}: expected one of {', '.join(_VERTEX_KEYS)}")
-        known = _VERTEX_KEYS[self.format] if self.format else ()
-        _refuse_others(_given(self), self.format or "of what lies beside the edges", (*known, "classes"))
-        _check_at_least_one(self, "dim", "classes")
+        known = (*vertex_kinds(), *_bundled_options())
+        if self.format is not None and self.format not in known:
+            raise InputError(f"format {self.format!r}: expected one of {', '.join(known)}")
+        keys = [*(["path"] if self.format in _bundled_options() else []), *(option.name for option in self.options())]
+        name = self.format or "of the data that come along with the edges"
+        _refuse_others(self.given, name, [*keys, *(["classes"] if "classes" not in keys else [])])
+        if self.classes is not None and self.classes < 1:
+            raise InputError(f"classes {self.classes}: expected at least 1")
+        _check_ranges(self.options(), self.given)
+
+    def options(self) -> Sequence[Option]:
+        if self.format in vertex_kinds():
+            return vertex_kinds()[self.format or ""].options
+        return _bundled_options().get(self.format or "", ())
 
     @property
     def is_synthetic(self) -> bool:
-        return self.format in _SYNTHETIC
+        return self.format in vertex_kinds() and vertex_kinds()[self.format or ""].is_synthetic
 
     @property
     def most_classes(self) -> int | None:
-        """Classes that labels from files may have; None where it was not said."""
+        """Highest number of classes that labels from files may have; None if the recipe does not say."""
         return None if self.is_synthetic else self.classes
 
     def open(self, source: SourceSection, graph: Graph | None) -> VertexSource | None:
-        """The vertex data, for a stored graph if they are synthetic; None where there are none.
+        """The vertex data; None if there are none.
+
+        Args:
+            graph: the stored graph; required if the data are synthetic or found by id.
 
         Raises:
-            InputError, NotFoundError: a file is not there, or not what it should be.
+            InputError, NotFoundError: a file does not exist or has the wrong contents.
         """
         if self.format is None:
             return source.open_vertices()
-        options = {key: getattr(self, key) for key in _VERTEX_KEYS[self.format] if key != "path"}
-        return open_vertices(self.format, self.path, self._numbers() if self.is_synthetic else options, graph)
-
-    def anywhere(self) -> VerticesSection:
-        """The same files, whatever the current folder is."""
-        # The split of other formats is no file but a name.
-        names = _TABLES if self.format in {"files", "keyed"} else ()
-        tables: dict[str, Any] = {key: whole_path(name) for key, name in _given(self).items() if key in names}
-        return replace(self, path=tuple(map(whole_path, self.path)), **tables)
+        return open_vertices(self.format, self.path, self.values(), graph)
 
     def identity(self, source: SourceSection) -> dict[str, Any] | None:
-        """Identity of the vertex data, known before the graph is; None where there are none."""
-        if self.is_synthetic:
-            dim, classes, seed = self._numbers().values()
-            # Which classes the degrees have is no part of it, only that they make them.
-            boundaries = () if self.format == "degree-labels" else None
-            return SyntheticVertices(Path(), 0, dim, classes, seed, boundaries).identity()
-        if self.format == "keyed":
-            return open_keyed_vertices(None, feature=self.feature, label=self.label, split=self.split).identity()
-        opened = self.open(source, None)
+        """Identity of the vertex data, which is known before the graph is; None if there are none."""
+        if self.format is not None:
+            return vertex_identity(self.format, self.path, self.values())
+        opened = source.open_vertices()
         return opened.identity() if opened is not None else None
 
-    def _numbers(self) -> dict[str, int]:
-        chosen = {key: getattr(self, key) for key in _SYNTHETIC_DEFAULTS}
-        return {key: _SYNTHETIC_DEFAULTS[key] if value is None else value for key, value in chosen.items()}
+
+@cache
+def source_section() -> type[SourceSection]:
+    """The class of ``[source]`` with a key for every option of every format and generator.
+
+    Raises:
+        InputError: two of them give one name to options of different types.
+    """
+    options = {**_format_options(), **{known.name: known.options for known in generators().values()}}
+    return _with_keys(SourceSection, options)
+
+
+@cache
+def vertices_section() -> type[VerticesSection]:
+    """The class of ``[vertices]`` with a key for every option of every kind of vertex data; raises as above."""
+    options = {**{kind.name: kind.options for kind in vertex_kinds().values()}, **_bundled_options()}
+    return _with_keys(VerticesSection, options)
+
+
+def _with_keys(section: type[Section], by_owner: Mapping[str, Sequence[Option]]) -> type[Section]:
+    """A subclass of a section with a field for each option; fields that the section has itself stay as they are."""
+    own = set(getattr(section, "__dataclass_fields__", ()))
+    added = [shared.option for name, shared in merge_options(by_owner).items() if name not in own]
+    if taken := [option.name for option in added if hasattr(section, option.name)]:
+        raise InputError(f"option {', '.join(taken)}: recipes cannot have a key of this name; rename it")
+    fields = [(option.name, option.value_type | None, field(default=None)) for option in added]
+    return make_dataclass(section.__name__, fields, bases=(section,), frozen=True, kw_only=True)
+
+
+def _format_options() -> dict[str, Sequence[Option]]:
+    return {known.name: known.options for known in formats().values()}
+
+
+def _bundled_options() -> dict[str, Sequence[Option]]:
+    """Options of the formats that have vertex data."""
+    return {known.name: known.vertices.options for known in formats().values() if known.vertices}
 
 
 def whole_path(location: str) -> str:
-    """A local file or folder from the root on; a URL as it is."""
+    """A local file or folder as an absolute path; a URL unchanged."""
     return str(Path(location.removeprefix("file://")).expanduser().absolute()) if is_local(location) else location
 
 
-def _check_at_least_one(section: Any, *keys: str) -> None:
-    """Refuse numbers of things below 1."""
-    for key in keys:
-        value = getattr(section, key)
-        if value is not None and value < 1:
-            raise InputError(f"{key} {value}: expected at least 1")
+def _check_ranges(options: Iterable[Option], given: Mapping[str, Any]) -> None:
+    """Refuse counts out of range; the sources themselves check all other numbers when they are opened."""
+    for option in options:
+        if option.minimum and option.name in given:
+            option.check(given[option.name])
 
 
-def _given(section: Any) -> dict[str, Any]:
-    return {key: value for key, value in asdict(section).items() if value not in (None, ()) and key != "format"}
-
-
-def _refuse_others(given: Mapping[str, Any], name: str, known: tuple[str, ...] | Mapping[str, str]) -> None:
+def _refuse_others(given: Mapping[str, Any], name: str, known: Sequence[str]) -> None:
     for key in given:
         if key not in known:
             raise InputError(f"{key}: format {name} has no such key; it has {', '.join(known) or 'none'}")

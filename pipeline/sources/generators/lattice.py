@@ -1,8 +1,8 @@
-"""Two- and three-dimensional lattices with shortcuts as a source of edges: a stand-in for road networks.
+"""Two- and three-dimensional lattices with shortcuts: a stand-in for road networks.
 
-Every vertex is joined to the next along each axis; shortcuts join pairs drawn at random (Newman, Watts,
-Phys. Rev. E 60, 1999).  Edge number ``vertex * axes + axis`` is that of a vertex along an axis (there is none at
-the lattice's end), and the shortcuts follow, so that any range of edges can be made by any worker.
+An edge joins every vertex to the next one along each axis; shortcuts join pairs of vertices drawn at random (Newman,
+Watts, Phys. Rev. E 60, 1999). Edge number ``vertex * axes + axis`` starts at ``vertex`` and follows ``axis``; it does
+not exist at the end of the lattice. The shortcuts have the numbers that follow, so any worker can make any range.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.generators.generator import SEED, Generator
 from gnnloom.pipeline.sources.generators.scramble import scramble_ids
+from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.random_numbers import stream_key, unit
 
-#: Edge numbers that one task makes.
+#: Number of edge numbers that one task handles.
 RANGE_EDGES = 1 << 23
 
 
@@ -30,9 +32,11 @@ class LatticeEdges:
     """Edges of a lattice; implements :class:`~gnnloom.pipeline.sources.source.EdgeSource`.
 
     Attributes:
-        sizes: vertices along each of two or three axes; the last runs fastest.
-        shortcuts: random edges for each edge of the lattice.
-        scramble: scramble the ids; else they follow the axes.
+        sizes: number of vertices along each of two or three axes; the last varies fastest.
+        shortcuts: number of random edges per edge of the lattice.
+        scramble: whether to scramble the ids, which otherwise follow the axes.
+        seed: seed of the shortcuts and of the scrambling.
+        range_edges: number of edge numbers in a range.
     """
 
     sizes: tuple[int, ...]
@@ -79,12 +83,12 @@ class LatticeEdges:
             SourceRange(0, start, min(start + self.range_edges, total)) for start in range(0, total, self.range_edges)
         ]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         sizes = np.array(self.sizes, np.int64)
         vertices = math.prod(self.sizes)
         scramble_key = stream_key(self.seed, "lattice-ids")
-        for start in range(part.start, part.stop, CHUNK_EDGES):
-            most = min(CHUNK_EDGES, part.stop - start)
+        for start in range(span.start, span.stop, CHUNK_EDGES):
+            most = min(CHUNK_EDGES, span.stop - start)
             source, target = np.empty(most, np.int64), np.empty(most, np.int64)
             count = _make_edges(stream_key(self.seed, "shortcuts"), start, sizes, vertices, source, target)
             source, target = source[:count], target[:count]
@@ -103,7 +107,8 @@ def _make_edges(
     source: NDArray[np.int64],
     target: NDArray[np.int64],
 ) -> int:
-    """Edges of the numbers ``start``, ``start + 1``, ...; returns how many there are."""
+    """Make the edges numbered ``start``, ``start + 1``, ...; returns how many of them exist."""
+    # Every draw depends only on the edge's number, so ranges can be made in any order.
     axes, count = len(sizes), 0
     first: Any = 0
     for number in range(start, start + len(source)):
@@ -124,3 +129,21 @@ def _make_edges(
         source[count], target[count] = first, second
         count += 1
     return count
+
+
+def _open_edges(*, size: tuple[int, ...], **options: Any) -> LatticeEdges:
+    return LatticeEdges(size, **options)
+
+
+GENERATOR = Generator(
+    name="lattice",
+    order=30,
+    help="a grid with random shortcuts, like a road network",
+    open_edges=_open_edges,
+    options=(
+        Option("size", tuple, "Lengths of the axes, AxB or AxBxC.", (1000, 1000), required=True),
+        Option("shortcuts", float, "Number of random edges per edge of the grid.", 0.0, minimum=0),
+        Option("scramble", bool, "Scramble the ids instead of numbering along the axes.", False),
+        SEED,
+    ),
+)

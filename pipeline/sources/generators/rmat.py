@@ -1,10 +1,10 @@
 """R-MAT (Kronecker) graphs as a source of edges, from a seed, without a file.
 
-An edge descends through ``scale`` levels of a 2 x 2 matrix of probabilities, and each choice gives one
-bit of both its ends (Chakrabarti, Zhan, Faloutsos, SDM 2004; the parameters are Graph500's, without noise).
-Four levels are drawn at once, from an alias table of their 256 outcomes (Vose, IEEE Trans. Softw. Eng. 17(9), 1991).
-Every draw is a hash of the seed and the edge's number, so that any range of edges can be made by any
-worker.  The ids are scrambled by a keyed bijection, as Graph500 does.
+An edge descends through ``scale`` levels of a 2 x 2 matrix of probabilities; each level determines one bit of both of
+its ends (Chakrabarti, Zhan, Faloutsos, SDM 2004; the parameters are Graph500's, without noise). Four levels are drawn
+at once, from an alias table of their 256 outcomes (Vose, IEEE Trans. Softw. Eng. 17(9), 1991). Every draw is a hash of
+the seed and the edge's number, so any worker can make any range of edges. A keyed bijection scrambles the ids, as in
+Graph500.
 """
 
 from __future__ import annotations
@@ -17,19 +17,22 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.generators.generator import SEED, Generator
 from gnnloom.pipeline.sources.generators.scramble import scramble_ids
+from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.permutation import mix
 from gnnloom.storage.matrix.random_numbers import stream_key
 
-#: Edges that one task makes.
+#: Number of edges that one task makes.
 RANGE_EDGES = 1 << 23
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-#: Levels that are drawn at once, their outcomes, and the bits of a draw against an outcome's threshold.
+#: Levels drawn at once, the number of their outcomes, and the bits that are compared with an outcome's threshold.
 _LEVELS = 4
 _OUTCOMES = 1 << 2 * _LEVELS
 _DRAW_BITS = 32 - 2 * _LEVELS
+#: The largest scale whose edge counts stay well below 2^63.
 _MAX_SCALE = 40
 
 
@@ -38,10 +41,12 @@ class RmatEdges:
     """Edges of an R-MAT graph; implements :class:`~gnnloom.pipeline.sources.source.EdgeSource`.
 
     Attributes:
-        scale: the binary logarithm of the number of vertices.
-        edge_factor: edges per vertex; loops and repeated edges are among them.
-        a, b, c: probabilities of the upper left, upper right and lower left quarter.
-        scramble: scramble the ids; else low ids have the most edges.
+        scale: binary logarithm of the number of vertices.
+        edge_factor: number of edges per vertex, including loops and repeated edges.
+        a, b, c: probabilities of the upper left, upper right and lower left quarters.
+        scramble: whether to scramble the ids; otherwise low ids have the most edges.
+        seed: seed of the edges and of the scrambling.
+        range_edges: number of edges in a range.
     """
 
     scale: int
@@ -77,11 +82,11 @@ class RmatEdges:
         total, step = self.num_edges, self.range_edges
         return [SourceRange(0, start, min(start + step, total)) for start in range(0, total, step)]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         key, scramble_key = stream_key(self.seed, "rmat"), stream_key(self.seed, "rmat-ids")
         threshold, other = alias_table(_outcome_probabilities(self.a, self.b, self.c))
-        for start in range(part.start, part.stop, CHUNK_EDGES):
-            count = min(CHUNK_EDGES, part.stop - start)
+        for start in range(span.start, span.stop, CHUNK_EDGES):
+            count = min(CHUNK_EDGES, span.stop - start)
             source, target = np.empty(count, np.int64), np.empty(count, np.int64)
             _descend(key, start, self.scale, threshold, other, source, target)
             if self.scramble:
@@ -91,7 +96,7 @@ class RmatEdges:
 
 
 def _outcome_probabilities(a: float, b: float, c: float) -> NDArray[np.float64]:
-    """(256,): of outcome ``row * 16 + column``, where row and column have a bit for each of four levels."""
+    """(256,) probability of outcome ``row * 16 + column``; row and column have one bit for each of four levels."""
     quarter = np.maximum([[a, b], [c, 1.0 - a - b - c]], 0.0)
     levels: NDArray[Any] = np.ones((1, 1))
     for _ in range(_LEVELS):
@@ -100,15 +105,19 @@ def _outcome_probabilities(a: float, b: float, c: float) -> NDArray[np.float64]:
 
 
 def alias_table(probability: NDArray[np.float64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Outcomes of equal width: each keeps its draws below a threshold and leaves the others to another outcome.
+    """Build an alias table: an outcome keeps draws below its threshold and passes the others to another outcome.
+
+    Args:
+        probability: (num_outcomes,) float64.
 
     Returns:
-        (num_outcomes,) thresholds in units of 2^-24, and (num_outcomes,) other outcomes.
+        (num_outcomes,) uint64 thresholds in units of 2^-24, and (num_outcomes,) uint64 other outcomes.
     """
     share = (probability * len(probability) / probability.sum()).tolist()
     other = list(range(len(share)))
-    small = [outcome for outcome, part in enumerate(share) if part < 1]
-    large = [outcome for outcome, part in enumerate(share) if part >= 1]
+    small = [outcome for outcome, width in enumerate(share) if width < 1]
+    large = [outcome for outcome, width in enumerate(share) if width >= 1]
+    # Vose's method: fill up an outcome that is too narrow from one that is too wide.
     while small and large:
         poor, rich = small.pop(), large[-1]
         other[poor] = rich
@@ -116,7 +125,7 @@ def alias_table(probability: NDArray[np.float64]) -> tuple[NDArray[np.uint64], N
         if share[rich] < 1:
             small.append(large.pop())
     for outcome in (*small, *large):
-        share[outcome] = 1.0  # what rounding has left
+        share[outcome] = 1.0  # rounding errors
     return np.round(np.array(share) * (1 << _DRAW_BITS)).astype(np.uint64), np.array(other, np.uint64)
 
 
@@ -130,10 +139,10 @@ def _descend(
     source: NDArray[np.int64],
     target: NDArray[np.int64],
 ) -> None:
-    """Ends of the edges ``start``, ``start + 1``, ...; a word of 64 bits serves eight levels."""
+    """Draw the ends of edges ``start``, ``start + 1``, ...; a random word of 64 bits serves eight levels."""
     draws = (scale + _LEVELS - 1) // _LEVELS
     words = np.uint64((draws + 1) // 2)
-    # Of the last draw only the first levels count.
+    # Only the first levels of the last draw count.
     surplus = np.uint64(draws * _LEVELS - scale)
     for k in range(len(source)):
         counter = np.uint64(start + k) * words
@@ -149,3 +158,17 @@ def _descend(
             first = (first << np.uint64(_LEVELS)) | (outcome >> np.uint64(_LEVELS))
             second = (second << np.uint64(_LEVELS)) | (outcome & np.uint64((1 << _LEVELS) - 1))
         source[k], target[k] = np.int64(first >> surplus), np.int64(second >> surplus)
+
+
+GENERATOR = Generator(
+    name="rmat",
+    order=20,
+    help="a Kronecker graph with Graph500's parameters",
+    open_edges=RmatEdges,
+    options=(
+        Option("scale", int, "2^SCALE vertices.", 16, minimum=1, maximum=_MAX_SCALE, required=True),
+        Option("edge_factor", int, "Number of edges to draw per vertex.", 16, minimum=1),
+        Option("scramble", bool, "Keep the ids in order: low ids have the most edges.", True, off_flag="ordered"),
+        SEED,
+    ),
+)

@@ -1,12 +1,11 @@
 """A stochastic block model as a source: communities that a GNN can learn, from a seed, without a file.
 
-Vertices have a place in their community; a keyed permutation scatters the places over the ids.  An
-edge draws its source from all vertices and, with probability ``homophily``, its target from the
-same community, else from all vertices.  ``skew`` makes the j-th vertex of a community be drawn in
-proportion to j^-skew, so that degrees follow a power law with exponent 1 + 1/skew (Chung, Lu 2002).
-Features are the community's centroid plus Gaussian noise, scaled to unit variance; labels are the
-communities.  Every number is a hash of the seed and its position: any range of edges or rows can be
-made by any worker.
+Vertices have a slot, which determines the community; a keyed permutation maps slots to ids. An edge draws its source
+from all vertices. With probability ``homophily`` it draws its target from the same community, otherwise from all
+vertices. The j-th vertex of a community is drawn with a probability proportional to j^-skew, so degrees follow a power
+law with exponent 1 + 1/skew (Chung, Lu 2002). Features are the community's centroid plus Gaussian noise, scaled to unit
+variance; labels are the communities. Every number is a hash of the seed and its position, so any worker can make any
+range of edges or rows.
 """
 
 from __future__ import annotations
@@ -19,15 +18,17 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.generators.generator import SEED, Generator
+from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 from gnnloom.storage.matrix.random_numbers import normal, stream_key, uniform, unit
 
-#: Edges that one task makes.
+#: Number of edges that one task makes.
 RANGE_EDGES = 1 << 23
-#: Feature values made at a time.
+#: Number of feature values made at a time.
 _BLOCK_VALUES = 1 << 21
 _DRAWS = 4  # random numbers per edge
 
@@ -37,12 +38,15 @@ class StochasticBlockModel:
     """The model that an edge source and a vertex source share.
 
     Attributes:
-        num_edges: edges drawn; loops and repeated edges are among them.
-        num_blocks: communities, which are the classes.
-        homophily: probability that an edge is drawn within a community on purpose.
-        skew: 0 for even degrees, towards 1 for ever larger hubs.
-        noise: standard deviation of the features' noise, where the centroids' is 1.
-        train, valid: fractions of the vertices; the others are for the test.
+        num_vertices: number of vertices.
+        num_edges: number of edges drawn, including loops and repeated edges.
+        num_blocks: number of communities, which are the classes.
+        homophily: probability that the target of an edge is drawn from the community of its source.
+        skew: 0 for even degrees; larger hubs as it approaches 1.
+        num_features: number of features.
+        noise: standard deviation of the features' noise, relative to that of the centroids.
+        train, valid: fractions of the vertices for training and validation; the others are for testing.
+        seed: seed of all random numbers.
     """
 
     num_vertices: int
@@ -69,11 +73,11 @@ class StochasticBlockModel:
         )
 
     def identity(self) -> dict[str, Any]:
-        """JSON of all parameters."""
+        """JSON with all parameters."""
         return {"format": "sbm", **asdict(self)}
 
     def scatter(self) -> KeyedPermutation:
-        """From places (community + num_blocks * j) to ids."""
+        """The permutation from slots (community + num_blocks * j) to ids."""
         return KeyedPermutation(self.num_vertices, int(stream_key(self.seed, "scatter")))
 
     def edges(self) -> BlockModelEdges:
@@ -102,14 +106,14 @@ class BlockModelEdges:
             SourceRange(0, start, min(start + self.range_edges, total)) for start in range(0, total, self.range_edges)
         ]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+    def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         model, scatter = self.model, self.model.scatter()
         key = stream_key(model.seed, "edges")
-        for start in range(part.start, part.stop, CHUNK_EDGES):
-            count = min(CHUNK_EDGES, part.stop - start)
+        for start in range(span.start, span.stop, CHUNK_EDGES):
+            count = min(CHUNK_EDGES, span.stop - start)
             source, target = np.empty(count, np.int64), np.empty(count, np.int64)
             power = 1.0 / (1.0 - model.skew)
-            _draw_places(key, start, model.num_vertices, model.num_blocks, model.homophily, power, source, target)
+            _draw_slots(key, start, model.num_vertices, model.num_blocks, model.homophily, power, source, target)
             yield EdgeChunk(scatter.forward(source), scatter.forward(target))
 
 
@@ -140,8 +144,8 @@ class BlockModelVertices:
             yield makers[array](first, min(first + rows, stop))
 
     def _labels(self, start: int, stop: int) -> NDArray[np.int32]:
-        places = self.model.scatter().inverse(np.arange(start, stop))
-        return (places % self.model.num_blocks).astype(np.int32)
+        slots = self.model.scatter().inverse(np.arange(start, stop))
+        return (slots % self.model.num_blocks).astype(np.int32)
 
     def _features(self, start: int, stop: int) -> NDArray[np.float32]:
         model, width = self.model, self.model.num_features
@@ -158,7 +162,15 @@ class BlockModelVertices:
 
 
 def split_codes(draw: NDArray[np.float64], train: float, valid: float) -> NDArray[np.uint8]:
-    """Codes for draws in [0, 1): the lowest train, the next validate, the others test."""
+    """Split codes for uniform draws: the lowest are for training, the next for validation, the others for testing.
+
+    Args:
+        draw: (num_vertices,) float64 in [0, 1).
+        train, valid: fractions for training and validation.
+
+    Returns:
+        (num_vertices,) uint8, codes of ``gnnloom.storage.artifacts.vertices.SPLIT``.
+    """
     codes = np.full(len(draw), SPLIT["test"], np.uint8)
     codes[draw < train + valid] = SPLIT["valid"]
     codes[draw < train] = SPLIT["train"]
@@ -166,7 +178,7 @@ def split_codes(draw: NDArray[np.float64], train: float, valid: float) -> NDArra
 
 
 @njit(cache=True, nogil=True)
-def _draw_places(
+def _draw_slots(
     key: np.uint64,
     start: int,
     num_vertices: int,
@@ -176,22 +188,23 @@ def _draw_places(
     source: NDArray[np.int64],
     target: NDArray[np.int64],
 ) -> None:
-    """Places of the ends of edges ``start``, ``start + 1``, ..."""
+    """Draw the slots of the ends of edges ``start``, ``start + 1``, ..."""
     for k in range(len(source)):
         counter = np.uint64(start + k) * np.uint64(_DRAWS)
-        first = _place(unit(key, counter), unit(key, counter + np.uint64(1)), num_vertices, num_blocks, power)
+        first = _slot(unit(key, counter), unit(key, counter + np.uint64(1)), num_vertices, num_blocks, power)
         draw = unit(key, counter + np.uint64(2))
         if draw < homophily:
             block_draw = (first % num_blocks + 0.5) / num_blocks
         else:
+            # Given that it is not below homophily, the draw is uniform between homophily and 1.
             block_draw = (draw - homophily) / (1.0 - homophily)
         source[k] = first
-        target[k] = _place(block_draw, unit(key, counter + np.uint64(3)), num_vertices, num_blocks, power)
+        target[k] = _slot(block_draw, unit(key, counter + np.uint64(3)), num_vertices, num_blocks, power)
 
 
 @njit(cache=True, nogil=True)
-def _place(block_draw: float, draw: float, num_vertices: int, num_blocks: int, power: float) -> Any:
-    """A place: the community by one draw, the vertex in it by the other."""
+def _slot(block_draw: float, draw: float, num_vertices: int, num_blocks: int, power: float) -> Any:
+    """A slot: one draw determines the community, the other the vertex in it."""
     block: Any = min(np.int64(block_draw * num_blocks), num_blocks - 1)
     size = (num_vertices - block + num_blocks - 1) // num_blocks
     if power != 1.0:
@@ -202,3 +215,30 @@ def _place(block_draw: float, draw: float, num_vertices: int, num_blocks: int, p
 def _require(holds: bool, what: str) -> None:
     if not holds:
         raise InputError(f"stochastic block model: {what}")
+
+
+#: The model's field for each option whose name differs.
+_FIELDS = {"vertices": "num_vertices", "edges": "num_edges", "classes": "num_blocks", "dim": "num_features"}
+
+
+def _model(**options: Any) -> StochasticBlockModel:
+    return StochasticBlockModel(**{_FIELDS.get(name, name): value for name, value in options.items()})
+
+
+GENERATOR = Generator(
+    name="sbm",
+    order=10,
+    help="a stochastic block model, with features, labels (the communities) and a split",
+    open_edges=lambda **options: _model(**options).edges(),
+    options=(
+        Option("vertices", int, "Number of vertices.", 10_000, minimum=1, required=True),
+        Option("edges", int, "Number of edges to draw.", 200_000, minimum=1, required=True),
+        Option("classes", int, "Number of communities.", 16, minimum=1),
+        Option("homophily", float, "Fraction of edges drawn within a community.", 0.8, minimum=0, maximum=1),
+        Option("skew", float, "Skew of the degrees.", 0.3, minimum=0, below=1),
+        Option("dim", int, "Number of features.", 64, minimum=1),
+        Option("noise", float, "Standard deviation of the features' noise.", 6.0, minimum=0),
+        SEED,
+    ),
+    open_vertices=lambda **options: _model(**options).vertices(),
+)

@@ -1,9 +1,9 @@
-"""A cheap keyed bijection of the ids below any number: scrambles what a generator makes at its own speed.
+"""A cheap keyed bijection of the ids below any number, which scrambles ids as fast as a generator makes them.
 
-Each round adds a key, multiplies by an odd number, and folds the high half into the low one: all three are bijections
-of the numbers of a fixed number of bits.  An image that is not below the number is mapped again until it is
-(cycle walking), less than twice on average.  It costs at most half as much as
-:class:`gnnloom.storage.matrix.permutation.KeyedPermutation`, and good enough where nobody needs the inverse or a proof.
+Each round adds a key, multiplies by an odd number, and folds the high half into the low half. All three are bijections
+of the numbers with a fixed number of bits. An image that is not below the given number is mapped again until it is
+(cycle walking), less than twice on average. The bijection costs at most half as much as
+:class:`gnnloom.storage.matrix.permutation.KeyedPermutation` and suffices if neither the inverse nor a proof is needed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from gnnloom.storage.matrix.permutation import mix
 
 @njit(cache=True, nogil=True)
 def scramble_ids(ids: NDArray[np.int64], size: int, key: np.uint64) -> None:
-    """Replace ids below ``size`` by their images under the bijection that ``key`` names, in place."""
+    """Replace ids by their images under a bijection, in place.
+
+    Args:
+        ids: (num_ids,) int64, below ``size``.
+        size: the bijection maps the numbers below ``size`` to themselves.
+        key: selects the bijection.
+    """
     bits = 1
     while (1 << bits) < size:
         bits += 1
@@ -25,6 +31,7 @@ def scramble_ids(ids: NDArray[np.int64], size: int, key: np.uint64) -> None:
     fold = np.uint64((bits + 1) // 2)
     first_key, second_key, third_key = mix(key), mix(key + np.uint64(1)), mix(key + np.uint64(2))
     first_odd, second_odd = mix(key + np.uint64(3)) | np.uint64(1), mix(key + np.uint64(4)) | np.uint64(1)
+    # Cycle walking: repeat the rounds until the image is a valid id.
     for k in range(len(ids)):
         value = np.uint64(ids[k])
         while True:

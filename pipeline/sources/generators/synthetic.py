@@ -1,7 +1,7 @@
-"""Features and labels for a graph that has none, for benchmarks: random, or with the degree as the class.
+"""Synthetic features and labels for benchmarks on graphs that have none.
 
-As in the evaluation of Plexus (Ranjan et al. 2025): features are standard normal, classes come from a hash or
-from the quantiles of the vertices' degrees.
+As in the evaluation of Plexus (Ranjan et al. 2025), features are standard normal; classes are random, or quantiles of
+the vertices' degrees.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.random_numbers import normal, stream_key, uniform
 
-#: Values made, and degrees read, at a time.
+#: Number of values made, and of degrees read, at a time.
 _BLOCK_VALUES = 1 << 21
 
 
@@ -30,8 +30,12 @@ class SyntheticVertices:
 
     Attributes:
         graph: folder of the graph artifact.
+        stated_vertices: number of vertices.
+        dim: number of features.
+        num_classes: number of classes.
+        seed: seed of all random numbers.
         boundaries: lowest degree of class 1, 2, ...; None for random classes.
-        train, valid: fractions of the vertices; the others are for the test.
+        train, valid: fractions of the vertices for training and validation; the others are for testing.
     """
 
     graph: Path
@@ -49,20 +53,23 @@ class SyntheticVertices:
 
     @classmethod
     def open(
-        cls, graph: Graph, *, labels: str = "random", dim: int = 128, classes: int = 32, seed: int = 0
+        cls, graph: Graph | None, *, labels: str = "random", dim: int = 128, classes: int = 32, seed: int = 0
     ) -> SyntheticVertices:
-        """Describe the data of a stored graph's vertices; reads its degrees in blocks if they are the classes.
+        """Describe the data of a stored graph's vertices; ``degree-labels`` reads the graph's degrees in blocks.
 
         Args:
+            graph: None for a source that can only state its identity.
             labels: ``random`` or ``degree-labels``.
 
         Raises:
-            InputError: unknown labels, or a number of features or classes below 1.
+            InputError: ``labels`` is unknown, or the number of features or classes is below 1.
         """
         if labels not in {"random", "degree-labels"}:
             raise InputError(f"synthetic labels {labels!r}: expected 'random' or 'degree-labels'")
         if dim < 1 or classes < 1:
             raise InputError(f"synthetic features: {dim} columns and {classes} classes; expected at least 1 of each")
+        if graph is None:
+            return cls(Path(), 0, dim, classes, seed, None if labels == "random" else ())
         boundaries = degree_quantiles(graph, classes) if labels == "degree-labels" else None
         return cls(graph.artifact.path, graph.num_vertices, dim, classes, seed, boundaries)
 
@@ -104,9 +111,9 @@ class SyntheticVertices:
 
 
 def degree_quantiles(graph: Graph, num_classes: int) -> tuple[int, ...]:
-    """Lowest degree of each class but the first, so that the classes are as equal in size as ties allow.
+    """Lowest degree of each class except the first, for classes that are as equal in size as ties allow.
 
-    A degree that fills several classes' share alone makes fewer classes.
+    There are fewer classes if vertices of one degree would fill several of them.
     """
     values, counts = np.empty(0, np.int64), np.empty(0, np.int64)
     for start in range(0, graph.num_vertices, _BLOCK_VALUES):
@@ -115,14 +122,14 @@ def degree_quantiles(graph: Graph, num_classes: int) -> tuple[int, ...]:
     below = np.concatenate([[0], np.cumsum(counts)[:-1]])
     targets = [graph.num_vertices * number // num_classes for number in range(1, num_classes)]
     chosen = np.searchsorted(below, targets, side="left")
-    return tuple(sorted({int(values[place]) for place in chosen if 0 < place < len(values)}))
+    return tuple(sorted({int(values[position]) for position in chosen if 0 < position < len(values)}))
 
 
 def _add_counts(
     values: NDArray[np.int64], counts: NDArray[np.int64], more: NDArray[np.int64], more_counts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The sum of two histograms that list their distinct values."""
-    merged, place = np.unique(np.concatenate([values, more]), return_inverse=True)
+    merged, position = np.unique(np.concatenate([values, more]), return_inverse=True)
     total = np.zeros(len(merged), np.int64)
-    np.add.at(total, place, np.concatenate([counts, more_counts]))
+    np.add.at(total, position, np.concatenate([counts, more_counts]))
     return merged, total

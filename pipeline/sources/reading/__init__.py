@@ -1,1 +1,4 @@
-"""Parsing shared by the file formats: lines, numerals, names, columns, compressed and binary files."""
+"""Parsing that several formats share: lines, numbers, names, columns, compressed and binary files.
+
+Imports no format. Add here what a second format needs; what only one format needs stays in that format's file.
+"""

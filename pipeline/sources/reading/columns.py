@@ -1,4 +1,4 @@
-"""Text files of one column or of a table of numbers, in blocks of rows, with the line of every row."""
+"""Text files with one column or a table of numbers, read in blocks of rows that know their lines."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class RowBlock:
 
     Attributes:
         first: number of the first row.
-        values: (num_rows,) or (num_rows, num_columns).
-        line_at: (num_rows,) int64, where their lines begin in the file's contents.
+        values: (num_rows,) or (num_rows, num_columns); the dtype depends on the reader.
+        line_at: (num_rows,) int64, offset of each row's line in the file's contents, in bytes.
     """
 
     file: SourceFile
@@ -43,10 +43,13 @@ class RowBlock:
 
 
 def read_ids(file: SourceFile, block_bytes: int = BLOCK_BYTES) -> Iterator[RowBlock]:
-    """One id per line, as int64.
+    """Read one id per line.
+
+    Yields:
+        Blocks with (num_rows,) int64 values.
 
     Raises:
-        InputError: a line is no id; the message names it.
+        InputError: a line is not an id; the message names the line.
     """
     first = 0
     for offset, text in whole_lines(file, block_bytes=block_bytes):
@@ -67,13 +70,16 @@ def read_table(
     missing: bool = False,
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[RowBlock]:
-    """Rows of ``num_columns`` decimal numbers, parsed as doubles and then rounded to ``dtype``.
+    """Read rows of decimal numbers, parsed as doubles and then rounded to ``dtype``.
 
     Args:
-        missing: NaN is admitted.
+        missing: whether NaN is allowed.
+
+    Yields:
+        Blocks with (num_rows, num_columns) values of ``dtype``.
 
     Raises:
-        InputError: a row has another width, or something in it is no finite number; the message names the line.
+        InputError: a row has a different width, or a value is not a finite number; the message names the line.
     """
     first = 0
     for offset, text in whole_lines(file, block_bytes=block_bytes):
@@ -87,25 +93,31 @@ def read_table(
 
 
 def read_labels(file: SourceFile) -> Iterator[RowBlock]:
-    """One class per line, as an integer or as a float without fraction; NaN or -1 where there is none; as int32.
+    """Read one class per line: an integer, a float without a fraction, or NaN or -1 for no label.
+
+    Yields:
+        Blocks with (num_rows,) int32 values; -1 for no label.
 
     Raises:
-        InputError: a label is no such number, or out of range; the message names the line.
+        InputError: a label is not a class or is out of range; the message names the line.
     """
     for block in read_table(file, 1, np.float64, missing=True):
         labels = np.where(np.isnan(block.values[:, 0]), NO_LABEL, block.values[:, 0])
         wrong = (labels != np.floor(labels)) | (labels < NO_LABEL) | (labels > _MAX_LABEL)
         if wrong.any():
-            reason = f"expected a class from 0 to {_MAX_LABEL:,}, or -1 or nan where there is none"
+            reason = f"expected a class from 0 to {_MAX_LABEL:,}, or -1 or nan for no label"
             raise block.error(int(np.argmax(wrong)), reason)
         yield RowBlock(file, block.first, labels.astype(np.int32), block.line_at)
 
 
 def read_multilabels(file: SourceFile, num_columns: int) -> Iterator[RowBlock]:
-    """Rows of zeros and ones, -1 or NaN where a label is not known; as int8.
+    """Read rows of zeros and ones, with -1 or NaN for unknown labels.
+
+    Yields:
+        Blocks with (num_rows, num_columns) int8 values; -1 for unknown.
 
     Raises:
-        InputError: a row has another width, or holds something else; the message names the line.
+        InputError: a row has a different width or another value; the message names the line.
     """
     for block in read_table(file, num_columns, np.float32, missing=True):
         rows, wrong = binary_labels(block.values)
@@ -115,7 +127,7 @@ def read_multilabels(file: SourceFile, num_columns: int) -> Iterator[RowBlock]:
 
 
 def count_columns(file: SourceFile) -> int:
-    """Columns of the first line that is not blank; 0 in a file without any."""
+    """Number of columns of the first line that is not blank; 0 if all lines are."""
     with file.open() as stream:
         for line in stream:
             text = line.replace(b",", b" , ").split()
@@ -125,10 +137,10 @@ def count_columns(file: SourceFile) -> int:
 
 
 def read_count(file: SourceFile) -> int:
-    """The one number that a file holds.
+    """Read the only number in a file.
 
     Raises:
-        InputError: it holds none, or several (a dataset of many graphs).
+        InputError: the file has no number, or several (a dataset of many graphs).
     """
     found = np.concatenate([np.empty(0, np.int64), *(block.values for block in read_ids(file))])
     if len(found) != 1:

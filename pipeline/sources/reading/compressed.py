@@ -1,4 +1,4 @@
-"""Compressed files as streams: gzip and Zstandard, with one clear error for what is cut short or damaged."""
+"""Streams of gzip and Zstandard files, with one clear error for truncated or damaged ones."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from typing import Any, BinaryIO, cast
 
 from gnnloom.storage.errors import InputError
 
-#: Endings of the names of compressed files.
+#: Suffixes of compressed files.
 SUFFIXES = (".gz", ".zst")
-#: Decompressed bytes that are buffered.
+#: Size of the buffer of decompressed bytes.
 _BUFFER = 1 << 20
 
 
 @contextmanager
 def decompressed(stored: BinaryIO, location: str) -> Iterator[BinaryIO]:
-    """The contents of a compressed stream.
+    """Open the contents of a compressed stream.
 
     Args:
-        location: of the file; its ending tells the format.
+        stored: the compressed bytes.
+        location: path or URL of the file; its suffix determines the compression.
 
     Raises:
-        InputError: the compressed data is truncated or damaged; raised where it is read.
+        InputError: the compressed data is truncated or damaged; raised when it is read.
     """
     if location.endswith(".zst"):
         with io.BufferedReader(_ZstdStream(stored, location), _BUFFER) as stream:
@@ -39,15 +40,15 @@ def decompressed(stored: BinaryIO, location: str) -> Iterator[BinaryIO]:
 
 
 def damaged(location: str, what: str, error: Exception) -> InputError:
-    """The error for compressed data that cannot be read to its end."""
+    """The error for compressed data that cannot be read to the end."""
     return InputError(f"{location}: truncated or damaged {what} file ({error}); fetch or compress it again")
 
 
 class _ZstdStream(io.RawIOBase):
-    """Arrow's reader of Zstandard frames, which unlike others does not take a cut file for a short one."""
+    """Arrow's reader of Zstandard frames, which unlike others does not mistake a truncated file for a short one."""
 
     def __init__(self, stored: BinaryIO, location: str) -> None:
-        import pyarrow as pa  # noqa: PLC0415 - only such files need it
+        import pyarrow as pa  # noqa: PLC0415 - only Zstandard files need it
 
         super().__init__()
         self._stream: Any = pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd")

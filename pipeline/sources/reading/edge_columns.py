@@ -1,4 +1,4 @@
-"""Columns of edges in NumPy files: the sources, targets and weights, each read as a stream of its own."""
+"""Columns of edges in NumPy files: sources, targets and weights, each read as a separate stream."""
 
 from __future__ import annotations
 
@@ -14,34 +14,37 @@ from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.source import CHUNK_EDGES
 from gnnloom.storage.errors import InputError
 
-#: Entries of ``indptr`` that are expanded at a time.
+#: Number of ``indptr`` entries expanded at a time.
 _ROWS = 1 << 18
 
 
 class IdColumn(Protocol):
-    """One end of every edge."""
+    """The ids of one end of every edge."""
 
     @property
     def is_mapped(self) -> bool:
-        """Any range can be read at no cost."""
+        """Whether any range can be read without reading what precedes it."""
         ...
 
     def read(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        """Ids of edges ``start`` to ``stop``, ``CHUNK_EDGES`` at a time (the last block may have fewer).
+        """Read the ids of edges ``start`` to ``stop``.
+
+        Yields:
+            (CHUNK_EDGES,) int64; the last block may be shorter.
 
         Raises:
-            NameFoundError: an id is no number from 0 to 2^63 - 1.
+            NameFoundError: an id is not a number from 0 to 2^63 - 1.
         """
         ...
 
     def read_any(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        """The same, whatever the ids are."""
+        """As :meth:`read`, but with the stored dtype, which may be text."""
         ...
 
 
 @dataclass(frozen=True)
 class FlatColumn:
-    """Ids that lie in an array at elements ``first``, ``first + step``, ..."""
+    """Ids at elements ``first``, ``first + step``, ... of an array."""
 
     array: StoredArray
     first: int = 0
@@ -73,7 +76,7 @@ class FlatColumn:
 
 @dataclass(frozen=True)
 class MajorColumn:
-    """Rows of a CSR matrix (columns of a CSC one), one per stored entry, from its ``indptr``."""
+    """Rows of a CSR matrix, or columns of a CSC one, for each stored entry, computed from ``indptr``."""
 
     indptr: StoredArray
     num_entries: int
@@ -96,7 +99,7 @@ class MajorColumn:
                 yield np.repeat(rows, np.diff(np.clip(offsets, low, high)).astype(np.int64))
 
     def _offsets(self) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """First row and offsets of consecutive groups of rows; checked on the way."""
+        """Yield the first row and the checked offsets of consecutive groups of rows."""
         row, before = 0, np.zeros(0, np.int64)
         for block in self.indptr.read_flat(0, self.indptr.size, _ROWS):
             offsets = np.concatenate([before, block.astype(np.int64)])
@@ -110,10 +113,13 @@ class MajorColumn:
 
 
 def read_weights(array: StoredArray, start: int, stop: int) -> Iterator[NDArray[np.float32]]:
-    """Weights of edges ``start`` to ``stop``, ``CHUNK_EDGES`` at a time.
+    """Read the weights of edges ``start`` to ``stop``.
+
+    Yields:
+        (CHUNK_EDGES,) float32; the last block may be shorter.
 
     Raises:
-        InputError: a weight is NaN or does not fit float32.
+        InputError: a weight is NaN or does not fit into float32.
     """
     for number, block in enumerate(array.read_flat(start, stop, CHUNK_EDGES)):
         with np.errstate(over="ignore"):
@@ -126,7 +132,7 @@ def read_weights(array: StoredArray, start: int, stop: int) -> Iterator[NDArray[
 
 
 def rebatch(blocks: Iterable[NDArray[Any]], rows: int) -> Iterator[NDArray[Any]]:
-    """The same rows in blocks of exactly ``rows``, the last perhaps shorter."""
+    """Regroup rows into blocks of exactly ``rows``; the last may be shorter."""
     pending: list[NDArray[Any]] = []
     count = 0
     for block in blocks:

@@ -1,4 +1,4 @@
-"""Source files: local paths or fsspec URLs, plain, gzip or zstd, read as streams, and what names their contents."""
+"""Source files, local or remote, plain or compressed: how to find them, read them and fingerprint them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import xxhash
 from gnnloom.pipeline.sources.reading.compressed import SUFFIXES, decompressed
 from gnnloom.storage.errors import InputError, NotFoundError
 
-#: Bytes of each of the blocks that a local file's fingerprint looks at.
+#: Size in bytes of each block that enters a local file's fingerprint.
 SAMPLE_BYTES = 1 << 16
-#: Bytes asked for at a time of a web server's stream.
+#: Number of bytes requested from a web server at a time.
 _REMOTE_BUFFER = 1 << 20
-#: Blocks sampled between the first and the last.
+#: Number of sampled blocks between the first and the last.
 SAMPLES = 16
 
 _VERSION_FIELDS = ("etag", "ETag", "size", "mtime", "last_modified", "LastModified", "md5Hash", "crc32c", "content_md5")
@@ -27,12 +27,12 @@ _VERSION_FIELDS = ("etag", "ETag", "size", "mtime", "last_modified", "LastModifi
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file as it was when the source was opened.
+    """A file as it was when the source was opened.
 
     Attributes:
-        location: local path, or URL.
-        size: stored (compressed) bytes; None where the server does not tell.
-        fingerprint: changes when the file does.
+        location: local path or URL.
+        size: number of stored (compressed) bytes; None if the server does not report it.
+        fingerprint: changes if the file changes.
     """
 
     location: str
@@ -49,26 +49,26 @@ class SourceFile:
 
     @property
     def is_seekable(self) -> bool:
-        """Ranges of bytes can be read independently at no cost."""
+        """Whether ranges of bytes can be read independently."""
         return self.is_local and not self.is_compressed
 
     @property
     def path(self) -> Path:
-        """Of a local file."""
+        """Path of a local file."""
         return Path(self.location.removeprefix("file://")).expanduser()
 
     def identity(self) -> dict[str, Any]:
-        """JSON for the keys of artifacts; the folder is no part of it, so that a moved file is the same file."""
+        """JSON for the keys of artifacts. It leaves out the folder, so a moved file keeps its identity."""
         name = self.location.rstrip("/").rpartition("/")[2]
         return {"name": name, "size": self.size, "fingerprint": self.fingerprint}
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """The file's contents as a stream, decompressed if the name ends in ``.gz`` or ``.zst``.
+        """Open the contents as a stream, decompressed if the name ends in ``.gz`` or ``.zst``.
 
         Raises:
-            NotFoundError: the file has gone.
-            InputError: the compressed data is truncated or damaged; raised where it is read.
+            NotFoundError: the file no longer exists.
+            InputError: the compressed data is truncated or damaged; raised when it is read.
         """
         with self.open_stored(streaming=True) as stored:
             if not self.is_compressed:
@@ -79,13 +79,13 @@ class SourceFile:
 
     @contextmanager
     def open_stored(self, *, streaming: bool = False) -> Iterator[BinaryIO]:
-        """The bytes as they are stored.
+        """Open the stored bytes, without decompressing them.
 
         Args:
-            streaming: a remote file is read once from its start; any web server can do that.
+            streaming: read a remote file once from its start, which any web server supports.
 
         Raises:
-            NotFoundError: the file has gone.
+            NotFoundError: the file no longer exists.
         """
         try:
             stream = self.path.open("rb") if self.is_local else _open_remote(self.location, streaming)
@@ -99,11 +99,10 @@ def open_files(locations: Sequence[str]) -> tuple[SourceFile, ...]:
     """Find the files of a source.
 
     Args:
-        locations: local paths, URLs that fsspec knows, or globs of either; a glob stands for its
-            files in sorted order.
+        locations: local paths, URLs that fsspec supports, or globs of either; the matches of a glob are sorted.
 
     Raises:
-        NotFoundError: a file is not there, or a glob matches nothing.
+        NotFoundError: a file does not exist, or a glob matches nothing.
         InputError: no location is given, one is a folder, or a URL has an unknown protocol.
     """
     if not locations:
@@ -112,12 +111,12 @@ def open_files(locations: Sequence[str]) -> tuple[SourceFile, ...]:
 
 
 def is_local(location: str) -> bool:
-    """A path, or a ``file://`` URL."""
+    """Whether a location is a path or a ``file://`` URL."""
     return location.startswith("file://") or ("://" not in location and "::" not in location)
 
 
 def expand(location: str) -> list[str]:
-    """The files that a location stands for: itself, or the sorted matches of a glob.
+    """The files that a location names: itself, or the sorted matches of a glob.
 
     Raises:
         NotFoundError: a glob matches nothing.
@@ -177,7 +176,7 @@ def _file_system(location: str) -> tuple[Any, str]:
     try:
         file_system, path = url_to_fs(location)  # type: ignore[no-untyped-call]
     except (ValueError, ImportError) as error:
-        raise InputError(f"{location}: no way to open such a URL ({error})") from error
+        raise InputError(f"{location}: this kind of URL cannot be opened ({error})") from error
     return file_system, str(path)
 
 

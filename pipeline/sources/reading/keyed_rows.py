@@ -1,7 +1,7 @@
-"""Tables whose first column is the id of a vertex, as the source of the edges calls it, and whose others are numbers.
+"""Tables with a vertex id in the first column, as in the source of the edges, and numbers in the others.
 
-Text is split as in :mod:`gnnloom.pipeline.sources.reading.name_parser`. A first line whose other fields are not
-numbers names the columns.
+:mod:`gnnloom.pipeline.sources.reading.name_parser` defines how lines are split. If the first line has fields after the
+id that are not numbers, it names the columns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gnnloom.pipeline.sources.reading.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.reading.text_layout import data_blocks, first_data_line, separator_of
 from gnnloom.storage.errors import InputError
 
-#: Bytes of text parsed, and values of Parquet read, at a time.
+#: Number of bytes of text, and of Parquet values, read at a time.
 _BLOCK_BYTES, _BLOCK_VALUES = 4 << 20, 1 << 18
 
 
@@ -33,8 +33,8 @@ class KeyedBlock:
     """Consecutive rows.
 
     Attributes:
-        values: (num_rows, num_columns) float64; NaN and infinity are admitted.
-        error: makes the error for a row of the block.
+        values: (num_rows, num_columns) float64; may contain NaN and infinity.
+        error: creates the error for a row of this block and a reason.
     """
 
     ids: Names
@@ -50,14 +50,14 @@ class KeyedRows(Protocol):
 
     @property
     def num_columns(self) -> int:
-        """Columns beside the ids."""
+        """Number of columns, not counting the ids."""
         ...
 
     def blocks(self) -> Iterator[KeyedBlock]:
-        """All rows.
+        """Read all rows.
 
         Raises:
-            InputError: an id is empty, too long or no UTF-8, a row has another width, or something in it is no number.
+            InputError: an id is empty, too long or not UTF-8, a row has a different width, or a value is not a number.
         """
         ...
 
@@ -73,10 +73,10 @@ class KeyedText:
 
     @classmethod
     def open(cls, file: SourceFile) -> KeyedText:
-        """Look at the first line.
+        """Detect the separator, the number of columns and a header from the first line.
 
         Raises:
-            InputError: it has no second column.
+            InputError: the first line has no second column.
         """
         separator = separator_of(file)
         line = first_data_line(file).decode("utf-8", "replace")
@@ -111,7 +111,7 @@ class KeyedParquet:
         """Read the footer.
 
         Raises:
-            InputError: it is no Parquet file, or has not these columns.
+            InputError: the file is not a Parquet file, or does not have such columns.
         """
         table = ParquetTable.open(file)
         if len(table.names) < 2:

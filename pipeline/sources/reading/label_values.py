@@ -1,4 +1,4 @@
-"""What labels may be: one class per vertex, or a row of zeros and ones, one per class."""
+"""Valid labels: one class per vertex, or a row of zeros and ones with one column per class."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.vertices import NO_LABEL
 
-#: What is said of a value that is none of these.
-EXPECTED_BINARY: Final = "expected labels of 0 or 1, or -1 or NaN where it is not known"
+#: Message about a value that is not a binary label.
+EXPECTED_BINARY: Final = "expected labels of 0 or 1, or -1 or NaN for unknown"
 
 
 def binary_labels(values: NDArray[Any]) -> tuple[NDArray[np.int8], int]:
-    """Rows of a multi-label matrix, with -1 where a label is not known.
+    """Convert rows of a multi-label matrix.
 
     Args:
         values: (num_rows, num_classes) numbers or bool.
 
     Returns:
-        (num_rows, num_classes) int8, and the first row that holds something else; -1 where there is none.
+        (num_rows, num_classes) int8 with -1 for unknown, and the first row that has another value; -1 if none has.
     """
     unknown = values != values if values.dtype.kind == "f" else np.zeros(values.shape, bool)  # noqa: PLR0124 - NaN
     if values.dtype.kind in "if":

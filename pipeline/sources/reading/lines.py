@@ -1,4 +1,4 @@
-"""Text as blocks of whole lines, from any stream or range of bytes, and the line that an error is about."""
+"""Text in blocks of whole lines, from any stream or range of bytes, and errors that name a line."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.storage.errors import InputError
 
-#: Bytes that are read and parsed at a time.
+#: Number of bytes read and parsed at a time.
 BLOCK_BYTES = 8 << 20
-#: No line of a source is longer; what is, is no text.
+#: Maximum length of a line in bytes; a longer one means that the file is not text.
 LONGEST_LINE = 4 << 20
-#: Characters of a line that an error shows.
+#: Number of characters of a line that an error shows.
 SHOWN = 60
 
 
 def whole_lines(
     file: SourceFile, start: int = 0, stop: int | None = None, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """The lines that begin at bytes ``start`` to ``stop``, in blocks.
+    """Read the lines that begin at bytes ``start`` to ``stop``, in blocks.
 
-    Any cutting of a file into ranges gives every line to one range.
+    However a file is divided into ranges, every line belongs to exactly one range.
 
     Args:
-        start: offset into the decompressed contents; not 0 only if ``file.is_seekable``.
+        start: offset into the decompressed contents; must be 0 unless ``file.is_seekable``.
         stop: None for the end of the file.
 
     Yields:
-        Offset of a block in the file's (decompressed) contents, and the block: uint8, ending with a
-        line feed whatever the file ends with.  It is valid until the next is asked for.
+        Offset of a block in the decompressed contents, and the block, (num_bytes,) uint8. It ends with a line feed
+        even if the file does not. It is valid until the next block is requested.
 
     Raises:
         InputError: a line is longer than ``LONGEST_LINE``, or compressed data is damaged.
@@ -44,7 +44,7 @@ def whole_lines(
 
 
 def _skip_begun_line(stream: BinaryIO, start: int) -> int:
-    """Move to the first line that begins at or after ``start``; returns its offset."""
+    """Move to the first line that begins at or after ``start`` and return its offset."""
     if not start:
         return 0
     stream.seek(start - 1)
@@ -56,7 +56,7 @@ def _blocks(
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     buffer = bytearray(max(block_bytes, LONGEST_LINE) + LONGEST_LINE + 2)
     view, block = memoryview(buffer), np.frombuffer(buffer, np.uint8)
-    begun = 0  # bytes at the front of the buffer that belong to a line not yet complete
+    begun = 0  # number of bytes at the front of the buffer that belong to an incomplete line
     while True:
         wanted = block_bytes if stop is None else min(block_bytes, stop - offset - begun)
         got = stream.readinto(view[begun : begun + wanted]) or 0 if wanted > 0 else 0  # type: ignore[attr-defined]
@@ -83,10 +83,13 @@ def _check_length(file: SourceFile, offset: int, length: int) -> None:
 
 
 def first_line(stream: BinaryIO, at: int = 0) -> tuple[int, bytes]:
-    """Offset of the next line that is neither blank nor a ``%`` comment, and the line; empty at the end.
+    """Read up to the next line that is neither blank nor a ``%`` comment.
 
     Args:
-        at: where the stream stands; not every stream can tell.
+        at: current offset of the stream, which not every stream can report.
+
+    Returns:
+        Offset of the line, and the line; empty at the end of the stream.
     """
     while True:
         line = stream.readline(LONGEST_LINE)
@@ -96,9 +99,9 @@ def first_line(stream: BinaryIO, at: int = 0) -> tuple[int, bytes]:
 
 
 def bad_line(file: SourceFile, offset: int, reason: str) -> InputError:
-    """The error for the line that begins at a byte of the (decompressed) contents.
+    """The error for the line that begins at a byte of the decompressed contents.
 
-    Counts lines from the file's start; that is slow on large files and done for errors only.
+    Counts lines from the start of the file, which is slow for large files but only done for errors.
     """
     number, position = 1, 0
     with file.open() as stream:

@@ -1,8 +1,10 @@
-"""Line parser for edges between names: fields between separators, some perhaps in double quotes.
+"""Line parser for edges between names: fields with separators between them, optionally in double quotes.
 
-Fields lie between commas, tabs, or runs of blanks, one of the three in a file; blanks around a field are no part
-of it.  A field that begins with a double quote ends with one, and may hold separators; two of them stand for one
-(RFC 4180, but for line feeds, which always end a line).
+A file uses one separator: commas, tabs, or runs of blanks. Blanks around a field are not part of it. A field that
+begins with a double quote ends with one and may contain separators; two double quotes within it stand for one. This is
+RFC 4180, except that a line feed always ends a line.
+
+All kernels rely on whole lines: the line feed at the end of the buffer ends every loop without a bounds check.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from gnnloom.pipeline.sources.reading.numerals import (
     skip_blanks,
 )
 
-#: What can be wrong with a name, beside what :mod:`gnnloom.pipeline.sources.reading.numerals` lists.
+#: Faults of names, in addition to those that :mod:`gnnloom.pipeline.sources.reading.numerals` lists.
 EMPTY_NAME, LONG_NAME, OPEN_QUOTE, AFTER_FIELD = range(101, 105)
 
 REASONS = {
@@ -43,7 +45,7 @@ REASONS = {
 }
 
 QUOTE = 34
-#: Numbers of 19 digits and more may be beyond int64, and are compared with its highest.
+#: A number of 19 digits may exceed int64, so it is compared with the highest int64 digit by digit.
 _MOST_DIGITS = 19
 _HIGHEST = np.frombuffer(str(np.iinfo(np.int64).max).encode(), np.uint8)
 
@@ -62,7 +64,7 @@ def _skip_blanks(text: Any, at: int, separator: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _next_field(text: Any, at: int, separator: int) -> int:
-    """Past a separator; where there is none, the same position but for blanks."""
+    """Skip blanks and at most one separator; if there is no separator, only blanks."""
     at = _skip_blanks(text, at, separator)
     if separator != SPACE and text[at] == separator:
         at = _skip_blanks(text, at + 1, separator)
@@ -71,7 +73,7 @@ def _next_field(text: Any, at: int, separator: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _copy_quoted(text: Any, at: int, out: Any, place: int) -> tuple[int, int, int]:
-    """As :func:`_copy_name`, from the byte after the opening quote on."""
+    """As :func:`_copy_name`, starting after the opening quote."""
     while True:
         if is_end(text, at):
             return at, place, OPEN_QUOTE
@@ -86,7 +88,7 @@ def _copy_quoted(text: Any, at: int, out: Any, place: int) -> tuple[int, int, in
 
 @njit(cache=True, nogil=True)
 def _copy_name(text: Any, at: int, separator: int, out: Any, first: int) -> tuple[int, int, int]:
-    """Copy a field; returns the position after it, the end of the copy, and what is wrong."""
+    """Copy a field; returns the position after it, the end of the copy, and the fault (0: none)."""
     place, wrong = first, 0
     if text[at] == QUOTE:
         at, place, wrong = _copy_quoted(text, at + 1, out, place)
@@ -106,10 +108,11 @@ def _copy_name(text: Any, at: int, separator: int, out: Any, first: int) -> tupl
 
 @njit(cache=True, nogil=True)
 def _is_plain(out: Any, first: int, stop: int) -> bool:
-    """A name is a number below 2^63."""
+    """Whether a name is a number below 2^63."""
     for k in range(first, stop):
         if not 0 <= np.int64(out[k]) - ZERO <= 9:
             return False
+    # Leading zeros do not count as digits.
     while first < stop and out[first] == ZERO:
         first += 1
     if stop - first == _MOST_DIGITS:
@@ -123,7 +126,7 @@ def _is_plain(out: Any, first: int, stop: int) -> bool:
 def _parse_pair(
     text: Any, at: int, separator: int, source: Any, first: int, target: Any, second: int
 ) -> tuple[int, int, int, int]:
-    """Copy two names; returns the position after them, the ends of the copies, and what is wrong."""
+    """Copy two names; returns the position after them, the ends of the copies, and the fault (0: none)."""
     at, source_stop, wrong = _copy_name(text, _skip_blanks(text, at, separator), separator, source, first)
     if wrong:
         return at, source_stop, second, wrong
@@ -136,7 +139,7 @@ def _parse_pair(
 
 @njit(cache=True, nogil=True)
 def _parse_rest(text: Any, at: int, separator: int, weighted: bool, extra: bool) -> tuple[float, int]:
-    """What follows the two names: the weight, and what is wrong."""
+    """Parse what follows the two names; returns the weight and the fault (0: none)."""
     weight = 1.0
     after = _next_field(text, at, separator)
     if weighted:
@@ -168,21 +171,21 @@ def parse_names(
     weight: Any,
     line_at: Any,
 ) -> tuple[int, int, bool, int, int]:
-    """Parse lines of edges between names; lines that are blank or begin with ``#`` or ``%`` count nothing.
+    """Parse lines of edges between names, ignoring lines that are blank or begin with ``#`` or ``%``.
 
     Args:
         text: (num_bytes,) uint8, whole lines.
-        separator: comma, tab, or a space for runs of blanks.
-        weighted: a third field holds the weight.
-        extra: further fields are ignored rather than refused.
-        source, target: (num_bytes,) uint8, filled with the names.
-        source_offset, target_offset: int64, filled with the names' ends, from [1] on.
-        weight: float32, filled if ``weighted``.
-        line_at: int64, filled with the positions of the lines.
+        separator: comma, tab, or a space, which stands for runs of blanks.
+        weighted: whether the third field is the weight.
+        extra: whether to ignore further fields rather than refuse them.
+        source, target: (num_bytes,) uint8, filled with the concatenated names.
+        source_offset, target_offset: (max_edges + 1,) int64; element k + 1 is filled with the end of name k.
+        weight: (max_edges,) float32, filled if ``weighted``.
+        line_at: (max_edges,) int64, filled with the positions of the lines.
 
     Returns:
-        Number of edges; of edges between numbers; whether the first is one of these; position of the line that
-        ended it; what is wrong with it (0: all is parsed).
+        Number of edges; number of edges between two numbers; whether the first edge is one of them; position of the
+        line that stopped the parser; and its fault (0: everything is parsed).
     """
     count, plain, first_is_plain, at, size = 0, 0, False, 0, len(text)
     source_offset[0] = target_offset[0] = 0
@@ -213,15 +216,16 @@ def parse_names(
 
 @njit(cache=True, nogil=True)
 def parse_keyed(text: Any, separator: int, names: Any, offset: Any, values: Any, line_at: Any) -> tuple[int, int, int]:
-    """Parse lines of a name and numbers; lines that are blank or begin with ``#`` or ``%`` count nothing.
+    """Parse lines of a name and numbers, ignoring lines that are blank or begin with ``#`` or ``%``.
 
     Args:
         text, separator, line_at: as for :func:`parse_names`.
-        names: (num_bytes,) uint8, filled with the names; ``offset`` with their ends, from [1] on.
-        values: (rows, columns) float64, filled row by row; NaN and infinity are admitted.
+        names: (num_bytes,) uint8, filled with the concatenated names.
+        offset: (max_rows + 1,) int64; element k + 1 is filled with the end of name k.
+        values: (max_rows, num_columns) float64, filled row by row; may contain NaN and infinity.
 
     Returns:
-        Number of rows, position of the line that ended it, what is wrong with it (0: all is parsed).
+        Number of rows; position of the line that stopped the parser; and its fault (0: everything is parsed).
     """
     count, at, size = 0, 0, len(text)
     offset[0] = 0
@@ -245,7 +249,7 @@ def parse_keyed(text: Any, separator: int, names: Any, offset: Any, values: Any,
 
 @njit(cache=True, nogil=True)
 def _parse_values(text: Any, at: int, separator: int, row: Any) -> tuple[int, int]:
-    """Fill a row with the numbers that follow; returns the position after them, and what is wrong."""
+    """Fill a row with the numbers that follow; returns the position after them and the fault (0: none)."""
     for column in range(row.size):
         after = _next_field(text, at, separator)
         if is_end(text, after):

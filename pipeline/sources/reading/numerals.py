@@ -1,7 +1,7 @@
-"""Ids and decimal numbers from bytes: to int64 exactly, eight digits at a time, and to double.
+"""Parsers for ids (to int64, exactly, eight digits at a time) and decimal numbers (to double).
 
-Every buffer consists of whole lines and ends with a line feed, which ends all loops here; nothing
-else is compared with the buffer's length but where eight bytes are taken at once.
+Every buffer consists of whole lines. The line feed at its end stops every loop here, so positions are compared with
+the length of the buffer only before eight bytes are loaded at once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import extending, njit, types
 
-# What can be wrong with a line; 0 is nothing.
+# Faults of a line; 0 means none.
 NO_ID, NEGATIVE, TOO_LARGE, ONE_ID, EXTRA, NO_NUMBER, NOT_FINITE, BEYOND, TOO_FEW, TOO_MANY = range(1, 11)
 
 REASONS = {
@@ -31,20 +31,21 @@ REASONS = {
 
 TAB, FEED, RETURN, SPACE = 9, 10, 13, 32
 HASH, PERCENT, PLUS, COMMA, MINUS, POINT, ZERO = 35, 37, 43, 44, 45, 46, 48
-LOWER = 32  # turns an upper-case letter into a lower-case one
+LOWER = 32  # the bit that makes an upper-case letter lower-case
 
-#: Numba's types take a function made by it for one that takes its typing context.
+#: Typed as Any because numba's annotations make callers pass the typing context.
 _intrinsic: Any = extending.intrinsic
 
-#: Longest run of digits that cannot overflow int64.
+#: Length of the longest run of digits that cannot overflow int64.
 _SAFE_DIGITS = 18
-#: Exponents of ten beyond these make float32 zero or infinite, whatever up to 19 digits stand before.
+#: Beyond these exponents of ten, a number of up to 19 digits is zero or infinite in float32.
 _MIN_EXPONENT, _MAX_EXPONENT = -70, 40
+#: Doubles from here on round to infinity in float32: half a unit in the last place above its maximum.
 FLOAT32_LIMIT = 3.4028235677973366e38
 
 
 def _power_pairs() -> tuple[Any, Any]:
-    """10^k as the nearest double and the remainder, for k from _MIN_EXPONENT to _MAX_EXPONENT."""
+    """The nearest double to 10^k and the remainder, for k from _MIN_EXPONENT to _MAX_EXPONENT."""
     exact = [Fraction(10) ** k for k in range(_MIN_EXPONENT, _MAX_EXPONENT + 1)]
     high = [float(power) for power in exact]
     low = [float(power - Fraction(nearest)) for power, nearest in zip(exact, high, strict=True)]
@@ -56,13 +57,13 @@ _POWER_HIGH, _POWER_LOW = _power_pairs()
 
 @njit(cache=True, nogil=True, inline="always")
 def is_blank(byte: int) -> bool:
-    """A space or a tab."""
+    """Whether a byte is a space or a tab."""
     return byte == SPACE or byte == TAB  # noqa: PLR1714 - faster than a tuple in numba
 
 
 @njit(cache=True, nogil=True)
 def skip_blanks(text: Any, at: int) -> int:
-    """Past blanks and tabs."""
+    """Skip spaces and tabs."""
     while is_blank(text[at]):
         at += 1
     return at
@@ -70,7 +71,7 @@ def skip_blanks(text: Any, at: int) -> int:
 
 @njit(cache=True, nogil=True)
 def skip_separator(text: Any, at: int) -> int:
-    """Past blanks with at most one comma among them."""
+    """Skip spaces and tabs, and at most one comma among them."""
     while is_blank(text[at]):
         at += 1
     if text[at] == COMMA:
@@ -82,13 +83,13 @@ def skip_separator(text: Any, at: int) -> int:
 
 @njit(cache=True, nogil=True)
 def is_end(text: Any, at: int) -> Any:
-    """A line ends here, by LF or CR LF."""
+    """Whether a line ends here, with LF or CR LF."""
     return text[at] == FEED or (text[at] == RETURN and text[at + 1] == FEED)
 
 
 @njit(cache=True, nogil=True)
 def next_line(text: Any, at: int) -> int:
-    """Where the next line begins."""
+    """Position of the next line."""
     while text[at] != FEED:
         at += 1
     return at + 1
@@ -96,7 +97,7 @@ def next_line(text: Any, at: int) -> int:
 
 @_intrinsic  # type: ignore[untyped-decorator]
 def _load_eight(typing_context: Any, text: Any, at: Any) -> Any:  # noqa: ARG001 - numba's signature
-    """Eight bytes as one little-endian word, aligned or not."""
+    """Load eight bytes as one little-endian word, aligned or not."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -110,7 +111,7 @@ def _load_eight(typing_context: Any, text: Any, at: Any) -> Any:  # noqa: ARG001
 
 @_intrinsic  # type: ignore[untyped-decorator]
 def _trailing_zeros(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - numba's signature
-    """Zero bits below the lowest one of a word that is not 0."""
+    """Number of zero bits below the lowest one bit of a word that is not 0."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
@@ -120,11 +121,11 @@ def _trailing_zeros(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - nu
 
 @njit(cache=True, nogil=True, inline="always")
 def up_to_eight_digits(text: Any, at: int) -> tuple[Any, Any]:
-    """The number that the digits among the next eight bytes make, and how many they are.
+    """The number formed by the leading digits of the next eight bytes, and the number of those digits.
 
-    All bytes at once: after the exclusive or a digit is 0 to 9, adding 0x76 lifts what is more to its byte's
-    high bit (a carry spoils only bytes after the first that is no digit), and three multiplications
-    add up pairs, fours and eights (Lemire, "Quickly parsing eight digits", 2018).
+    All bytes are processed at once. After the exclusive or, a digit is 0 to 9. Adding 0x76 sets the high bit of every
+    byte that is greater; a carry only affects bytes after the first that is not a digit. Three multiplications then
+    combine pairs, fours and eights (Lemire, "Quickly parsing eight digits", 2018).
     """
     digits = _load_eight(text, at) ^ np.uint64(0x3030303030303030)
     others = ((digits + np.uint64(0x7676767676767676)) | digits) & np.uint64(0x8080808080808080)
@@ -142,7 +143,7 @@ def up_to_eight_digits(text: Any, at: int) -> tuple[Any, Any]:
 
 @njit(cache=True, nogil=True)
 def parse_id(text: Any, at: int) -> tuple[Any, int, int]:
-    """The id at ``at``, the position after it, and what is wrong."""
+    """Parse an id; returns it, the position after it, and the fault (0: none)."""
     first = at
     value: Any = 0
     if at + 8 <= len(text):
@@ -158,7 +159,7 @@ def parse_id(text: Any, at: int) -> tuple[Any, int, int]:
     if at - first > _SAFE_DIGITS:
         while text[first] == ZERO and first < at:
             first += 1
-        # 19 digits are below 2^64, so a value beyond int64 has wrapped round to a negative one.
+        # A number of 19 digits is less than 2^64, so a value beyond int64 has wrapped around to a negative one.
         if at - first > _SAFE_DIGITS + 1 or value < 0:
             return 0, at, TOO_LARGE
     return value, at, 0
@@ -166,7 +167,7 @@ def parse_id(text: Any, at: int) -> tuple[Any, int, int]:
 
 @njit(cache=True, nogil=True)
 def _parse_named(text: Any, at: int, sign: float) -> tuple[float, int, int]:
-    """NaN or infinity, in any case."""
+    """Parse NaN or infinity in upper or lower case."""
     if text[at] != FEED and text[at + 1] != FEED:
         first, second, third = (
             np.int64(text[at]) | LOWER,
@@ -185,7 +186,7 @@ def _parse_named(text: Any, at: int, sign: float) -> tuple[float, int, int]:
 
 @njit(cache=True, nogil=True)
 def _parse_exponent(text: Any, at: int) -> tuple[int, int, int]:
-    """The exponent after an "e", kept within what matters; the position after it; what is wrong."""
+    """Parse the exponent after an "e"; returns it, the position after it, and the fault (0: none)."""
     negative = text[at] == MINUS
     if negative or text[at] == PLUS:
         at += 1
@@ -193,6 +194,7 @@ def _parse_exponent(text: Any, at: int) -> tuple[int, int, int]:
     exponent: Any = 0
     digit = np.int64(text[at]) - ZERO
     while 0 <= digit <= 9:
+        # Exponents this large mean 0 or infinity; the limit prevents overflow.
         exponent = min(exponent * 10 + digit, 100_000)
         at += 1
         digit = np.int64(text[at]) - ZERO
@@ -201,9 +203,9 @@ def _parse_exponent(text: Any, at: int) -> tuple[int, int, int]:
 
 @njit(cache=True, nogil=True)
 def _two_product(a: float, b: float) -> tuple[float, float]:
-    """A * b as a double and the rounding error (Dekker 1971, by Veltkamp's splitting)."""
+    """The double nearest to ``a * b`` and the rounding error (Dekker 1971, with Veltkamp's splitting)."""
     product = a * b
-    split = 134217729.0 * a
+    split = 134217729.0 * a  # 2^27 + 1 halves the 53 bits of a double
     a_high = split - (split - a)
     split = 134217729.0 * b
     b_high = split - (split - b)
@@ -213,7 +215,7 @@ def _two_product(a: float, b: float) -> tuple[float, float]:
 
 @njit(cache=True, nogil=True)
 def _scale(mantissa: int, exponent: int) -> Any:
-    """Mantissa * 10^exponent for up to 18 digits, by double-double arithmetic (error below 2^-100)."""
+    """``mantissa * 10^exponent`` for up to 18 digits, in double-double arithmetic (error below 2^-100)."""
     if mantissa == 0 or exponent < _MIN_EXPONENT:
         return 0.0
     if exponent > _MAX_EXPONENT:
@@ -227,10 +229,10 @@ def _scale(mantissa: int, exponent: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def parse_number(text: Any, at: int) -> tuple[float, int, int]:
-    """The decimal number at ``at`` as a double, the position after it, and what is wrong.
+    """Parse a decimal number; returns it as a double, the position after it, and the fault (0: none).
 
-    Right to the last bit of float64 up to 18 significant digits (further ones are cut off), save for
-    numbers within 2^-100 of the middle of two doubles, and beyond float32's range 0 or infinite.
+    The result is correctly rounded for up to 18 significant digits, except for numbers within 2^-100 of the midpoint
+    of two doubles; further digits are dropped. Numbers outside of float32's range become 0 or infinite.
     """
     sign = 1.0
     if text[at] == MINUS or text[at] == PLUS:

@@ -1,4 +1,4 @@
-"""Parquet files as tables of numbers: columns by name, read by groups of rows, each value checked."""
+"""Parquet files as tables: columns by name, read by row groups, with every value checked."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.storage.errors import InputError
 
-#: Bytes of a column that are read at a time.
+#: Number of bytes of a column read at a time.
 _BUFFER = 1 << 20
-#: How Arrow spells the types of a kind: signed, unsigned, float, text.
+#: Prefixes of Arrow's type names by kind: signed, unsigned, float, bool, text.
 _PREFIXES = {
     "i": ("int",),
     "u": ("uint",),
@@ -29,12 +29,12 @@ _PREFIXES = {
 
 @dataclass(frozen=True)
 class ParquetTable:
-    """What the footer of a file says.
+    """The contents of a file's footer.
 
     Attributes:
-        names: of the columns, in their order.
-        types: of the columns, as Arrow spells them.
-        group_rows: rows of each row group.
+        names: names of the columns, in order.
+        types: Arrow's names of the columns' types.
+        group_rows: number of rows of each row group.
     """
 
     file: SourceFile
@@ -47,7 +47,7 @@ class ParquetTable:
         """Read the footer.
 
         Raises:
-            InputError: the file is no Parquet file, or a damaged one.
+            InputError: the file is not a Parquet file, or is damaged.
         """
         with _opened(file) as parquet:
             schema, metadata = parquet.schema_arrow, parquet.metadata
@@ -60,17 +60,17 @@ class ParquetTable:
 
     @cached_property
     def first_rows(self) -> tuple[int, ...]:
-        """First row of each row group, and the number of rows."""
+        """First row of each row group, and at the end the number of rows."""
         return tuple(accumulate(self.group_rows, initial=0))
 
     def check_columns(self, names: Sequence[str], kinds: str) -> None:
-        """Refuse names that are no columns, and columns of other types.
+        """Check that columns exist and have suitable types.
 
         Args:
-            kinds: ``iu`` admits integers, ``iuf`` also floats, ``iufb`` also truth values, ``ius`` also text.
+            kinds: ``iu`` allows integers, ``iuf`` also floats, ``iufb`` also booleans, ``ius`` integers and text.
 
         Raises:
-            InputError: as said; the message names the file, the column and what there is.
+            InputError: a column is missing or has another type; the message names the file, the column and its type.
         """
         for name in names:
             if self.names.count(name) != 1:
@@ -82,26 +82,26 @@ class ParquetTable:
                 raise InputError(f"{self.file.location}, column {name}: expected {what}, found {found}")
 
     def holds_text(self, name: str) -> bool:
-        """A column's values are strings or bytes."""
+        """Whether a column contains strings or bytes."""
         return self.types[self.names.index(name)].startswith(_PREFIXES["s"])
 
     def read(
         self, columns: Sequence[str], groups: Sequence[int], rows: int
     ) -> Iterator[tuple[int, tuple[NDArray[Any], ...]]]:
-        """As :meth:`read_arrow`, in NumPy's arrays."""
+        """As :meth:`read_arrow`, but with NumPy arrays."""
         for first, values in self.read_arrow(columns, groups, rows):
             yield first, tuple(column.to_numpy(zero_copy_only=False) for column in values)
 
     def read_arrow(
         self, columns: Sequence[str], groups: Sequence[int], rows: int
     ) -> Iterator[tuple[int, tuple[Any, ...]]]:
-        """Values of some columns of consecutive row groups, in Arrow's arrays.
+        """Read columns of consecutive row groups as Arrow arrays.
 
         Yields:
-            The first row of a block of at most ``rows``, and the columns, without nulls.
+            The first row of a block of at most ``rows`` rows, and its columns, (num_rows,) each, without nulls.
 
         Raises:
-            InputError: the data is damaged, or a value is null; the message names column and row.
+            InputError: the data is damaged, or a value is null; the message names the column and the row.
         """
         first = self.first_rows[groups[0]] if groups else 0
         with _opened(self.file) as parquet:
@@ -117,13 +117,13 @@ class ParquetTable:
         return column
 
     def error(self, column: str, row: int, reason: str) -> InputError:
-        """The error for a value."""
+        """The error for one value."""
         return InputError(f"{self.file.location}, column {column}, row {row:,}: {reason}")
 
 
 @contextmanager
 def _opened(file: SourceFile) -> Iterator[Any]:
-    import pyarrow as pa  # noqa: PLC0415 - only such files need it
+    import pyarrow as pa  # noqa: PLC0415 - only Parquet files need it
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     with file.open_stored() as stored:
@@ -147,6 +147,6 @@ def _next(batches: Iterator[Any], file: SourceFile) -> Any:
 def _damaged(file: SourceFile, error: Exception) -> InputError:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return InputError(
-        f"{file.location}: no Parquet file, a truncated or damaged one, or from a server that cannot send parts"
+        f"{file.location}: not a Parquet file, truncated, damaged, or on a server that cannot send ranges of bytes"
         f" ({reason})"
     )

@@ -1,4 +1,8 @@
-"""Line parsers for text: edges, columns of ids, tables of numbers; what is wrong with a line, and where."""
+"""Line parsers for text: edges, columns of ids and tables of numbers.
+
+Each stops at the first faulty line and returns its position and fault. All rely on whole lines: the line feed at the
+end of the buffer ends every inner loop without a bounds check.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +36,13 @@ from gnnloom.pipeline.sources.reading.numerals import (
     up_to_eight_digits,
 )
 
-#: Two ids of eight digits, a separator, CR and LF, and what else :func:`_plain_pair` may look at.
+#: Number of bytes that :func:`_plain_pair` may look at: two ids of eight digits, a separator, CR, LF and slack.
 _PLAIN_BYTES = 24
 
 
 @njit(cache=True, nogil=True)
 def _parse_rest(text: Any, at: int, weighted: bool, extra: bool) -> tuple[float, int, int]:
-    """What follows the two ids: the weight, the position of the line's end, and what is wrong."""
+    """Parse what follows the two ids; returns the weight, the position of the line's end, and the fault."""
     weight = 1.0
     after = skip_separator(text, at)
     if weighted:
@@ -59,7 +63,7 @@ def _parse_rest(text: Any, at: int, weighted: bool, extra: bool) -> tuple[float,
 
 @njit(cache=True, nogil=True)
 def _parse_pair(text: Any, at: int, last_id: int) -> tuple[int, int, int, int]:
-    """Two ids, the position after them, and what is wrong."""
+    """Parse two ids; returns them, the position after them, and the fault (0: none)."""
     source, at, wrong = parse_id(text, at)
     if wrong:
         return 0, 0, at, wrong
@@ -74,10 +78,10 @@ def _parse_pair(text: Any, at: int, last_id: int) -> tuple[int, int, int, int]:
 
 @njit(cache=True, nogil=True, inline="always")
 def _plain_pair(text: Any, at: int) -> tuple[int, int, int]:
-    """Two ids of at most eight digits, one separator and a line end, with nothing else: what most lines are.
+    """Parse a line of two ids of at most eight digits and one separator, as most lines are.
 
     Returns:
-        The ids and where the next line begins; -1 there if the line is another or needs a closer look.
+        The ids and the position of the next line; -1 for the position if the line has any other form.
     """
     source, count = up_to_eight_digits(text, at)
     at += count
@@ -96,22 +100,23 @@ def _plain_pair(text: Any, at: int) -> tuple[int, int, int]:
 def parse_edges(
     text: Any, weighted: bool, extra: bool, last_id: int, source: Any, target: Any, weight: Any
 ) -> tuple[int, int, int]:
-    """Parse lines of edges; lines that are blank or begin with ``#`` or ``%`` count nothing.
+    """Parse lines of edges, ignoring lines that are blank or begin with ``#`` or ``%``.
 
     Args:
         text: (num_bytes,) uint8, whole lines.
-        weighted: a third column holds the weight.
-        extra: further columns are ignored rather than refused.
-        last_id: highest id that is admitted.
-        source, target: int64, filled with the ids; a line has at least 4 bytes.
-        weight: float32, filled if ``weighted``.
+        weighted: whether the third column is the weight.
+        extra: whether to ignore further columns rather than refuse them.
+        last_id: highest valid id.
+        source, target: (max_edges,) int64, filled with the ids; a line has at least 4 bytes.
+        weight: (max_edges,) float32, filled if ``weighted``.
 
     Returns:
-        Number of edges, position of the line that ended it, what is wrong with it (0: all is parsed).
+        Number of edges; position of the line that stopped the parser; and its fault (0: everything is parsed).
     """
     count, at, size = 0, 0, len(text)
     while at < size:
         line = at
+        # The fast path for most lines loads eight bytes at once, so it stays clear of the end of the buffer.
         if not weighted and at + _PLAIN_BYTES <= size:
             first, second, after = _plain_pair(text, at)
             if after > 0 and first <= last_id and second <= last_id:
@@ -142,10 +147,10 @@ def parse_edges(
 
 @njit(cache=True, nogil=True)
 def parse_ids(text: Any, ids: Any, line_at: Any) -> tuple[int, int, int]:
-    """Parse lines of one id each; blank lines count nothing.
+    """Parse lines of one id each, ignoring blank lines.
 
     Args:
-        ids, line_at: int64, filled with the ids and the positions of their lines.
+        ids, line_at: (max_rows,) int64, filled with the ids and the positions of their lines.
 
     Returns:
         As :func:`parse_edges`.
@@ -167,12 +172,12 @@ def parse_ids(text: Any, ids: Any, line_at: Any) -> tuple[int, int, int]:
 
 @njit(cache=True, nogil=True)
 def parse_table(text: Any, missing: bool, values: Any, line_at: Any) -> tuple[int, int, int]:
-    """Parse lines of numbers, each as many as ``values`` has columns; blank lines count nothing.
+    """Parse lines with as many numbers as ``values`` has columns, ignoring blank lines.
 
     Args:
-        missing: NaN is admitted.
-        values: (rows, columns) float32 or float64, filled row by row.
-        line_at: (rows,) int64, filled with the positions of the lines.
+        missing: whether NaN is allowed.
+        values: (max_rows, num_columns) float32 or float64, filled row by row.
+        line_at: (max_rows,) int64, filled with the positions of the lines.
 
     Returns:
         As :func:`parse_edges`.

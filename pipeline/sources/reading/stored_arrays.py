@@ -1,6 +1,6 @@
 """NumPy arrays in files, read as flat ranges: ``.npy`` memory-mapped or streamed, members of ``.npz`` streamed.
 
-Nothing is unpickled, and no array is held whole: a range of elements is read in blocks.
+Nothing is unpickled, and ranges of elements are read in blocks, so no array is held in memory as a whole.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
 
-#: Bytes that are read at a time.
+#: Number of bytes read at a time.
 BLOCK_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
 class StoredArray:
-    """One array of a file: what its header says.
+    """An array in a file, as its header describes it.
 
     Attributes:
         member: name within an ``.npz``; None for an ``.npy``.
-        data_offset: bytes of the header.
-        fortran_order: the first axis runs fastest.
+        fortran_order: whether the first axis varies fastest.
+        data_offset: offset of the data, in bytes.
     """
 
     file: SourceFile
@@ -51,7 +51,7 @@ class StoredArray:
 
     @property
     def is_mapped(self) -> bool:
-        """Any range can be read at no cost."""
+        """Whether any range can be read without reading what precedes it."""
         return self.member is None and self.file.is_seekable
 
     @cached_property
@@ -59,13 +59,16 @@ class StoredArray:
         return max(1, BLOCK_BYTES // self.dtype.itemsize)
 
     def read_flat(self, start: int, stop: int, block: int | None = None) -> Iterator[NDArray[Any]]:
-        """Elements ``start`` to ``stop`` in the order they are stored, in consecutive blocks.
+        """Read elements ``start`` to ``stop`` in the order in which they are stored.
 
         Args:
-            block: elements per block (the last may have fewer); about ``BLOCK_BYTES`` by default.
+            block: number of elements per block; by default as many as fit into ``BLOCK_BYTES``.
+
+        Yields:
+            Consecutive blocks, (block,) of the stored dtype; the last may be shorter.
 
         Raises:
-            InputError: the file ends before, or its compressed data is damaged.
+            InputError: the file ends early, or its compressed data is damaged.
         """
         step = block or self.block_elements
         if start >= stop:
@@ -81,7 +84,7 @@ class StoredArray:
                 yield self._read_block(stream, min(step, stop - first))
 
     def read_all(self) -> NDArray[Any]:
-        """The whole array, for small ones."""
+        """Read the whole array, which must be small."""
         blocks = [np.array(block) for block in self.read_flat(0, self.size)]
         flat = np.concatenate(blocks) if blocks else np.empty(0, self.dtype)
         return flat.reshape(self.shape, order="F" if self.fortran_order else "C")
@@ -102,7 +105,7 @@ class StoredArray:
         return np.frombuffer(data, self.dtype)
 
     def _too_short(self) -> InputError:
-        return InputError(f"{self}: the file ends before the {self.size:,} elements that its header promises")
+        return InputError(f"{self}: the file ends before the {self.size:,} elements that its header states")
 
 
 def open_array(file: SourceFile, member: str | None = None) -> StoredArray:
@@ -110,7 +113,7 @@ def open_array(file: SourceFile, member: str | None = None) -> StoredArray:
 
     Raises:
         NotFoundError: there is no such member.
-        InputError: the file is no array file, or the array holds Python objects.
+        InputError: the file is not a NumPy file, or the array contains Python objects.
     """
     where = file.location if member is None else f"{file.location}, array {member}"
     with open_member(file, member) as stream:
@@ -127,7 +130,7 @@ def member_names(file: SourceFile) -> list[str]:
     """Names of the arrays in an ``.npz``.
 
     Raises:
-        InputError: the file is no zip archive.
+        InputError: the file is not a zip archive.
     """
     with _open_archive(file) as archive:
         return [name.removesuffix(".npy") for name in archive.namelist()]
@@ -135,7 +138,7 @@ def member_names(file: SourceFile) -> list[str]:
 
 @contextmanager
 def open_member(file: SourceFile, member: str | None) -> Iterator[BinaryIO]:
-    """A stream of an ``.npy`` file, or of a member of an ``.npz``, from its header on."""
+    """Open a stream of an ``.npy`` file, or of a member of an ``.npz``, positioned at the header."""
     if member is None:
         with file.open() as stream:
             yield stream
@@ -160,13 +163,13 @@ def _open_archive(file: SourceFile) -> Iterator[zipfile.ZipFile]:
             raise
         except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
             raise InputError(
-                f"{file.location}: truncated or damaged .npz file, or from a server that cannot send parts ({error});"
-                " fetch or save it again"
+                f"{file.location}: truncated or damaged .npz file, or on a server that cannot send ranges of bytes"
+                f" ({error}); fetch or save it again"
             ) from error
 
 
 def _read_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    """Shape, Fortran order, dtype, and the bytes up to the data."""
+    """Shape, Fortran order, dtype, and the offset of the data."""
     version = npy_format.read_magic(stream)
     read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
     shape, fortran_order, dtype = read(stream)
@@ -174,7 +177,7 @@ def _read_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]
 
 
 def _skip(stream: BinaryIO, count: int) -> None:
-    """Read on: no stream here is sought faster than it is read, and some cannot be."""
+    """Skip bytes by reading them: no stream here seeks faster than it reads, and some cannot seek."""
     while count > 0:
         skipped = len(stream.read(min(BLOCK_BYTES, count)))
         count = count - skipped if skipped else 0

@@ -1,4 +1,4 @@
-"""How a text file is laid out: its byte order mark, its header, and what separates its fields."""
+"""The layout of a text file: its byte order mark, its header and its separator."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 def data_blocks(
     file: SourceFile, header: bool, start: int = 0, stop: int | None = None, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """As :func:`gnnloom.pipeline.sources.reading.lines.whole_lines`, without a byte order mark and the header.
+    """As :func:`gnnloom.pipeline.sources.reading.lines.whole_lines`, but without byte order mark and header.
 
     Args:
-        header: the first line that is neither blank nor a comment is one.
+        header: whether the first line that is neither blank nor a comment is a header.
     """
     first_line = _after_header(file) if header else 0
     for offset, block in whole_lines(file, start, stop, block_bytes):
@@ -31,12 +31,12 @@ def data_blocks(
 
 
 def _mark_bytes(block: NDArray[np.uint8]) -> int:
-    """Bytes of a byte order mark at a file's start."""
+    """Length of the byte order mark at the start of a file; 0 if there is none."""
     return len(_BYTE_ORDER_MARK) if block[: len(_BYTE_ORDER_MARK)].tobytes() == _BYTE_ORDER_MARK else 0
 
 
 def _after_header(file: SourceFile) -> int:
-    """Where the line after the first that is neither blank nor a comment begins."""
+    """Offset of the line after the first one that is neither blank nor a comment."""
     end = 0
     for offset, block in whole_lines(file):
         text, at, end = block.tobytes(), 0 if offset else _mark_bytes(block), offset + len(block)
@@ -50,7 +50,7 @@ def _after_header(file: SourceFile) -> int:
 
 
 def first_data_line(file: SourceFile) -> bytes:
-    """The first line that is neither blank nor a comment, without a byte order mark; empty where there is none."""
+    """The first line that is neither blank nor a comment, without a byte order mark; empty if there is none."""
     with file.open() as stream:
         line = stream.readline(LONGEST_LINE).removeprefix(_BYTE_ORDER_MARK)
         while line.startswith((b"#", b"%")) or (line and not line.strip()):
@@ -59,9 +59,10 @@ def first_data_line(file: SourceFile) -> bytes:
 
 
 def separator_of(file: SourceFile) -> int:
-    """The byte that cuts the lines of a file with names; a space stands for runs of blanks.
+    """The byte that separates the fields of a file with names; a space stands for runs of blanks.
 
-    Names of files that end in ``.csv`` and ``.tsv`` tell; in others, tabs in the first line do, then commas.
+    The suffixes ``.csv`` and ``.tsv`` decide. In other files it is a tab if the first line has one, else a comma if
+    the first line has one, else a space.
     """
     name = file.location
     for suffix in SUFFIXES:

@@ -1,7 +1,7 @@
-"""Files of ``torch.save``, read without torch: a zip archive of a pickle and of the tensors' bytes.
+"""Files of ``torch.save``, read without torch: zip archives of a pickle and the bytes of the tensors.
 
-The pickle is read more strictly than by ``weights_only=True``; see ``restricted_pickle``.
-The bytes of a tensor lie uncompressed in the archive, so a local file's tensors are memory-mapped.
+The pickle is read more strictly than with ``weights_only=True``; see ``restricted_pickle``. The archive stores
+tensors uncompressed, so the tensors of a local file are memory-mapped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LOCAL_HEADER = struct.Struct("<26xHH")
 
 @dataclass(frozen=True)
 class StoredTensor(StoredArray):
-    """A tensor's bytes within a file of ``torch.save``."""
+    """A tensor within a file of ``torch.save``."""
 
     name: str = ""
 
@@ -47,14 +47,14 @@ class StoredTensor(StoredArray):
 
 
 class TorchFile:
-    """What a file of ``torch.save`` holds; its tensors stay where they are.
+    """The contents of a file of ``torch.save``; the tensors are not read.
 
     Attributes:
         content: plain values, containers and records.
 
     Raises:
-        InputError: the file is of another format, damaged, big-endian, or its pickle asks for a name that is not
-            admitted.
+        InputError: the file has another format, is damaged or big-endian, or its pickle asks for a name that is not
+            allowed.
     """
 
     def __init__(self, file: SourceFile, admitted: Collection[str]) -> None:
@@ -67,25 +67,29 @@ class TorchFile:
                 raise
             except (zipfile.BadZipFile, KeyError, EOFError, struct.error, RuntimeError, ValueError) as error:
                 raise InputError(
-                    f"{file.location}: no file of torch.save (of torch 1.6 or later), a truncated one, or from a server"
-                    f" that cannot send parts ({error})"
+                    f"{file.location}: not a file of torch.save (torch 1.6 or later), truncated, or on a server that"
+                    f" cannot send ranges of bytes ({error})"
                 ) from error
 
     def _read(self, archive: zipfile.ZipFile, stored: BinaryIO, admitted: Collection[str]) -> None:
         names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
         if len(names) != 1:
-            raise InputError(f"{self.file.location}: no file of torch.save: it holds {len(names)} pickles, expected 1")
+            raise InputError(
+                f"{self.file.location}: not a file of torch.save: expected 1 pickle in it, found {len(names)}"
+            )
         root = names[0].removesuffix("data.pkl")
         if f"{root}byteorder" in archive.namelist() and archive.read(f"{root}byteorder") != b"little":
-            raise InputError(f"{self.file.location}: saved on a big-endian machine; save it again on another")
+            raise InputError(
+                f"{self.file.location}: saved on a big-endian machine; save it again on a little-endian one"
+            )
         with archive.open(names[0]) as stream:
             self.content = read_pickle(stream, self.file.location, _ADMITTED | set(admitted))  # type: ignore[arg-type]
         prefix = f"{root}data/"
         members = [info for info in archive.infolist() if info.filename.startswith(prefix)]
-        self._places = {info.filename.removeprefix(prefix): self._place(info, stored) for info in members}
+        self._extents = {info.filename.removeprefix(prefix): self._extent(info, stored) for info in members}
 
-    def _place(self, info: zipfile.ZipInfo, stored: BinaryIO) -> tuple[int, int]:
-        """Offset and number of the bytes of an uncompressed member."""
+    def _extent(self, info: zipfile.ZipInfo, stored: BinaryIO) -> tuple[int, int]:
+        """Offset and size in bytes of an uncompressed member."""
         if info.compress_type != zipfile.ZIP_STORED:
             raise InputError(f"{self.file.location}: {info.filename} is compressed, which torch.save never does")
         stored.seek(info.header_offset)
@@ -93,13 +97,15 @@ class TorchFile:
         return info.header_offset + _LOCAL_HEADER.size + name_bytes + extra_bytes, info.file_size
 
     def tensor(self, record: Any, name: str) -> StoredTensor:
-        """The array that a record of a tensor stands for.
+        """The array described by the record of a tensor.
 
         Args:
-            name: what the tensor is called, for messages.
+            record: a record from :attr:`content`.
+            name: name of the tensor, for messages.
 
         Raises:
-            InputError: it is no tensor, of a dtype that is no NumPy one, strided, or beyond its storage.
+            InputError: the record is not a dense tensor, NumPy does not have its dtype, or the tensor is a strided
+                view or exceeds its storage.
         """
         where = f"{self.file.location}, {name}"
         if not isinstance(record, Record) or record.name != TENSOR:
@@ -108,7 +114,7 @@ class TorchFile:
             (_, kind, key, _, _), first, shape, strides = record.args[:4]
             dtype = np.dtype(_DTYPES[kind.name])
             shape, strides = tuple(map(int, _sizes(shape))), tuple(map(int, _sizes(strides)))
-            offset, num_bytes = self._places[key]
+            offset, num_bytes = self._extents[key]
             begin = int(first) * dtype.itemsize
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise InputError(f"{where}: a tensor that cannot be read ({type(error).__name__}: {error})") from error
@@ -119,12 +125,12 @@ class TorchFile:
 
 
 def _sizes(value: Any) -> Any:
-    """A tuple of sizes, which some versions wrap in a torch.Size."""
+    """A tuple of sizes, which some versions of torch wrap in a torch.Size."""
     return value.args[0] if isinstance(value, Record) else value
 
 
 def _order(where: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether the first axis runs fastest, and no longer the last."""
+    """Whether the tensor is stored in Fortran order, rather than in C order."""
     for fortran_order in (False, True):
         step, fits = 1, len(shape) == len(strides)
         axes = range(len(shape)) if fortran_order else range(len(shape) - 1, -1, -1)

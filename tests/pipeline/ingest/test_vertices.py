@@ -18,8 +18,8 @@ from gnnloom.pipeline.ingest import vertices as stage
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.formats import guess_format, open_edges, open_vertices
 from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
-from gnnloom.pipeline.sources.numpy_vertices import NumpyVertices
 from gnnloom.pipeline.sources.text import TextEdges
+from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
 from gnnloom.storage import Catalog, Dataset, Graph
 from gnnloom.storage.errors import ExistsError, FormatError, InputError, NotFoundError

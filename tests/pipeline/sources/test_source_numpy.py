@@ -10,9 +10,9 @@ import pytest
 import scipy.sparse
 
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges
-from gnnloom.pipeline.sources.numpy_vertices import NumpyVertices
 from gnnloom.pipeline.sources.reading import edge_columns
 from gnnloom.pipeline.sources.reading.edge_columns import rebatch
+from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices
 from gnnloom.storage.errors import InputError, NotFoundError
 
 EDGES = np.random.default_rng(7).integers(0, 50, (2, 997))
@@ -44,7 +44,7 @@ def test_npy_pairs_of_any_layout_and_integer(tmp_path: Path, dtype: str, layout:
     np.save(tmp_path / "edges.npy", order(array))
     source = NumpyEdges.open([str(tmp_path / "edges.npy")])
     assert np.array_equal(read(source)[0], EDGES)
-    ranged = NumpyEdges(source.parts, range_edges=100)
+    ranged = NumpyEdges(source.arrays, range_edges=100)
     assert len(ranged.ranges()) == 10
     assert np.array_equal(read(ranged)[0], EDGES)
 

@@ -15,7 +15,7 @@ import torch
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
-from gnnloom.pipeline.sources.formats import guess_format, open_edges, open_vertices, vertices_beside
+from gnnloom.pipeline.sources.formats import bundled_vertices, guess_format, open_edges, open_vertices
 from gnnloom.pipeline.sources.planetoid import PlanetoidVertices
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
@@ -88,7 +88,7 @@ def write_ogb_binary(folder: Path, save: Any) -> None:
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_binary_ogb_gives_features_labels_and_split(tmp_path: Path, save: Any) -> None:
     write_ogb_binary(tmp_path, save)
-    source = vertices_beside(None, [str(tmp_path)])
+    source = bundled_vertices(None, [str(tmp_path)])
     assert source is not None
     np.testing.assert_array_equal(rows(source, "feature"), FEATURE.astype(np.float16).astype(np.float32))
     np.testing.assert_array_equal(rows(source, "label"), LABEL)
@@ -114,7 +114,7 @@ def test_tensors_give_features_labels_and_masks(tmp_path: Path, shape: tuple[int
     label = torch.from_numpy(LABEL).reshape(shape)
     storage = torch.from_numpy(np.concatenate([np.zeros((3, 4), np.float32), FEATURE]))
     torch.save({"x": storage[3:], "y": label, "edge_index": torch.tensor([[0], [1]]), **masks()}, tmp_path / "d.pt")
-    source = vertices_beside(None, [str(tmp_path / "d.pt")])
+    source = bundled_vertices(None, [str(tmp_path / "d.pt")])
     assert source is not None
     assert source.random_access
     for start, stop in ((0, N), (13, 41)):
@@ -142,7 +142,7 @@ def test_masks_that_overlap_or_do_not_fit_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"differ in their rows: .*y: 58"):
         open_vertices("pyg", [str(path)])
     torch.save({"edge_index": torch.tensor([[0], [1]])}, path)
-    assert vertices_beside(None, [str(path)]) is None
+    assert bundled_vertices(None, [str(path)]) is None
     with pytest.raises(NotFoundError, match="no x, y or masks"):
         open_vertices("pyg", [str(path)])
 
@@ -245,8 +245,8 @@ def test_an_ogb_folder_may_hold_edges_alone(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     for name, content in (("edge", "0,1\n"), ("num-node-list", "2\n"), ("num-edge-list", "1\n")):
         (tmp_path / "raw" / f"{name}.csv").write_text(content)
-    assert vertices_beside("ogb", [str(tmp_path)]) is None
+    assert bundled_vertices("ogb", [str(tmp_path)]) is None
     (tmp_path / "raw" / "node-label.csv").write_text("0\n1\n")
-    source = vertices_beside(None, [str(tmp_path)])
+    source = bundled_vertices(None, [str(tmp_path)])
     assert source is not None
     assert source.arrays == ("label",)

@@ -105,7 +105,7 @@ def test_a_setting_wins_over_the_file_and_takes_the_type_of_its_key(tmp_path: Pa
     settings = ["train.lr=1", "train.hidden=16,16", "train.bias=false", "dataset.name=7", "source.seed=3"]
     recipe = read(tmp_path, GOOD, *settings)
     assert (recipe.train.lr, recipe.train.hidden, recipe.train.bias) == (1.0, (16, 16), False)
-    assert (recipe.dataset.name, recipe.source.seed) == ("7", 3)
+    assert (recipe.dataset.name, recipe.source.given["seed"]) == ("7", 3)
 
 
 @pytest.mark.parametrize(

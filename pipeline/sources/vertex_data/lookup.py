@@ -1,4 +1,4 @@
-"""The vertices of a stored graph by the ids that the source of its edges had."""
+"""Finds the vertices of a stored graph by their ids in the source of its edges."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HIGHEST = np.iinfo(np.int64).max
 
 
 class VertexLookup:
-    """Finds vertices; what it looks up in lies in files of a folder, which must stay."""
+    """Finds vertices by id, in copies of the graph's ids in a folder, which must outlive this object."""
 
     def __init__(self, graph: Graph, folder: Path) -> None:
         self._num_vertices, self._named = graph.num_vertices, graph.has_names
@@ -26,7 +26,7 @@ class VertexLookup:
         self._arrays = [map_copy(graph.artifact.array(name), folder / name) for name in names if name in graph.artifact]
 
     def find(self, ids: Names) -> NDArray[np.int64]:
-        """(num_ids,) the vertices, -1 for ids that none has."""
+        """Look up ids; returns the vertices, (num_ids,) int64, with -1 for ids that no vertex has."""
         found = np.empty(len(ids), np.int64)
         if self._named:
             _find_names(ids.offset, ids.text, self._arrays[0], self._arrays[1], found)
@@ -35,13 +35,13 @@ class VertexLookup:
         if not self._arrays:
             return np.where(found < self._num_vertices, found, -1)
         (known,) = self._arrays
-        place = np.minimum(np.searchsorted(known, found), max(0, len(known) - 1))
-        return np.where((found >= 0) & (known[place] == found), place, -1)
+        position = np.minimum(np.searchsorted(known, found), max(0, len(known) - 1))
+        return np.where((found >= 0) & (known[position] == found), position, -1)
 
 
 @njit(cache=True, nogil=True)
 def _read_numbers(offset: NDArray[np.int64], text: NDArray[np.uint8], numbers: NDArray[np.int64]) -> None:
-    """Decimal numbers below 2^63; -1 for what is none."""
+    """Parse decimal numbers below 2^63; -1 for names that are not numbers."""
     for k in range(numbers.size):
         value: Any = 0
         for at in range(offset[k], offset[k + 1]):
@@ -61,7 +61,8 @@ def _find_names(
     known_text: NDArray[np.uint8],
     found: NDArray[np.int64],
 ) -> None:
-    """Binary search of each name among known ones in ascending order."""
+    """Search for each name in known names, which ascend; -1 for names that are not among them."""
+    # One binary search per name.
     for k in range(found.size):
         low, high, found[k] = 0, known_offset.size - 1, -1
         while low < high:
@@ -80,7 +81,7 @@ def _find_names(
 def _compare(
     text: NDArray[np.uint8], start: int, stop: int, other: NDArray[np.uint8], other_start: int, other_stop: int
 ) -> int:
-    """Below 0, 0 or above 0, as the bytes of the first name are less than, equal to or more than the other's."""
+    """Negative, zero or positive if the first name is less than, equal to or greater than the other."""
     for k in range(min(stop - start, other_stop - other_start)):
         difference = np.int64(text[start + k]) - np.int64(other[other_start + k])
         if difference != 0:

@@ -1,7 +1,7 @@
-"""Vertex data from tables that say in their first column which vertex a row belongs to, in any order.
+"""Vertex data from tables that name the vertex of each row in their first column, in any order.
 
-Rows of ids that are no vertices are left out.  A vertex without a row has no label and is in no split; features it
-must have.  The rows are put in their places in a temporary file, so that they need not fit in memory.
+Rows whose ids are not vertices of the graph are ignored. A vertex without a row has no label and is in no split, but
+every vertex must have features. Rows are placed in vertex order in a temporary file, so they need not fit in memory.
 """
 
 from __future__ import annotations
@@ -15,31 +15,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.joined_vertices import JoinedVertices
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.keyed_rows import KeyedBlock, KeyedParquet, KeyedRows, KeyedText
 from gnnloom.pipeline.sources.reading.label_values import EXPECTED_BINARY, binary_labels
 from gnnloom.pipeline.sources.source import VertexSource
-from gnnloom.pipeline.sources.vertex_lookup import VertexLookup
+from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
+from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind
+from gnnloom.pipeline.sources.vertex_data.lookup import VertexLookup
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
 
-#: Values that are read back at a time.
+#: Number of values read back at a time.
 _BLOCK_VALUES = 1 << 20
 _MAX_LABEL = np.iinfo(np.int32).max - 1
 
 
 def open_keyed_vertices(graph: Graph | None, **files: str | None) -> VertexSource:
-    """The source for tables (text or Parquet) of ``feature``, ``label`` and ``split``.
+    """Open text or Parquet tables of ``feature``, ``label`` and ``split``.
 
     Args:
-        graph: whose vertices the ids name; None for a source of which only the identity is wanted.
+        graph: the graph whose vertices the ids name; None for a source that can only state its identity.
+        files: location of each table by array; None for no table.
 
     Raises:
-        NotFoundError: a file is not there.
-        InputError: no file is named, or one is of another format or width.
+        NotFoundError: a file does not exist.
+        InputError: no file is given, or a file has the wrong format or number of columns.
     """
     given = {array: location for array, location in files.items() if location}
     return JoinedVertices(tuple(KeyedVertices.open(graph, location, array) for array, location in given.items()))
@@ -51,6 +53,8 @@ class KeyedVertices:
 
     Attributes:
         graph: folder of the stored graph.
+        stated_vertices: number of vertices of the graph.
+        rows: the table.
         array: ``feature``, ``label``, ``multilabel`` or ``split``.
     """
 
@@ -67,7 +71,12 @@ class KeyedVertices:
         """Find the file and its columns.
 
         Args:
-            array: ``feature``, ``label`` (several columns are zeros and ones, one per class) or ``split``.
+            graph: as for :func:`open_keyed_vertices`.
+            array: ``feature``, ``label`` (several columns are zeros and ones, one column per class) or ``split``.
+
+        Raises:
+            NotFoundError: the file does not exist.
+            InputError: the file has the wrong format or number of columns.
         """
         files = open_files([location])
         if len(files) != 1 or location.endswith((".npy", ".npz")):
@@ -77,7 +86,7 @@ class KeyedVertices:
         if array == "label" and rows.num_columns > 1:
             array = "multilabel"
         if array == "split" and rows.num_columns != 1:
-            raise InputError(f"{location}: expected one column of splits beside the ids, found {rows.num_columns}")
+            raise InputError(f"{location}: expected one column of splits after the ids, found {rows.num_columns}")
         if graph is None:
             return cls(Path(), 0, rows, array)
         return cls(graph.artifact.path, graph.num_vertices, rows, array)
@@ -121,12 +130,12 @@ class KeyedVertices:
             vertices = found[rows]
             again = taken[vertices] | _repeated(vertices)
             if again.any():
-                raise block.error(int(rows[np.argmax(again)]), "the vertex has a row already")
+                raise block.error(int(rows[np.argmax(again)]), "the vertex already has a row")
             taken[vertices], placed[vertices] = True, values[rows]
             count += len(vertices)
         where = self.rows.file.location
         if not count:
-            raise InputError(f"{where}: none of its ids is one of the graph's")
+            raise InputError(f"{where}: none of the ids is a vertex of the graph")
         if array == "feature" and count < self.stated_vertices:
             vertex = int(np.argmin(taken))
             name = graph.original_name(vertex, vertex + 1) if graph.has_names else graph.original_id(vertex, vertex + 1)
@@ -136,7 +145,7 @@ class KeyedVertices:
 
 
 def _repeated(vertices: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which of them stood before."""
+    """(num_vertices,) bool; whether a vertex occurs earlier in the array."""
     repeated = np.ones(len(vertices), bool)
     repeated[np.unique(vertices, return_index=True)[1]] = False
     return repeated
@@ -152,7 +161,7 @@ def _features(block: KeyedBlock) -> NDArray[np.float32]:
 def _labels(block: KeyedBlock) -> NDArray[np.int32]:
     values = np.where(np.isnan(block.values[:, 0]), NO_LABEL, block.values[:, 0])
     right = (values >= NO_LABEL) & (values <= _MAX_LABEL) & (np.floor(values) == values)
-    _check(block, right, f"expected a class from 0 to {_MAX_LABEL:,}, or -1 or NaN where there is none")
+    _check(block, right, f"expected a class from 0 to {_MAX_LABEL:,}, or -1 or NaN for no label")
     return values.astype(np.int32)
 
 
@@ -181,10 +190,18 @@ _CONVERTERS: Mapping[str, Callable[[KeyedBlock], NDArray[Any]]] = {
     "split": _codes,
 }
 
-#: What a vertex without a row has.
+#: Value of a vertex without a row.
 _EMPTY: Mapping[str, np.generic] = {
     "feature": np.float32(0),
     "label": np.int32(NO_LABEL),
     "multilabel": np.int8(NO_LABEL),
     "split": np.uint8(SPLIT["none"]),
 }
+
+VERTEX_KIND = VertexKind(
+    name="keyed",
+    order=20,
+    help="one table per array, with the id of the vertex in its first column",
+    open=open_keyed_vertices,
+    options=FILE_OPTIONS,
+)

@@ -1,4 +1,4 @@
-"""Vertex data whose features, labels and split come from sources of different formats."""
+"""Vertex data with features, labels and split from different sources."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class JoinedVertices:
         """Check that the sources belong together.
 
         Raises:
-            InputError: there is none, or their numbers of rows differ.
+            InputError: there are no sources, or their numbers of rows differ.
         """
         if not self.sources:
-            raise InputError("no vertex data given: name a file of features, of labels or of split codes")
+            raise InputError("no vertex data given: name a file of features, labels or split codes")
         rows = {name: source.num_vertices() for source in self.sources for name in source.arrays}
         if len(set(rows.values())) > 1:
             found = ", ".join(f"{name} has {number:,}" for name, number in rows.items())
-            raise InputError(f"the vertex data differ in their rows: {found}")
+            raise InputError(f"the vertex data have different numbers of rows: {found}")
 
     @property
     def arrays(self) -> tuple[str, ...]:

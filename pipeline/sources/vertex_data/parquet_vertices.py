@@ -1,7 +1,7 @@
-"""Features, labels or split codes of vertices from a Parquet file: a row per vertex.
+"""Features, labels or split codes from a Parquet file with one row per vertex.
 
-Features are all columns; classes and codes are the only column, or the one named ``label`` or ``split``; labels of
-several columns, none of which is named so, are zeros and ones, a column per class.
+Features are all columns. Classes and codes are the only column, or the column named ``label`` or ``split``. Labels in
+several columns, none of which is named ``label``, are zeros and ones with one column per class.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gnnloom.pipeline.sources.reading.parquet_table import ParquetTable
 from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError
 
-#: Values read at a time.
+#: Number of values read at a time.
 _BLOCK_VALUES = 1 << 20
 _MAX_LABEL = np.iinfo(np.int32).max - 1
 
@@ -29,8 +29,9 @@ class ParquetVertices:
     """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.source.MultilabelSource`.
 
     Attributes:
+        table: the file.
         array: ``feature``, ``label``, ``multilabel`` or ``split``.
-        columns: of the table, in the order of the features.
+        columns: names of the columns that are read, in the order of the features.
     """
 
     table: ParquetTable
@@ -47,8 +48,9 @@ class ParquetVertices:
             array: ``feature``, ``label`` or ``split``.
 
         Raises:
-            NotFoundError: the file is not there.
-            InputError: it is no Parquet file, or its columns are not of numbers, or none is named as the array.
+            NotFoundError: the file does not exist.
+            InputError: the file is not a Parquet file, a column does not contain numbers, or no column has the name
+                of the array.
         """
         files = open_files([location])
         if len(files) != 1:
@@ -60,7 +62,7 @@ class ParquetVertices:
         columns = (array,) if single else table.names
         table.check_columns(columns, {"split": "iu", "multilabel": "iufb"}.get(array, "iuf"))
         if not columns:
-            raise InputError(f"{location}: there are no columns in it")
+            raise InputError(f"{location}: the table has no columns")
         return cls(table, array, columns)
 
     @property
@@ -69,7 +71,7 @@ class ParquetVertices:
 
     @property
     def random_access(self) -> bool:
-        """Rows can be read from the row group on that holds them."""
+        """Rows can be read starting with the row group that contains them."""
         return self.table.file.is_seekable
 
     def identity(self) -> dict[str, Any]:

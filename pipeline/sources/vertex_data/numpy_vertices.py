@@ -1,8 +1,8 @@
 """Vertex data from NumPy files: ``.npy`` memory-mapped, or an array of an ``.npz`` streamed.
 
-Features are (n, F) numbers, labels (n,) integers or floats without fraction, with -1 or NaN where
-there is none, or (n, C) zeros and ones, a column per class, and the split is (n,) codes (0 none,
-1 train, 2 valid, 3 test) or an ``.npz`` with arrays ``train``, ``valid`` and ``test`` of vertex ids.
+Features are (n, F) numbers. Labels are (n,) integers or floats without a fraction, with -1 or NaN for no label, or
+(n, C) zeros and ones with one column per class. A split is (n,) codes (0 none, 1 train, 2 valid, 3 test), or an
+``.npz`` with arrays ``train``, ``valid`` and ``test`` of vertex ids.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, member_n
 from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError
 
-SPLIT_PARTS = ("train", "valid", "test")
+SPLIT_NAMES = ("train", "valid", "test")
 _MAX_LABEL = np.iinfo(np.int32).max - 1
 
 
@@ -29,8 +29,10 @@ class NumpyVertices:
     """Vertex data from NumPy files; implements :class:`~gnnloom.pipeline.sources.source.MultilabelSource`.
 
     Attributes:
-        label: one column of classes, or several of zeros and ones.
-        split: one array of codes, or three of vertex ids in the order train, valid, test.
+        feature: (n, F) numbers, or None.
+        label: one column of classes, or several columns of zeros and ones, or None.
+        split: one array of codes, or three arrays of vertex ids in the order train, valid, test, or empty.
+        stated_vertices: number of vertices.
     """
 
     feature: StoredArray | None
@@ -52,18 +54,19 @@ class NumpyVertices:
         """Find the files and read their headers.
 
         Args:
-            num_vertices: their number, where only a split of vertex ids is given.
+            feature, label, split: locations of the files; None for no file.
+            num_vertices: number of vertices; required if the only array is a split of vertex ids.
 
         Raises:
-            NotFoundError: a file, or an array in it, is not there.
-            InputError: no file is named, a shape or dtype does not fit, or an array holds Python objects.
+            NotFoundError: a file, or an array in it, does not exist.
+            InputError: no file is given, a shape or dtype is wrong, or an array contains Python objects.
         """
         features = _open_feature(feature) if feature else None
         labels = checked_label(_open_one(label, "label")) if label else None
         splits = _open_split(split) if split else ()
         with_rows = [array for array in (features, labels, *(splits if len(splits) == 1 else ())) if array]
         if not with_rows and not (splits and num_vertices):
-            raise InputError("no vertex data given: name a file of features, of labels or of split codes")
+            raise InputError("no vertex data given: name a file of features, labels or split codes")
         for array in with_rows[1:]:
             if array.shape[0] != with_rows[0].shape[0]:
                 raise InputError(f"{array}: {array.shape[0]:,} rows, {with_rows[0]} has {with_rows[0].shape[0]:,}")
@@ -136,8 +139,8 @@ def _labels(stored: StoredArray, block: NDArray[Any], first: int) -> NDArray[np.
     if wrong.any():
         row = int(np.argmax(wrong))
         raise InputError(
-            f"{stored}, row {first + row:,}: expected a class from 0 to {_MAX_LABEL:,}, or -1 or NaN where there is"
-            f" none, found {block[row, 0]}"
+            f"{stored}, row {first + row:,}: expected a class from 0 to {_MAX_LABEL:,}, or -1 or NaN for no label,"
+            f" found {block[row, 0]}"
         )
     return values.astype(np.int32)
 
@@ -161,7 +164,7 @@ def _codes(stored: StoredArray, block: NDArray[Any], first: int) -> NDArray[np.u
 
 def _codes_of(arrays: Sequence[StoredArray], num_vertices: int) -> NDArray[np.uint8]:
     codes = np.zeros(num_vertices, np.uint8)
-    for name, stored in zip(SPLIT_PARTS, arrays, strict=True):
+    for name, stored in zip(SPLIT_NAMES, arrays, strict=True):
         first = 0
         for ids in stored.read_flat(0, stored.size):
             wrong = (ids < 0) | (ids >= num_vertices)
@@ -174,9 +177,9 @@ def _codes_of(arrays: Sequence[StoredArray], num_vertices: int) -> NDArray[np.ui
             clash = (codes[ids] != SPLIT["none"]) & (codes[ids] != SPLIT[name])
             if clash.any():
                 entry = int(np.argmax(clash))
-                other = SPLIT_PARTS[codes[ids[entry]] - 1]
+                other = SPLIT_NAMES[codes[ids[entry]] - 1]
                 raise InputError(
-                    f"{stored}, entry {first + entry:,}: vertex {ids[entry]} is in the {other} split already"
+                    f"{stored}, entry {first + entry:,}: vertex {ids[entry]} is already in the {other} split"
                 )
             codes[ids] = SPLIT[name]
             first += len(ids)
@@ -192,7 +195,7 @@ _CONVERTERS: Mapping[str, Callable[[StoredArray, NDArray[Any], int], NDArray[Any
 
 
 def _open_one(location: str, name: str) -> StoredArray:
-    """The array of an ``.npy``; of an ``.npz`` the one called ``name``, or its only one."""
+    """The array of an ``.npy``; in an ``.npz``, the array called ``name`` or the only array."""
     file = _only_file(location)
     if not location.endswith(".npz"):
         return open_array(file)
@@ -216,19 +219,19 @@ def _open_feature(location: str) -> StoredArray:
 
 
 def checked_label(array: StoredArray) -> StoredArray:
-    """The array, if it is one column of classes, or a matrix of zeros and ones; only its shape tells which.
+    """Check that an array is one column of classes, or a matrix of zeros and ones, as its shape decides.
 
     Raises:
-        InputError: it has another shape, dtype or order.
+        InputError: the array has the wrong shape, dtype or order.
     """
     return _checked_matrix(array, "(n, C)") if _width(array) > 1 else checked_column(array, "iuf")
 
 
 def checked_feature(array: StoredArray) -> StoredArray:
-    """The array, if it is a matrix of numbers, a row after the other.
+    """Check that an array is a matrix of numbers in C order.
 
     Raises:
-        InputError: it has another shape, dtype or order.
+        InputError: the array has the wrong shape, dtype or order.
     """
     return _checked_matrix(array, "(n, F)")
 
@@ -237,7 +240,7 @@ def _checked_matrix(array: StoredArray, shape: str) -> StoredArray:
     if len(array.shape) != 2 or array.dtype.kind not in "iufb":
         raise InputError(f"{array}: expected numbers of shape {shape}, found {array.dtype} of shape {array.shape}")
     if array.fortran_order and 1 not in array.shape:
-        raise InputError(f"{array}: stored in Fortran order, a column after the other; save np.ascontiguousarray of it")
+        raise InputError(f"{array}: stored in Fortran order, column by column; save np.ascontiguousarray of it")
     return array
 
 
@@ -246,13 +249,13 @@ def _open_column(location: str, name: str, kinds: str) -> StoredArray:
 
 
 def checked_column(array: StoredArray, kinds: str) -> StoredArray:
-    """The array, if it is one column.
+    """Check that an array is one column.
 
     Args:
-        kinds: kinds of dtypes that are admitted, as NumPy abbreviates them.
+        kinds: allowed kinds of dtypes, as NumPy abbreviates them.
 
     Raises:
-        InputError: it has another shape or dtype.
+        InputError: the array has the wrong shape or dtype.
     """
     is_column = len(array.shape) == 1 or (len(array.shape) == 2 and array.shape[1] == 1)
     if not is_column or array.dtype.kind not in kinds:
@@ -264,6 +267,6 @@ def checked_column(array: StoredArray, kinds: str) -> StoredArray:
 def _open_split(location: str) -> tuple[StoredArray, ...]:
     if location.endswith(".npz"):
         file = _only_file(location)
-        if set(SPLIT_PARTS) <= set(member_names(file)):
-            return tuple(checked_column(open_array(file, part), "iu") for part in SPLIT_PARTS)
+        if set(SPLIT_NAMES) <= set(member_names(file)):
+            return tuple(checked_column(open_array(file, name), "iu") for name in SPLIT_NAMES)
     return (_open_column(location, "split", "iu"),)

@@ -1,4 +1,4 @@
-"""Features, labels or split codes of vertices from text: a line per vertex, numbers separated by commas or blanks."""
+"""Features, labels or split codes from text: a line per vertex, with numbers separated by commas or blanks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ class TextVertices:
     """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.source.MultilabelSource`.
 
     Attributes:
+        file: the file.
         array: ``feature``, ``label``, ``multilabel`` or ``split``.
+        num_columns: columns of the file.
+        stated_vertices: rows of the file.
     """
 
     file: SourceFile
@@ -46,11 +49,11 @@ class TextVertices:
         """Find the file and count its columns and rows.
 
         Args:
-            array: ``feature``, ``label`` (several columns are zeros and ones, one per class) or ``split``.
+            array: ``feature``, ``label`` (several columns are zeros and ones, one column per class) or ``split``.
 
         Raises:
-            NotFoundError: the file is not there.
-            InputError: it is empty, or has several columns of codes.
+            NotFoundError: the file does not exist.
+            InputError: the file is empty, or has several columns of codes.
         """
         files = open_files([location])
         if len(files) != 1:
@@ -109,7 +112,7 @@ def _count_rows(file: SourceFile) -> int:
 
 @njit(cache=True, nogil=True)
 def _count_lines(text: Any) -> int:
-    """Lines that are not blank."""
+    """Number of lines that are not blank."""
     count, at = 0, 0
     while at < len(text):
         count += not is_end(text, skip_blanks(text, at))

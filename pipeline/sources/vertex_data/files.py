@@ -1,13 +1,14 @@
-"""Features, labels and split of vertices from files of any format, each array from a file of its own."""
+"""Features, labels and split from NumPy, Parquet or text files, one file per array and one row per vertex."""
 
 from __future__ import annotations
 
-from gnnloom.pipeline.sources.joined_vertices import JoinedVertices
-from gnnloom.pipeline.sources.numpy_vertices import NumpyVertices
-from gnnloom.pipeline.sources.parquet_vertices import ParquetVertices
 from gnnloom.pipeline.sources.reading.compressed import SUFFIXES
 from gnnloom.pipeline.sources.source import VertexSource
-from gnnloom.pipeline.sources.text_vertices import TextVertices
+from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
+from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind
+from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices
+from gnnloom.pipeline.sources.vertex_data.parquet_vertices import ParquetVertices
+from gnnloom.pipeline.sources.vertex_data.text_vertices import TextVertices
 
 _NUMPY, _PARQUET = {"npy", "npz"}, {"parquet", "pq"}
 
@@ -15,11 +16,16 @@ _NUMPY, _PARQUET = {"npy", "npz"}, {"parquet", "pq"}
 def open_vertex_files(
     *, feature: str | None = None, label: str | None = None, split: str | None = None
 ) -> VertexSource:
-    """The source for files whose formats their names tell: NumPy, Parquet, and text for all others.
+    """Open files whose suffixes determine their formats: NumPy, Parquet, and text for all others.
+
+    Args:
+        feature: location of (n, F) numbers.
+        label: location of (n,) classes, or of (n, C) zeros and ones.
+        split: location of (n,) codes, or of an ``.npz`` with arrays of vertex ids.
 
     Raises:
-        NotFoundError: a file is not there.
-        InputError: no file is named, one is of another format or shape, or their numbers of rows differ.
+        NotFoundError: a file does not exist.
+        InputError: no file is given, a file has the wrong format or shape, or the numbers of rows differ.
     """
     files = {"feature": feature, "label": label, "split": split}
     given = {array: location for array, location in files.items() if location}
@@ -43,3 +49,13 @@ def _suffix(location: str) -> str:
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
     return name.rpartition(".")[2]
+
+
+VERTEX_KIND = VertexKind(
+    name="files",
+    order=10,
+    help="one file per array, with one row per vertex",
+    open=lambda _, **files: open_vertex_files(**files),
+    options=FILE_OPTIONS,
+    needs_graph=False,
+)

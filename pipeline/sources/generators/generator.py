@@ -1,0 +1,43 @@
+"""The descriptor of a generator, from which the options of ``gnnloom generate`` and the keys of recipes are derived."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from gnnloom.pipeline.sources import generators as room
+from gnnloom.pipeline.sources.option import Option
+from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
+from gnnloom.storage.descriptors import load_descriptors
+
+#: The option of every generator.
+SEED: Final = Option("seed", int, "Seed; equal seeds give equal graphs.", 0, minimum=0)
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A family of synthetic graphs.
+
+    Attributes:
+        name: argument of ``gnnloom generate`` and value of a recipe's key ``format``.
+        order: position in lists of generators.
+        help: what the graphs are, in one line.
+        open_edges: gets the options as keywords.
+        options: options of ``open_edges`` and ``open_vertices``.
+        open_vertices: gets the same options; None if the graphs have no vertex data.
+    """
+
+    name: str
+    order: int
+    help: str
+    open_edges: Callable[..., EdgeSource]
+    options: tuple[Option, ...]
+    open_vertices: Callable[..., VertexSource] | None = None
+
+
+@cache
+def generators() -> Mapping[str, Generator]:
+    """All generators by name, including those of other packages."""
+    return load_descriptors(room, "GENERATOR", "gnnloom.generators", Generator)

@@ -1,0 +1,57 @@
+"""The descriptor of a kind of vertex data that does not come with the edges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from gnnloom.pipeline.sources import vertex_data
+from gnnloom.pipeline.sources.option import Option
+from gnnloom.pipeline.sources.source import VertexSource
+from gnnloom.storage.descriptors import load_descriptors
+
+#: The options of every kind that reads one file per array.
+FILE_OPTIONS: Final = (
+    Option("feature", Path, "(n, F) numbers: .npy, .npz, .parquet, or text.", metavar="FILE"),
+    Option("label", Path, "(n,) classes from 0, -1 for none; or (n, C) zeros and ones.", metavar="FILE"),
+    Option("split", Path, "(n,) codes 0 none, 1 train, 2 valid, 3 test; or .npz of index arrays.", metavar="FILE"),
+)
+#: The options of every kind that makes its data.
+SYNTHETIC_OPTIONS: Final = (
+    Option("dim", int, "Number of synthetic features.", 128, minimum=1),
+    Option("classes", int, "Number of synthetic classes.", 32, minimum=1),
+    Option("seed", int, "Seed of the synthetic data.", 0, minimum=0),
+)
+
+
+@dataclass(frozen=True)
+class VertexKind:
+    """A kind of features, labels and splits.
+
+    Attributes:
+        name: value of a recipe's key ``format``.
+        order: position in lists of kinds.
+        help: what the data are, in one line.
+        open: gets the stored :class:`~gnnloom.storage.artifacts.graph.Graph`, or None, and the options as keywords.
+            Without a graph the source can only state its identity, unless ``needs_graph`` is False.
+        options: options of ``open``.
+        needs_graph: the data depend on the stored graph.
+        is_synthetic: the data are made rather than read.
+    """
+
+    name: str
+    order: int
+    help: str
+    open: Callable[..., VertexSource]
+    options: tuple[Option, ...]
+    needs_graph: bool = True
+    is_synthetic: bool = False
+
+
+@cache
+def vertex_kinds() -> Mapping[str, VertexKind]:
+    """All kinds of vertex data by name, including those of other packages."""
+    return load_descriptors(vertex_data, "VERTEX_KIND", "gnnloom.vertex_data", VertexKind)

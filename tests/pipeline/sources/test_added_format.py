@@ -1,0 +1,129 @@
+"""A format is one file: another package's format works on the command line, on Dask workers and in recipes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnloom.storage import Catalog
+from support.plugins import install_plugin
+
+TOY = '''
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from gnnloom.pipeline.sources.format import Format
+from gnnloom.pipeline.sources.option import Option
+from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
+
+
+@dataclass(frozen=True)
+class ToyEdges:
+    """The path 0 -> 1 -> ... of as many edges as each file says, every id raised by ``shift``."""
+
+    paths: tuple[str, ...]
+    shift: int = 0
+
+    @classmethod
+    def open(cls, locations, *, shift=0):
+        return cls(tuple(locations), shift)
+
+    def identity(self):
+        return {"format": "toy", "shift": self.shift, "files": [Path(path).read_text() for path in self.paths]}
+
+    def num_vertices(self):
+        return None
+
+    def ranges(self):
+        return [SourceRange(number, 0, int(Path(path).read_text())) for number, path in enumerate(self.paths)]
+
+    def read(self, span):
+        source = np.arange(span.start, span.stop) + self.shift
+        yield EdgeChunk(source, source + 1)
+
+
+FORMAT = Format(
+    name="toy",
+    order=1000,
+    help="a number of edges",
+    open_edges=ToyEdges.open,
+    options=(Option("shift", int, "Number to add to every id.", 0, minimum=0),),
+    suffixes=("toy",),
+)
+'''
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """The environment of a user who installed the toy format."""
+    return install_plugin(tmp_path / "site", "toy", TOY, "gnnloom.formats", "FORMAT")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "file.toy"
+    path.write_text("9")
+    return path
+
+
+def gnnloom(environment: dict[str, str], catalog: Catalog, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", str(catalog.root), *arguments]
+    return subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=240)
+
+
+@pytest.mark.parametrize(("workers", "guessed"), [("0", True), ("2", False)])
+def test_added_format_is_ingested_with_its_own_option(
+    environment: dict[str, str], catalog: Catalog, source: Path, workers: str, guessed: bool
+) -> None:
+    chosen = [] if guessed else ["--format", "toy"]
+    done = gnnloom(
+        environment,
+        catalog,
+        *("ingest", "path", str(source), *chosen, "--shift", "3", "--self-loops", "keep", "--workers", workers),
+        "--json",
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["edges_in"] == 9
+    row, column = catalog["path"].graph().to_scipy().nonzero()
+    assert np.array_equal(column, np.arange(3, 12))
+    assert np.array_equal(row, np.arange(4, 13))
+
+
+def test_help_lists_an_added_format_and_its_option(environment: dict[str, str], catalog: Catalog) -> None:
+    text = gnnloom(environment, catalog, "ingest", "--help").stdout
+    assert "|planetoid|toy]" in text
+    assert ".toy: a number of edges" in text
+    assert "toy: Number to add to every id." in text
+
+
+def test_options_of_an_added_format_are_checked(environment: dict[str, str], catalog: Catalog, source: Path) -> None:
+    packed = gnnloom(environment, catalog, "ingest", "path", str(source), "--packed")
+    assert packed.returncode == 3
+    assert "format 'toy' has no option packed; it has shift" in packed.stderr
+    negative = gnnloom(environment, catalog, "ingest", "path", str(source), "--shift", "-1")
+    assert negative.returncode == 2
+    assert "--shift" in negative.stderr
+
+
+def test_recipes_have_the_keys_of_an_added_format(
+    environment: dict[str, str], catalog: Catalog, source: Path, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "toy.toml"
+    content = (
+        f'[dataset]\nname = "path"\n[source]\nformat = "toy"\npath = "{source}"\nshift = SHIFT\n[train]\nranks = 1\n'
+    )
+    recipe.write_text(content.replace("SHIFT", "3"))
+    done = gnnloom(environment, catalog, "run", str(recipe), "--until", "graph", "--set", "cluster.workers=0")
+    assert done.returncode == 0, done.stderr
+    assert catalog["path"].graph().num_vertices == 13
+    recipe.write_text(content.replace("SHIFT", '"three"'))
+    wrong = gnnloom(environment, catalog, "run", str(recipe), "--dry-run")
+    assert wrong.returncode == 3
+    assert "line 6: [source] shift" in wrong.stderr
