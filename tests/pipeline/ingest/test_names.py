@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnloom.pipeline.ingest.names.table import NameTable
-from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph, plan_ingest
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph, project_ingest
 from gnnloom.pipeline.sources.formats import open_edges
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
 from gnnloom.storage import Catalog, Graph
@@ -257,7 +257,7 @@ def test_kept_ids_that_are_names_are_refused_with_the_way_out(tmp_path: Path) ->
 
 def test_the_plan_counts_names(tmp_path: Path) -> None:
     source = open_edges(None, [write_lines(tmp_path / "e.tsv", random_edges(20_000, 3000))], {"weights": True})
-    plan = plan_ingest(source, OPTIONS, tmp_path, 1, 1 << 30)
+    plan = project_ingest(source, OPTIONS, tmp_path, 1, 1 << 30)
     graph = ingest(tmp_path, source)
     assert plan.vertices == graph.num_vertices
     assert plan.edges == pytest.approx(20_000, rel=0.1)
