@@ -1,4 +1,4 @@
-"""`--codec` and `--plan` of `ingest` and `generate`: how a graph is stored, and what storing it is projected to need."""
+"""`--codec` and `--plan` of `ingest` and `generate`: how a graph is stored, and what storing it will need."""
 
 from __future__ import annotations
 
