@@ -26,6 +26,7 @@ from gnnloom.pipeline.ingest.id_table import (
     publish_table,
     write_ids,
 )
+from gnnloom.pipeline.matrix_sort.scatter import range_facts
 from gnnloom.pipeline.sources.source import EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import working_memory
@@ -135,12 +136,8 @@ def _collect(writer: ArtifactWriter, source: EdgeSource, cluster: Cluster) -> li
 
 
 def _is_collected(task: CollectIdsTask, record: TaskRecord) -> bool:
-    found: bool = record.facts["range"] == _range_facts(task)
+    found: bool = record.facts["range"] == range_facts(task.range)
     return found
-
-
-def _range_facts(task: CollectIdsTask) -> list[int]:
-    return [task.range.file, task.range.start, task.range.stop]
 
 
 def collect_ids(task: CollectIdsTask) -> Done:
@@ -154,7 +151,7 @@ def collect_ids(task: CollectIdsTask) -> Done:
             write_file(task.writer.work / path, [ids])
             files.append([path, len(ids)])
             samples.append([*ids[:: max(1, len(ids) // SAMPLES)].tolist(), int(ids[-1])])
-        output.facts = {"range": _range_facts(task), "runs": files, "samples": samples}
+        output.facts = {"range": range_facts(task.range), "runs": files, "samples": samples}
     return Done(edges)
 
 

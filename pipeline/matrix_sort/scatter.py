@@ -57,13 +57,14 @@ def spill_files(record: TaskRecord) -> list[SpillFile]:
 
 def is_scattered(task: ScatterRangeTask, record: TaskRecord) -> bool:
     """Whether a record is about the task's range, and all of its spill files still exist."""
-    return record.facts["range"] == _range_facts(task) and all(
+    return record.facts["range"] == range_facts(task.range) and all(
         file.is_intact(task.writer.work) for file in spill_files(record)
     )
 
 
-def _range_facts(task: ScatterRangeTask) -> list[int]:
-    return [task.range.file, task.range.start, task.range.stop]
+def range_facts(source_range: SourceRange) -> list[int]:
+    """What a record says about the range that its task read."""
+    return [source_range.file, source_range.start, source_range.stop]
 
 
 def scatter_range(task: ScatterRangeTask) -> Done:
@@ -82,7 +83,7 @@ def scatter_range(task: ScatterRangeTask) -> Done:
             totals.count(chunks)
             files.append(_write_spill(task, chunks, totals))
         output.facts = {
-            "range": _range_facts(task),
+            "range": range_facts(task.range),
             "edges": totals.edges,
             "self_loops": totals.self_loops,
             "max_id": totals.max_id,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.spill import write_file
 from gnnloom.pipeline.ingest.names.spill import NameSpill
+from gnnloom.pipeline.matrix_sort.scatter import range_facts
 from gnnloom.pipeline.sources.names import NameChunk, NamedEdgeSource, Names
 from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.pipeline.tasks.cluster import Cluster
@@ -66,13 +67,9 @@ def collect_names(writer: ArtifactWriter, source: NamedEdgeSource, cluster: Clus
 
 
 def _is_usable(task: CollectNamesTask, record: TaskRecord) -> bool:
-    return record.facts["range"] == _range_facts(task) and all(
+    return record.facts["range"] == range_facts(task.range) and all(
         file.is_intact(task.writer.work) for file in name_spills(record)
     )
-
-
-def _range_facts(task: CollectNamesTask) -> list[int]:
-    return [task.range.file, task.range.start, task.range.stop]
 
 
 def name_spills(record: TaskRecord) -> list[NameSpill]:
@@ -115,7 +112,7 @@ def collect_range(task: CollectNamesTask) -> Done:
             collected.add(chunk)
         collected.finish()
         output.facts = {
-            "range": _range_facts(task),
+            "range": range_facts(task.range),
             "edges": edges,
             "plain": plain,
             "first_is_plain": bool(first_is_plain),

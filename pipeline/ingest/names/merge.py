@@ -174,6 +174,7 @@ def _fitting(segments: list[_Segment], memory: int) -> Iterator[list[_Segment]]:
     if sum(needed) <= memory or len(segments[longest]) == 1:
         yield segments
         return
+    # Halving every segment at the same name keeps all copies of a name in one half, so that no merge sees only some.
     chosen = segments[longest]
     halves = [segment.divided(chosen.names[(chosen.start + chosen.stop) // 2]) for segment in segments]
     yield from _fitting([half[0] for half in halves], memory)
