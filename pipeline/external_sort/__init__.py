@@ -1,4 +1,5 @@
-"""Sorting integer keys that do not fit in memory: radix sort, spill files, sorted runs.
+"""Sort 64-bit keys that do not fit in memory: radix sort, spill files, and a sorter with a bounded buffer.
 
-Knows nothing of graphs.
+This room knows nothing of graphs. It imports ``storage.errors`` only. A new kernel goes to ``radix``, a new file layout
+to ``spill``, and whatever decides how many keys are in memory at a time to ``key_sorter``.
 """

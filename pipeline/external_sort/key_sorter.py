@@ -1,9 +1,9 @@
-"""Sorting the keys of a row block within a bounded buffer, whatever their number and skew.
+"""Sort any number of keys, however skewed, in a buffer of fixed size.
 
-Keys come from segments of spill files.  A range of keys that fits the buffer is read and sorted.  A
-larger one is split: its keys are scattered once more, by the range's highest bits, into a spill file
-of their own, and its sub-ranges are sorted one after the other.  A hub's row, and even millions of
-copies of a single edge, need no more memory than any other range.
+Keys come from segments of files. A range of keys that fits the buffer is read and sorted. A larger range is split: its
+keys are scattered once more, by the highest bits in which they differ, into a file of their own, and its sub-ranges are
+sorted one after another. The row of a hub, or even millions of copies of a single edge, need no more memory than any
+other range.
 """
 
 from __future__ import annotations
@@ -28,16 +28,21 @@ from gnnloom.pipeline.external_sort.radix import (
     sort_keys,
     unique_keys,
 )
-from gnnloom.pipeline.external_sort.spill import BUCKET_BITS, decode_entries, place_entries, read_bytes, write_at
+from gnnloom.pipeline.external_sort.spill import BUCKET_BITS, decode_entries, gather_units, read_bytes, write_at
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """How the entries of a run become keys; see :func:`gnnloom.pipeline.external_sort.spill.decode_entries`.
+    """How the entries of a spill file become keys; see :func:`gnnloom.pipeline.external_sort.spill.decode_entries`.
 
     Attributes:
-        high_at: byte at which the high bits of the file's entries begin.
-        high_dtype: of these; None where there are none.
+        high_at: byte offset of the high bits of the file's entries.
+        high_dtype: type of the high bits; None if there are none.
+        offsets: (num_buckets + 1,) first entry of each bucket.
+        first_row: first row of the first bucket, counted from the first row of the row block.
+        shift: log2 of the rows of a bucket.
+        entry_column_bits: bits of the column in an entry.
+        column_bits: bits of the column in a key.
     """
 
     high_at: int
@@ -45,17 +50,19 @@ class Encoding:
     offsets: NDArray[np.int64]
     first_row: int
     shift: int
-    run_column_bits: int
+    entry_column_bits: int
     column_bits: int
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Entries ``start`` to ``stop`` of a file; keys already, unless there is an encoding.
+    """Entries ``start`` to ``stop`` of a file. Without an encoding, the entries are the keys.
 
     Attributes:
-        entries_at: byte at which the file's keys begin, or the low bits of its entries.
-        weights_at: byte at which its weights begin.
+        path: the file.
+        entries_at: byte offset of the file's keys, or of the low bits of its entries.
+        weights_at: byte offset of its weights.
+        encoding: how entries become keys; None for plain keys.
     """
 
     path: Path
@@ -69,7 +76,7 @@ class Segment:
         return self.stop - self.start
 
     def read(self, keys: Keys, weights: Weights, scratch: Keys) -> None:
-        """Fill ``keys`` and, unless its length is 0, ``weights``; ``scratch`` is at least as long as ``keys``."""
+        """Fill ``keys`` and, unless it is empty, ``weights``; ``scratch`` is at least as long as ``keys``."""
         if self.encoding is None:
             read_bytes(self.path, self.entries_at + 8 * self.start, keys)
         else:
@@ -77,7 +84,7 @@ class Segment:
         if len(weights):
             read_bytes(self.path, self.weights_at + 4 * self.start, weights)
 
-    def place(
+    def gather(
         self,
         row_bits: int,
         position: NDArray[np.int64],
@@ -85,26 +92,26 @@ class Segment:
         weights: Weights,
         scratch: tuple[Keys, Weights],
     ) -> None:
-        """Put the keys and weights of each unit of 2^row_bits rows at the unit's ``position``, and move that on.
+        """Append the keys and weights of each unit of 2^row_bits rows at its ``position``, and advance the position.
 
         Raises:
-            ValueError: the segment has no encoding, and so no units.
+            ValueError: the segment has no encoding, so its keys are not grouped by unit.
         """
         form = self.encoding
         if form is None:
-            raise ValueError(f"{self.path}: plain keys lie in no units")
+            raise ValueError(f"{self.path}: plain keys are not grouped by unit; use read() and sort them")
         low, high = self._read_entries(form, scratch[0].view(np.uint32))
         own_weights = scratch[1][: len(self)]
         if len(weights):
             read_bytes(self.path, self.weights_at + 4 * self.start, own_weights)
-        place_entries(
+        gather_units(
             low,
             high,
             own_weights,
             form.offsets,
             form.first_row,
             form.shift,
-            form.run_column_bits,
+            form.entry_column_bits,
             form.column_bits,
             row_bits,
             position,
@@ -113,7 +120,7 @@ class Segment:
         )
 
     def _read_entries(self, form: Encoding, scratch: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[Any]]:
-        """Low and high bits of the entries."""
+        """Low and high bits of the entries, as views of ``scratch``: together at most 8 bytes per entry."""
         low = scratch[: len(self)]
         read_bytes(self.path, self.entries_at + 4 * self.start, low)
         high: NDArray[Any] = np.empty(0, dtype=np.uint8)
@@ -131,7 +138,7 @@ class Segment:
             form.offsets,
             form.first_row,
             form.shift,
-            form.run_column_bits,
+            form.entry_column_bits,
             form.column_bits,
             keys,
         )
@@ -139,11 +146,12 @@ class Segment:
 
 @dataclass(frozen=True)
 class Units:
-    """How the entries of runs are bucketed already: by units of 2^row_bits rows.
+    """How the entries of spill files are bucketed already: by units of 2^row_bits rows.
 
     Attributes:
-        key_bits: in which the keys of a unit differ: those of the row within it, and the column's.
-        sizes: (num_units,) entries of each unit, in all runs.
+        row_bits: log2 of the rows of a unit.
+        key_bits: low bits in which the keys of a unit differ: those of the row within the unit, and of the column.
+        sizes: (num_units,) entries of each unit in all files.
     """
 
     row_bits: int
@@ -153,10 +161,10 @@ class Units:
 
 @dataclass(frozen=True)
 class KeyRange:
-    """All entries with keys from ``first_key`` to ``last_key``, in the order of the source.
+    """All entries with keys from ``first_key`` to ``last_key`` (inclusive), in the order of the source.
 
     Attributes:
-        units: of the range, where all its segments have an encoding and begin with its first unit.
+        units: units of the range, if every segment has an encoding and begins with the first unit.
     """
 
     first_key: int
@@ -170,12 +178,16 @@ class KeyRange:
 
 
 @dataclass(frozen=True)
-class Slice:
-    """The distinct keys of a range in order, with merged weights; valid until the next slice is made.
+class SortedKeys:
+    """The distinct keys of a range in ascending order, with merged weights.
+
+    The arrays are views of the sorter's buffers, which are valid until the sorter makes the next ones.
 
     Attributes:
+        first_key: first key of the range.
+        last_key: last key of the range, inclusive.
         keys: (num_keys,) uint64.
-        weights: (num_keys,) float32, or of length 0.
+        weights: (num_keys,) float32, or empty.
         entries: number of entries that were merged.
     """
 
@@ -190,11 +202,12 @@ class KeySorter:
     """Sorts and merges ranges of keys in buffers of ``capacity`` entries."""
 
     def __init__(self, folder: Path, capacity: int, merge: str | None, scratch_bytes: int = 0) -> None:
-        """Allocate the buffers.
+        """Allocate the buffers: 16 bytes per entry, 24 with weights.
 
         Args:
-            folder: for spill files.
-            merge: how weights are merged (see ``MERGE_MODES``); None for entries without weights.
+            folder: where ranges that exceed the buffer are split.
+            capacity: entries that are in memory at a time.
+            merge: how weights are merged, a name from ``MERGE_MODES``; None for entries without weights.
             scratch_bytes: least length of :attr:`scratch`.
         """
         self._folder = folder
@@ -208,54 +221,59 @@ class KeySorter:
 
     @property
     def scratch(self) -> NDArray[np.uint8]:
-        """Memory that a slice's consumer may use until the next slice is made: fresh pages are dear."""
+        """Memory for the caller's use until the next keys are sorted: touching fresh pages is slow."""
         return self._spare_keys.view(np.uint8)
 
-    def slices(self, whole: KeyRange) -> Iterator[Slice]:
-        """Slices that cover a range, in ascending order."""
+    def sort(self, whole: KeyRange) -> Iterator[SortedKeys]:
+        """Sort a range; the results cover it in ascending order.
+
+        Raises:
+            CorruptError: a file is shorter than its segments say.
+        """
         if whole.entries <= self._capacity:
-            yield self._sorted(whole)
+            yield self._sort_at_once(whole)
         elif whole.first_key == whole.last_key:
-            yield self._merged_copies(whole)
+            yield self._merge_copies(whole)
         else:
             yield from self._split(whole)
 
-    def _sorted(self, part: KeyRange) -> Slice:
-        count = part.entries
+    def _sort_at_once(self, fitting: KeyRange) -> SortedKeys:
+        count = fitting.entries
         keys, weights = self._keys[:count], self._weights[:count]
-        if part.units is None:
-            self._read(part, keys, weights)
-            bits = (part.first_key ^ part.last_key).bit_length()
+        if fitting.units is None:
+            self._read(fitting, keys, weights)
+            bits = (fitting.first_key ^ fitting.last_key).bit_length()
             sort_keys(keys, weights, self._spare_keys[:count], self._spare_weights[:count], bits)
         else:
-            units, scratch = part.units, (self._spare_keys, self._spare_weights)
+            # Pass 1 has grouped the entries by unit already; appending the files unit by unit keeps that grouping.
+            units, scratch = fitting.units, (self._spare_keys, self._spare_weights)
             position = np.cumsum(units.sizes) - units.sizes
-            for segment in part.segments:
-                segment.place(units.row_bits, position, keys, weights, scratch)
+            for segment in fitting.segments:
+                segment.gather(units.row_bits, position, keys, weights, scratch)
             sort_buckets(keys, weights, *scratch, units.sizes, units.key_bits)
         kept = merge_equal_keys(keys, weights, self._mode) if len(weights) else unique_keys(keys)
-        return Slice(part.first_key, part.last_key, keys[:kept], weights[:kept], count)
+        return SortedKeys(fitting.first_key, fitting.last_key, keys[:kept], weights[:kept], count)
 
-    def _read(self, part: KeyRange, keys: Keys, weights: Weights) -> None:
-        place = 0
-        for segment in part.segments:
-            stop = place + len(segment)
-            segment.read(keys[place:stop], weights[place:stop], self._spare_keys)
-            place = stop
+    def _read(self, fitting: KeyRange, keys: Keys, weights: Weights) -> None:
+        start = 0
+        for segment in fitting.segments:
+            stop = start + len(segment)
+            segment.read(keys[start:stop], weights[start:stop], self._spare_keys)
+            start = stop
 
-    def _merged_copies(self, part: KeyRange) -> Slice:
-        """A single key with more entries than the buffer holds."""
+    def _merge_copies(self, copies: KeyRange) -> SortedKeys:
+        """Merge a single key with more entries than the buffer holds."""
         merged, earlier = 0.0, False
-        for _, weights in self._pieces(part):
+        for _, weights in self._read_by_capacity(copies):
             merged, earlier = _merge_all(weights, merged, earlier, self._mode), True
-        self._keys[0] = part.first_key
+        self._keys[0] = copies.first_key
         self._weights[:1] = merged
-        return Slice(part.first_key, part.last_key, self._keys[:1], self._weights[:1], part.entries)
+        return SortedKeys(copies.first_key, copies.last_key, self._keys[:1], self._weights[:1], copies.entries)
 
-    def _pieces(self, part: KeyRange) -> Iterator[tuple[Keys, Weights]]:
-        """The entries of a range in order, as many at a time as the buffer holds."""
+    def _read_by_capacity(self, whole: KeyRange) -> Iterator[tuple[Keys, Weights]]:
+        """Read the entries of a range in order, as many at a time as the buffer holds."""
         filled = 0
-        for segment in part.segments:
+        for segment in whole.segments:
             start = segment.start
             while start < segment.stop:
                 stop = min(segment.stop, start + self._capacity - filled)
@@ -269,24 +287,29 @@ class KeySorter:
         if filled:
             yield self._keys[:filled], self._weights[:filled]
 
-    def _split(self, whole: KeyRange) -> Iterator[Slice]:
+    def _split(self, whole: KeyRange) -> Iterator[SortedKeys]:
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"split-{uuid.uuid4().hex}"
         shift = max(0, (whole.last_key - whole.first_key).bit_length() - BUCKET_BITS)
         try:
             offsets = self._scatter_again(whole, shift, path)
-            for part in self._parts(whole, shift, path, offsets):
-                yield from self.slices(part)
+            for narrower in self._sub_ranges(whole, shift, path, offsets):
+                # Each level removes BUCKET_BITS bits of the range, so this ends with single keys.
+                yield from self.sort(narrower)
         finally:
             path.unlink(missing_ok=True)
 
     def _scatter_again(self, whole: KeyRange, shift: int, path: Path) -> NDArray[np.int64]:
-        """Scatter a range into a file; returns (num_pieces, num_buckets + 1) where each piece's buckets begin."""
+        """Scatter a range into a file, a buffer at a time.
+
+        Returns:
+            (num_buffers, num_buckets + 1) first entry of each bucket of each buffer.
+        """
         num_buckets = ((whole.last_key - whole.first_key) >> shift) + 1
         offsets: list[NDArray[np.int64]] = []
         written = 0
         with path.open("wb", buffering=0) as file:
-            for keys, weights in self._pieces(whole):
+            for keys, weights in self._read_by_capacity(whole):
                 count = len(keys)
                 starts = np.zeros(num_buckets + 1, dtype=np.int64)
                 _count_keys(keys, whole.first_key, shift, starts[1:])
@@ -299,8 +322,8 @@ class KeySorter:
                 written += count
         return np.stack(offsets)
 
-    def _parts(self, whole: KeyRange, shift: int, path: Path, offsets: NDArray[np.int64]) -> Iterator[KeyRange]:
-        """Consecutive buckets that fit the buffer together, or single ones that do not."""
+    def _sub_ranges(self, whole: KeyRange, shift: int, path: Path, offsets: NDArray[np.int64]) -> Iterator[KeyRange]:
+        """Consecutive buckets that fit the buffer together, and single buckets that do not."""
         sizes = np.diff(offsets, axis=1).sum(axis=0)
         for first, last in grouped(sizes, self._capacity):
             pairs = zip(offsets[:, first].tolist(), offsets[:, last].tolist(), strict=True)
@@ -337,18 +360,19 @@ def _scatter_keys(
     out_keys: Keys,
     out_weights: Weights,
 ) -> None:
+    # In the order of the keys, so that equal keys stay in the order of the source ("first" depends on it).
     for k in range(keys.size):
         bucket = np.intp((keys[k] - np.uint64(first_key)) >> np.uint64(shift))
-        place = position[bucket]
-        position[bucket] = place + 1
-        out_keys[place] = keys[k]
+        target = position[bucket]
+        position[bucket] = target + 1
+        out_keys[target] = keys[k]
         if weights.size:
-            out_weights[place] = weights[k]
+            out_weights[target] = weights[k]
 
 
 @njit(cache=True, nogil=True)
 def _merge_all(weights: Weights, merged: float, earlier: bool, mode: int) -> float:
-    """Merge weights of one key, in order, into those of an earlier piece."""
+    """Merge weights of one key, in order, into what earlier calls merged (if ``earlier``)."""
     for k in range(weights.size):
         if not earlier:
             merged, earlier = np.float64(weights[k]), True

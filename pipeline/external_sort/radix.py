@@ -1,8 +1,8 @@
-"""Numba kernels that sort 64-bit keys, with or without a weight beside each, and merge equal ones.
+"""Numba kernels that sort 64-bit keys, each with an optional weight, and merge equal keys.
 
-The sort is stable: keys are first split by their highest bits into buckets that fit a core's cache
-(most significant digit), and each bucket is then sorted digit by digit from the least significant
-one (LSD radix sort; Knuth, TAOCP vol. 3, 5.2.5).  Digits that are equal everywhere cost no pass.
+The sort is stable. It first splits the keys by their highest bits into buckets that fit a core's cache (most
+significant digit first). It then sorts each bucket digit by digit, starting with the least significant one (LSD radix
+sort; Knuth, TAOCP vol. 3, 5.2.5). A digit that has the same value in every key costs no pass.
 """
 
 from __future__ import annotations
@@ -16,18 +16,22 @@ from numpy.typing import NDArray
 Keys = NDArray[np.uint64]
 Weights = NDArray[np.float32]
 
-#: Bits of a digit: 2048 counters and write positions stay in the first-level cache.
+#: Bits of a digit. 2048 counters and as many write positions (8 bytes each) fit the first-level cache.
 DIGIT_BITS: Final = 11
-#: Keys of a bucket after the first split, as a power of two: they and their copy fit a second-level cache.
-BUCKET_BITS: Final = 16
 
-#: How the weights of equal keys become one.
+#: log2 of the keys in a bucket after the first split. 2^16 keys and their copy (1 MiB) fit the second-level cache.
+CACHED_BITS: Final = 16
+
+#: Fewer keys than this are sorted by insertion: clearing 2048 counters would cost more than the sort.
+_FEW_KEYS: Final = 32
+
+#: How the weights of equal keys are merged into one.
 MERGE_MODES: Final = {"sum": 0, "min": 1, "max": 2, "first": 3}
 
 
 @njit(cache=True, nogil=True)
 def bit_length(value: np.uint64) -> int:
-    """Bits that ``value`` needs; 0 for 0."""
+    """Number of bits that ``value`` needs; 0 for 0."""
     bits = 0
     while value:
         value >>= np.uint64(1)
@@ -45,27 +49,28 @@ def _scatter(
     mask: np.uint64,
     position: NDArray[np.int64],
 ) -> None:
-    """Move every key to the next free place of its digit; ``weights`` of length 0 are left out."""
+    """Move every key to the next free position of its digit; ``weights`` may be empty."""
     by = np.uint64(shift)
+    # Two loops, so that the one for plain keys has no branch in it.
     if weights.size:
         for k in range(keys.size):
             digit = np.intp((keys[k] >> by) & mask)
-            place = position[digit]
-            out_keys[place] = keys[k]
-            out_weights[place] = weights[k]
-            position[digit] = place + 1
+            target = position[digit]
+            out_keys[target] = keys[k]
+            out_weights[target] = weights[k]
+            position[digit] = target + 1
     else:
         for k in range(keys.size):
             key = keys[k]
             digit = np.intp((key >> by) & mask)
-            place = position[digit]
-            out_keys[place] = key
-            position[digit] = place + 1
+            target = position[digit]
+            out_keys[target] = key
+            position[digit] = target + 1
 
 
 @njit(cache=True, nogil=True)
 def _starts(counts: NDArray[np.int64], position: NDArray[np.int64]) -> None:
-    """Exclusive prefix sums."""
+    """Exclusive prefix sums of ``counts``."""
     total = 0
     for digit in range(counts.size):
         position[digit] = total
@@ -76,13 +81,14 @@ def _starts(counts: NDArray[np.int64], position: NDArray[np.int64]) -> None:
 def _sort_digits(
     keys: Keys, weights: Weights, spare_keys: Keys, spare_weights: Weights, bits: int, counts: NDArray[np.int64]
 ) -> bool:
-    """Sort by the lowest ``bits`` bits; returns whether the result lies in the spare arrays."""
+    """Sort by the lowest ``bits`` bits; return whether the result is in the spare arrays."""
     passes = (bits + DIGIT_BITS - 1) // DIGIT_BITS
     if passes == 0 or keys.size < 2:
         return False
     width = (bits + passes - 1) // passes
     mask = np.uint64((1 << width) - 1)
     counts[:passes, : 1 << width] = 0
+    # One read of the keys counts all digits: moving keys does not change how often a digit occurs.
     for k in range(keys.size):
         rest = keys[k]
         for digit in range(passes):
@@ -92,6 +98,7 @@ def _sort_digits(
     swapped = False
     for digit in range(passes):
         shift = digit * width
+        # All keys have the digit of the first one: the pass would copy them in their order.
         if counts[digit, np.intp((keys[0] >> np.uint64(shift)) & mask)] == keys.size:
             continue
         _starts(counts[digit, : 1 << width], position)
@@ -107,33 +114,35 @@ def _sort_digits(
 def _insertion_sort(keys: Keys, weights: Weights) -> None:
     for k in range(1, keys.size):
         key = keys[k]
-        place = k
-        while place > 0 and keys[place - 1] > key:
-            place -= 1
-        if place == k:
+        target = k
+        # Only larger keys are passed, so equal ones keep their order.
+        while target > 0 and keys[target - 1] > key:
+            target -= 1
+        if target == k:
             continue
-        for moved in range(k, place, -1):
+        for moved in range(k, target, -1):
             keys[moved] = keys[moved - 1]
-        keys[place] = key
+        keys[target] = key
         if weights.size:
             weight = weights[k]
-            for moved in range(k, place, -1):
+            for moved in range(k, target, -1):
                 weights[moved] = weights[moved - 1]
-            weights[place] = weight
+            weights[target] = weight
 
 
 @njit(cache=True, nogil=True)
 def sort_keys(keys: Keys, weights: Weights, spare_keys: Keys, spare_weights: Weights, bits: int) -> None:
-    """Sort keys that agree in all but their lowest ``bits`` bits, in place and stably.
+    """Sort keys that differ in their lowest ``bits`` bits only, in place and stably.
 
     Args:
         keys: (num_keys,) uint64.
-        weights: (num_keys,) float32, moved with the keys; or of length 0.
-        spare_keys: (num_keys,) scratch.
-        spare_weights: as long as ``weights``; scratch.
+        weights: (num_keys,) float32, moved along with the keys; or empty.
+        spare_keys: (num_keys,) uint64 scratch memory.
+        spare_weights: float32 scratch memory, as long as ``weights``.
         bits: 0 to 64.
     """
-    top_bits = min(bits, DIGIT_BITS, bit_length(np.uint64(keys.size >> BUCKET_BITS)))
+    # As many top bits as it takes to get buckets of about 2^CACHED_BITS keys; none for fewer keys than that.
+    top_bits = min(bits, DIGIT_BITS, bit_length(np.uint64(keys.size >> CACHED_BITS)))
     shift = bits - top_bits
     mask = np.uint64((1 << top_bits) - 1)
     counts = np.zeros(1 << top_bits, np.int64)
@@ -149,6 +158,7 @@ def sort_keys(keys: Keys, weights: Weights, spare_keys: Keys, spare_weights: Wei
         _starts(counts, position)
         _scatter(keys, weights, spare_keys, spare_weights, shift, mask, position)
     digits = np.empty(((shift + DIGIT_BITS - 1) // DIGIT_BITS, 1 << DIGIT_BITS), np.int64)
+    # The buckets are in the spare arrays now; each is sorted back and forth within the cache and ends in ``keys``.
     start = 0
     for bucket in range(counts.size):
         stop = start + counts[bucket]
@@ -157,7 +167,7 @@ def sort_keys(keys: Keys, weights: Weights, spare_keys: Keys, spare_weights: Wei
             own_weights, other_weights = weights[start:stop], spare_weights[start:stop]
         else:
             own_weights, other_weights = weights, spare_weights
-        if other.size < 32:
+        if other.size < _FEW_KEYS:
             _insertion_sort(other, other_weights)
             swapped = False
         else:
@@ -172,22 +182,27 @@ def sort_keys(keys: Keys, weights: Weights, spare_keys: Keys, spare_weights: Wei
 def sort_buckets(
     keys: Keys, weights: Weights, spare_keys: Keys, spare_weights: Weights, sizes: NDArray[np.int64], bits: int
 ) -> None:
-    """Sort keys that lie in the order of their buckets; those of a bucket agree in all but their lowest ``bits`` bits.
+    """Sort keys that are grouped by bucket already; the keys of a bucket differ in their lowest ``bits`` bits only.
 
     Args:
-        sizes: (num_buckets,) keys of each bucket, empty ones included.
-        keys, weights, spare_keys, spare_weights: as :func:`sort_keys` takes them.
+        keys: (num_keys,) uint64, sorted in place and stably.
+        weights: (num_keys,) float32, moved along with the keys; or empty.
+        spare_keys: (at least the largest bucket,) uint64 scratch memory.
+        spare_weights: float32 scratch memory, at least as long as the largest bucket if there are weights.
+        sizes: (num_buckets,) int64 number of keys in each bucket; 0 for an empty one.
+        bits: 0 to 64.
     """
     digits = np.empty(((bits + DIGIT_BITS - 1) // DIGIT_BITS, 1 << DIGIT_BITS), np.int64)
     start = 0
     for size in sizes:
         stop = start + size
         own, own_weights = keys[start:stop], weights[start:stop]
-        # The same spare memory for all: it stays in the cache.
+        # Every bucket uses the same spare memory, which therefore stays in the cache.
         spare, spare_own = spare_keys[:size], spare_weights[:size]
-        if size < 32:
+        if size < _FEW_KEYS:
             _insertion_sort(own, own_weights)
-        elif size > 4 << BUCKET_BITS:
+        # Passes over a bucket of four times the cache are slower than splitting it once more.
+        elif size > 4 << CACHED_BITS:
             sort_keys(own, own_weights, spare, spare_own, bits)
         elif _sort_digits(own, own_weights, spare, spare_own, bits, digits):
             own[:] = spare
@@ -197,7 +212,7 @@ def sort_buckets(
 
 @njit(cache=True, nogil=True)
 def unique_keys(keys: Keys) -> int:
-    """Move the distinct keys of a sorted array to its front; returns their number."""
+    """Move the distinct keys of a sorted array to its front; return how many there are."""
     if keys.size == 0:
         return 0
     kept = 1
@@ -210,7 +225,7 @@ def unique_keys(keys: Keys) -> int:
 
 @njit(cache=True, nogil=True)
 def merge_weight(merged: float, weight: float, mode: int) -> float:
-    """The weight of two equal edges, ``merged`` being the earlier one; see ``MERGE_MODES``."""
+    """Merge the weight of one more equal key into that of the earlier ones; ``mode`` is a ``MERGE_MODES`` value."""
     if mode == 0:
         return merged + weight
     if mode == 1:
@@ -222,7 +237,10 @@ def merge_weight(merged: float, weight: float, mode: int) -> float:
 
 @njit(cache=True, nogil=True)
 def merge_equal_keys(keys: Keys, weights: Weights, mode: int) -> int:
-    """Like :func:`unique_keys`, merging the weights of equal keys in their order, summed in float64."""
+    """Like :func:`unique_keys`, and merge the weights of equal keys in their order.
+
+    The merged weight is float64 until a key is complete, so that a sum is rounded to float32 once.
+    """
     kept = 0
     k = 0
     while k < keys.size:

@@ -1,15 +1,15 @@
-"""Spill files: entries of a matrix, scattered by row into buckets, on their way from pass 1 to pass 2.
+"""Spill files: the entries of a matrix, scattered by row into buckets, between pass 1 and pass 2 of a sort.
 
-A *run* is one file that one task wrote at once:
+One task writes a spill file at once:
 
     offsets   (num_buckets + 1,) int64    first entry of each bucket of 2^shift rows
     low       (num_entries,) uint32       low 32 bits of the entries
-    high      (num_entries,) uint8 to 32  their other bits, if they have more
+    high      (num_entries,) uint8 to 32  the remaining bits of the entries, if they have more than 32
     weights   (num_entries,) float32      if weighted
 
-An entry is the row within its bucket ``<< column_bits |`` the column.  Entries keep the order of the
-source within each bucket.  A row needs few bits beside its bucket's number, so 64 bits are enough for
-matrices of up to ``MAX_VERTICES`` rows, and 4 to 6 bytes for most: writing them is what pass 1 costs.
+An entry is the row within its bucket ``<< column_bits |`` the column. Entries keep the order of the source within each
+bucket. The bucket's number implies most bits of the row, so 64 bits are enough for matrices of up to ``MAX_VERTICES``
+rows, and most matrices need 4 to 6 bytes per entry. The time of pass 1 is mostly spent writing these bytes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.errors import CorruptError
 
-#: log2 of the most buckets of a run, and of the most row units of a graph.
+#: log2 of the most buckets in a spill file, and of the most row units of a graph. Pass 1 writes to that many positions
+#: at a time; with many more, most writes would miss the caches.
 BUCKET_BITS = 11
 
-#: log2 of the fewest rows of a bucket.
+#: log2 of the fewest rows in a bucket: smaller buckets are not worth their offsets.
 MIN_SHIFT = 12
 
-#: Row within its bucket and column share 64 bits.
+#: Most rows of a matrix: the row within its bucket and the column share 64 bits.
 MAX_VERTICES = 1 << ((64 + BUCKET_BITS) // 2)
 
 
@@ -53,15 +54,15 @@ def entry_bytes(max_id: int) -> int:
 
 
 @dataclass(frozen=True)
-class Run:
-    """One spill file of pass 1.
+class SpillFile:
+    """Describes one spill file of pass 1.
 
     Attributes:
-        path: of the file, within the work folder.
+        path: path of the file, relative to the work folder.
         entries: number of entries.
         shift: log2 of the rows of a bucket.
         column_bits: bits of the column in an entry.
-        num_buckets: buckets, the highest of which is not empty.
+        num_buckets: number of buckets up to the last one that is not empty.
         weighted: whether weights follow the entries.
     """
 
@@ -74,7 +75,7 @@ class Run:
 
     @property
     def high_dtype(self) -> np.dtype[Any] | None:
-        """Of the entries' bits above the 32nd; None where there are none."""
+        """Type of the entries' bits above the 32nd; None if there are none."""
         return _high_dtype(self.shift + self.column_bits)
 
     @property
@@ -98,11 +99,11 @@ class Run:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Run:
+    def from_json(cls, content: Mapping[str, Any]) -> SpillFile:
         return cls(**content)
 
     def is_intact(self, work: Path) -> bool:
-        """Whether the file is there in its full length."""
+        """Whether the file exists in its full length."""
         try:
             return (work / self.path).stat().st_size == self.size
         except FileNotFoundError:
@@ -110,7 +111,7 @@ class Run:
 
 
 def write_file(path: Path, arrays: Sequence[NDArray[Any]]) -> None:
-    """Write arrays one after the other, through a temporary name."""
+    """Write arrays one after another into a file, under a temporary name until all are written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -126,18 +127,19 @@ def write_file(path: Path, arrays: Sequence[NDArray[Any]]) -> None:
 
 
 def write_at(descriptor: int, offset: int, array: NDArray[Any]) -> None:
-    """Write all of a contiguous array at a byte of a file; the system takes 2 GiB at most at a time."""
+    """Write all of a contiguous array at a byte offset of a file."""
     rest = array.reshape(-1).view(np.uint8).data
+    # Linux transfers at most 2 GiB per call, so a large array takes several.
     while rest:
         count = os.pwrite(descriptor, rest, offset)
         rest, offset = rest[count:], offset + count
 
 
 def read_bytes(path: Path, offset: int, out: NDArray[Any]) -> None:
-    """Fill a contiguous array from a file.
+    """Fill a contiguous array from a byte offset of a file.
 
     Raises:
-        CorruptError: the file ends before.
+        CorruptError: the file is too short.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -151,11 +153,11 @@ def read_bytes(path: Path, offset: int, out: NDArray[Any]) -> None:
         os.close(descriptor)
 
 
-def read_offsets(work: Path, run: Run, first: int, last: int) -> NDArray[np.int64]:
-    """Offsets of the buckets ``first`` to ``last`` (at most the run's), with the end of the last."""
-    first, last = min(first, run.num_buckets), min(last, run.num_buckets)
+def read_offsets(work: Path, file: SpillFile, first: int, last: int) -> NDArray[np.int64]:
+    """Read the offsets of buckets ``first`` to ``last`` (as far as the file has them), and the end of the last one."""
+    first, last = min(first, file.num_buckets), min(last, file.num_buckets)
     offsets = np.empty(last - first + 1, dtype=np.int64)
-    read_bytes(work / run.path, 8 * first, offsets)
+    read_bytes(work / file.path, 8 * first, offsets)
     return offsets
 
 
@@ -167,66 +169,79 @@ def decode_entries(
     offsets: NDArray[np.int64],
     first_row: int,
     shift: int,
-    run_column_bits: int,
+    entry_column_bits: int,
     column_bits: int,
     keys: NDArray[np.uint64],
 ) -> None:
-    """Turn entries of consecutive buckets of a run into keys.
+    """Decode consecutive entries of a spill file into keys.
 
-    A key is the row, counted from the row block's first one, ``<< column_bits |`` the column.
+    A key is the row, counted from the first row of the row block, ``<< column_bits |`` the column.
 
     Args:
-        low: (num_entries,) low bits of the entries ``position`` and following of the run.
-        high: (num_entries,) their high bits; of length 0 where there are none.
-        offsets: of the buckets that they lie in.
-        first_row: of the first of these buckets, counted from the row block's first row.
-        keys: (num_entries,) the result.
+        low: (num_entries,) low bits of the entries, from entry ``position`` of the file on.
+        high: (num_entries,) their high bits; empty if entries have 32 bits.
+        position: number of the first entry in the file.
+        offsets: (num_buckets + 1,) first entry of each bucket that these entries belong to.
+        first_row: first row of the first of these buckets, counted from the first row of the row block.
+        shift: log2 of the rows of a bucket.
+        entry_column_bits: bits of the column in an entry.
+        column_bits: bits of the column in a key.
+        keys: (num_entries,) receives the result.
     """
     bucket = 0
     k = 0
+    # Bucket by bucket: within one the row's high bits are constant, and the inner loop has no branch on them.
     while k < keys.size:
         while position + k >= offsets[bucket + 1]:
             bucket += 1
         stop = min(keys.size, offsets[bucket + 1] - position)
         row = np.uint64(first_row + (bucket << shift))
-        _decode_bucket(low[k:stop], high[k:stop], row, run_column_bits, column_bits, keys[k:stop])
+        _decode_bucket(low[k:stop], high[k:stop], row, entry_column_bits, column_bits, keys[k:stop])
         k = stop
 
 
 @njit(cache=True, nogil=True)
-def place_entries(
+def gather_units(
     low: NDArray[np.uint32],
     high: NDArray[Any],
     weights: NDArray[np.float32],
     offsets: NDArray[np.int64],
     first_row: int,
     shift: int,
-    run_column_bits: int,
+    entry_column_bits: int,
     column_bits: int,
     unit_shift: int,
-    place: NDArray[np.int64],
+    position: NDArray[np.int64],
     keys: NDArray[np.uint64],
     out_weights: NDArray[np.float32],
 ) -> None:
-    """As :func:`decode_entries` for whole buckets, each bucket's keys going where those of its unit of rows are.
+    """Decode whole buckets like :func:`decode_entries`, and append each bucket's keys to those of its unit of rows.
 
     Args:
-        weights: (num_entries,) or of length 0; they go where the keys go, into ``out_weights``.
-        unit_shift: log2 of the rows of a unit, at least ``shift``; the first bucket is the first of a unit.
-        place: (num_units,) where the next key of each unit goes; moved on.
-        keys: the result, and with it ``out_weights``, of all units and runs.
+        low: (num_entries,) low bits of the entries.
+        high: (num_entries,) their high bits; empty if entries have 32 bits.
+        weights: (num_entries,) weights, which follow their keys into ``out_weights``; or empty.
+        offsets: (num_buckets + 1,) first entry of each bucket.
+        first_row: first row of the first bucket, counted from the first row of the row block.
+        shift: log2 of the rows of a bucket.
+        entry_column_bits: bits of the column in an entry.
+        column_bits: bits of the column in a key.
+        unit_shift: log2 of the rows of a unit, at least ``shift``; a unit begins with the first bucket.
+        position: (num_units,) where the next key of each unit goes; advanced.
+        keys: (num_keys,) receives the keys of all units and, call by call, of all files.
+        out_weights: (num_keys,) receives the weights; or empty.
     """
     start = 0
     bucket = 0
     while start < low.size:
         stop = start + offsets[bucket + 1] - offsets[bucket]
         unit = bucket >> (unit_shift - shift)
-        first, last = place[unit], place[unit] + stop - start
+        first, last = position[unit], position[unit] + stop - start
         row = np.uint64(first_row + (bucket << shift))
-        _decode_bucket(low[start:stop], high[start:stop], row, run_column_bits, column_bits, keys[first:last])
+        _decode_bucket(low[start:stop], high[start:stop], row, entry_column_bits, column_bits, keys[first:last])
         if weights.size:
             out_weights[first:last] = weights[start:stop]
-        place[unit] = last
+        position[unit] = last
         start = stop
         bucket += 1
 
@@ -236,14 +251,15 @@ def _decode_bucket(
     low: NDArray[np.uint32],
     high: NDArray[Any],
     first_row: np.uint64,
-    run_column_bits: int,
+    entry_column_bits: int,
     column_bits: int,
     keys: NDArray[np.uint64],
 ) -> None:
-    column_mask = np.uint64((1 << run_column_bits) - 1)
+    column_mask = np.uint64((1 << entry_column_bits) - 1)
+    # A file's columns have as many bits as its own highest id needs, a key's as many as that of the whole graph.
     for k in range(keys.size):
         entry = np.uint64(low[k])
         if high.size:
             entry |= np.uint64(high[k]) << np.uint64(32)
-        row = first_row + (entry >> np.uint64(run_column_bits))
+        row = first_row + (entry >> np.uint64(entry_column_bits))
         keys[k] = (row << np.uint64(column_bits)) | (entry & column_mask)

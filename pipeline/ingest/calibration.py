@@ -1,7 +1,7 @@
 """A short trial of an ingest: reads a little of the source, scatters and sorts it, and measures both.
 
-The sample is a few chunks from the beginning, the middle and the end of the source.  For the second
-pass its rows are drawn together, so that the block which is sorted is as dense as those of the whole graph.
+The sample is a few chunks from the beginning, the middle and the end of the source. For the second pass its rows are
+squeezed together, so that the sorted block is as dense as the blocks of the whole graph.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.radix import sort_keys, unique_keys
-from gnnloom.pipeline.matrix_sort.scatter import ScatterTask, scatter_range
+from gnnloom.pipeline.matrix_sort.scatter import ScatterRangeTask, scatter_range
 from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.memory import MINIMUM_MEMORY
 from gnnloom.storage.artifacts.graph import BlockWriter, block_path
@@ -27,14 +27,16 @@ from gnnloom.storage.format.files import sync_tree, tree_bytes
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.meters import bytes_moved
 
-#: Most edges of the sample.
+#: Most edges of the sample, 2^16 from each of three ranges: enough for times that repeat to a few per cent.
 SAMPLE_EDGES = 3 << 16
 
-#: Bytes per second to the disk and stored over plain bytes of row pointers, where the sample is too small to tell.
+#: Bytes per second to the disk, if the sample is too small to measure it: those of an ordinary hard disk.
 DISK_RATE = 200e6
+
+#: Stored over plain bytes of row pointers, if the sample is too small to measure it.
 ROW_RATIO = 0.2
 
-#: Seconds of the processor (or eight times as many of waiting) after which reading a range to its end is given up.
+#: Processor seconds (or eight times as many of waiting) after which reading a range to its end is given up.
 READ_SECONDS = 0.5
 
 
@@ -42,16 +44,21 @@ READ_SECONDS = 0.5
 class Calibration:
     """What a trial found.
 
+    Seconds are processor seconds, because whatever else the machine does at the moment should not count.
+
     Attributes:
-        edges, vertices: of the whole source, estimated where the source does not state them.
-        distinct_ids: ids that tasks would collect, for ``--ids compact``.
-        scatter_seconds: of pass 1 for an edge, reading included. These are the processor's seconds: what else
-            the machine does at the moment should not count.
-        sort_seconds: of pass 2 for an entry.
-        output_bytes: of an entry, as stored.
+        files: files that the source names; 0 for a generator.
+        ranges: ranges of the source.
+        edges: edges of the whole source; an estimate unless the source states it.
+        vertices: vertices of the whole source; an estimate unless the source states it.
+        distinct_ids: ids that tasks would collect for ``--ids compact``; 0 if ids are kept.
+        weighted: whether edges have weights.
+        scatter_seconds: seconds of pass 1 per edge, reading included.
+        sort_seconds: seconds of pass 2 per entry.
+        output_bytes: stored bytes per entry.
         row_ratio: stored bytes of row pointers over plain ones.
         disk_rate: bytes per second that reach the disk.
-        name_bytes: of a name, where ids are names.
+        name_bytes: bytes per name; 0 if ids are numbers.
     """
 
     files: int
@@ -69,16 +76,23 @@ class Calibration:
 
 
 def calibrate(source: EdgeSource, undirected: bool, compact: bool, codec: str, folder: Path) -> Calibration:
-    """Try the passes on a sample, with files below ``folder`` that are gone afterwards.
+    """Try both passes on a sample.
+
+    Args:
+        source: edges to try.
+        undirected: whether every edge would be stored in both directions.
+        compact: whether ids would be renumbered.
+        codec: compression of the arrays.
+        folder: where the trial writes its files, which it removes.
 
     Raises:
-        InputError: the source's, for what the sample holds.
+        InputError: the sample cannot be read.
     """
     ranges, identity = source.ranges(), source.identity()
     reading = _read_first(source, ranges)
     sample = _Sample(identity, _sample_chunks(source, ranges))
     edges = max(_total_edges(source, ranges, identity, reading), sample.num_edges)
-    # Counting distinct ids means sorting them: left out where nobody asks.
+    # Counting distinct ids means sorting them, so it is left out unless ids are renumbered.
     distinct_ids = sample.distinct_ids(edges) if compact else 0
     vertices = max(1, distinct_ids if compact else max(source.num_vertices() or 0, sample.max_id + 1))
     trial = folder / f".calibration-{uuid.uuid4().hex}"
@@ -107,11 +121,13 @@ def calibrate(source: EdgeSource, undirected: bool, compact: bool, codec: str, f
 
 @dataclass(frozen=True)
 class _Reading:
-    """The first range, read to its end if that is near.
+    """The first range, read to its end unless that takes long.
 
     Attributes:
-        bytes: that were read by system calls.
-        whole: the end was reached.
+        edges: edges that were read.
+        seconds: processor seconds that it took.
+        bytes: bytes that system calls read.
+        whole: whether the end was reached.
     """
 
     edges: int
@@ -132,21 +148,22 @@ def _read_first(source: EdgeSource, ranges: Sequence[SourceRange]) -> _Reading:
 
 
 def _total_edges(source: EdgeSource, ranges: Sequence[SourceRange], identity: dict[str, Any], reading: _Reading) -> int:
-    """Edges of the source: as it says itself, or by the density of what was read."""
+    """Edges of the source: as the source states them, or extrapolated from the density of what was read."""
     stated = getattr(source, "num_edges", None)
     if isinstance(stated, int):
         return stated
-    sizes = [part.stop - part.start for part in ranges]
+    sizes = [each.stop - each.start for each in ranges]
     if reading.whole and min(sizes, default=0) > 0:
         return reading.edges * sum(sizes) // sizes[0]
     if reading.whole and len(ranges) <= 1:
         return reading.edges
+    # A compressed stream has no ranges that can be compared, but its bytes can.
     file_bytes = sum(file.get("size") or 0 for file in identity.get("files", ()))
     return max(reading.edges, reading.edges * file_bytes // max(1, reading.bytes))
 
 
 def _sample_chunks(source: EdgeSource, ranges: Sequence[SourceRange]) -> Iterator[EdgeChunk]:
-    """The beginnings of the first, the middle and the last range: files are often in the order of the ids."""
+    """The beginnings of the first, the middle and the last range, because files are often in the order of the ids."""
     chosen = sorted({0, len(ranges) // 2, len(ranges) - 1}) if ranges else []
     for number in chosen:
         for chunk in source.read(ranges[number]):
@@ -157,7 +174,7 @@ def _sample_chunks(source: EdgeSource, ranges: Sequence[SourceRange]) -> Iterato
 
 
 class _Sample:
-    """Some edges, as a source of their own."""
+    """Some edges of a source; implements :class:`~gnnloom.pipeline.sources.source.EdgeSource` itself."""
 
     def __init__(self, name: dict[str, Any], chunks: Iterable[EdgeChunk]) -> None:
         found = list(chunks) or [EdgeChunk(np.empty(0, np.int64), np.empty(0, np.int64))]
@@ -178,9 +195,13 @@ class _Sample:
         return int(max(self.chunk.source.max(initial=-1), self.chunk.target.max(initial=-1)))
 
     def distinct_ids(self, edges: int) -> int:
-        """Distinct ids of the whole source, estimated: those that the sample holds once stand for others too.
+        """Estimate the distinct ids of the whole source: an id that the sample holds once stands for others too.
 
-        Charikar, Chaudhuri, Motwani, Narasayya (PODS 2000), section 4: GEE, whose error no estimator's beats by much.
+        Charikar, Chaudhuri, Motwani, Narasayya (PODS 2000), section 4: the GEE estimator. No estimator has a much
+        smaller error in the worst case.
+
+        Args:
+            edges: edges of the whole source.
         """
         counts = np.unique(np.concatenate([self.chunk.source, self.chunk.target]), return_counts=True)[1]
         once = int(np.count_nonzero(counts == 1))
@@ -188,7 +209,7 @@ class _Sample:
         return min(estimated, max(1, self.max_id + 1))
 
     def compacted(self) -> _Sample:
-        """The same edges with small ids."""
+        """The same edges with their ids replaced by 0, 1, ... in ascending order."""
         both = np.concatenate([self.chunk.source, self.chunk.target])
         ids = np.unique(both, return_inverse=True)[1].astype(np.int64)
         return _Sample(self._name, [EdgeChunk(ids[: self.num_edges], ids[self.num_edges :], self.chunk.weight)])
@@ -202,28 +223,26 @@ class _Sample:
     def ranges(self) -> Sequence[SourceRange]:
         return [SourceRange(0, 0, self.num_edges)]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
-        yield EdgeChunk(
-            self.chunk.source[part.start : part.stop],
-            self.chunk.target[part.start : part.stop],
-            None if self.chunk.weight is None else self.chunk.weight[part.start : part.stop],
-        )
+    def read(self, source_range: SourceRange) -> Iterator[EdgeChunk]:
+        edges = slice(source_range.start, source_range.stop)
+        weight = None if self.chunk.weight is None else self.chunk.weight[edges]
+        yield EdgeChunk(self.chunk.source[edges], self.chunk.target[edges], weight)
 
 
 # Trials
 
 
 def _try_scatter(sample: _Sample, undirected: bool, trial: Path) -> tuple[float, float]:
-    """Processor seconds for an edge in pass 1 after it was read, and bytes per second to the disk."""
+    """Processor seconds per edge of pass 1 after reading, and bytes per second to the disk."""
     if not sample.num_edges:
         return 0.0, DISK_RATE
     writer = ArtifactWriter(trial, "graph", "trial")
     elapsed = 0.0
-    # Twice: the first time loads the compiled functions.
+    # Twice: the first call loads or compiles the kernels.
     for number, count in enumerate((1, sample.num_edges)):
-        part = SourceRange(0, 0, count)
+        edges = SourceRange(0, 0, count)
         started = time.process_time()
-        scatter_range(ScatterTask(writer, number, sample, part, undirected, False, 2 * MINIMUM_MEMORY))
+        scatter_range(ScatterRangeTask(writer, number, sample, edges, undirected, False, 2 * MINIMUM_MEMORY))
         elapsed = time.process_time() - started
     if sample.num_edges < SAMPLE_EDGES:
         return elapsed / sample.num_edges, DISK_RATE
@@ -235,12 +254,13 @@ def _try_scatter(sample: _Sample, undirected: bool, trial: Path) -> tuple[float,
 def _try_sort(
     sample: _Sample, undirected: bool, edges: int, vertices: int, codec: str, trial: Path
 ) -> tuple[float, float, float]:
-    """Processor seconds and stored bytes for an entry in pass 2, and stored over plain bytes of row pointers."""
+    """Processor seconds and stored bytes per entry of pass 2, and stored over plain bytes of row pointers."""
     keys, num_rows, bits = _squeezed(sample, undirected, edges, vertices)
     if len(keys) < SAMPLE_EDGES // 16:
         return 0.0, 4.0, ROW_RATIO
     none = np.empty(0, dtype=np.float32)
     count = len(keys)
+    # A first call loads or compiles the kernel.
     sort_keys(keys[:64].copy(), none, np.empty(64, np.uint64), none, 64)
     started = time.process_time()
     sort_keys(keys, none, np.empty_like(keys), none, 64)
@@ -256,13 +276,17 @@ def _try_sort(
 
 
 def _squeezed(sample: _Sample, undirected: bool, edges: int, vertices: int) -> tuple[NDArray[np.uint64], int, int]:
-    """Keys of the sample's entries, rows drawn together until they are as dense as in the whole graph."""
+    """Keys of the sample's entries, with rows squeezed together until they are as dense as in the whole graph.
+
+    Returns:
+        (num_entries,) uint64 keys, the number of rows, and the bits of a column.
+    """
     source, target = sample.chunk.source, sample.chunk.target
     rows, columns = (
         (np.concatenate([target, source]), np.concatenate([source, target])) if undirected else (target, source)
     )
     bits = (vertices - 1).bit_length()
     num_rows = max(1, min(vertices * sample.num_edges // max(1, edges), 4 * len(rows)))
-    # Scattered ids, so that the entries of a row come from many rows of the sample.
+    # Fibonacci hashing (2^64 over the golden ratio; Knuth, TAOCP vol. 3, 6.4) mixes many rows of the sample in a row.
     local = (rows.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(20)) % np.uint64(num_rows)
     return local << np.uint64(bits) | (columns.astype(np.uint64) & np.uint64((1 << bits) - 1)), num_rows, bits

@@ -1,7 +1,8 @@
 """Finds the distinct ids of a source by an external sort, for `--ids compact`.
 
-Every range leaves the sorted distinct ids of its chunks (``collect``); ranges of ids, cut by a
-sample of those, are merged (``distinct``) and put behind one another in a table (``number``).
+Every range of the source leaves files of the sorted distinct ids of its chunks (phase ``collect``). A sample of those
+cuts the ids into ranges, which are merged (phase ``merge``) and copied one after another into a table (phase
+``number``).
 """
 
 from __future__ import annotations
@@ -17,45 +18,72 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment
 from gnnloom.pipeline.external_sort.radix import sort_keys, unique_keys
 from gnnloom.pipeline.external_sort.spill import read_bytes, write_at, write_file
-from gnnloom.pipeline.matrix_sort.id_table import TableShape, allocate_table, is_published, place_ids, publish_table
+from gnnloom.pipeline.ingest.id_table import (
+    CompactIds,
+    TableShape,
+    allocate_table,
+    is_published,
+    publish_table,
+    write_ids,
+)
+from gnnloom.pipeline.matrix_sort.scatter import range_facts
 from gnnloom.pipeline.sources.source import EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import working_memory
-from gnnloom.pipeline.tasks.progress import Done, logged
+from gnnloom.pipeline.tasks.progress import Done
+from gnnloom.pipeline.tasks.run_missing import run_all, run_missing
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 from gnnloom.storage.format.files import read_json, write_json
 
-#: Ids that a run gives to the sample which cuts the ranges of ids.
+#: Ids that each file contributes to the sample. With 64 from each of F files, a range of ids is off its intended size
+#: by about 1/sqrt(64 F) of all ids.
 SAMPLES = 64
 
-#: Collected ids of a range of ids, about.
+#: Collected ids in a range of ids, about: 32 MiB, a second of work.
 RANGE_IDS = 1 << 22
 
 
 @dataclass(frozen=True)
-class CollectTask:
+class CollectIdsTask:
     """Collects the ids of one range of the source."""
 
     writer: ArtifactWriter
     number: int
     source: EdgeSource
-    part: SourceRange
+    range: SourceRange
     memory: int
+
+    @property
+    def name(self) -> str:
+        return f"collect/{self.number:05d}"
 
 
 @dataclass(frozen=True)
-class MergeTask:
+class MergeIdsTask:
     """Merges range ``number`` of the ids."""
 
     writer: ArtifactWriter
     number: int
     memory: int
 
+    @property
+    def name(self) -> str:
+        return f"merge/{self.number:05d}"
+
 
 @dataclass(frozen=True)
-class PlaceTask:
-    """Puts the ids of one file into the table."""
+class CopyIdsTask:
+    """Copies the ids of one file into the table.
+
+    Attributes:
+        folder: folder of the table.
+        shape: size of the table.
+        file: (count,) int64 merged ids, ascending.
+        count: number of ids in the file.
+        position: position of the first of them in the table.
+        previous: id before the first of them; -1 if there is none.
+    """
 
     folder: Path
     shape: TableShape
@@ -66,78 +94,74 @@ class PlaceTask:
 
 
 @dataclass(frozen=True)
-class _MergePlan:
-    """What was collected, and how it is cut into ranges of ids.
+class _IdRanges:
+    """The collected ids, and how they are cut into ranges.
 
     Attributes:
         runs: path (within the work folder) and number of ids of every file of sorted distinct ids.
-        bounds: (num_ranges + 1) first ids of the ranges, and one more than the highest id.
+        bounds: (num_ranges + 1) first id of each range, and one more than the highest id.
     """
 
     runs: list[tuple[str, int]]
     bounds: list[int]
 
     @classmethod
-    def load(cls, folder: Path) -> _MergePlan:
+    def load(cls, folder: Path) -> _IdRanges:
         return cls(**read_json(folder / "merge.json"))
 
 
-def find_distinct_ids(writer: ArtifactWriter, source: EdgeSource, cluster: Cluster) -> None:
-    """Make the table of a source's distinct ids in the work folder of an artifact (``ids``).
+def find_distinct_ids(writer: ArtifactWriter, source: EdgeSource, cluster: Cluster) -> CompactIds:
+    """Make, finish or find the table of a source's distinct ids in the work folder of an artifact.
 
     Raises:
-        InputError: the source's; or it has no edges.
+        InputError: the source cannot be read, has no edges or has a negative id.
     """
-    folder = id_folder(writer)
-    if is_published(folder):
-        return
-    if not (folder / "merge.json").exists():
-        write_json(folder / "merge.json", asdict(_merge_plan(_collect(writer, source, cluster))))
-    _place(writer, _merge(writer, cluster), cluster)
+    folder = writer.work / "ids"
+    if not is_published(folder):
+        if not (folder / "merge.json").exists():
+            write_json(folder / "merge.json", asdict(_cut_ids(_collect(writer, source, cluster))))
+        _fill_table(writer, _merge(writer, cluster), cluster)
+    return CompactIds(folder)
 
 
-def id_folder(writer: ArtifactWriter) -> Path:
-    """Where the table of an artifact's ids is made."""
-    return writer.work / "ids"
+# Collecting
 
 
 def _collect(writer: ArtifactWriter, source: EdgeSource, cluster: Cluster) -> list[TaskRecord]:
-    ranges = source.ranges()
-    names = [f"collect/{number:05d}" for number in range(len(ranges))]
-    recorded = writer.recorded("collect/")
     tasks = [
-        CollectTask(writer, number, source, part, cluster.memory)
-        for number, part in enumerate(ranges)
-        if names[number] not in recorded or recorded[names[number]].facts["range"] != [part.file, part.start, part.stop]
+        CollectIdsTask(writer, number, source, source_range, cluster.memory)
+        for number, source_range in enumerate(source.ranges())
     ]
-    for _ in logged("collect", cluster.map(collect_ids, tasks), len(tasks)):
-        pass
-    recorded = writer.recorded("collect/")
-    return [recorded[name] for name in names]
+    return run_missing("collect", cluster, writer, collect_ids, tasks, is_usable=_is_collected)
 
 
-def collect_ids(task: CollectTask) -> Done:
-    """Write the distinct ids of a range, sorted, as many at a time as fit the memory; returns its number of edges."""
+def _is_collected(task: CollectIdsTask, record: TaskRecord) -> bool:
+    found: bool = record.facts["range"] == range_facts(task.range)
+    return found
+
+
+def collect_ids(task: CollectIdsTask) -> Done:
+    """Write the sorted distinct ids of a range, as many at a time as fit in memory; returns its number of edges."""
     edges = 0
-    with task.writer.task(f"collect/{task.number:05d}") as output:
-        runs, samples = [], []
+    with task.writer.task(task.name) as output:
+        files, samples = [], []
         for ids, count in _distinct_of_chunks(task):
             edges += count
             path = f"ids/{task.number:05d}-{uuid.uuid4().hex}"
             write_file(task.writer.work / path, [ids])
-            runs.append([path, len(ids)])
+            files.append([path, len(ids)])
             samples.append([*ids[:: max(1, len(ids) // SAMPLES)].tolist(), int(ids[-1])])
-        part = task.part
-        output.facts = {"range": [part.file, part.start, part.stop], "runs": runs, "samples": samples}
+        output.facts = {"range": range_facts(task.range), "runs": files, "samples": samples}
     return Done(edges)
 
 
-def _distinct_of_chunks(task: CollectTask) -> Iterator[tuple[NDArray[np.uint64], int]]:
-    """Sorted distinct ids, and the number of edges that they are of, for groups of chunks that fit the memory."""
+def _distinct_of_chunks(task: CollectIdsTask) -> Iterator[tuple[NDArray[np.uint64], int]]:
+    """The sorted distinct ids of as many edges as fit in memory, and the number of these edges."""
+    # A quarter of the memory for the ids and their spare copy; the rest is for the chunk and the source's buffers.
     capacity = working_memory(task.memory) // 4 // 16
     ids, spare = np.empty(capacity, dtype=np.uint64), np.empty(capacity, dtype=np.uint64)
     filled = 0
-    for chunk in task.source.read(task.part):
+    for chunk in task.source.read(task.range):
         for start in range(0, len(chunk.source), capacity // 2):
             stop = min(start + capacity // 2, len(chunk.source))
             if filled + 2 * (stop - start) > capacity:
@@ -152,78 +176,83 @@ def _distinct_of_chunks(task: CollectTask) -> Iterator[tuple[NDArray[np.uint64],
 
 def _distinct(ids: NDArray[np.uint64], spare: NDArray[np.uint64]) -> NDArray[np.uint64]:
     none = np.empty(0, dtype=np.float32)
+    # A negative id became one above 2^63 when it was stored as uint64.
     if int(ids.max()) > np.iinfo(np.int64).max:
         raise InputError(f"vertex id {ids.max().astype(np.int64)}: ids start at 0")
     sort_keys(ids, none, spare[: len(ids)], none, int(ids.max()).bit_length())
     return ids[: unique_keys(ids)]
 
 
-def _merge_plan(records: Sequence[TaskRecord]) -> _MergePlan:
-    runs = [(path, count) for record in records for path, count in record.facts["runs"]]
-    if not runs:
+# Merging
+
+
+def _cut_ids(records: Sequence[TaskRecord]) -> _IdRanges:
+    files = [(path, count) for record in records for path, count in record.facts["runs"]]
+    if not files:
         raise InputError("the source has no edges")
-    samples = np.sort([sample for record in records for run in record.facts["samples"] for sample in run])
-    ranges = max(1, sum(count for _, count in runs) // RANGE_IDS)
+    samples = np.sort([sample for record in records for ids in record.facts["samples"] for sample in ids])
+    ranges = max(1, sum(count for _, count in files) // RANGE_IDS)
     inner = np.unique(samples[np.arange(1, ranges) * len(samples) // ranges])
     inner = inner[inner > samples[0]]
-    return _MergePlan(runs, [int(samples[0]), *inner.tolist(), int(samples[-1]) + 1])
+    # The sample holds the lowest and the highest id of every file, so these bounds cover all ids.
+    return _IdRanges(files, [int(samples[0]), *inner.tolist(), int(samples[-1]) + 1])
 
 
 def _merge(writer: ArtifactWriter, cluster: Cluster) -> list[TaskRecord]:
-    names = [f"merge/{number:05d}" for number in range(len(_MergePlan.load(id_folder(writer)).bounds) - 1)]
-    recorded = writer.recorded("merge/")
-    tasks = [MergeTask(writer, number, cluster.memory) for number, name in enumerate(names) if name not in recorded]
-    for _ in logged("merge", cluster.map(merge_ids, tasks), len(tasks), "ids"):
-        pass
-    recorded = writer.recorded("merge/")
-    return [recorded[name] for name in names]
+    ranges = _IdRanges.load(writer.work / "ids")
+    tasks = [MergeIdsTask(writer, number, cluster.memory) for number in range(len(ranges.bounds) - 1)]
+    return run_missing("merge", cluster, writer, merge_ids, tasks, "ids")
 
 
-def merge_ids(task: MergeTask) -> Done:
-    """Write the distinct ids of one range of ids, sorted; returns how many were collected there."""
-    plan = _MergePlan.load(id_folder(task.writer))
-    first, last = plan.bounds[task.number], plan.bounds[task.number + 1] - 1
-    segments = [_segment(task.writer.work / path, count, first, last) for path, count in plan.runs]
+def merge_ids(task: MergeIdsTask) -> Done:
+    """Write the sorted distinct ids of one range of ids; returns how many were collected in it."""
+    folder = task.writer.work / "ids"
+    ranges = _IdRanges.load(folder)
+    first, last = ranges.bounds[task.number], ranges.bounds[task.number + 1] - 1
+    segments = [_segment(task.writer.work / path, count, first, last) for path, count in ranges.runs]
     whole = KeyRange(first, last, segments)
     capacity = max(1, min(whole.entries, working_memory(task.memory) // 2 // 16))
-    with task.writer.task(f"merge/{task.number:05d}") as output:
+    with task.writer.task(task.name) as output:
         path = f"ids/merged-{task.number:05d}"
         temporary = task.writer.work / f"{path}-{uuid.uuid4().hex}"
         count, highest = 0, -1
         with temporary.open("wb", buffering=0) as file:
-            for piece in KeySorter(task.writer.work / "ids", capacity, None).slices(whole):
-                write_at(file.fileno(), 8 * count, piece.keys)
-                count += len(piece.keys)
-                highest = int(piece.keys[-1]) if len(piece.keys) else highest
+            for merged in KeySorter(folder, capacity, None).sort(whole):
+                write_at(file.fileno(), 8 * count, merged.keys)
+                count += len(merged.keys)
+                highest = int(merged.keys[-1]) if len(merged.keys) else highest
         temporary.replace(task.writer.work / path)
         output.facts = {"path": path, "ids": count, "highest": highest}
     return Done(whole.entries)
 
 
 def _segment(path: Path, count: int, first: int, last: int) -> Segment:
-    """The part of a file of sorted ids that lies between two ids."""
+    """The ids from ``first`` to ``last`` (inclusive) in a file of sorted ids."""
     ids = np.memmap(path, np.int64, mode="r", shape=(count,))
     start, stop = np.searchsorted(ids, first), np.searchsorted(ids, last, side="right")
     return Segment(path, int(start), int(stop), 0, 0, None)
 
 
-def _place(writer: ArtifactWriter, records: Sequence[TaskRecord], cluster: Cluster) -> None:
-    folder = id_folder(writer)
+# Filling the table
+
+
+def _fill_table(writer: ArtifactWriter, records: Sequence[TaskRecord], cluster: Cluster) -> None:
+    folder = writer.work / "ids"
     filled = [record.facts for record in records if record.facts["ids"]]
     shape = TableShape(sum(facts["ids"] for facts in filled), filled[-1]["highest"])
     allocate_table(folder, shape)
     tasks, position, previous = [], 0, -1
     for facts in filled:
-        tasks.append(PlaceTask(folder, shape, writer.work / facts["path"], facts["ids"], position, previous))
+        tasks.append(CopyIdsTask(folder, shape, writer.work / facts["path"], facts["ids"], position, previous))
         position, previous = position + facts["ids"], facts["highest"]
-    for _ in logged("number", cluster.map(place_piece, tasks), len(tasks), "ids"):
-        pass
+    # These tasks leave no record: they are short, and writing the same bytes twice is harmless.
+    run_all("number", cluster, copy_ids, tasks, "ids")
     publish_table(folder, shape)
 
 
-def place_piece(task: PlaceTask) -> Done:
-    """Copy merged ids to their place in the table."""
+def copy_ids(task: CopyIdsTask) -> Done:
+    """Copy merged ids to their positions in the table; returns their number."""
     ids = np.empty(task.count, dtype=np.int64)
     read_bytes(task.file, 0, ids)
-    place_ids(task.folder, task.shape, ids, task.position, task.previous)
+    write_ids(task.folder, task.shape, ids, task.position, task.previous)
     return Done(task.count)

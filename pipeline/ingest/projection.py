@@ -1,12 +1,13 @@
-"""What an ingest will take, before it runs: tasks, memory, disk and time, projected from a short calibration.
+"""What an ingest will need, before it runs: tasks, memory, disk and time, projected from a short calibration.
 
-:func:`gnnloom.pipeline.ingest.calibration.calibrate` reads a little of the source and sorts it; :func:`project_ingest`
-is a pure function of what that found.  A plan that cannot fit is refused with its figures.
+:func:`gnnloom.pipeline.ingest.calibration.calibrate` reads and sorts a sample of the source. :func:`extrapolate` is a
+pure function of what that found. A projection that does not fit is refused with its figures.
 """
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,25 +15,35 @@ from typing import Any
 from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, entry_bytes, unit_shift
 from gnnloom.pipeline.ingest.calibration import Calibration
 from gnnloom.pipeline.matrix_sort.blocks import ROW_MEMORY, block_rows_limit
-from gnnloom.pipeline.matrix_sort.scatter import MAX_RUN_ENTRIES
+from gnnloom.pipeline.matrix_sort.scatter import MAX_SPILL_ENTRIES
 from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES, BLOCK_ROWS
 from gnnloom.pipeline.sources.source import CHUNK_EDGES
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MIB, working_memory
 from gnnloom.storage.errors import BudgetError
 
-#: Share of the disk's free bytes that a plan may fill.
+#: Share of the free disk space that an ingest may fill; file systems slow down when they are nearly full.
 DISK_SHARE = 0.95
 
-#: Ingest of names over that of numbers, about: the distinct ones are found twice, sorted and merged.
+#: Time to ingest names over the time to ingest numbers, about: the distinct names are found twice, sorted and merged.
 _NAME_COST = 6
 
-#: Bytes of a row's pointer and degree, before they are compressed.
+#: Time to ingest with `--ids compact` over the time to ingest ids that are kept, about: the source is read twice.
+_COMPACT_COST = 2
+
+#: Bytes of a row's pointer and degree, before compression.
 _ROW_BYTES = 16
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What there is to run on: ``memory`` per worker, ``free`` bytes of disk and of page cache."""
+    """What an ingest can use.
+
+    Attributes:
+        workers: tasks at a time.
+        memory: bytes of memory per worker.
+        disk_free: bytes free on the disk.
+        cache_free: bytes of page cache that files may take before the disk sets the pace.
+    """
 
     workers: int
     memory: int
@@ -41,12 +52,12 @@ class Resources:
 
     @classmethod
     def at(cls, folder: Path, workers: int, memory: int) -> Resources:
-        """What workers have whose files lie below ``folder``."""
+        """The resources of workers whose files are below ``folder``."""
         return cls(workers, memory, shutil.disk_usage(folder).free, _cache_free())
 
 
 def _cache_free() -> int:
-    """Bytes that files may take in memory before the disk sets the pace: half of what is available."""
+    """Half of the memory that Linux calls available: about what it lets unwritten files take; 0 if unknown."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
@@ -56,22 +67,24 @@ def _cache_free() -> int:
 
 
 @dataclass(frozen=True)
-class IngestPlan:
-    """A projection; counts that only a full read can tell are estimates.
+class IngestProjection:
+    """What an ingest is expected to need. Counts that only a full read can give are estimates.
 
     Attributes:
-        files: that the source names; 0 for a generator.
-        edges: of the source.
+        files: files that the source names; 0 for a generator.
+        edges: edges of the source.
         vertices: rows of the matrix.
-        entries: of the matrix, before duplicates are merged.
+        entries: entries of the matrix, before equal ones are merged.
         ranges: tasks of pass 1.
         blocks: tasks of pass 2, row blocks of the graph.
         workers: tasks at a time.
-        processes: that they run in; workers are threads where there are fewer.
-        peak_memory: of a process, in bytes; ``memory_limit_bytes`` is what a worker may use.
-        spill_bytes: on the disk between the passes, gone at the end.
-        output_bytes: of the graph.
-        seconds: of the whole, with all workers at work.
+        processes: processes that run the tasks; workers are threads if there are fewer processes than workers.
+        peak_memory: bytes of the largest process.
+        memory_limit_bytes: bytes that a worker may use.
+        spill_bytes: bytes of temporary files between the passes.
+        output_bytes: bytes of the graph on disk.
+        disk_free_bytes: bytes free on the disk.
+        seconds: wall time of the whole ingest, with all workers busy.
     """
 
     files: int
@@ -94,25 +107,25 @@ class IngestPlan:
 
     @property
     def work(self) -> float:
-        """Seconds that one worker alone would need, about."""
+        """Seconds that a single worker would need, about."""
         return self.seconds * self.workers
 
-    def in_one_process(self) -> IngestPlan:
-        """The same with the workers as threads of one process, which hold the interpreter and its libraries once."""
+    def in_one_process(self) -> IngestProjection:
+        """The same with workers as threads of one process, which holds the interpreter and its libraries once."""
         buffers = self.peak_memory - BASE_MEMORY
         return replace(self, processes=1, peak_memory=BASE_MEMORY + self.workers * buffers)
 
     def check(self) -> None:
-        """Refuse what cannot fit.
+        """Refuse what does not fit.
 
         Raises:
-            BudgetError: spill and output exceed the free disk, or a row block's rows the memory.
+            BudgetError: temporary files and output exceed the free disk, or the rows of a block exceed the memory.
         """
         rows = _rows_of_block(self.vertices, self.entries)
         if rows > block_rows_limit(self.memory_limit_bytes):
             raise BudgetError(
                 f"row blocks of {self.vertices:,} vertices have {rows:,} rows, too many for"
-                f" {self.memory_limit_bytes // MIB} MiB per worker; give more memory, or renumber with `--ids compact`"
+                f" {self.memory_limit_bytes // MIB} MiB per worker; increase --memory, or renumber with `--ids compact`"
             )
         needed = self.spill_bytes + self.output_bytes
         if needed > self.disk_free_bytes * DISK_SHARE:
@@ -121,14 +134,14 @@ class IngestPlan:
                 f" output on the disk, which has {_gib(self.disk_free_bytes)} free; choose a catalog on a larger disk"
             )
 
-    def against(self, measured: dict[str, float]) -> dict[str, Any]:
-        """The plan's figures beside what a run measured, by name."""
+    def against(self, measured: Mapping[str, float]) -> dict[str, Any]:
+        """Every measured figure along with the projected one, by name; JSON."""
         planned = self.to_json()
         return {name: {"planned": planned[name], "measured": value} for name, value in measured.items()}
 
 
-def project_ingest(found: Calibration, undirected: bool, compact: bool, resources: Resources) -> IngestPlan:
-    """Project what a calibration found to the whole source.
+def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: Resources) -> IngestProjection:
+    """Project from what a calibration found to the whole source.
 
     Raises:
         BudgetError: the memory per worker leaves no room for buffers.
@@ -136,16 +149,18 @@ def project_ingest(found: Calibration, undirected: bool, compact: bool, resource
     directions = 2 if undirected else 1
     entries = found.edges * directions
     width = entry_bytes(found.vertices - 1) + (4 if found.weighted else 0)
+    # Compact ids are on disk twice, as collected and as merged.
     spill = entries * width + (2 * 8 * found.distinct_ids if compact else 0)
     output = int(entries * found.output_bytes + found.vertices * _ROW_BYTES * found.row_ratio)
     if found.name_bytes:
-        # The edges by the places of their names, and the names: those of some edges each, and those of all.
+        # Every edge refers to its two names by position (4 bytes each), with its weight. The names are on disk several
+        # times over: once for each file of some edges that has them, and once for all edges.
         spill += found.edges * (12 if found.weighted else 8) + int(4 * found.distinct_ids * (8 + found.name_bytes))
         output += int(found.vertices * (8 + found.name_bytes))
     work = found.edges * found.scatter_seconds + entries * found.sort_seconds
     beyond_cache = max(0, spill + output - resources.cache_free)
     seconds = max(work / resources.workers, beyond_cache / found.disk_rate)
-    return IngestPlan(
+    return IngestProjection(
         files=found.files,
         edges=found.edges,
         vertices=found.vertices,
@@ -159,19 +174,21 @@ def project_ingest(found: Calibration, undirected: bool, compact: bool, resource
         spill_bytes=spill,
         output_bytes=output,
         disk_free_bytes=resources.disk_free,
-        seconds=round(seconds * (_NAME_COST if found.name_bytes else 2 if compact else 1), 2),
+        seconds=round(seconds * (_NAME_COST if found.name_bytes else _COMPACT_COST if compact else 1), 2),
     )
 
 
 def _peak_memory(found: Calibration, entries: int, directions: int, width: int, memory: int) -> int:
-    """The larger of the two passes' buffers, upon what every worker holds."""
+    """What every worker holds, and the larger of the two passes' buffers."""
     working = working_memory(memory)
-    run = min(found.edges, working // 4 // (20 + 12 * directions), MAX_RUN_ENTRIES // directions)
+    # The same limits as in matrix_sort.scatter: edges of a spill file.
+    spilled = min(found.edges, working // 4 // (20 + 12 * directions), MAX_SPILL_ENTRIES // directions)
     id_bytes = 20 if found.weighted else 16
-    # Pages of a mapped file count as the worker's, until the range is done.
-    mapped = min(found.edges // max(1, found.ranges), MAX_RUN_ENTRIES) * id_bytes
-    scatter = mapped + (run + min(found.edges, CHUNK_EDGES)) * id_bytes + run * directions * width
+    # Pages of a mapped file count as the worker's own until the range is done.
+    mapped = min(found.edges // max(1, found.ranges), MAX_SPILL_ENTRIES) * id_bytes
+    scatter = mapped + (spilled + min(found.edges, CHUNK_EDGES)) * id_bytes + spilled * directions * width
     rows = _rows_of_block(found.vertices, entries)
+    # The same buffers as in matrix_sort.blocks.
     sort_bytes = 28 if found.weighted else 16
     block_entries = min(entries, max(BLOCK_ENTRIES, entries * rows // found.vertices))
     capacity = min(working * 3 // 4 // sort_bytes, block_entries)
@@ -183,7 +200,7 @@ def _num_blocks(entries: int, vertices: int) -> int:
 
 
 def _rows_of_block(vertices: int, entries: int) -> int:
-    """Rows of a block, where the entries are spread evenly over the rows."""
+    """Rows of a block, if the entries are spread evenly over the rows."""
     unit = 1 << unit_shift(min(vertices, MAX_VERTICES) - 1)
     even = BLOCK_ENTRIES * vertices // (entries + vertices)
     return min(vertices, max(unit, min(BLOCK_ROWS, even)))

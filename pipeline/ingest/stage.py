@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
 from gnnloom.pipeline.external_sort.radix import MERGE_MODES
 from gnnloom.pipeline.ingest.calibration import calibrate
+from gnnloom.pipeline.ingest.compact_ids import find_distinct_ids
+from gnnloom.pipeline.ingest.names.arrays import write_name_arrays
 from gnnloom.pipeline.ingest.names.hashed import HashedNames
-from gnnloom.pipeline.ingest.names.numbered import number_names, were_numbered
-from gnnloom.pipeline.ingest.projection import IngestPlan, Resources, project_ingest
-from gnnloom.pipeline.matrix_sort.bucket_sort import BucketSort, SortOptions
+from gnnloom.pipeline.ingest.names.numbered import name_folder, name_table_path, number_names, were_numbered
+from gnnloom.pipeline.ingest.projection import IngestProjection, Resources, extrapolate
+from gnnloom.pipeline.matrix_sort.bucket_sort import BucketSort, SortedMatrix, SortOptions
 from gnnloom.pipeline.sources.names import NamedEdgeSource, NameFoundError
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import Cluster, ThreadedCluster, for_work
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import ExistsError, InputError
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord, artifact_key
 from gnnloom.storage.format.chunks import CODECS, DEFAULT_CODEC
+from gnnloom.storage.format.files import tree_bytes
 
 _CHOICES: Final = {
     "self_loops": ("add", "keep", "remove"),
@@ -37,11 +41,11 @@ class IngestOptions:
 
     Attributes:
         undirected: store every edge in both directions.
-        self_loops: ``add`` one to every vertex, ``keep`` those of the source, ``remove`` them.
-        ids: ``keep`` the source's ids; or ``compact`` those that occur into 0, 1, ... in ascending order, be they
-            numbers or, where one of them is none, names.
-        merge: what becomes of the weights of equal edges: ``sum``, ``min``, ``max`` or ``first``.
-        codec: ``none``, ``fast`` or ``small``: how the arrays are compressed; their digests do not depend on it.
+        self_loops: ``add`` one to every vertex, ``keep`` those of the source, or ``remove`` them.
+        ids: ``keep`` the source's ids, or ``compact`` the ids that occur into 0, 1, ... in ascending order. If any id
+            is not a number, all ids are treated as names.
+        merge: how the weights of equal edges are merged: ``sum``, ``min``, ``max`` or ``first``.
+        codec: compression of the arrays: ``none``, ``fast`` or ``small``. Their digests do not depend on it.
     """
 
     undirected: bool = False
@@ -56,7 +60,10 @@ class IngestOptions:
                 raise InputError(f"{name}={getattr(self, name)!r}: expected one of {', '.join(choices)}")
 
     def parameters(self, source: EdgeSource) -> dict[str, Any]:
-        """What decides the graph's bytes, besides the edges themselves."""
+        """What decides the graph's bytes, apart from the edges themselves.
+
+        Options that came later are left out at their default, so that the keys of earlier graphs stay valid.
+        """
         chosen: dict[str, Any] = {"undirected": self.undirected, "self_loops": self.self_loops, "ids": self.ids}
         if self.merge != "sum":
             chosen["merge"] = self.merge
@@ -65,34 +72,47 @@ class IngestOptions:
         return {**chosen, "source": source.identity()}
 
 
-def plan_ingest(source: EdgeSource, options: IngestOptions, folder: Path, workers: int, memory: int) -> IngestPlan:
-    """Project an ingest from a short calibration, without running it; files go below ``folder`` for a moment.
+def project_ingest(
+    source: EdgeSource, options: IngestOptions, folder: Path, workers: int, memory: int
+) -> IngestProjection:
+    """Project an ingest from a short calibration, without running it.
+
+    Args:
+        source: edges to ingest.
+        options: how they would become a graph.
+        folder: where the files would go; the calibration writes some here and removes them.
+        workers: tasks at a time.
+        memory: bytes that one worker may use.
 
     Raises:
-        InputError: the source's, for what the sample holds.
-        BudgetError: the memory per worker is too small, or what is needed exceeds memory or disk.
+        InputError: the sample cannot be read.
+        BudgetError: the memory per worker is too small, or the ingest needs more memory or disk than there is.
     """
     resources = Resources.at(folder, workers, memory)
     try:
-        plan = _plan_numbers(source, options, resources, folder)
+        projection = _project_numbers(source, options, resources, folder)
     except NameFoundError:
         if not _admits_names(source, options):
             raise
-        plan = _plan_names(source, options, resources, folder)
-    plan.check()
-    return plan
+        projection = _project_names(source, options, resources, folder)
+    projection.check()
+    return projection
 
 
-def _plan_numbers(source: EdgeSource, options: IngestOptions, resources: Resources, folder: Path) -> IngestPlan:
+def _project_numbers(
+    source: EdgeSource, options: IngestOptions, resources: Resources, folder: Path
+) -> IngestProjection:
     compact = options.ids == "compact"
     found = calibrate(source, options.undirected, compact, options.codec, folder)
-    return project_ingest(found, options.undirected, compact, resources)
+    return extrapolate(found, options.undirected, compact, resources)
 
 
-def _plan_names(source: NamedEdgeSource, options: IngestOptions, resources: Resources, folder: Path) -> IngestPlan:
+def _project_names(
+    source: NamedEdgeSource, options: IngestOptions, resources: Resources, folder: Path
+) -> IngestProjection:
     hashed = HashedNames(source)
     found = calibrate(hashed, options.undirected, True, options.codec, folder)
-    return project_ingest(replace(found, name_bytes=hashed.name_bytes()), options.undirected, True, resources)
+    return extrapolate(replace(found, name_bytes=hashed.name_bytes()), options.undirected, True, resources)
 
 
 def _admits_names(source: EdgeSource, options: IngestOptions) -> TypeGuard[NamedEdgeSource]:
@@ -100,21 +120,25 @@ def _admits_names(source: EdgeSource, options: IngestOptions) -> TypeGuard[Named
 
 
 def ingest_graph(
-    dataset: Dataset, source: EdgeSource, options: IngestOptions, cluster: Cluster, *, beside_others: bool = False
+    dataset: Dataset, source: EdgeSource, options: IngestOptions, cluster: Cluster, *, allow_others: bool = False
 ) -> Graph:
-    """Store a source's edges as the dataset's graph, or find it there, or finish it.
+    """Store a source's edges as a graph of the dataset, finish one that was begun, or find one that is complete.
 
-    The entry A[i, j] of the graph is the edge j -> i; rows are sorted and duplicates merged.
+    The entry A[i, j] of the graph is the edge j -> i. Rows are sorted and duplicates merged.
 
     Args:
-        beside_others: the dataset may have other graphs; who reads one then has to give its key.
+        dataset: dataset that gets the graph.
+        source: edges of the graph.
+        options: how they become a graph.
+        cluster: where the tasks run.
+        allow_others: allow the dataset to have other graphs; readers must then pass a key.
 
     Raises:
-        ExistsError: the dataset has a graph of another source or with other options, and must not.
-        InputError: the source holds something that is no edge, or no edges, or ids that need ``ids="compact"``.
-        BudgetError: the memory per worker, or the disk, is too small; found before the work begins.
+        ExistsError: the dataset has a graph from another source or with other options, and others are not allowed.
+        InputError: something in the source is not an edge, there are no edges, or the ids require ``ids="compact"``.
+        BudgetError: the memory per worker or the disk is too small; raised before the work begins.
     """
-    if not beside_others:
+    if not allow_others:
         _refuse_others(dataset, graph_key(source, options))
     with ArtifactWriter.begin(dataset.path, "graph", options.parameters(source), {}) as writer:
         if writer.is_complete:
@@ -122,7 +146,7 @@ def ingest_graph(
         try:
             return Graph(_sort(writer, source, options, cluster))
         except InputError:
-            # These files and options never make a graph, so that nothing is left to be finished.
+            # These files with these options never make a graph, so nothing is left to finish.
             shutil.rmtree(writer.path, ignore_errors=True)
             raise
 
@@ -133,6 +157,7 @@ def graph_key(source: EdgeSource, options: IngestOptions) -> str:
 
 
 def _sort(writer: ArtifactWriter, source: EdgeSource, options: IngestOptions, cluster: Cluster) -> Artifact:
+    """Sort by numbers, until an id turns out to be a name."""
     if were_numbered(writer) and _admits_names(source, options):
         return _sort_names(writer, source, options, cluster)
     try:
@@ -145,30 +170,49 @@ def _sort(writer: ArtifactWriter, source: EdgeSource, options: IngestOptions, cl
 
 def _sort_numbers(writer: ArtifactWriter, source: EdgeSource, options: IngestOptions, cluster: Cluster) -> Artifact:
     resources = Resources.at(writer.work, cluster.workers, cluster.memory)
-    plan = _plan_numbers(source, options, resources, writer.work)
-    plan.check()
-    compact = options.ids == "compact"
-    sort_options = SortOptions(options.undirected, options.self_loops, options.merge, compact, options.codec)
-    place, plan = _placed(plan, cluster)
-    return BucketSort(writer, source, sort_options, place, plan).run(symmetric=options.undirected)
+    projection = _project_numbers(source, options, resources, writer.work)
+    projection.check()
+    chosen, projection = _choose_cluster(projection, cluster)
+    started = time.perf_counter()
+    renumbering = find_distinct_ids(writer, source, chosen) if options.ids == "compact" else None
+    matrix = BucketSort(writer, source, _sort_options(options), chosen, renumbering).run()
+    return _commit(matrix, options, projection, started)
 
 
 def _sort_names(writer: ArtifactWriter, source: NamedEdgeSource, options: IngestOptions, cluster: Cluster) -> Artifact:
-    """As :func:`_sort_numbers`, once the names have numbers."""
+    """Number the names, then sort by these numbers and store the names along with the graph."""
     started = time.perf_counter()
     resources = Resources.at(writer.work, cluster.workers, cluster.memory)
-    plan = _plan_names(source, options, resources, writer.work)
-    plan.check()
-    place, plan = _placed(plan, cluster)
-    numbered = number_names(writer, source, place)
-    sort_options = SortOptions(options.undirected, options.self_loops, options.merge, codec=options.codec)
-    return BucketSort(writer, numbered, sort_options, place, plan, started).run(symmetric=options.undirected)
+    projection = _project_names(source, options, resources, writer.work)
+    projection.check()
+    chosen, projection = _choose_cluster(projection, cluster)
+    numbered = number_names(writer, source, chosen)
+    matrix = BucketSort(writer, numbered, _sort_options(options), chosen).run()
+    names = write_name_arrays(writer, name_table_path(writer), options.codec, chosen)
+    return _commit(matrix, options, projection, started, names)
 
 
-def _placed(plan: IngestPlan, cluster: Cluster) -> tuple[Cluster, IngestPlan]:
-    """Where to do the work, and the plan for that place."""
-    place = for_work(cluster, plan.work)
-    return place, plan.in_one_process() if isinstance(place, ThreadedCluster) else plan
+def _sort_options(options: IngestOptions) -> SortOptions:
+    return SortOptions(options.undirected, options.self_loops, options.merge, options.codec)
+
+
+def _choose_cluster(projection: IngestProjection, cluster: Cluster) -> tuple[Cluster, IngestProjection]:
+    """Where to do the work: threads if that is faster than starting workers; and the projection for that choice."""
+    chosen = for_work(cluster, projection.work)
+    return chosen, projection.in_one_process() if isinstance(chosen, ThreadedCluster) else projection
+
+
+def _commit(
+    matrix: SortedMatrix,
+    options: IngestOptions,
+    projection: IngestProjection,
+    started: float,
+    names: Sequence[TaskRecord] = (),
+) -> Artifact:
+    """Publish the graph, with the projected figures next to the measured ones."""
+    outcome = matrix.outcome(started=started, more_spill_bytes=tree_bytes(name_folder(matrix.writer)))
+    measured = {"plan": projection.against(asdict(outcome))}
+    return matrix.commit(symmetric=options.undirected, outcome=outcome, more_tasks=names, measured=measured)
 
 
 def _refuse_others(dataset: Dataset, key: str) -> None:

@@ -1,8 +1,8 @@
 """The stage that stores features, labels and the split of a graph's vertices.
 
-Every array is cut into ranges of whole pieces (a piece is a fixed number of chunks), one task each
-where the source can be read from anywhere, one task per array where it cannot.  A task reads
-blocks and writes pieces, so its memory is a piece and a block, whatever the number of vertices.
+Every array is cut into ranges of whole pieces (a piece is a fixed number of chunks). If the source can be read from
+anywhere, each range is a task; if not, each array is one. A task reads blocks and writes pieces, so it needs memory for
+one piece and one block, whatever the number of vertices.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.reading.edge_columns import rebatch
 from gnnloom.pipeline.sources.source import MultilabelSource, VertexSource
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.progress import wait_for
+from gnnloom.pipeline.tasks.progress import Done
+from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT, Vertices
 from gnnloom.storage.catalog import Dataset
@@ -27,11 +28,11 @@ from gnnloom.storage.format.arrays import create_array, default_chunk_rows, writ
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord, artifact_key
 from gnnloom.storage.format.files import JsonObject
 
-#: Chunks that are written, and digested, together.
+#: Chunks that are written and digested together.
 PIECE_CHUNKS = 4
-#: Pieces that one task writes, where tasks share an array.
+#: Pieces that one task writes, if tasks share an array.
 TASK_PIECES = 16
-#: Original ids that are read at a time.
+#: Original ids that are read at a time: 8 MiB.
 _ID_BLOCK = 1 << 20
 
 _DTYPES: dict[str, np.dtype[Any]] = {
@@ -49,10 +50,11 @@ _DIMS = {
 
 
 @dataclass(frozen=True)
-class VertexTask:
-    """Rows ``start`` to ``stop`` of one array, for one task.
+class VertexArrayTask:
+    """Writes rows ``start`` to ``stop`` of one array.
 
     Attributes:
+        piece_rows: rows of a piece.
         compacted: folder of the graph artifact, if the source's rows must be chosen by its original ids.
     """
 
@@ -65,36 +67,38 @@ class VertexTask:
     compacted: Path | None
 
     @property
-    def part(self) -> str:
+    def name(self) -> str:
         return f"{self.array}/{self.start:012d}"
 
 
-def ingest_vertices(
-    dataset: Dataset, source: VertexSource, cluster: Cluster, beside_others_of: Graph | None = None
-) -> Vertices:
+def ingest_vertices(dataset: Dataset, source: VertexSource, cluster: Cluster, graph: Graph | None = None) -> Vertices:
     """Store features, labels and split for the vertices of the dataset's graph.
 
-    If ingest compacted the ids, the source's row k belongs to the vertex whose original id is k,
-    unless the source is in the order of the stored graph, or ids were names: then to vertex k, of the k-th name.
+    If ingest compacted the ids, row k of the source belongs to the vertex whose original id is k. There are two
+    exceptions: a source that is in the order of the stored graph, and ids that were names. Row k then belongs to vertex
+    k (of the k-th name).
 
     Args:
-        beside_others_of: this one of the dataset's graphs, which may have other vertex data; who reads some then has
-            to give their key.
+        dataset: dataset of the graph.
+        source: the rows.
+        cluster: where the tasks run.
+        graph: one of several graphs of the dataset. The dataset may then have other vertex data, and readers must pass
+            a key. By default, the dataset's only graph, which must not have other vertex data.
 
     Raises:
-        InputError: the source has another number of rows than the graph has vertices, or something
-            in it cannot be used; the message names file or array, and line or row.
-        ExistsError: the dataset has vertex data made from something else, and must not.
+        InputError: the source has another number of rows than the graph has vertices, or something in it cannot be
+            used; the message names file or array, and line or row.
+        ExistsError: the dataset has vertex data made from something else, and others are not allowed.
         NotFoundError: the dataset has no graph.
     """
-    graph = beside_others_of or dataset.graph()
-    _check_rows(graph, source)
-    identity, inputs = source.identity(), {"graph": graph.artifact.key}
-    if beside_others_of is None:
+    owner = graph or dataset.graph()
+    _check_rows(owner, source)
+    identity, inputs = source.identity(), {"graph": owner.artifact.key}
+    if graph is None:
         _check_others(dataset, vertices_key(identity, inputs["graph"]))
     with ArtifactWriter.begin(dataset.path, "vertices", _parameters(identity), inputs) as writer:
         if not writer.is_complete:
-            _write(writer, source, graph, cluster)
+            _write(writer, source, owner, cluster)
     return Vertices(Artifact(writer.path))
 
 
@@ -102,8 +106,8 @@ def vertices_key(identity: JsonObject, graph_key: str) -> str:
     """The key of the artifact that :func:`ingest_vertices` makes or finds.
 
     Args:
-        identity: of the source.
-        graph_key: of the graph whose vertices they are.
+        identity: identity of the source.
+        graph_key: key of the graph that the vertices belong to.
     """
     return artifact_key("vertices", _parameters(identity), {"graph": graph_key})
 
@@ -146,31 +150,34 @@ def _write(writer: ArtifactWriter, source: VertexSource, graph: Graph, cluster: 
     if isinstance(source, MultilabelSource) and source.num_labels():
         sizes["class"] = source.num_labels()
     compacted = graph.artifact.path if _selects(graph, source) else None
-    tasks: list[VertexTask] = []
+    tasks: list[VertexArrayTask] = []
     for array in source.arrays:
         shape = tuple(sizes[dim] for dim in _DIMS[array])
-        if not any(part.startswith(f"{array}/") for part in recorded):
+        if not any(name.startswith(f"{array}/") for name in recorded):
             create_array(writer.path, array, shape, _DTYPES[array], _DIMS[array])
-        tasks += _plan(writer, source, array, shape, compacted)
-    missing = [task for task in tasks if task.part not in recorded]
-    wait_for("vertex data", cluster.map(write_part, missing), len(missing))
-    writer.commit([task.part for task in tasks], sizes, _facts(writer.recorded().values()))
+        tasks += _tasks(writer, source, array, shape, compacted)
+    records = run_missing("vertex data", cluster, writer, write_vertex_rows, tasks, "rows")
+    writer.commit([task.name for task in tasks], sizes, _total_facts(records))
 
 
-def _plan(
+def _tasks(
     writer: ArtifactWriter, source: VertexSource, array: str, shape: tuple[int, ...], compacted: Path | None
-) -> Iterator[VertexTask]:
+) -> Iterator[VertexArrayTask]:
     num_rows = shape[0]
     piece_rows = PIECE_CHUNKS * default_chunk_rows(shape, np.dtype(_DTYPES[array]))
     task_rows = piece_rows * TASK_PIECES if source.random_access else max(1, num_rows)
     for start in range(0, max(1, num_rows), task_rows):
         stop = min(start + task_rows, num_rows)
-        yield VertexTask(writer, source, array, start, stop, piece_rows, compacted)
+        yield VertexArrayTask(writer, source, array, start, stop, piece_rows, compacted)
 
 
-def write_part(task: VertexTask) -> str:
-    """Write the rows of one task; returns the name of its part."""
-    with task.writer.task(task.part) as output:
+def write_vertex_rows(task: VertexArrayTask) -> Done:
+    """Write the rows of one task; returns their number.
+
+    Raises:
+        InputError: the source has too few rows, or a row cannot be used.
+    """
+    with task.writer.task(task.name) as output:
         start = task.start
         for piece in rebatch(_rows(task), task.piece_rows):
             output.add(write_rows(task.writer.path, task.array, start, np.ascontiguousarray(piece)))
@@ -180,15 +187,15 @@ def write_part(task: VertexTask) -> str:
             raise InputError(
                 f"{task.array}: the source ended after {start - task.start:,} rows, expected {task.stop - task.start:,}"
             )
-    return task.part
+    return Done(task.stop - task.start)
 
 
-def _rows(task: VertexTask) -> Iterator[NDArray[Any]]:
+def _rows(task: VertexArrayTask) -> Iterator[NDArray[Any]]:
     if task.compacted is None or task.start == task.stop:
         yield from task.source.read_rows(task.array, task.start, task.stop)
         return
     graph = Graph(Artifact(task.compacted))
-    # A source that reads files from their start checks them as a whole only if all of it is read.
+    # A source that reads files from their start checks them as a whole only if all of their rows are read.
     if task.source.random_access:
         row = int(graph.original_id(task.start, task.start + 1)[0])
         end = int(graph.original_id(task.stop - 1, task.stop)[0]) + 1
@@ -202,17 +209,17 @@ def _rows(task: VertexTask) -> Iterator[NDArray[Any]]:
 
 
 class _AscendingIds:
-    """Original ids of vertices ``start`` to ``stop``, a block in memory at a time."""
+    """The original ids of vertices ``start`` to ``stop``, one block in memory at a time."""
 
     def __init__(self, graph: Graph, start: int, stop: int) -> None:
         self._blocks = (
             graph.original_id(first, min(first + _ID_BLOCK, stop)) for first in range(start, stop, _ID_BLOCK)
         )
         self._pending = np.empty(0, np.int64)
-        self._where = graph.artifact.path / "original_id"
+        self._path = graph.artifact.path / "original_id"
 
     def below(self, limit: int) -> NDArray[np.int64]:
-        """The next ids, as far as they are below ``limit``.
+        """The next ids that are below ``limit``.
 
         Raises:
             FormatError: the stored ids do not ascend.
@@ -221,7 +228,7 @@ class _AscendingIds:
         block: NDArray[np.int64] | None = self._pending
         while block is not None:
             if np.any(np.diff(block) <= 0):
-                raise FormatError(f"{self._where}: the ids do not ascend")
+                raise FormatError(f"{self._path}: the ids do not ascend")
             count = int(np.searchsorted(block, limit))
             taken.append(block[:count])
             self._pending = block[count:]
@@ -241,15 +248,15 @@ def _facts_of(array: str, piece: NDArray[Any]) -> dict[str, int]:
 
 
 def _add_facts(before: dict[str, int], more: dict[str, int]) -> dict[str, int]:
-    """Counts add up; of the numbers of classes the highest counts."""
+    """Add counts up; the number of classes is the maximum instead."""
     both = {name: before.get(name, 0) + count for name, count in more.items()}
     if "num_classes" in more:
         both["num_classes"] = max(before.get("num_classes", 0), more["num_classes"])
     return {**before, **both}
 
 
-def _facts(parts: Iterable[TaskRecord]) -> dict[str, int]:
+def _total_facts(records: Iterable[TaskRecord]) -> dict[str, int]:
     total = {"num_classes": 0}
-    for part in parts:
-        total = _add_facts(total, dict(part.facts))
+    for record in records:
+        total = _add_facts(total, dict(record.facts))
     return total

@@ -1,4 +1,6 @@
-"""The external two-pass bucket sort from edges in any order to stored CSR blocks, and the transpose.
+"""The external bucket sort from edges in any order to stored CSR row blocks, and the transpose, which uses it.
 
-Imports ``external_sort`` and ``tasks``; its callers pass in how ids are renumbered.
+This room imports ``external_sort``, ``tasks``, ``storage`` and the protocols in ``sources.source``, and none of its
+callers. A caller that wants ids renumbered passes a ``Renumbering``; one that adds arrays of its own to the artifact
+writes them between ``BucketSort.run`` and ``SortedMatrix.commit``.
 """

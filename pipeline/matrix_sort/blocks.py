@@ -13,8 +13,16 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.key_sorter import Encoding, KeyRange, KeySorter, Segment, Slice, Units, grouped
-from gnnloom.pipeline.external_sort.spill import read_offsets
+from gnnloom.pipeline.external_sort.key_sorter import (
+    Encoding,
+    KeyRange,
+    KeySorter,
+    Segment,
+    SortedKeys,
+    Units,
+    grouped,
+)
+from gnnloom.pipeline.external_sort.spill import SpillFile, read_offsets
 from gnnloom.pipeline.matrix_sort.sort_plan import SortPlan
 from gnnloom.pipeline.tasks.memory import MIB, working_memory
 from gnnloom.pipeline.tasks.progress import Done
@@ -24,34 +32,48 @@ from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.csr import index_dtype
 
-#: Bytes of memory for each row of a block: its pointer, its count, and what both are made with.
+#: Bytes of memory per row of a block: its count and pointer (8 each), and the copies made while the pointers are
+#: summed up, compressed and written.
 ROW_MEMORY = 48
 
 
 def block_rows_limit(memory: int) -> int:
-    """Most rows of a block that leave room to sort in a worker with ``memory`` bytes."""
+    """Most rows of a block that leave room to sort in a worker with ``memory`` bytes.
+
+    A quarter of the working memory and 8 MiB are kept for chunks that are being compressed.
+    """
     return (working_memory(memory) * 3 // 4 - 8 * MIB) // ROW_MEMORY
 
 
 @dataclass(frozen=True)
 class BlockTask:
-    """Makes one row block of what the plan lists."""
+    """Makes one row block of the sort plan.
+
+    Attributes:
+        plan: file of the sort plan.
+        memory: bytes that the worker may use.
+    """
 
     writer: ArtifactWriter
     number: int
     plan: Path
     memory: int
 
+    @property
+    def name(self) -> str:
+        return block_path(self.number)
+
 
 def make_block(task: BlockTask) -> Done:
-    """Sort, merge and store one row block; returns its number of entries.
+    """Sort, merge and store one row block; returns the number of entries that it was made of.
 
     Raises:
-        BudgetError: the block's row pointers alone do not fit the memory.
+        BudgetError: the block's row pointers alone do not fit in memory.
+        CorruptError: a spill file is too short.
     """
     started = time.perf_counter()
     plan = SortPlan.load(task.plan)
-    with task.writer.task(block_path(task.number)) as output:
+    with task.writer.task(task.name) as output:
         block = _Block(task, plan)
         output.arrays = block.write()
         output.facts = {
@@ -64,7 +86,7 @@ def make_block(task: BlockTask) -> Done:
 
 
 class _Block:
-    """One row block while it is made."""
+    """One row block while it is being made."""
 
     def __init__(self, task: BlockTask, plan: SortPlan) -> None:
         self.task, self.plan = task, plan
@@ -75,22 +97,23 @@ class _Block:
         self.duplicates = 0
 
     def _capacity(self) -> int:
-        """Entries to sort at once: what the budget allows, or the block needs."""
+        """Entries to sort at a time: as many as the budget allows, but no more than the block has."""
         free = working_memory(self.task.memory) * 3 // 4 - ROW_MEMORY * self.num_rows
+        # A key and its spare; with weights also a weight, its spare, and the weight as it is stored.
         entry_bytes = 16 + (12 if self.plan.merge else 0)
         if self.num_rows > block_rows_limit(self.task.memory):
             raise BudgetError(
                 f"{self.task.writer.path}: block {self.task.number} has {self.num_rows:,} rows, too many for"
-                f" {self.task.memory // MIB} MiB per worker; give more memory"
+                f" {self.task.memory // MIB} MiB per worker; increase --memory"
             )
         return max(1, min(free // entry_bytes, self.plan.block_entries[self.task.number]))
 
     def write(self) -> list[ArrayRecord]:
-        """Write the block aside and put it in its place."""
+        """Write the block under a temporary name, then rename it."""
         writer = self.task.writer
         aside = writer.work / "blocks" / uuid.uuid4().hex
         records = self._write_matrix(aside)
-        _put_in_place(aside / block_path(self.task.number), writer.path / block_path(self.task.number))
+        _publish(aside / block_path(self.task.number), writer.path / block_path(self.task.number))
         shutil.rmtree(aside, ignore_errors=True)
         return records
 
@@ -101,27 +124,28 @@ class _Block:
         room = self.capacity + (self.num_rows if plan.add_loops else 0)
         dtype = index_dtype(plan.num_vertices)
         sorter = KeySorter(self.task.writer.work / "spill", self.capacity, plan.merge, room * dtype.itemsize)
+        # The columns are written into the sorter's spare keys, which are idle while its result is being used.
         columns = sorter.scratch[: room * dtype.itemsize].view(dtype)
         data = np.empty(room if plan.merge else 0, dtype=np.float32)
         row_counts = np.zeros(self.num_rows, dtype=np.int64)
-        for part in self._ranges():
-            for piece in sorter.slices(part):
-                count = self._emit(piece, row_counts, columns, data)
+        for key_range in self._ranges():
+            for merged in sorter.sort(key_range):
+                count = self._emit(merged, row_counts, columns, data)
                 output.append(columns[:count], data[:count] if plan.merge else None)
-                self.duplicates += piece.entries - len(piece.keys)
+                self.duplicates += merged.entries - len(merged.keys)
                 self.nnz += count
         indptr = np.zeros(self.num_rows + 1, dtype=np.int64)
         np.cumsum(row_counts, out=indptr[1:])
         return output.close(self.first_row, indptr)
 
     def _emit(
-        self, piece: Slice, row_counts: NDArray[np.int64], columns: NDArray[np.integer], data: NDArray[np.float32]
+        self, merged: SortedKeys, row_counts: NDArray[np.int64], columns: NDArray[np.integer], data: NDArray[np.float32]
     ) -> int:
         count: int = _emit(
-            piece.keys,
-            piece.weights,
-            piece.first_key,
-            piece.last_key,
+            merged.keys,
+            merged.weights,
+            merged.first_key,
+            merged.last_key,
             self.plan.column_bits,
             self.first_row,
             self.plan.add_loops,
@@ -132,55 +156,58 @@ class _Block:
         return count
 
     def _ranges(self) -> Iterator[KeyRange]:
-        """Consecutive units of the block that can be sorted at once, or single ones that cannot."""
+        """Consecutive units of the block that can be sorted at once, and single units that cannot."""
         plan = self.plan
         first, last = plan.block_units[self.task.number : self.task.number + 2]
-        runs = [_RunRows(self.task.writer.work, plan, number, first, last) for number in range(len(plan.runs))]
+        files = [_FileRows(self.task.writer.work, plan, file, first, last) for file in plan.files]
         sizes = np.zeros(last - first, dtype=np.int64)
-        for run in runs:
-            sizes += run.unit_entries
+        for file in files:
+            sizes += file.unit_entries
         for start, stop in grouped(sizes, self.capacity):
             stop_row = min(stop << plan.shift, self.num_rows)
             first_key = (start << plan.shift) << plan.column_bits
             last_key = (stop_row << plan.column_bits) - 1
             units = Units(plan.shift, plan.shift + plan.column_bits, sizes[start:stop])
-            yield KeyRange(first_key, last_key, [run.segment(start, stop) for run in runs], units)
+            yield KeyRange(first_key, last_key, [file.segment(start, stop) for file in files], units)
 
 
-class _RunRows:
-    """The entries of a row block in one run."""
+class _FileRows:
+    """The entries of a row block in one spill file."""
 
-    def __init__(self, work: Path, plan: SortPlan, number: int, first_unit: int, last_unit: int) -> None:
-        run = self.run = plan.runs[number]
-        self._path = work / run.path
+    def __init__(self, work: Path, plan: SortPlan, file: SpillFile, first_unit: int, last_unit: int) -> None:
+        self._file = file
+        self._path = work / file.path
         self._plan = plan
-        #: Buckets of the run in a unit of the graph.
-        self._per_unit = 1 << (plan.shift - run.shift)
-        self._offsets = read_offsets(work, run, first_unit * self._per_unit, last_unit * self._per_unit)
-        edges = np.arange(last_unit - first_unit + 1) * self._per_unit
+        #: Buckets of the file per unit of the graph.
+        self._per_unit = 1 << (plan.shift - file.shift)
+        self._offsets = read_offsets(work, file, first_unit * self._per_unit, last_unit * self._per_unit)
+        bounds = np.arange(last_unit - first_unit + 1) * self._per_unit
         #: (num_units + 1) first entry of each unit.
-        self._unit_offsets = self._offsets[np.minimum(edges, len(self._offsets) - 1)]
+        self._unit_offsets = self._offsets[np.minimum(bounds, len(self._offsets) - 1)]
         self.unit_entries = np.diff(self._unit_offsets)
 
     def segment(self, start: int, stop: int) -> Segment:
-        """Entries of the units ``start`` to ``stop`` of the block."""
-        run = self.run
+        """The entries of units ``start`` to ``stop`` of the block."""
+        file = self._file
         bucket = min(start * self._per_unit, len(self._offsets) - 1)
         encoding = Encoding(
-            run.high_at,
-            run.high_dtype,
+            file.high_at,
+            file.high_dtype,
             self._offsets[bucket:],
-            bucket << run.shift,
-            run.shift,
-            run.column_bits,
+            bucket << file.shift,
+            file.shift,
+            file.column_bits,
             self._plan.column_bits,
         )
         first, last = int(self._unit_offsets[start]), int(self._unit_offsets[stop])
-        return Segment(self._path, first, last, run.low_at, run.weights_at, encoding)
+        return Segment(self._path, first, last, file.low_at, file.weights_at, encoding)
 
 
-def _put_in_place(made: Path, final: Path) -> None:
-    """Give a finished block its name, unless one is there: of a task that was taken for dead, with the same bytes."""
+def _publish(made: Path, final: Path) -> None:
+    """Rename a finished block to its final name.
+
+    The final name may exist: a worker that was taken for dead may have finished the same task, with the same bytes.
+    """
     final.parent.mkdir(exist_ok=True)
     try:
         made.rename(final)
@@ -202,9 +229,13 @@ def _emit(
     columns: NDArray[np.integer],
     data: NDArray[np.float32],
 ) -> int:
-    """Write the columns of sorted distinct keys, with the self loops that the range lacks; returns their number."""
+    """Write the columns of sorted distinct keys and, if wanted, the missing self loops; return how many were written.
+
+    The loops of a row block ascend as the keys do, so that this is a merge of two sorted sequences.
+    """
     column_mask = np.uint64((1 << column_bits) - 1)
     count = 0
+    # The range may begin within a row, after its diagonal.
     loop_row = first_key >> column_bits
     if (loop_row << column_bits) | (first_row + loop_row) < first_key:
         loop_row += 1

@@ -1,10 +1,9 @@
 """The external two-pass bucket sort: from edges in any order to a stored matrix, in bounded memory.
 
 Pass 1 reads every range of the source once and scatters its entries by row into spill files
-(:mod:`gnnloom.pipeline.matrix_sort.scatter`).  A plan then cuts the rows into blocks of about equal size, and
-pass 2 sorts, merges and stores each block (:mod:`gnnloom.pipeline.matrix_sort.blocks`).  Tasks exchange
-files only.  Every part that is finished is recorded, so that a sort that was killed goes on where
-it stood; its bytes depend on the edges alone.
+(:mod:`gnnloom.pipeline.matrix_sort.scatter`). A plan then cuts the rows into blocks of about equal size, and pass 2
+sorts, merges and stores each block (:mod:`gnnloom.pipeline.matrix_sort.blocks`). Tasks exchange files only. Every
+finished task leaves a record, so a sort that was killed continues where it stopped. The bytes depend on the edges only.
 """
 
 from __future__ import annotations
@@ -13,45 +12,39 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, Run
-from gnnloom.pipeline.ingest.compact_ids import find_distinct_ids, id_folder
-from gnnloom.pipeline.ingest.names.arrays import write_name_arrays
-from gnnloom.pipeline.ingest.names.numbered import name_folder, name_table_path
-from gnnloom.pipeline.ingest.projection import IngestPlan
+from gnnloom.pipeline.external_sort.spill import MAX_VERTICES
 from gnnloom.pipeline.matrix_sort.blocks import BlockTask, make_block
-from gnnloom.pipeline.matrix_sort.degrees import VertexTask, create_vertex_arrays, vertex_names, write_vertices
-from gnnloom.pipeline.matrix_sort.scatter import ScatterTask, scatter_name, scatter_range
+from gnnloom.pipeline.matrix_sort.degrees import DegreeTask, create_degree_arrays, num_degree_tasks, write_degrees
+from gnnloom.pipeline.matrix_sort.renumbering import Renumbering
+from gnnloom.pipeline.matrix_sort.scatter import ScatterRangeTask, is_scattered, scatter_range, spill_files
 from gnnloom.pipeline.matrix_sort.sort_plan import SortPlan, cut_blocks
-from gnnloom.pipeline.sources.source import EdgeSource, SourceRange
+from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import working_memory
-from gnnloom.pipeline.tasks.progress import logged
+from gnnloom.pipeline.tasks.run_missing import missing_tasks, run_missing
 from gnnloom.storage.artifacts.graph import block_path
 from gnnloom.storage.errors import IncompleteError, InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord
 from gnnloom.storage.format.chunks import DEFAULT_CODEC
-from gnnloom.storage.format.files import tree_bytes
+from gnnloom.storage.format.files import JsonObject, tree_bytes
 
 
 @dataclass(frozen=True)
 class SortOptions:
-    """What becomes of the edges.
+    """How the edges become a matrix.
 
     Attributes:
         undirected: store every edge in both directions.
-        self_loops: ``add`` one to every row, ``keep`` those of the source, ``remove`` them.
-        merge: what becomes of the weights of equal edges: ``sum``, ``min``, ``max`` or ``first``.
-        compact: renumber the ids that occur as 0, 1, ... in ascending order.
-        codec: of the arrays; see :data:`gnnloom.storage.format.chunks.CODECS`.
+        self_loops: ``add`` one to every row, ``keep`` those of the source, or ``remove`` them.
+        merge: how the weights of equal edges are merged: ``sum``, ``min``, ``max`` or ``first``.
+        codec: compression of the arrays; see :data:`gnnloom.storage.format.chunks.CODECS`.
     """
 
     undirected: bool = False
     self_loops: str = "add"
     merge: str = "sum"
-    compact: bool = False
     codec: str = DEFAULT_CODEC
 
 
@@ -64,112 +57,97 @@ class BucketSort:
         source: EdgeSource,
         options: SortOptions,
         cluster: Cluster,
-        projected: IngestPlan | None = None,
-        started: float | None = None,
+        renumbering: Renumbering | None = None,
     ) -> None:
-        """Prepare; ``started`` is when the work on the source began (``perf_counter``), if that was before."""
-        working_memory(cluster.memory)
-        self._projected = projected
-        self._writer, self._source, self._options, self._cluster = writer, source, options, cluster
-        self._plan_path = writer.work / "sort.json"
-        self._started = time.perf_counter() if started is None else started
+        """Prepare the sort; nothing runs yet.
 
-    def run(self, symmetric: bool) -> Artifact:
-        """Do what is left to do and commit the artifact.
+        Args:
+            writer: the artifact to write.
+            source: edges of the matrix.
+            options: how they become a matrix.
+            cluster: where the tasks run.
+            renumbering: numbers that replace the ids of the source, which are then stored as ``original_id``.
+                Edges keep their ids by default.
 
         Raises:
-            InputError: the source's; or it has no edges, ids out of range, or far fewer vertices than ids.
             BudgetError: the cluster's memory per worker is too small.
         """
-        plan = self._plan()
-        self._make_blocks(plan)
-        parts = self._write_vertices(plan)
-        shutil.rmtree(self._writer.work / "spill", ignore_errors=True)
-        return self._commit(plan, parts, symmetric)
+        working_memory(cluster.memory)
+        self._writer, self._source, self._options, self._cluster = writer, source, options, cluster
+        self._renumbering = renumbering
+        self._plan_path = writer.work / "sort.json"
 
-    @property
-    def _id_table(self) -> Path | None:
-        return id_folder(self._writer) if self._options.compact else None
+    def run(self) -> SortedMatrix:
+        """Run the tasks that have not finished, and remove the spill files.
+
+        Raises:
+            InputError: the source cannot be read, has no edges or ids out of range, or has far fewer edges than ids.
+            BudgetError: a row block does not fit the cluster's memory per worker.
+            IncompleteError: spill files keep disappearing.
+        """
+        started = time.perf_counter()
+        plan = self._find_or_make_plan()
+        blocks = self._make_blocks(plan)
+        degrees = self._write_degrees(plan)
+        # From here on the recorded blocks suffice: a later run finds none of them missing and needs no spill files.
+        shutil.rmtree(self._writer.work / "spill", ignore_errors=True)
+        return SortedMatrix(self._writer, plan, blocks, degrees, started)
 
     # Pass 1
 
-    def _plan(self) -> SortPlan:
-        """The plan that a run before this one left, or a new one after pass 1."""
+    def _find_or_make_plan(self) -> SortPlan:
+        """The plan that an earlier run left, unless its spill files are needed and damaged; else a new one."""
         if self._plan_path.exists():
             plan = SortPlan.load(self._plan_path)
-            if not self._missing_blocks(plan) or all(run.is_intact(self._writer.work) for run in plan.runs):
+            is_sorted = not missing_tasks(self._writer, self._block_tasks(plan))
+            if is_sorted or all(file.is_intact(self._writer.work) for file in plan.files):
                 return plan
-        if self._options.compact:
-            find_distinct_ids(self._writer, self._source, self._cluster)
-        plan = self._new_plan(self._scatter())
+        plan = self._make_plan(self._scatter())
         plan.save(self._plan_path)
         return plan
 
     def _scatter(self) -> list[TaskRecord]:
-        """Scatter the ranges that were not yet; returns the records of all, in the order of the source."""
-        ranges = self._source.ranges()
-        for _ in range(2):
-            records, missing = self._scattered(ranges)
-            if not missing:
-                return records
-            tasks = [self._scatter_task(number, ranges[number]) for number in missing]
-            for _ in logged("scatter", self._cluster.map(scatter_range, tasks), len(tasks)):
-                pass
-        records, missing = self._scattered(ranges)
-        if missing:
-            raise IncompleteError(
-                f"{self._writer.work}: spill files of {len(missing)} ranges vanished while being used"
-            )
-        return records
-
-    def _scatter_task(self, number: int, part: SourceRange) -> ScatterTask:
+        """Scatter the ranges that have no usable record; returns the records of all, in the order of the source."""
         options = self._options
         drop_loops = options.self_loops == "remove"
-        return ScatterTask(
-            self._writer,
-            number,
-            self._source,
-            part,
-            options.undirected,
-            drop_loops,
-            self._cluster.memory,
-            self._id_table,
+        tasks = [
+            ScatterRangeTask(
+                self._writer,
+                number,
+                self._source,
+                source_range,
+                options.undirected,
+                drop_loops,
+                self._cluster.memory,
+                self._renumbering,
+            )
+            for number, source_range in enumerate(self._source.ranges())
+        ]
+        # Twice, because a spill file may be lost between the check of its record and the end of the other tasks.
+        for _ in range(2):
+            records = run_missing("scatter", self._cluster, self._writer, scatter_range, tasks, is_usable=is_scattered)
+            if all(is_scattered(task, record) for task, record in zip(tasks, records, strict=True)):
+                return records
+        raise IncompleteError(
+            f"{self._writer.work / 'spill'}: files disappeared while they were in use; make sure that nothing else"
+            " deletes files there, and run the same command again"
         )
 
-    def _scattered(self, ranges: Sequence[SourceRange]) -> tuple[list[TaskRecord], list[int]]:
-        """Records of the ranges that are scattered, and the numbers of those that are not."""
-        recorded = self._writer.recorded("scatter/")
-        records, missing = [], []
-        for number, part in enumerate(ranges):
-            record = recorded.get(scatter_name(number))
-            if record is not None and self._is_usable(record.facts, part):
-                records.append(record)
-            else:
-                missing.append(number)
-        return records, missing
-
-    def _is_usable(self, facts: Mapping[str, Any], part: SourceRange) -> bool:
-        """The record speaks of this range, and its spill files are whole."""
-        runs = [Run.from_json(run) for run in facts["runs"]]
-        return facts["range"] == [part.file, part.start, part.stop] and all(
-            run.is_intact(self._writer.work) for run in runs
-        )
-
-    def _new_plan(self, records: Sequence[TaskRecord]) -> SortPlan:
+    def _make_plan(self, records: Sequence[TaskRecord]) -> SortPlan:
         facts = [record.facts for record in records]
         edges_in = sum(fact["edges"] for fact in facts)
         num_vertices = self._count_vertices(max((fact["max_id"] for fact in facts), default=-1), edges_in)
         weighted = {fact["weighted"] for fact in facts} - {None}
         if len(weighted) > 1:
             raise InputError("some edges of the source have a weight and some have none")
-        runs = [Run.from_json(run) for fact in facts for run in fact["runs"]]
+        files = [file for record in records for file in spill_files(record)]
         add_loops = self._options.self_loops == "add"
-        units, entries = cut_blocks(self._writer.work, runs, num_vertices, add_loops)
+        units, entries = cut_blocks(self._writer.work, files, num_vertices, add_loops)
         return SortPlan(
             num_vertices=num_vertices,
             block_units=units,
             block_entries=entries,
-            runs=runs,
+            files=files,
             merge=self._options.merge if True in weighted else None,
             add_loops=add_loops,
             edges_in=edges_in,
@@ -178,7 +156,7 @@ class BucketSort:
         )
 
     def _count_vertices(self, max_id: int, edges: int) -> int:
-        stated = None if self._options.compact else self._source.num_vertices()
+        stated = None if self._renumbering is not None else self._source.num_vertices()
         if stated is None:
             if max_id < 0:
                 raise InputError("the source has no edges")
@@ -190,75 +168,145 @@ class BucketSort:
 
     # Pass 2
 
-    def _missing_blocks(self, plan: SortPlan) -> list[int]:
-        recorded = self._writer.recorded("block/")
-        return [number for number in range(plan.num_blocks) if block_path(number) not in recorded]
+    def _block_tasks(self, plan: SortPlan) -> list[BlockTask]:
+        """One task per block, large blocks first: a large one that starts last would delay the end."""
+        order = sorted(range(plan.num_blocks), key=lambda number: (-plan.block_entries[number], number))
+        return [BlockTask(self._writer, number, self._plan_path, self._cluster.memory) for number in order]
 
-    def _make_blocks(self, plan: SortPlan) -> None:
-        """Make the blocks that are not recorded, large ones first."""
-        missing = self._missing_blocks(plan)
-        for number in missing:
-            # What was left without a record is complete, or of before a crash of the machine: make it again.
-            shutil.rmtree(self._writer.path / block_path(number), ignore_errors=True)
-        missing.sort(key=lambda number: (-plan.block_entries[number], number))
-        tasks = [BlockTask(self._writer, number, self._plan_path, self._cluster.memory) for number in missing]
-        for _ in logged("sort", self._cluster.map(make_block, tasks), len(tasks), "entries"):
-            pass
+    def _make_blocks(self, plan: SortPlan) -> list[TaskRecord]:
+        """Make the blocks that are not recorded; returns the records of all, by block number."""
+        # A block without a record may be complete, or damaged by a crash of the machine: remove it and make it again.
+        records = run_missing(
+            "sort",
+            self._cluster,
+            self._writer,
+            make_block,
+            self._block_tasks(plan),
+            "entries",
+            prepare=lambda task: shutil.rmtree(self._writer.path / block_path(task.number), ignore_errors=True),
+        )
+        by_name = {record.task: record for record in records}
+        return [by_name[block_path(number)] for number in range(plan.num_blocks)]
 
-    def _write_vertices(self, plan: SortPlan) -> list[str]:
-        """Write the degrees and original ids, or names, that are not recorded; returns the parts of all."""
-        create_vertex_arrays(self._writer, plan, with_ids=self._options.compact)
-        recorded = self._writer.recorded("vertex/")
+    def _write_degrees(self, plan: SortPlan) -> list[TaskRecord]:
+        """Write the degrees, and original ids, that are not recorded; returns the records of all."""
+        create_degree_arrays(self._writer, plan, with_ids=self._renumbering is not None)
         tasks = [
-            VertexTask(self._writer, number, self._plan_path, self._id_table)
-            for number, name in enumerate(vertex_names(plan))
-            if name not in recorded
+            DegreeTask(self._writer, number, self._plan_path, self._renumbering)
+            for number in range(num_degree_tasks(plan))
         ]
-        for _ in logged("vertices", self._cluster.map(write_vertices, tasks), len(tasks), "vertices"):
-            pass
-        table = name_table_path(self._writer)
-        names = write_name_arrays(self._writer, table, plan.codec, self._cluster) if table else []
-        return [*vertex_names(plan), *names]
+        return run_missing("vertices", self._cluster, self._writer, write_degrees, tasks, "vertices")
 
-    def _commit(self, plan: SortPlan, vertex_parts: Sequence[str], symmetric: bool) -> Artifact:
-        blocks = [block_path(number) for number in range(plan.num_blocks)]
-        recorded = self._writer.recorded("block/")
-        block_nnz = [recorded[block].facts["nnz"] for block in blocks]
-        facts = {
+
+@dataclass(frozen=True)
+class SortOutcome:
+    """What a sort took, by the names that a projection uses.
+
+    Attributes:
+        edges: edges of the source.
+        vertices: rows of the matrix.
+        entries: entries of the matrix before equal ones were merged.
+        ranges: tasks of pass 1.
+        blocks: tasks of pass 2.
+        peak_memory: largest peak of any process, in bytes.
+        spill_bytes: bytes of temporary files between the passes.
+        output_bytes: bytes of the artifact's arrays.
+        seconds: wall time since the work on the source began.
+    """
+
+    edges: int
+    vertices: int
+    entries: int
+    ranges: int
+    blocks: int
+    peak_memory: int
+    spill_bytes: int
+    output_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SortedMatrix:
+    """A matrix whose blocks and degrees are written but not yet published.
+
+    The caller may write further arrays into the artifact before it calls :meth:`commit`.
+    """
+
+    writer: ArtifactWriter
+    plan: SortPlan
+    blocks: Sequence[TaskRecord]
+    degrees: Sequence[TaskRecord]
+    started: float
+
+    @property
+    def num_vertices(self) -> int:
+        return self.plan.num_vertices
+
+    def outcome(self, *, started: float | None = None, more_spill_bytes: int = 0) -> SortOutcome:
+        """What it took so far.
+
+        Args:
+            started: when the work on the source began (``time.perf_counter``), if that was before the sort.
+            more_spill_bytes: bytes of the caller's own temporary files.
+        """
+        recorded = self.writer.recorded()
+        return SortOutcome(
+            edges=self.plan.edges_in,
+            vertices=self.plan.num_vertices,
+            entries=sum(self.plan.block_entries),
+            ranges=sum(name.startswith("scatter/") for name in recorded),
+            blocks=self.plan.num_blocks,
+            peak_memory=max(record.peak_memory for record in recorded.values()),
+            spill_bytes=self.plan.spill_bytes + more_spill_bytes,
+            output_bytes=tree_bytes(self.writer.path) - tree_bytes(self.writer.work),
+            seconds=round(time.perf_counter() - (self.started if started is None else started), 4),
+        )
+
+    def commit(
+        self,
+        *,
+        symmetric: bool,
+        outcome: SortOutcome | None = None,
+        more_tasks: Sequence[TaskRecord] = (),
+        measured: JsonObject | None = None,
+    ) -> Artifact:
+        """Publish the artifact.
+
+        Args:
+            symmetric: whether the matrix equals its transpose.
+            outcome: what the caller measured; by default what :meth:`outcome` reports.
+            more_tasks: records of the tasks that wrote the caller's own arrays.
+            measured: further measurements to store; JSON.
+
+        Raises:
+            IncompleteError: a task has no record.
+            FormatError: the arrays break the schema of the artifact.
+        """
+        outcome = outcome or self.outcome()
+        records = [*self.blocks, *self.degrees, *more_tasks]
+        return self.writer.commit(
+            [record.task for record in records],
+            {"vertex": self.num_vertices},
+            self._facts(symmetric),
+            {
+                "spill_bytes": outcome.spill_bytes,
+                "bytes_written": outcome.output_bytes,
+                "seconds": outcome.seconds,
+                **(measured or {}),
+            },
+        )
+
+    def _facts(self, symmetric: bool) -> Mapping[str, Any]:
+        block_nnz = [record.facts["nnz"] for record in self.blocks]
+        return {
             "nnz": sum(block_nnz),
             "symmetric": symmetric,
-            "weighted": plan.merge is not None,
-            "block_rows": plan.block_rows,
+            "weighted": self.plan.merge is not None,
+            "block_rows": self.plan.block_rows,
             "block_nnz": block_nnz,
-            "edges_in": plan.edges_in,
-            "self_loops": plan.self_loops,
-            "duplicates": sum(recorded[block].facts["duplicates"] for block in blocks),
-        }
-        measured: dict[str, Any] = {
-            "spill_bytes": self._spill_bytes(plan),
-            "bytes_written": tree_bytes(self._writer.path) - tree_bytes(self._writer.work),
-            "seconds": round(time.perf_counter() - self._started, 4),
-        }
-        if self._projected is not None:
-            measured["plan"] = self._projected.against(self._outcome(plan, measured))
-        return self._writer.commit([*blocks, *vertex_parts], {"vertex": plan.num_vertices}, facts, measured)
-
-    def _spill_bytes(self, plan: SortPlan) -> int:
-        """Of the runs, and of the names that became numbers before."""
-        return plan.spill_bytes + tree_bytes(name_folder(self._writer))
-
-    def _outcome(self, plan: SortPlan, measured: Mapping[str, Any]) -> dict[str, float]:
-        """What became of the figures that were projected."""
-        return {
-            "edges": plan.edges_in,
-            "vertices": plan.num_vertices,
-            "entries": sum(plan.block_entries),
-            "ranges": len(self._writer.recorded("scatter/")),
-            "blocks": plan.num_blocks,
-            "peak_memory": max(record.peak_memory for record in self._writer.recorded().values()),
-            "spill_bytes": measured["spill_bytes"],
-            "output_bytes": measured["bytes_written"],
-            "seconds": measured["seconds"],
+            "edges_in": self.plan.edges_in,
+            "self_loops": self.plan.self_loops,
+            "duplicates": sum(record.facts["duplicates"] for record in self.blocks),
         }
 
 

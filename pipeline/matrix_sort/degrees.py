@@ -1,4 +1,7 @@
-"""What a graph artifact holds per vertex (degrees, original ids), in large chunks across its row blocks."""
+"""The arrays of a graph artifact that have one element per vertex: degrees and, if ids were renumbered, original ids.
+
+Their chunks are larger than a small row block and cut across the blocks, so they have tasks of their own.
+"""
 
 from __future__ import annotations
 
@@ -8,60 +11,67 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.matrix_sort.id_table import IdTable
+from gnnloom.pipeline.matrix_sort.renumbering import Renumbering
 from gnnloom.pipeline.matrix_sort.sort_plan import SortPlan
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.artifacts.graph import block_path
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, create_array, write_rows
 from gnnloom.storage.format.artifact import ArtifactWriter
 
-#: Vertices of a chunk, and of a task: every task writes whole chunks.
+#: Vertices of a chunk of int64.
 CHUNK_VERTICES = CHUNK_BYTES // 8
+
+#: Vertices of a task: whole chunks, so that no two tasks write the same one.
 TASK_VERTICES = 4 * CHUNK_VERTICES
 
 
 @dataclass(frozen=True)
-class VertexTask:
-    """Writes the arrays of vertices ``number * TASK_VERTICES`` and following."""
+class DegreeTask:
+    """Writes the elements of vertices ``number * TASK_VERTICES`` to ``(number + 1) * TASK_VERTICES``.
+
+    Attributes:
+        plan: file of the sort plan.
+        renumbering: the original ids, if ids were renumbered.
+    """
 
     writer: ArtifactWriter
     number: int
     plan: Path
-    id_table: Path | None
+    renumbering: Renumbering | None
+
+    @property
+    def name(self) -> str:
+        return f"vertex/{self.number:05d}"
 
 
-def vertex_names(plan: SortPlan) -> list[str]:
-    """Names of the parts that hold the vertices' arrays."""
-    return [_name(number) for number in range(-(-plan.num_vertices // TASK_VERTICES))]
+def num_degree_tasks(plan: SortPlan) -> int:
+    """Number of tasks that cover all vertices."""
+    return -(-plan.num_vertices // TASK_VERTICES)
 
 
-def _name(number: int) -> str:
-    return f"vertex/{number:05d}"
-
-
-def create_vertex_arrays(writer: ArtifactWriter, plan: SortPlan, *, with_ids: bool) -> None:
-    """Make the arrays that tasks fill, unless they are there."""
+def create_degree_arrays(writer: ArtifactWriter, plan: SortPlan, *, with_ids: bool) -> None:
+    """Create the arrays that the tasks fill, unless they exist."""
     for name in ("degree", "original_id") if with_ids else ("degree",):
         if not (writer.path / name / "zarr.json").exists():
             shape = (plan.num_vertices,)
             create_array(writer.path, name, shape, "int64", ("vertex",), CHUNK_VERTICES, plan.codec)
 
 
-def write_vertices(task: VertexTask) -> Done:
-    """Write the degrees, and original ids, of a range of vertices; returns their number."""
+def write_degrees(task: DegreeTask) -> Done:
+    """Write the degrees, and original ids, of a range of vertices; returns the number of vertices."""
     plan = SortPlan.load(task.plan)
     start = task.number * TASK_VERTICES
     stop = min(start + TASK_VERTICES, plan.num_vertices)
-    with task.writer.task(_name(task.number)) as output:
+    with task.writer.task(task.name) as output:
         output.add(write_rows(task.writer.path, "degree", start, _degrees(task.writer.path, plan, start, stop)))
-        if task.id_table is not None:
-            ids = IdTable(task.id_table).read(start, stop)
+        if task.renumbering is not None:
+            ids = task.renumbering.open().ids(start, stop)
             output.add(write_rows(task.writer.path, "original_id", start, ids))
     return Done(stop - start)
 
 
 def _degrees(root: Path, plan: SortPlan, start: int, stop: int) -> NDArray[np.int64]:
-    """Row lengths of the blocks that overlap a range of rows."""
+    """(stop - start,) row lengths, from the row pointers of the blocks that overlap the range."""
     degrees = np.empty(stop - start, dtype=np.int64)
     rows = plan.block_rows
     for number in range(plan.num_blocks):

@@ -1,4 +1,4 @@
-"""Pass 1 of the bucket sort: a range of the source becomes runs of matrix entries, scattered by row."""
+"""Pass 1 of the bucket sort: a range of the source becomes spill files of matrix entries, scattered by row."""
 
 from __future__ import annotations
 
@@ -6,74 +6,91 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, Run, unit_shift, write_file
-from gnnloom.pipeline.matrix_sort.id_table import IdTable
+from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, SpillFile, unit_shift, write_file
+from gnnloom.pipeline.matrix_sort.renumbering import NumberTable, Renumbering
 from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 
-#: Most entries of a run; larger ones gain nothing.
-MAX_RUN_ENTRIES = 1 << 23
+#: Most entries in a spill file (32 to 80 MiB). Larger files would make neither pass faster.
+MAX_SPILL_ENTRIES = 1 << 23
 
 
 @dataclass(frozen=True)
-class ScatterTask:
-    """Reads one range of the source and writes its runs.
+class ScatterRangeTask:
+    """Reads one range of the source and writes its spill files.
 
     Attributes:
-        id_table: where ``--ids compact`` keeps the distinct ids; None where ids stay as they are.
+        number: number of the range.
+        undirected: also spill the reverse of every edge.
+        drop_loops: leave out edges from a vertex to itself.
+        memory: bytes that the worker may use.
+        renumbering: how ids are renumbered; None keeps them.
     """
 
     writer: ArtifactWriter
     number: int
     source: EdgeSource
-    part: SourceRange
+    range: SourceRange
     undirected: bool
     drop_loops: bool
     memory: int
-    id_table: Path | None = None
+    renumbering: Renumbering | None = None
 
     @property
     def name(self) -> str:
-        return scatter_name(self.number)
+        return f"scatter/{self.number:05d}"
 
 
-def scatter_name(number: int) -> str:
-    """Part that records the runs of range ``number``."""
-    return f"scatter/{number:05d}"
+def spill_files(record: TaskRecord) -> list[SpillFile]:
+    """The files that a finished task wrote."""
+    return [SpillFile.from_json(content) for content in record.facts["runs"]]
 
 
-def scatter_range(task: ScatterTask) -> Done:
+def is_scattered(task: ScatterRangeTask, record: TaskRecord) -> bool:
+    """Whether a record is about the task's range, and all of its spill files still exist."""
+    return record.facts["range"] == range_facts(task.range) and all(
+        file.is_intact(task.writer.work) for file in spill_files(record)
+    )
+
+
+def range_facts(source_range: SourceRange) -> list[int]:
+    """What a record says about the range that its task read."""
+    return [source_range.file, source_range.start, source_range.stop]
+
+
+def scatter_range(task: ScatterRangeTask) -> Done:
     """Scatter one range; returns its number of edges.
 
     Raises:
-        InputError: the source's, and ids too large for ``--ids keep``, and weights for some edges only.
+        InputError: the source cannot be read, an id is negative or too large to be kept, or only some of the edges
+            have a weight.
     """
     started = time.perf_counter()
     with task.writer.task(task.name) as output:
-        table = IdTable(task.id_table) if task.id_table else None
+        table = task.renumbering.open() if task.renumbering else None
         totals = _Totals()
-        runs = []
+        files = []
         for chunks in _gathered(task, table):
             totals.count(chunks)
-            runs.append(_write_run(task, chunks, totals))
+            files.append(_write_spill(task, chunks, totals))
         output.facts = {
-            "range": [task.part.file, task.part.start, task.part.stop],
+            "range": range_facts(task.range),
             "edges": totals.edges,
             "self_loops": totals.self_loops,
             "max_id": totals.max_id,
             "weighted": totals.weighted,
-            "runs": [run.to_json() for run in runs if run.entries],
-            "bytes_written": sum(run.size for run in runs),
+            # The key is a name on disk, which stays.
+            "runs": [file.to_json() for file in files if file.entries],
+            "bytes_written": sum(file.size for file in files),
             "seconds": round(time.perf_counter() - started, 4),
         }
     return Done(totals.edges)
@@ -81,7 +98,7 @@ def scatter_range(task: ScatterTask) -> Done:
 
 @dataclass
 class _Totals:
-    """What a range is found to hold."""
+    """Counts over a range; ``max_id`` is after renumbering, and ``weighted`` is None until the first chunk."""
 
     edges: int = 0
     self_loops: int = 0
@@ -96,12 +113,12 @@ class _Totals:
             self.weighted = chunk.weight is not None
 
 
-def _gathered(task: ScatterTask, table: IdTable | None) -> Iterator[list[EdgeChunk]]:
-    """The range's chunks in groups that make one run each."""
-    limit = _run_edges(task)
+def _gathered(task: ScatterRangeTask, table: NumberTable | None) -> Iterator[list[EdgeChunk]]:
+    """The chunks of the range, in groups that become one spill file each."""
+    limit = _spill_edges(task)
     group: list[EdgeChunk] = []
     edges = 0
-    for whole in task.source.read(task.part):
+    for whole in task.source.read(task.range):
         for start in range(0, len(whole.source), limit):
             chunk = _normalized(whole, start, start + limit, table)
             if edges + len(chunk.source) > limit:
@@ -113,25 +130,29 @@ def _gathered(task: ScatterTask, table: IdTable | None) -> Iterator[list[EdgeChu
         yield group
 
 
-def _run_edges(task: ScatterTask) -> int:
-    """Edges of a run: an edge's ids and weight (20 bytes) and its entries (12 each) take a quarter of the memory."""
+def _spill_edges(task: ScatterRangeTask) -> int:
+    """Edges of a spill file: their ids and weights (20 bytes) and entries (12 bytes each) take a quarter of the memory.
+
+    The rest is for the chunk that is being read and for the source's own buffers.
+    """
     directions = 2 if task.undirected else 1
     fitting = working_memory(task.memory) // 4 // (20 + 12 * directions)
-    return min(fitting, MAX_RUN_ENTRIES // directions)
+    return min(fitting, MAX_SPILL_ENTRIES // directions)
 
 
-def _normalized(chunk: EdgeChunk, start: int, stop: int, table: IdTable | None) -> EdgeChunk:
+def _normalized(chunk: EdgeChunk, start: int, stop: int, table: NumberTable | None) -> EdgeChunk:
+    """Edges ``start`` to ``stop`` of a chunk as contiguous arrays of the expected types, renumbered."""
     source = np.ascontiguousarray(chunk.source[start:stop], dtype=np.int64)
     target = np.ascontiguousarray(chunk.target[start:stop], dtype=np.int64)
     weight = None
     if chunk.weight is not None:
         weight = np.ascontiguousarray(chunk.weight[start:stop], dtype=np.float32)
     if table is not None:
-        source, target = table.positions(source), table.positions(target)
+        source, target = table.numbers(source), table.numbers(target)
     return EdgeChunk(source, target, weight)
 
 
-def _write_run(task: ScatterTask, chunks: list[EdgeChunk], totals: _Totals) -> Run:
+def _write_spill(task: ScatterRangeTask, chunks: list[EdgeChunk], totals: _Totals) -> SpillFile:
     max_id = _checked_max_id(chunks)
     totals.max_id = max(totals.max_id, max_id)
     shift = unit_shift(max_id)
@@ -142,10 +163,10 @@ def _write_run(task: ScatterTask, chunks: list[EdgeChunk], totals: _Totals) -> R
     np.cumsum(counts, out=offsets[1:])
     weighted = chunks[0].weight is not None
     path = f"spill/{task.number:05d}-{uuid.uuid4().hex}.run"
-    run = Run(path, int(offsets[-1]), shift, max_id.bit_length(), len(counts), weighted)
-    if run.entries:
-        write_file(task.writer.work / path, [offsets, *_scattered(task, chunks, run, offsets)])
-    return run
+    file = SpillFile(path, int(offsets[-1]), shift, max_id.bit_length(), len(counts), weighted)
+    if file.entries:
+        write_file(task.writer.work / path, [offsets, *_scattered(task, chunks, file, offsets)])
+    return file
 
 
 def _checked_max_id(chunks: list[EdgeChunk]) -> int:
@@ -161,21 +182,21 @@ def _checked_max_id(chunks: list[EdgeChunk]) -> int:
 
 
 def _scattered(
-    task: ScatterTask, chunks: list[EdgeChunk], run: Run, offsets: NDArray[np.int64]
+    task: ScatterRangeTask, chunks: list[EdgeChunk], file: SpillFile, offsets: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint32], NDArray[Any], NDArray[np.float32]]:
     """Low and high bits of the entries, and their weights, in the order of the buckets."""
     position = offsets[:-1].copy()
-    low = np.empty(run.entries, dtype=np.uint32)
-    high = np.empty(run.entries if run.high_dtype else 0, dtype=run.high_dtype or np.uint8)
-    weights = np.empty(run.entries if run.weighted else 0, dtype=np.float32)
+    low = np.empty(file.entries, dtype=np.uint32)
+    high = np.empty(file.entries if file.high_dtype else 0, dtype=file.high_dtype or np.uint8)
+    weights = np.empty(file.entries if file.weighted else 0, dtype=np.float32)
     none = np.empty(0, dtype=np.float32)
     for chunk in chunks:
         _scatter_edges(
             chunk.source,
             chunk.target,
             none if chunk.weight is None else chunk.weight,
-            run.shift,
-            run.column_bits,
+            file.shift,
+            file.column_bits,
             task.undirected,
             task.drop_loops,
             position,
@@ -188,6 +209,7 @@ def _scattered(
 
 @njit(cache=True, nogil=True)
 def _id_bounds(source: NDArray[np.int64], target: NDArray[np.int64]) -> tuple[int, int]:
+    """Lowest and highest id of at least one edge."""
     low, high = source[0], source[0]
     for k in range(source.size):
         low = min(low, source[k], target[k])
@@ -204,8 +226,9 @@ def _count_rows(
     drop_loops: bool,
     counts: NDArray[np.int64],
 ) -> int:
-    """Add the entries of each bucket to ``counts``; returns the number of self loops."""
+    """Add the number of entries of each bucket to ``counts``; return the number of self loops."""
     self_loops = 0
+    # Counting first costs a second read of the ids, but lets the scatter write every entry to its final position.
     for k in range(source.size):
         loop = source[k] == target[k]
         self_loops += loop
@@ -230,26 +253,28 @@ def _scatter_edges(
     high: NDArray[Any],
     weights: NDArray[np.float32],
 ) -> None:
-    """Place the entries of a chunk; an edge's two directions one after the other, so that order is the source's."""
+    """Write the entries of a chunk to the positions of their buckets, which advance."""
     row_mask = (1 << shift) - 1
+    # Both directions of an edge are written one after the other, so that a bucket keeps the order of the source, on
+    # which merging by "first", and the rounding of sums, depend.
     for k in range(source.size):
         row, column = target[k], source[k]
         if row == column and drop_loops:
             continue
-        place = position[row >> shift]
-        position[row >> shift] = place + 1
+        at = position[row >> shift]
+        position[row >> shift] = at + 1
         entry = ((row & row_mask) << column_bits) | column
-        low[place] = entry & 0xFFFFFFFF
+        low[at] = entry & 0xFFFFFFFF
         if high.size:
-            high[place] = entry >> 32
+            high[at] = entry >> 32
         if weight.size:
-            weights[place] = weight[k]
+            weights[at] = weight[k]
         if undirected and row != column:
-            place = position[column >> shift]
-            position[column >> shift] = place + 1
+            at = position[column >> shift]
+            position[column >> shift] = at + 1
             entry = ((column & row_mask) << column_bits) | row
-            low[place] = entry & 0xFFFFFFFF
+            low[at] = entry & 0xFFFFFFFF
             if high.size:
-                high[place] = entry >> 32
+                high[at] = entry >> 32
             if weight.size:
-                weights[place] = weight[k]
+                weights[at] = weight[k]

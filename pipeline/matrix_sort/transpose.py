@@ -17,13 +17,17 @@ from gnnloom.storage.artifacts.graph import Graph, block_path
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 
-#: Chunks in a range.
+#: Edges of a range: eight chunks, about a second of work.
 RANGE_EDGES = 8 * CHUNK_EDGES
 
 
 @dataclass(frozen=True)
 class TransposedGraph:
-    """The edges of a stored graph, each turned round."""
+    """The edges of a stored graph, reversed; implements :class:`~gnnloom.pipeline.sources.source.EdgeSource`.
+
+    Attributes:
+        path: folder of the graph artifact.
+    """
 
     path: Path
 
@@ -41,15 +45,15 @@ class TransposedGraph:
             for start in range(0, nnz, RANGE_EDGES)
         ]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
+    def read(self, source_range: SourceRange) -> Iterator[EdgeChunk]:
         graph = self._graph()
-        prefix = block_path(part.file)
+        prefix = block_path(source_range.file)
         indptr = graph.artifact.array(f"{prefix}/indptr").read()
         indices = graph.artifact.array(f"{prefix}/indices")
         data = graph.artifact.array(f"{prefix}/data") if graph.weighted else None
-        for start in range(part.start, part.stop, CHUNK_EDGES):
-            stop = min(start + CHUNK_EDGES, part.stop)
-            rows = _rows(indptr, start, stop) + graph.block_rows[part.file]
+        for start in range(source_range.start, source_range.stop, CHUNK_EDGES):
+            stop = min(start + CHUNK_EDGES, source_range.stop)
+            rows = _rows(indptr, start, stop) + graph.block_rows[source_range.file]
             # The entry (row, column) is the edge column -> row; the transpose has row -> column.
             columns = indices.read(start, stop).astype(np.int64)
             yield EdgeChunk(rows, columns, None if data is None else data.read(start, stop))
@@ -59,15 +63,15 @@ class TransposedGraph:
 
 
 def _rows(indptr: NDArray[np.int64], start: int, stop: int) -> NDArray[np.int64]:
-    """Rows, within the block, of the nonzeros ``start`` to ``stop``."""
+    """(stop - start,) row, within the block, of each of the nonzeros ``start`` to ``stop``."""
     first = int(np.searchsorted(indptr, start, side="right")) - 1
     last = int(np.searchsorted(indptr, stop, side="left"))
-    edges = np.clip(indptr[first : last + 1], start, stop)
-    return np.repeat(np.arange(first, last, dtype=np.int64), edges[1:] - edges[:-1])
+    bounds = np.clip(indptr[first : last + 1], start, stop)
+    return np.repeat(np.arange(first, last, dtype=np.int64), bounds[1:] - bounds[:-1])
 
 
 def transpose_graph(dataset: Dataset, graph: Graph, cluster: Cluster) -> Graph:
-    """The transpose of a graph as an artifact of its own; a symmetric graph itself.
+    """Make, finish or find the transpose of a graph as an artifact of its own; a symmetric graph is its own transpose.
 
     Raises:
         BudgetError: the cluster's memory per worker is too small.
@@ -79,4 +83,4 @@ def transpose_graph(dataset: Dataset, graph: Graph, cluster: Cluster) -> Graph:
         if writer.is_complete:
             return Graph(Artifact(writer.path))
         sort = BucketSort(writer, TransposedGraph(graph.artifact.path), SortOptions(self_loops="keep"), cluster)
-        return Graph(sort.run(symmetric=False))
+        return Graph(sort.run().commit(symmetric=False))

@@ -155,7 +155,7 @@ def write_cell(task: WriteCellTask) -> None:
             )
         capacity = min(max(1, whole.entries), working_memory(task.memory) // _SORT_BYTES)
         sorter = KeySorter(task.writer.work / "split", capacity, "first" if task.weighted else None)
-        for part in sorter.slices(whole) if whole.entries else ():
+        for part in sorter.sort(whole) if whole.entries else ():
             _count_rows(part.keys, bits, counts)
             indices.append((part.keys & np.uint64((1 << bits) - 1)).astype(index_dtype(width)))
             if data is not None:

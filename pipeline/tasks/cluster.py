@@ -1,7 +1,7 @@
-"""Where tasks run: in this process, on local worker processes, or on a Dask cluster that is there already.
+"""Where tasks run: in this process, on local worker processes, or on a Dask cluster that is running already.
 
-The only module that knows which.  Stages hand a :class:`Cluster` a function and a list of small
-items and get the results in order of completion; what is big goes through files.
+No other module knows which. Stages give a :class:`Cluster` a function and a list of small items, and get the results in
+order of completion. Large data goes through files.
 """
 
 from __future__ import annotations
@@ -27,44 +27,44 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: Memory of one worker unless told otherwise, in bytes.
+#: Bytes of memory per worker, by default.
 DEFAULT_MEMORY = 1 << 30
 
-#: Seconds that it takes to start local workers, about.
+#: Seconds that starting local workers takes, about.
 START_SECONDS = 2.0
 
-#: Share of their time that threads of one process lose to each other, about: Python runs one at a time.
+#: Share of their time that threads of one process wait for each other, about: Python code runs in one at a time.
 THREAD_LOSS = 0.1
 
 
 class Cluster(Protocol):
-    """Runs tasks; ``workers`` at a time, each within ``memory`` bytes."""
+    """Runs tasks, ``workers`` at a time, each within ``memory`` bytes."""
 
     workers: int
     memory: int
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        """Apply ``function`` to every item; results come as they finish, in no certain order.
+        """Apply ``function`` to every item; results come in order of completion.
 
-        A task that raises ends the iteration with its exception; tasks not begun are canceled.
-        ``function`` and the items must be picklable, and a task may run twice (when a worker dies).
+        If a task raises, the iteration ends with its exception and tasks that have not started are canceled.
+        ``function`` and the items must be picklable. A task may run twice, if a worker dies.
         """
         ...
 
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """What to open.
+    """Which cluster to open.
 
     Attributes:
-        kind: ``local`` (processes on this machine), ``address`` (a running scheduler), ``scheduler-file`` (one that
-            left its address in a file), or ``mpi`` (the ranks of this job, which serve by now; their cluster is
-            closed at the end).
-        workers: processes to start; 0 runs tasks in this process, one after the other. None: one per core,
-            started when they are needed.
+        kind: ``local`` (processes on this machine), ``address`` (a running scheduler), ``scheduler-file`` (a running
+            scheduler that left its address in a file), or ``mpi`` (the ranks of this job, which serve already; their
+            cluster is closed at the end).
+        workers: processes to start; 0 runs tasks in this process, one after another; None starts one per core when
+            they are first needed.
         memory: bytes that one worker may use.
-        address: of the scheduler, such as ``tcp://host:8786``; or the file.
-        performance_report: HTML file for Dask's report of what the workers did, if wanted.
+        address: address of the scheduler, such as ``tcp://host:8786``, or its file.
+        performance_report: HTML file for Dask's report of what the workers did; None for no report.
     """
 
     kind: str = "local"
@@ -75,7 +75,7 @@ class ClusterOptions:
 
 
 class InProcessCluster:
-    """No cluster: tasks run here, one after the other; for debugging and for small graphs."""
+    """No cluster: tasks run in this process, one after another; for debugging and for small graphs."""
 
     workers = 1
 
@@ -88,7 +88,7 @@ class InProcessCluster:
 
 
 class ThreadedCluster:
-    """Threads of this process; for tasks that spend their time in kernels and in the system, which let others run."""
+    """Threads of this process; for tasks that spend their time in kernels and system calls, which release the GIL."""
 
     def __init__(self, workers: int, memory: int) -> None:
         self.workers = workers
@@ -122,8 +122,9 @@ class DaskCluster:
                 yield result
         except KilledWorker as error:
             raise LaunchError(
-                "several worker processes in a row ended at the same task, most often for want of memory: give each"
-                " less to do (--memory), or start fewer (--workers); what is finished is kept, run again to go on"
+                "several worker processes in a row were killed at the same task, most often because memory ran out:"
+                " lower --memory (what each may use) or --workers (how many there are), and run the command again;"
+                " finished tasks are kept"
             ) from error
         except BaseException:
             self._client.cancel(futures)
@@ -131,7 +132,7 @@ class DaskCluster:
 
 
 class LazyCluster:
-    """Local worker processes that are started when the first tasks come: that takes a second or two."""
+    """Local worker processes that start with the first tasks, because starting them takes a second or two."""
 
     def __init__(self, options: ClusterOptions, stack: ExitStack) -> None:
         self.workers = options.workers or available_cores()
@@ -140,15 +141,17 @@ class LazyCluster:
         self._started: Cluster | None = None
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        if not items:
+            return iter(())
         if self._started is None:
             self._started = self._stack.enter_context(_start_local(self._options))
         return self._started.map(function, items)
 
     def for_work(self, seconds: float) -> Cluster:
-        """This cluster, or as many threads of this process where starting workers costs more than they save.
+        """This cluster, or as many threads of this process if starting workers costs more than they save.
 
         Args:
-            seconds: that one worker alone would need.
+            seconds: time that a single worker would need.
         """
         if self._started is None and threads_suffice(self.workers, seconds):
             return ThreadedCluster(self.workers, self.memory)
@@ -156,22 +159,25 @@ class LazyCluster:
 
 
 def threads_suffice(workers: int, seconds: float) -> bool:
-    """Whether work of so many seconds of one worker is done before worker processes would catch up with threads."""
+    """Whether threads finish before worker processes would, on work that takes a single worker so many seconds."""
     return seconds / workers * THREAD_LOSS < START_SECONDS
 
 
 def for_work(cluster: Cluster, seconds: float) -> Cluster:
-    """Where to do work of so many seconds: on ``cluster``, or here if its workers are yet to be started for less."""
+    """Where to do work that takes a single worker so many seconds: on ``cluster``, or on threads of this process.
+
+    Threads are chosen only if the workers of ``cluster`` have not started and are not worth starting.
+    """
     return cluster.for_work(seconds) if isinstance(cluster, LazyCluster) else cluster
 
 
 @contextmanager
 def open_cluster(options: ClusterOptions) -> Iterator[Cluster]:
-    """Open what ``options`` describe and close it at the end.
+    """Open the cluster that ``options`` describe, and close it at the end.
 
     Raises:
-        InputError: the options make no sense together, or no scheduler answers at the address.
-        MissingPackageError: a performance report needs a package.
+        InputError: the options contradict each other, or no scheduler answers at the address.
+        MissingPackageError: the performance report needs a package that is not installed.
     """
     check_report(options.performance_report, options.workers)
     with _open(options) as cluster, reported(options.performance_report):
@@ -216,7 +222,7 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",  # None would take the fixed port 8787, and warn where it is taken
+            dashboard_address="127.0.0.1:0",  # None would take the fixed port 8787, and warn if it is in use
             memory_limit=0,
             silence_logs=logging.ERROR,
         ) as local,
@@ -226,10 +232,10 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
 
 
 def worker_settings() -> dict[str, Any]:
-    """Every worker is one thread; stages keep their own memory budget."""
+    """Dask's settings: every worker has one thread, and the stages keep to their memory budget themselves."""
     environment = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    # A worker keeps what a task freed for the next one, whose buffers are alike: fresh pages are dear. One arena
-    # only, since glibc's arenas of threads hand out no block of more than 64 MiB.
+    # A worker keeps what one task freed for the next, whose buffers have similar sizes: touching fresh pages is slow.
+    # One arena only, because glibc's per-thread arenas cannot serve blocks of more than 64 MiB.
     keep = str(KEPT_ALLOCATION)
     environment |= {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": keep, "MALLOC_TRIM_THRESHOLD_": keep}
     environment |= {"NUMBA_NUM_THREADS": "1"}
@@ -260,7 +266,7 @@ def _connect(options: ClusterOptions) -> Iterator[Cluster]:
 
 
 def _check_answers(address: str) -> None:
-    """Connect once: a client that fails to leaves threads behind, which the next one may wait for forever."""
+    """Connect once: a client that fails to connect leaves threads behind, for which the next may wait forever."""
     from distributed.comm.addressing import get_address_host_port, parse_address  # noqa: PLC0415
 
     if parse_address(address)[0] in {"tcp", "tls"}:
@@ -269,7 +275,7 @@ def _check_answers(address: str) -> None:
 
 def _scheduler_address(options: ClusterOptions) -> str:
     if not options.address:
-        raise InputError(f"cluster {options.kind!r}: give the scheduler's, such as tcp://host:8786, or its file")
+        raise InputError(f"cluster {options.kind!r}: expected an address, such as tcp://host:8786, or a scheduler file")
     if options.kind == "address":
         return options.address
     try:
@@ -291,4 +297,4 @@ def _on_ranks(options: ClusterOptions) -> Iterator[Cluster]:
             client.wait_for_workers(workers, timeout=120)
             yield DaskCluster(client, workers, options.memory)
         finally:
-            client.shutdown()  # else the other ranks would serve for ever
+            client.shutdown()  # otherwise the other ranks would serve forever

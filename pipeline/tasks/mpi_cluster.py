@@ -1,7 +1,7 @@
-"""A Dask cluster on the ranks of an MPI job: rank 0 schedules, rank 1 is the client, the others work.
+"""A Dask cluster on the ranks of an MPI job: rank 0 is the scheduler, rank 1 the client, the others are workers.
 
-Made by dask-mpi, and closed by the client, after which every rank goes on.  Workers run under a
-nanny each, which replaces one that is killed.
+dask-mpi starts it and the client closes it, after which every rank continues. Each worker runs under a nanny, which
+replaces it if it is killed.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 from gnnloom.pipeline.tasks.cluster import worker_settings
 from gnnloom.storage.errors import InputError
 
-#: Scheduler, client and one worker.
+#: Fewest ranks of a cluster: scheduler, client and one worker.
 LEAST_RANKS = 3
 
-#: Seconds after which a worker that finds no scheduler ends; one may be reborn while the cluster closes.
+#: Seconds after which a worker that finds no scheduler exits. A nanny may start one while the cluster closes.
 _DEATH_TIMEOUT = 60
 
 
@@ -25,16 +25,16 @@ def serve_ranks(comm: Any, ranks_here: int, interface: str | None, *, dashboard:
     """Make a cluster of the ranks. Collective.
 
     Args:
-        comm: an MPI communicator of ``LEAST_RANKS`` or more that nothing else uses.
-        ranks_here: of them on this machine, which share its memory.
-        interface: of the network; by default the loopback where all ranks are on one machine.
-        dashboard: serve Dask's dashboard on port 8787 of the interface.
+        comm: an MPI communicator of at least ``LEAST_RANKS`` ranks that nothing else uses.
+        ranks_here: number of its ranks on this machine, which share the memory.
+        interface: network interface; None for the loopback, if all ranks are on one machine.
+        dashboard: whether to serve Dask's dashboard on port 8787 of the interface.
 
     Returns:
-        True at once on the client's rank, False on the others after the client has closed the cluster.
+        True on the client's rank, at once; False on the others, after the client has closed the cluster.
 
     Raises:
-        InputError: several machines and no interface, or no such interface here.
+        InputError: the ranks are on several machines and no interface is given, or this machine lacks it.
     """
     chosen, address = _interface(interface, alone=ranks_here == comm.Get_size())
     _silence()
@@ -50,14 +50,14 @@ def serve_ranks(comm: Any, ranks_here: int, interface: str | None, *, dashboard:
         worker_class="distributed.Nanny",
         worker_options=options,
         dashboard=dashboard,
-        # Without a host the scheduler's HTTP server would listen on every interface.
+        # Without a host, the scheduler's HTTP server would listen on every interface.
         dashboard_address=f"{address}:{8787 if dashboard else 0}",
     )
     return is_client
 
 
 def memory_per_rank(ranks_here: int) -> int:
-    """Bytes that each of this machine's ranks may use: its share of the allocation, or of the machine."""
+    """Bytes that each rank on this machine may use: its share of the job's allocation, or of the machine."""
     from distributed.system import MEMORY_LIMIT  # noqa: PLC0415 - takes a second to import
 
     limits = [int(MEMORY_LIMIT)]
@@ -81,11 +81,11 @@ def _interface(name: str | None, *, alone: bool) -> tuple[str, str]:
         if not alone:
             raise InputError(
                 "the ranks are on several machines: name the network interface between them in the recipe ([cluster]"
-                f" interface) or with --set cluster.interface=NAME; here are {', '.join(usable)}"
+                f" interface) or with --set cluster.interface=NAME; this machine has {', '.join(usable)}"
             )
         name = next(interface for interface, found in usable.items() if ipaddress.ip_address(found).is_loopback)
     if name not in usable:
-        raise InputError(f"network interface {name!r}: there are {', '.join(usable)}")
+        raise InputError(f"network interface {name!r}: not on this machine, which has {', '.join(usable)}")
     return name, usable[name]
 
 
@@ -97,7 +97,7 @@ def _is_ipv4(address: str) -> bool:
 
 
 def _silence() -> None:
-    """What Dask says while a cluster closes tells a user nothing; what fails is raised where the client waits."""
+    """Silence Dask's messages about a cluster that closes, which mean nothing to users; failures reach the client."""
     import dask  # noqa: PLC0415 - takes a second to import
     import distributed  # noqa: F401, PLC0415 - sets up its loggers when it is imported
 

@@ -1,4 +1,4 @@
-"""Dask's own report of what its workers did and when."""
+"""Dask's own report on what its workers did and when."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from gnnloom.storage.errors import InputError, MissingPackageError
 
 
 def check_report(file: Path | None, workers: int | None) -> None:
-    """Check before anything runs that a report can be made.
+    """Check that a report can be written, before anything runs.
 
     Raises:
-        InputError: there is no folder for it, or there are no workers to report on.
-        MissingPackageError: Dask needs bokeh for it.
+        InputError: the file's folder does not exist, or there are no workers to report on.
+        MissingPackageError: bokeh, which Dask needs for the report, is not installed.
     """
     if file is None:
         return
     if workers == 0:
-        raise InputError("a performance report is of worker processes; give --workers 1 or more")
+        raise InputError("a performance report is about worker processes; pass --workers 1 or more")
     if not file.absolute().parent.is_dir():
-        raise InputError(f"{file}: there is no folder {file.absolute().parent}")
+        raise InputError(f"{file}: no folder {file.absolute().parent}; create it first")
     if find_spec("bokeh") is None:
         raise MissingPackageError("a performance report needs bokeh: `pip install 'gnnloom[report]'`")
 
 
 @contextmanager
 def reported(file: Path | None) -> Iterator[None]:
-    """Write what the current Dask client's cluster does meanwhile to an HTML file, if one is wanted."""
+    """Report on what the current Dask client's cluster does inside the ``with`` block, if there is a file for it."""
     if file is None:
         yield
         return

@@ -1,7 +1,7 @@
-"""How far a phase is: an event for every part that is done, and a log line every few seconds.
+"""The progress of a phase: an event for every finished task, and a log line every few seconds.
 
-The events go through the logger ``gnnloom.progress`` with a :class:`Progress` as their argument: at level
-DEBUG, for a handler that draws a bar, and every ``INTERVAL`` seconds at level INFO, for a log.
+The events go through the logger ``gnnloom.progress`` with a :class:`Progress` as their argument: at level DEBUG, for a
+handler that draws a bar, and every ``INTERVAL`` seconds at level INFO, for a log.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INTERVAL: Final = 5.0
 
 @dataclass(frozen=True)
 class Done:
-    """What a task returns: how much it did (edges, entries, ...) and the peak memory of its process so far."""
+    """What a task returns: how many units it processed, and the peak memory of its process so far in bytes."""
 
     count: int
     peak_memory: int = field(default_factory=peak_memory)
@@ -32,16 +32,21 @@ class Done:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a phase stands; its text is a log line.
+    """State of a phase; ``str`` gives a log line.
 
     Attributes:
-        count: of what ``unit`` names, done by ``done`` of ``parts`` parts in ``seconds``.
-        peak_memory: of any process so far, in bytes; 0 where tasks do not tell.
+        phase: name of the phase.
+        done: finished tasks.
+        tasks: all tasks.
+        count: units that the finished tasks processed.
+        unit: what is counted: edges, entries, ...
+        seconds: seconds since the phase began.
+        peak_memory: largest peak of any process so far, in bytes; 0 if tasks do not report it.
     """
 
     phase: str
     done: int
-    parts: int
+    tasks: int
     count: int
     unit: str
     seconds: float
@@ -54,42 +59,53 @@ class Progress:
 
     @property
     def seconds_left(self) -> float:
-        return self.seconds * (self.parts - self.done) / max(1, self.done)
+        return self.seconds * (self.tasks - self.done) / max(1, self.done)
 
     def __str__(self) -> str:
-        text = f"{self.phase}: {self.done} of {self.parts} parts, {self.count:,} {self.unit}, {self.rate:,.0f}/s"
-        if self.done < self.parts:
+        text = f"{self.phase}: {self.done} of {self.tasks} tasks"
+        if self.unit != "tasks":
+            text += f", {self.count:,} {self.unit}"
+        text += f", {self.rate:,.0f}/s"
+        if self.done < self.tasks:
             text += f", {self.seconds_left:,.0f} s left"
         return text + (f", peak memory {self.peak_memory / (1 << 20):,.0f} MiB" if self.peak_memory else "")
 
 
-def logged(phase: str, results: Iterable[int | Done], parts: int, unit: str = "edges") -> Iterator[int]:
-    """Pass on the numbers of edges (or of what ``unit`` names) that tasks return, telling how far they are."""
+def logged(phase: str, results: Iterable[int | Done], tasks: int, unit: str = "edges") -> Iterator[int]:
+    """Yield the numbers of units that tasks return, and report progress meanwhile.
+
+    Args:
+        phase: name of the phase.
+        results: results of the tasks, as they finish.
+        tasks: number of tasks.
+        unit: what the numbers count.
+    """
     started = said = time.monotonic()
     total = peak = 0
-    PROGRESS.debug("%s", Progress(phase, 0, parts, 0, unit, 0.0, 0))
+    PROGRESS.debug("%s", Progress(phase, 0, tasks, 0, unit, 0.0, 0))
     for done, result in enumerate(results, start=1):
         count = result.count if isinstance(result, Done) else result
         total, peak = total + count, max(peak, result.peak_memory if isinstance(result, Done) else 0)
         now = time.monotonic()
-        state = Progress(phase, done, parts, total, unit, now - started, peak)
+        state = Progress(phase, done, tasks, total, unit, now - started, peak)
         due = now - said >= INTERVAL
         PROGRESS.log(logging.INFO if due else logging.DEBUG, "%s", state)
         said = now if due else said
-        if done == parts and not due:
+        # The last state is always a log line: through PROGRESS if one is due, else through the pipeline's logger.
+        if done == tasks and not due:
             LOGGER.info("%s", state)
         yield count
 
 
-def wait_for(phase: str, results: Iterable[object], parts: int) -> None:
-    """Wait until all results have come, telling how far they are."""
-    for _ in logged(phase, (1 for _ in results), parts, "tasks"):
+def wait_for(phase: str, results: Iterable[object], tasks: int) -> None:
+    """Wait for all results, and report progress meanwhile."""
+    for _ in logged(phase, (1 for _ in results), tasks, "tasks"):
         pass
 
 
 @contextmanager
 def one_step(phase: str) -> Iterator[None]:
-    """Tell that something has begun that cannot say how far it is, and when it is done."""
+    """Announce a step whose progress is unknown, and its end."""
     started = time.monotonic()
     LOGGER.info("%s: begins", phase)
     PROGRESS.debug("%s", Progress(phase, 0, 1, 0, "tasks", 0.0, 0))

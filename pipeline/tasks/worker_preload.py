@@ -1,4 +1,4 @@
-"""What a Dask worker does before its first task; Dask loads this by name (``distributed.worker.preload``)."""
+"""What a Dask worker does before its first task. Dask loads this module by name (``distributed.worker.preload``)."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from typing import Any
 
 
 def dask_setup(worker: Any) -> None:  # noqa: ARG001 - Dask's signature
-    """Leave Ctrl-C, which a terminal sends to every process, to the one that started the workers and closes them."""
+    """Ignore Ctrl-C: a terminal sends it to every process, and the one that started the workers will close them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

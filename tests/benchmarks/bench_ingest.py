@@ -1,10 +1,10 @@
-"""Ingest against pandas + SciPy, polars and DuckDB: the same edges, from binary and from text, to CSR arrays on disk.
+"""Ingest compared with pandas + SciPy, polars and DuckDB: the same edges, as binary and as text, to CSR arrays on disk.
 
     python tests/benchmarks/bench_ingest.py [--scale small|full] [--edges 20000000,...] [--peers polars,...]
 
-R-MAT edges (Graph500's parameters, 16 per vertex) are made undirected, given self loops, sorted and
-merged.  Each tool runs in processes of its own, one tool after the other.  Prints a table, then
-lines ``RESULT name value unit``.
+Every tool makes R-MAT edges (Graph500's parameters, 16 per vertex) undirected, adds self loops, and sorts and merges
+them. Each tool runs in processes of its own, one tool after another. Prints a table, then lines
+``RESULT name value unit``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from ingest_peers import TOOLS
 from peak import Measured, run
 
+#: Numbers of edges by scale.
 EDGES = {"small": (2_000_000,), "full": (20_000_000, 100_000_000)}
+#: Name of this project in the table.
 OURS = "gnnloom"
 
 
@@ -44,11 +46,17 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", choices=EDGES, default=os.environ.get("SCALE", "full"))
-    parser.add_argument("--edges", type=lambda text: [int(float(item)) for item in text.split(",")])
-    parser.add_argument("--kinds", type=lambda text: text.split(","), default=["binary", "text"])
-    parser.add_argument("--peers", type=lambda text: text.split(","), default=list(TOOLS))
-    parser.add_argument("--folder", type=Path, help="where files go [default: the system's temporary folder]")
+    parser.add_argument("--scale", choices=EDGES, default=os.environ.get("SCALE", "full"), help="Numbers of edges")
+    parser.add_argument(
+        "--edges",
+        type=lambda text: [int(float(item)) for item in text.split(",")],
+        help="Override the numbers of edges",
+    )
+    parser.add_argument(
+        "--kinds", type=lambda text: text.split(","), default=["binary", "text"], help="Kinds of input files"
+    )
+    parser.add_argument("--peers", type=lambda text: text.split(","), default=list(TOOLS), help="Tools to compare with")
+    parser.add_argument("--folder", type=Path, help="Folder for temporary files [default: the system's]")
     return parser.parse_args()
 
 
@@ -78,34 +86,31 @@ def _compare(path: Path, count: int, kind: str, peers: Sequence[str], folder: Pa
     for tool in [OURS, *peers]:
         out = folder / "out"
         out.mkdir()
+        # Nothing that an earlier tool wrote may go to the disk while this one is measured.
         os.sync()
         found[tool] = run(_command(tool, path, out), {"OMP_NUM_THREADS": "1"})
         shutil.rmtree(out)
     sizes = {json.loads(measured.output.splitlines()[-1])["nnz"] for measured in found.values()}
     if len(sizes) != 1:
-        raise RuntimeError(f"the tools disagree: {sizes} nonzeros")
+        raise RuntimeError(f"{path}: the tools disagree on the number of nonzeros: {sorted(sizes)}")
     _report(f"{kind}_{count // 1_000_000}M", count, found)
 
 
 def _command(tool: str, path: Path, out: Path) -> list[str]:
     if tool == OURS:
-        main_module = "gnnloom.workflows.cli.main"
-        return [
-            sys.executable,
-            "-m",
-            main_module,
-            "--catalog",
-            str(out),
-            "ingest",
-            "g",
-            str(path),
-            "--undirected",
-            "--json",
-        ]
+        arguments = ("--catalog", str(out), "ingest", "g", str(path), "--undirected", "--json")
+        return [sys.executable, "-m", "gnnloom.workflows.cli.main", *arguments]
     return [sys.executable, str(Path(__file__).with_name("ingest_peers.py")), tool, str(path), str(out)]
 
 
 def _report(name: str, count: int, found: dict[str, Measured]) -> None:
+    _print_table(name, count, found)
+    for key, (value, unit) in _results(count, found).items():
+        print(f"RESULT ingest_{name}_{key} {value:.4g} {unit}")
+    sys.stdout.flush()
+
+
+def _print_table(name: str, count: int, found: dict[str, Measured]) -> None:
     ours = found[OURS]
     print(f"\n{name}: {count:,} edges")
     heads = ("wall s", "cpu s", "M edges/s", "largest MB", "all MB", "wall x", "memory x")
@@ -121,6 +126,11 @@ def _report(name: str, count: int, found: dict[str, Measured]) -> None:
             one.peak_total / ours.peak_total,
         )
         print(f"{tool:14}" + "".join(f"{number:11.2f}" for number in numbers))
+
+
+def _results(count: int, found: dict[str, Measured]) -> dict[str, tuple[float, str]]:
+    """Value and unit of every figure, by name."""
+    ours = found[OURS]
     inside = json.loads(ours.output.splitlines()[-1])["seconds"]
     results = {
         "wall": (ours.wall, "s"),
@@ -136,9 +146,7 @@ def _report(name: str, count: int, found: dict[str, Measured]) -> None:
             results[f"processor_{tool}_over_gnnloom"] = (one.processor / ours.processor, "x")
             results[f"memory_{tool}_over_gnnloom"] = (one.peak_total / ours.peak_total, "x")
             results[f"memory_{tool}_over_gnnloom_process"] = (one.peak_process / ours.peak_process, "x")
-    for key, (value, unit) in results.items():
-        print(f"RESULT ingest_{name}_{key} {value:.4g} {unit}")
-    sys.stdout.flush()
+    return results
 
 
 if __name__ == "__main__":

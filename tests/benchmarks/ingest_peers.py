@@ -1,6 +1,6 @@
-"""What other tools do to get the same CSR arrays: read, symmetrize, add self loops, sort, merge, write.
+"""How other tools make the same CSR arrays: read, symmetrize, add self loops, sort, merge, write.
 
-Each is run in a process of its own:  python ingest_peers.py TOOL INPUT FOLDER
+Each tool runs in a process of its own:  python ingest_peers.py TOOL INPUT FOLDER
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+#: Cores that this process may use.
 CORES = len(os.sched_getaffinity(0))
 
 
 def pandas_scipy(path: Path) -> tuple[Any, Any]:
-    """Pandas reads, SciPy sorts and merges."""
+    """Read with pandas; sort and merge with SciPy."""
     import scipy.sparse
 
     if path.suffix == ".npy":
@@ -39,6 +40,7 @@ def pandas_scipy(path: Path) -> tuple[Any, Any]:
 
 
 def polars(path: Path) -> tuple[Any, Any]:
+    """Read, sort and merge with polars' lazy engine."""
     import polars as pl
 
     if path.suffix == ".npy":
@@ -56,6 +58,7 @@ def polars(path: Path) -> tuple[Any, Any]:
 
 
 def duckdb(path: Path) -> tuple[Any, Any]:
+    """Read, sort and merge with SQL."""
     import duckdb as db
 
     connection = db.connect(config={"threads": CORES})
@@ -77,9 +80,11 @@ def duckdb(path: Path) -> tuple[Any, Any]:
 
 
 def _pointers(rows: Any, n: int) -> Any:
+    """(n + 1,) row pointers of sorted rows."""
     return np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))])
 
 
+#: The tools by name; each returns row pointers and columns.
 TOOLS: dict[str, Callable[[Path], tuple[Any, Any]]] = {
     "pandas+scipy": pandas_scipy,
     "polars": polars,

@@ -1,4 +1,4 @@
-"""Runs a command and measures it: wall and processor time, and the memory of all its processes together."""
+"""Runs a command and measures its wall and processor time, and the memory of all of its processes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+#: Bytes of a page, in which /proc/PID/statm counts.
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
-#: Seconds between two looks at the memory.
+#: Seconds between two measurements of the memory.
 INTERVAL = 0.02
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Of a command: ``peak_process`` of its largest process, ``peak_total`` of all at one moment, in bytes."""
+    """Measurements of a command.
+
+    Attributes:
+        wall: seconds of wall time.
+        processor: seconds of processor time of all processes.
+        peak_process: bytes of its largest process.
+        peak_total: bytes of all of its processes at one moment.
+        output: its standard output.
+    """
 
     wall: float
     processor: float
@@ -30,8 +39,12 @@ class Measured:
 def run(command: Sequence[str], environment: Mapping[str, str]) -> Measured:
     """Run a command to its end.
 
+    Args:
+        command: program and arguments.
+        environment: variables that are added to those of this process.
+
     Raises:
-        RuntimeError: it failed; with what it said.
+        RuntimeError: the command failed; the message ends with its standard error.
     """
     started, before = time.perf_counter(), os.times()
     process = subprocess.Popen(
@@ -48,7 +61,7 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> Measured:
 
 
 class _Watch(threading.Thread):
-    """Looks at the resident memory of a process and its descendants until it is stopped."""
+    """Measures the resident memory of a process and its descendants until it is stopped."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
@@ -68,6 +81,7 @@ class _Watch(threading.Thread):
 
 
 def _family(pid: int) -> list[int]:
+    """A process and its descendants."""
     found = [pid]
     for parent in found:
         try:
@@ -79,6 +93,7 @@ def _family(pid: int) -> list[int]:
 
 
 def _resident(pid: int) -> int:
+    """Resident bytes of a process; 0 if it has ended."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
     except (OSError, IndexError):

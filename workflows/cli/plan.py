@@ -1,4 +1,4 @@
-"""`--codec` and `--plan`: how a graph is stored, and what storing it will take, for `ingest` and `generate`."""
+"""`--codec` and `--plan` of `ingest` and `generate`: how a graph is stored, and what storing it will need."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from gnnloom.pipeline.ingest.stage import IngestOptions, plan_ingest
+from gnnloom.pipeline.ingest.stage import IngestOptions, project_ingest
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, available_cores, threads_suffice
 from gnnloom.storage import Catalog
@@ -19,43 +19,46 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def plan_options(command: Command) -> Command:
-    """``--codec`` and ``--plan``; the command gets ``codec`` and ``plan``."""
+    """Add ``--codec`` and ``--plan``, which the command receives as ``codec`` and ``plan``."""
     codec = click.option(
         "--codec",
         type=click.Choice(CODECS),
         default=DEFAULT_CODEC,
         show_default=True,
-        help="Compression of the graph: none, one that costs hardly any time, or the smallest files.",
+        help="Compression of the graph: none, fast (costs almost no time), or small (smallest files).",
     )
-    plan = click.option("--plan", is_flag=True, help="Only say what it will take: tasks, memory, disk, time.")
+    plan = click.option(
+        "--plan", is_flag=True, help="Only print what it would need: tasks, memory, disk space and time."
+    )
     return codec(plan(command))
 
 
 def show_plan(
     catalog: Catalog, source: EdgeSource, options: IngestOptions, cluster: ClusterOptions, *, as_json: bool
 ) -> None:
-    """Print what an ingest would take.
+    """Print what an ingest is projected to need.
 
     Raises:
-        BudgetError: it cannot fit.
+        BudgetError: it does not fit.
     """
     workers = available_cores() if cluster.workers is None else max(1, cluster.workers)
-    plan = plan_ingest(source, options, _existing(catalog.root), workers, cluster.memory)
-    if cluster.kind == "local" and cluster.workers is None and threads_suffice(workers, plan.work):
-        plan = plan.in_one_process()
-    show(plan.to_json(), as_json=as_json, title="plan")
+    projection = project_ingest(source, options, _existing(catalog.root), workers, cluster.memory)
+    # The same choice that an ingest makes when nobody asked for a number of workers.
+    if cluster.kind == "local" and cluster.workers is None and threads_suffice(workers, projection.work):
+        projection = projection.in_one_process()
+    show(projection.to_json(), as_json=as_json, title="plan")
 
 
-def show_outcome(plan: Mapping[str, Mapping[str, Any]]) -> None:
-    """Print what was planned beside what a run measured."""
+def show_outcome(figures: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print the projected figures next to those that an ingest measured."""
     rows = [
         [name.replace("_", " "), *(readable(name, both[which]) for which in ("planned", "measured"))]
-        for name, both in plan.items()
+        for name, both in figures.items()
     ]
     show_rows(("", "planned", "measured"), rows)
 
 
 def _existing(folder: Path) -> Path:
-    """The folder itself, or the nearest above it that is there."""
+    """The folder itself, or its nearest ancestor that exists."""
     folder = folder.absolute()
     return next(path for path in (folder, *folder.parents) if path.is_dir())

@@ -51,8 +51,8 @@ class BarHandler(logging.Handler):
         if not self._tasks:
             self._bars.start()
         if state.phase not in self._tasks:
-            self._tasks[state.phase] = self._bars.add_task(state.phase, total=state.parts, speed="")
-        self._bars.update(self._tasks[state.phase], completed=state.done, total=state.parts, speed=_speed(state))
+            self._tasks[state.phase] = self._bars.add_task(state.phase, total=state.tasks, speed="")
+        self._bars.update(self._tasks[state.phase], completed=state.done, total=state.tasks, speed=_speed(state))
 
     def close(self) -> None:
         self._bars.stop()

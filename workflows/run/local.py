@@ -83,7 +83,7 @@ class _Work:
 
     def make_graph(self) -> None:
         edges = self.recipe.source.open(undirected=self.recipe.dataset.undirected)
-        ingest_graph(self.dataset, edges, self.recipe.dataset.options(), self.cluster, beside_others=True)
+        ingest_graph(self.dataset, edges, self.recipe.dataset.options(), self.cluster, allow_others=True)
 
     def make_vertices(self) -> None:
         source = self.recipe.vertices.open(self.recipe.source, self.graph)

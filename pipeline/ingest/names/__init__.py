@@ -1,1 +1,5 @@
-"""Ids that are names: an external sort of the distinct ones, and the numbers that they get."""
+"""Ids that are names: an external sort finds the distinct names, and the rank of a name becomes its number.
+
+Files only: ``collect`` writes sorted names per range, ``merge`` ranks them, ``numbered`` reads the edges by number, and
+``arrays`` stores the names along with the graph.
+"""

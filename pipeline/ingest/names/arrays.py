@@ -1,4 +1,4 @@
-"""The names of a graph's vertices as arrays of its artifact: where each begins, and the text of all."""
+"""The names of a graph's vertices as arrays of its artifact: where each name begins, and the text of all names."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from pathlib import Path
 
 from gnnloom.pipeline.ingest.names.table import NameTable
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.progress import Done, logged
+from gnnloom.pipeline.tasks.progress import Done
+from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.arrays import CHUNK_BYTES, create_array, write_rows
-from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 
-#: Elements of a chunk, and chunks that one task writes, of the offsets and of the text.
+#: Elements of a chunk of each array.
 _CHUNK = {"original_name_offset": CHUNK_BYTES // 8, "original_name": CHUNK_BYTES}
+#: Chunks that one task writes.
 _TASK_CHUNKS = 4
 _DIMS = {"original_name_offset": ("vertex+1",), "original_name": ("byte",)}
 _DTYPES = {"original_name_offset": "int64", "original_name": "uint8"}
@@ -20,7 +22,11 @@ _DTYPES = {"original_name_offset": "int64", "original_name": "uint8"}
 
 @dataclass(frozen=True)
 class NameArrayTask:
-    """Writes elements ``start`` to ``stop`` of one of the two arrays."""
+    """Writes elements ``start`` to ``stop`` of one of the two arrays.
+
+    Attributes:
+        table: file of the name table.
+    """
 
     writer: ArtifactWriter
     table: Path
@@ -33,8 +39,15 @@ class NameArrayTask:
         return f"{self.array}/{self.start:015d}"
 
 
-def write_name_arrays(writer: ArtifactWriter, table_path: Path, codec: str, cluster: Cluster) -> list[str]:
-    """Write what is not there yet of the names' arrays; returns the names of all their parts."""
+def write_name_arrays(writer: ArtifactWriter, table_path: Path, codec: str, cluster: Cluster) -> list[TaskRecord]:
+    """Write the elements that are not recorded; returns the records of all tasks.
+
+    Args:
+        writer: artifact of the graph.
+        table_path: file of the name table.
+        codec: compression of the arrays.
+        cluster: where the tasks run.
+    """
     table = NameTable.load(table_path)
     tasks: list[NameArrayTask] = []
     for array, size in (("original_name_offset", table.num_names + 1), ("original_name", table.num_bytes)):
@@ -44,14 +57,10 @@ def write_name_arrays(writer: ArtifactWriter, table_path: Path, codec: str, clus
         tasks += [
             NameArrayTask(writer, table_path, array, start, min(start + step, size)) for start in range(0, size, step)
         ]
-    recorded = writer.recorded("original_name")
-    missing = [task for task in tasks if task.name not in recorded]
-    for _ in logged("write names", cluster.map(write_part, missing), len(missing), "elements"):
-        pass
-    return [task.name for task in tasks]
+    return run_missing("write names", cluster, writer, write_name_array, tasks, "elements")
 
 
-def write_part(task: NameArrayTask) -> Done:
+def write_name_array(task: NameArrayTask) -> Done:
     """Write the elements of one task; returns their number."""
     table = NameTable.load(task.table)
     read = table.read_offsets if task.array == "original_name_offset" else table.read_text

@@ -1,6 +1,6 @@
-"""First step for names as ids: every range of the source leaves runs of its distinct names, sorted, and its edges.
+"""First step for names as ids: every range of the source leaves files of its sorted distinct names and its edges.
 
-A run is as many edges as fit the memory.  Arrow finds the distinct names of each chunk, then sorts those of the run.
+A file holds as many edges as fit in memory. Arrow finds the distinct names of each chunk, then sorts those of the file.
 """
 
 from __future__ import annotations
@@ -14,30 +14,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.spill import write_file
-from gnnloom.pipeline.ingest.names.sorted_runs import NameRun
+from gnnloom.pipeline.ingest.names.spill import NameSpill
+from gnnloom.pipeline.matrix_sort.scatter import range_facts
 from gnnloom.pipeline.sources.names import NameChunk, NamedEdgeSource, Names
 from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import working_memory
-from gnnloom.pipeline.tasks.progress import Done, logged
+from gnnloom.pipeline.tasks.progress import Done
+from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 
-#: Names that a run gives to the sample which cuts the ranges of names, and bytes of each that count.
-SAMPLES, SAMPLE_BYTES = 64, 64
+#: Names that each file contributes to the sample that cuts the ranges of names.
+SAMPLES = 64
 
-#: What a distinct name takes in memory beside its bytes, about: offsets, places, the table that finds it again.
+#: Leading bytes of a name that the sample keeps: enough to cut at, and short even if names have 65,536 bytes.
+SAMPLE_BYTES = 64
+
+#: Bytes of memory per distinct name in addition to its text, about: offsets, positions, and Arrow's hash table.
 NAME_MEMORY = 64
 
 
 @dataclass(frozen=True)
-class CollectTask:
+class CollectNamesTask:
     """Collects the names of one range of the source."""
 
     writer: ArtifactWriter
     number: int
     source: NamedEdgeSource
-    part: SourceRange
+    range: SourceRange
     memory: int
 
     @property
@@ -46,93 +51,109 @@ class CollectTask:
 
 
 def collect_names(writer: ArtifactWriter, source: NamedEdgeSource, cluster: Cluster) -> list[TaskRecord]:
-    """Collect the names of the ranges that were not yet; returns the records of all, in the order of the source.
+    """Collect the names of the ranges that have no usable record; returns all records in the order of the source.
 
     Raises:
-        InputError: the source's; or only some edges have a weight; or a header was read as an edge.
+        InputError: the source cannot be read or has no edges, only some of its edges have a weight, or a header was
+            read as an edge.
     """
-    ranges = source.ranges()
-    tasks = [CollectTask(writer, number, source, part, cluster.memory) for number, part in enumerate(ranges)]
-    recorded = writer.recorded("names/")
-    missing = [task for task in tasks if not _is_usable(task, recorded.get(task.name))]
-    for _ in logged("names", cluster.map(collect_range, missing), len(missing)):
-        pass
-    recorded = writer.recorded("names/")
-    records = [recorded[task.name] for task in tasks]
+    tasks = [
+        CollectNamesTask(writer, number, source, source_range, cluster.memory)
+        for number, source_range in enumerate(source.ranges())
+    ]
+    records = run_missing("names", cluster, writer, collect_range, tasks, is_usable=_is_usable)
     _check(source, [record.facts for record in records])
     return records
 
 
-def _is_usable(task: CollectTask, record: TaskRecord | None) -> bool:
-    part = task.part
-    return (
-        record is not None
-        and record.facts["range"] == [part.file, part.start, part.stop]
-        and all(NameRun.from_json(run).is_intact(task.writer.work) for run in record.facts["runs"])
+def _is_usable(task: CollectNamesTask, record: TaskRecord) -> bool:
+    return record.facts["range"] == range_facts(task.range) and all(
+        file.is_intact(task.writer.work) for file in name_spills(record)
     )
+
+
+def name_spills(record: TaskRecord) -> list[NameSpill]:
+    """The files that a finished task wrote."""
+    return [NameSpill.from_json(content) for content in record.facts["runs"]]
 
 
 def _check(source: NamedEdgeSource, facts: Sequence[Mapping[str, Any]]) -> None:
     edges, plain = sum(fact["edges"] for fact in facts), sum(fact["plain"] for fact in facts)
     if not edges:
         raise InputError("the source has no edges")
-    if len({run["weighted"] for fact in facts for run in fact["runs"]}) > 1:
+    if len({file["weighted"] for fact in facts for file in fact["runs"]}) > 1:
         raise InputError("some edges of the source have a weight and some have none")
+    # Every edge but the first line of each file has numbers for ids: that line is a header rather than an edge.
     headers = [fact["range"][0] for fact in facts if fact["range"][1] == 0 and not fact["first_is_plain"]]
     if source.may_begin_with_header and plain and headers and edges - plain == len(headers):
         files = source.identity().get("files", [])
         name = files[headers[0]]["name"] if headers[0] < len(files) else "the source"
         raise InputError(
-            f"{name}: only the first line holds ids that are no numbers; if it names the columns, say so (`--header`);"
-            " if it is an edge, and all ids are names, say that (`--no-header`)"
+            f"{name}: only the first line holds ids that are not numbers; pass `--header` if it names the columns, or"
+            " `--no-header` if it is an edge and all ids are names"
         )
 
 
-def collect_range(task: CollectTask) -> Done:
-    """Write the runs of one range; returns its number of edges.
+def collect_range(task: CollectNamesTask) -> Done:
+    """Write the files of one range; returns its number of edges.
 
     Raises:
-        InputError: the source's.
+        InputError: the source cannot be read.
     """
     with task.writer.task(task.name) as output:
-        run = _RunBuilder()
-        runs: list[NameRun] = []
-        samples: list[bytes] = []
+        collected = _Collected(task)
         edges = plain = 0
         first_is_plain: bool | None = None
-        limit = working_memory(task.memory) // 16
-        for chunk in task.source.read_names(task.part):
+        for chunk in task.source.read_names(task.range):
             if not len(chunk.source):
                 continue
             first_is_plain = chunk.first_is_plain if first_is_plain is None else first_is_plain
             edges, plain = edges + len(chunk.source), plain + chunk.num_plain
-            run.add(chunk)
-            if run.memory > limit:
-                _add_run(task, run, runs, samples)
-                run = _RunBuilder()
-        if run.num_edges:
-            _add_run(task, run, runs, samples)
+            collected.add(chunk)
+        collected.finish()
         output.facts = {
-            "range": [task.part.file, task.part.start, task.part.stop],
+            "range": range_facts(task.range),
             "edges": edges,
             "plain": plain,
             "first_is_plain": bool(first_is_plain),
-            "runs": [run.to_json() for run in runs],
-            "samples": [sample.hex() for sample in samples],
+            # The key is a name on disk, which stays.
+            "runs": [file.to_json() for file in collected.files],
+            "samples": [sample.hex() for sample in collected.samples],
         }
     return Done(edges)
 
 
-def _add_run(task: CollectTask, builder: _RunBuilder, runs: list[NameRun], samples: list[bytes]) -> None:
-    names, places = sorted_distinct(builder.distinct)
-    runs.append(builder.write(task, names, places))
-    step = max(1, len(names) // SAMPLES)
-    samples += [names.name(number)[:SAMPLE_BYTES] for number in range(0, len(names), step)]
+class _Collected:
+    """The files and the sample of one range."""
+
+    def __init__(self, task: CollectNamesTask) -> None:
+        self._task = task
+        # Sorting and merging the names of a file takes several times what the chunks take.
+        self._limit = working_memory(task.memory) // 16
+        self._growing = _NameSpillBuilder()
+        self.files: list[NameSpill] = []
+        self.samples: list[bytes] = []
+
+    def add(self, chunk: NameChunk) -> None:
+        self._growing.add(chunk)
+        if self._growing.memory > self._limit:
+            self._write()
+
+    def finish(self) -> None:
+        if self._growing.num_edges:
+            self._write()
+
+    def _write(self) -> None:
+        names, positions = sorted_distinct(self._growing.distinct)
+        self.files.append(self._growing.write(self._task, names, positions))
+        step = max(1, len(names) // SAMPLES)
+        self.samples += [names.name(number)[:SAMPLE_BYTES] for number in range(0, len(names), step)]
+        self._growing = _NameSpillBuilder()
 
 
 @dataclass
-class _RunBuilder:
-    """A run while it grows: per chunk its distinct names and the places of its edges' ends among them."""
+class _NameSpillBuilder:
+    """A file that is still growing: the distinct names of each chunk, and its edges' ends as positions among them."""
 
     distinct: list[Any] = field(default_factory=list)
     ends: list[NDArray[np.int32]] = field(default_factory=list)
@@ -149,34 +170,40 @@ class _RunBuilder:
         if chunk.weight is not None:
             self.weights.append(chunk.weight.copy())
         self.num_edges += len(chunk.source)
+        # Two positions and a weight per edge.
         self.memory += encoded.dictionary.nbytes + NAME_MEMORY * len(encoded.dictionary) + 12 * len(chunk.source)
 
-    def write(self, task: CollectTask, names: Names, places: NDArray[np.int32]) -> NameRun:
-        """Write the run; ``names`` and ``places`` are those of :func:`sorted_distinct`."""
+    def write(self, task: CollectNamesTask, names: Names, positions: NDArray[np.int32]) -> NameSpill:
+        """Write the file; ``names`` and ``positions`` come from :func:`sorted_distinct`."""
         path = f"names/{task.number:05d}-{uuid.uuid4().hex}"
-        run = NameRun(path, len(names), len(names.text), self.num_edges, bool(self.weights))
-        ends = list(self._placed(places))
+        file = NameSpill(path, len(names), len(names.text), self.num_edges, bool(self.weights))
+        ends = list(self._ends_among_all(positions))
         columns = [*(pair[0] for pair in ends), *(pair[1] for pair in ends), *self.weights]
-        write_file(task.writer.work / run.path, [names.offset, names.text, *columns])
-        with (task.writer.work / run.numbers_path).open("wb") as file:
-            file.truncate(8 * run.num_names)
-        return run
+        write_file(task.writer.work / file.path, [names.offset, names.text, *columns])
+        # A hole of the right length, which the merge fills in.
+        with (task.writer.work / file.numbers_path).open("wb") as numbers:
+            numbers.truncate(8 * file.num_names)
+        return file
 
-    def _placed(self, places: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
-        """The ends of each chunk's edges as places among the names of the run."""
+    def _ends_among_all(self, positions: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
+        """(2, num_edges) per chunk: the ends of its edges as positions among the names of the whole file."""
         first = 0
         for distinct, ends in zip(self.distinct, self.ends, strict=True):
-            yield places[first : first + len(distinct)][ends]
+            yield positions[first : first + len(distinct)][ends]
             first += len(distinct)
 
 
 def sorted_distinct(arrays: Sequence[Any]) -> tuple[Names, NDArray[np.int32]]:
-    """The distinct names of some of Arrow's large binary arrays, ascending, and the place of every name among them."""
+    """Find the distinct names of several of Arrow's large binary arrays.
+
+    Returns:
+        The distinct names, ascending by their bytes; (num_names,) int32 position of every given name among them.
+    """
     import pyarrow as pa  # noqa: PLC0415 - only names need it
     import pyarrow.compute as pc  # noqa: PLC0415
 
     encoded = pa.concat_arrays(arrays).dictionary_encode()
     order = pc.array_sort_indices(encoded.dictionary)
-    place = np.empty(len(order), np.int32)
-    place[order.to_numpy()] = np.arange(len(order), dtype=np.int32)
-    return Names.from_arrow(encoded.dictionary.take(order)), place[encoded.indices.to_numpy()]
+    rank = np.empty(len(order), np.int32)
+    rank[order.to_numpy()] = np.arange(len(order), dtype=np.int32)
+    return Names.from_arrow(encoded.dictionary.take(order)), rank[encoded.indices.to_numpy()]

@@ -1,4 +1,4 @@
-"""A source of named edges with hashes for ids: what a trial of an ingest reads, which asks for numbers of any kind."""
+"""A source of named edges with hashes for ids: what a trial of an ingest reads, since any numbers will do for it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.names import NameChunk, NamedEdgeSource, Names
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 
+#: Offset basis and prime of the 64-bit FNV-1a hash (Fowler, Noll, Vo).
 _START, _PRIME = 0xCBF29CE484222325, 0x100000001B3
 
 
 @dataclass(frozen=True)
 class HashedNames:
-    """Implements :class:`~gnnloom.pipeline.sources.source.EdgeSource`; two names hardly ever share an id."""
+    """Implements :class:`~gnnloom.pipeline.sources.source.EdgeSource`; two names almost never share an id."""
 
     source: NamedEdgeSource
 
@@ -31,12 +32,12 @@ class HashedNames:
     def ranges(self) -> Sequence[SourceRange]:
         return self.source.ranges()
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
-        for chunk in self.source.read_names(part):
+    def read(self, source_range: SourceRange) -> Iterator[EdgeChunk]:
+        for chunk in self.source.read_names(source_range):
             yield EdgeChunk(_hashes(chunk.source), _hashes(chunk.target), chunk.weight)
 
     def name_bytes(self) -> float:
-        """Bytes of a name, as in the first chunk."""
+        """Average bytes of a name in the first chunk; 0 if there is none."""
         ranges = self.ranges()
         chunk: NameChunk | None = next(self.source.read_names(ranges[0]), None) if ranges else None
         if chunk is None or not len(chunk.source):
@@ -52,7 +53,7 @@ def _hashes(names: Names) -> NDArray[np.int64]:
 
 @njit(cache=True, nogil=True)
 def _hash(offset: NDArray[np.int64], text: NDArray[np.uint8], hashes: NDArray[np.int64]) -> None:
-    """FNV-1a, of which 62 bits are kept."""
+    """FNV-1a; the upper 62 bits are kept, so that an id is never negative."""
     for k in range(hashes.size):
         value = np.uint64(_START)
         for at in range(offset[k], offset[k + 1]):

@@ -1,7 +1,7 @@
-"""Second step for names as ids: the names of all runs, cut into ranges of names, are merged, and the runs told.
+"""Second step for names as ids: the names of all files are cut into ranges of names, merged, and numbered.
 
-A task merges one range of names.  It writes the distinct ones, ascending, and beside every run the number that
-each of its names has within the range.  What does not fit the memory is halved at a name until it does.
+A task merges one range of names. It writes the distinct names, ascending, and, for every file, the number of each of
+its names within the range. A range that does not fit in memory is halved at a name until it does.
 """
 
 from __future__ import annotations
@@ -18,73 +18,81 @@ import numpy as np
 import xxhash
 
 from gnnloom.pipeline.external_sort.spill import write_at
-from gnnloom.pipeline.ingest.names.collect import NAME_MEMORY, sorted_distinct
-from gnnloom.pipeline.ingest.names.sorted_runs import NameRun, SortedNames
+from gnnloom.pipeline.ingest.names.collect import NAME_MEMORY, name_spills, sorted_distinct
+from gnnloom.pipeline.ingest.names.spill import NameSpill, SortedNames
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import working_memory
-from gnnloom.pipeline.tasks.progress import Done, logged
+from gnnloom.pipeline.tasks.progress import Done
+from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 from gnnloom.storage.format.files import read_json, write_json
 
-#: Collected bytes (text, and 8 for each name) of a range of names, about.
+#: Collected bytes (the text, and 8 per name) of a range of names, about: a few seconds of work.
 RANGE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
-class NamePlan:
-    """What was collected, and how it is cut.
+class NameRanges:
+    """The collected names, and how they are cut into ranges.
 
     Attributes:
-        runs: of each range of the source.
-        bounds: first names of the ranges of names from the second on.
+        files: (num_source_ranges) files of each range of the source.
+        bounds: (num_ranges - 1) first name of each range of names but the first.
     """
 
-    runs: list[list[NameRun]]
+    files: list[list[NameSpill]]
     bounds: list[bytes]
 
     @classmethod
-    def of(cls, records: Sequence[TaskRecord]) -> NamePlan:
+    def of(cls, records: Sequence[TaskRecord]) -> NameRanges:
         """Cut the names of these records by their samples."""
-        runs = [[NameRun.from_json(run) for run in record.facts["runs"]] for record in records]
+        files = [name_spills(record) for record in records]
         samples = sorted(bytes.fromhex(sample) for record in records for sample in record.facts["samples"])
-        collected = sum(run.text_bytes + 8 * run.num_names for group in runs for run in group)
+        collected = sum(file.text_bytes + 8 * file.num_names for group in files for file in group)
         ranges = max(1, collected // RANGE_BYTES)
         cuts = {samples[number * len(samples) // ranges] for number in range(1, ranges)}
-        return cls(runs, sorted(cuts - {samples[0]}))
+        return cls(files, sorted(cuts - {samples[0]}))
 
     def to_json(self) -> dict[str, Any]:
-        runs = [[run.to_json() for run in group] for group in self.runs]
-        return {"runs": runs, "bounds": [bound.hex() for bound in self.bounds]}
+        # The key "runs" is a name on disk, which stays.
+        files = [[file.to_json() for file in group] for group in self.files]
+        return {"runs": files, "bounds": [bound.hex() for bound in self.bounds]}
 
     @property
     def digest(self) -> str:
-        """Changes when a range was collected anew, so that nothing merged before is taken for its merge."""
+        """Changes when a range of the source is collected again, so that an earlier merge is not used for it."""
         return xxhash.xxh3_64_hexdigest(json.dumps(self.to_json(), sort_keys=True).encode())
 
     def save(self, path: Path) -> None:
         write_json(path, self.to_json())
 
     @classmethod
-    def load(cls, path: Path) -> NamePlan:
+    def load(cls, path: Path) -> NameRanges:
         content: dict[str, Any] = read_json(path)
-        runs = [[NameRun.from_json(run) for run in group] for group in content["runs"]]
-        return cls(runs, [bytes.fromhex(bound) for bound in content["bounds"]])
+        files = [[NameSpill.from_json(file) for file in group] for group in content["runs"]]
+        return cls(files, [bytes.fromhex(bound) for bound in content["bounds"]])
 
     def cut(self, names: SortedNames, number: int) -> int:
-        """Where range ``number`` of the names begins in a run."""
+        """Position of the first name of range ``number`` in a file."""
         if number == 0:
             return 0
         return len(names) if number > len(self.bounds) else bisect_left(names, self.bounds[number - 1])
 
 
 @dataclass(frozen=True)
-class MergeTask:
-    """Merges range ``number`` of the names."""
+class MergeNamesTask:
+    """Merges range ``number`` of the names.
+
+    Attributes:
+        ranges: file of the name ranges.
+        digest: their digest.
+        memory: bytes that the worker may use.
+    """
 
     writer: ArtifactWriter
     number: int
-    plan: Path
+    ranges: Path
     digest: str
     memory: int
 
@@ -93,23 +101,19 @@ class MergeTask:
         return f"merge-names/{self.digest}-{self.number:05d}"
 
 
-def merge_names(writer: ArtifactWriter, plan_path: Path, cluster: Cluster) -> list[TaskRecord]:
-    """Merge the ranges of names that were not yet; returns the records of all, ascending."""
-    plan = NamePlan.load(plan_path)
+def merge_names(writer: ArtifactWriter, ranges_path: Path, cluster: Cluster) -> list[TaskRecord]:
+    """Merge the ranges of names that are not recorded; returns the records of all, ascending."""
+    ranges = NameRanges.load(ranges_path)
+    digest = ranges.digest
     tasks = [
-        MergeTask(writer, number, plan_path, plan.digest, cluster.memory) for number in range(len(plan.bounds) + 1)
+        MergeNamesTask(writer, number, ranges_path, digest, cluster.memory) for number in range(len(ranges.bounds) + 1)
     ]
-    recorded = writer.recorded("merge-names/")
-    missing = [task for task in tasks if task.name not in recorded]
-    for _ in logged("merge names", cluster.map(merge_range, missing), len(missing), "names"):
-        pass
-    recorded = writer.recorded("merge-names/")
-    return [recorded[task.name] for task in tasks]
+    return run_missing("merge names", cluster, writer, merge_range, tasks, "names")
 
 
 @dataclass(frozen=True)
 class _Segment:
-    """Names ``start`` to ``stop`` of a run."""
+    """Names ``start`` to ``stop`` of a file."""
 
     names: SortedNames
     start: int
@@ -120,21 +124,24 @@ class _Segment:
 
     @property
     def memory(self) -> int:
-        """Bytes that merging them takes, about."""
+        """Bytes that merging these names takes, about."""
+        # Arrow holds the text as read, joined, distinct and sorted.
         return 4 * self.names.text_bytes(self.start, self.stop) + NAME_MEMORY * len(self)
 
     def divided(self, name: bytes) -> tuple[_Segment, _Segment]:
-        """The names before one, and the others."""
+        """The names before ``name``, and the others."""
         middle = bisect_left(self.names, name, self.start, self.stop)
         return _Segment(self.names, self.start, middle), _Segment(self.names, middle, self.stop)
 
 
-def merge_range(task: MergeTask) -> Done:
-    """Write the distinct names of a range, and their numbers beside the runs; returns how many were collected."""
-    plan, work = NamePlan.load(task.plan), task.writer.work
+def merge_range(task: MergeNamesTask) -> Done:
+    """Write the distinct names of a range, and their numbers for every file; returns how many were collected in it."""
+    ranges, work = NameRanges.load(task.ranges), task.writer.work
     with task.writer.task(task.name) as output:
-        opened = [SortedNames(work, run) for runs in plan.runs for run in runs]
-        segments = [_Segment(names, plan.cut(names, task.number), plan.cut(names, task.number + 1)) for names in opened]
+        opened = [SortedNames(work, file) for files in ranges.files for file in files]
+        segments = [
+            _Segment(names, ranges.cut(names, task.number), ranges.cut(names, task.number + 1)) for names in opened
+        ]
         path = f"names/merged-{task.digest}-{task.number:05d}"
         count, text_bytes = _merge(work, path, segments, working_memory(task.memory) // 2)
         output.facts = {"path": path, "names": count, "text_bytes": text_bytes}
@@ -142,7 +149,7 @@ def merge_range(task: MergeTask) -> Done:
 
 
 def _merge(work: Path, path: str, segments: list[_Segment], memory: int) -> tuple[int, int]:
-    """Write the ends and the text of the distinct names, each to a file; returns their number and bytes."""
+    """Write the ends and the text of the distinct names, each to a file; returns their number and the text's bytes."""
     kinds = ("end", "text")
     aside = [work / f"{path}-{uuid.uuid4().hex}.{kind}" for kind in kinds]
     count = text_bytes = 0
@@ -158,7 +165,7 @@ def _merge(work: Path, path: str, segments: list[_Segment], memory: int) -> tupl
 
 
 def _fitting(segments: list[_Segment], memory: int) -> Iterator[list[_Segment]]:
-    """Consecutive ranges of names that fit the memory, or that nothing divides further; ascending."""
+    """Consecutive ranges of names that fit in memory, or that cannot be divided further; ascending."""
     segments = [segment for segment in segments if len(segment)]
     needed = [segment.memory for segment in segments]
     longest = max(range(len(segments)), key=lambda k: (len(segments[k]) > 1, needed[k]), default=None)
@@ -167,6 +174,7 @@ def _fitting(segments: list[_Segment], memory: int) -> Iterator[list[_Segment]]:
     if sum(needed) <= memory or len(segments[longest]) == 1:
         yield segments
         return
+    # Halving every segment at the same name keeps all copies of a name in one half, so that no merge sees only some.
     chosen = segments[longest]
     halves = [segment.divided(chosen.names[(chosen.start + chosen.stop) // 2]) for segment in segments]
     yield from _fitting([half[0] for half in halves], memory)
@@ -174,13 +182,13 @@ def _fitting(segments: list[_Segment], memory: int) -> Iterator[list[_Segment]]:
 
 
 def _merge_pieces(work: Path, pieces: list[_Segment], first: int) -> Names:
-    """The distinct names of some segments, ascending; writes their numbers, from ``first`` on, beside the runs."""
-    arrays = [piece.names.run.read_names(work, piece.start, piece.stop).to_arrow() for piece in pieces]
-    names, places = sorted_distinct(arrays)
+    """The distinct names of some segments, ascending; writes their numbers, counted from ``first``, for each file."""
+    arrays = [piece.names.file.read_names(work, piece.start, piece.stop).to_arrow() for piece in pieces]
+    names, positions = sorted_distinct(arrays)
     begin = 0
     for piece in pieces:
-        numbers = places[begin : begin + len(piece)].astype(np.int64) + first
-        with (work / piece.names.run.numbers_path).open("r+b") as file:
+        numbers = positions[begin : begin + len(piece)].astype(np.int64) + first
+        with (work / piece.names.file.numbers_path).open("r+b") as file:
             write_at(file.fileno(), 8 * piece.start, numbers)
         begin += len(piece)
     return names

@@ -1,4 +1,4 @@
-"""Names as ids: every distinct name of a source gets its rank as its number, and the edges are read by number."""
+"""Names as ids: the rank of a distinct name becomes its number, and the edges are read by these numbers."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.ingest.names.collect import collect_names
-from gnnloom.pipeline.ingest.names.merge import NamePlan, merge_names
-from gnnloom.pipeline.ingest.names.sorted_runs import NameRun, SortedNames
+from gnnloom.pipeline.ingest.names.merge import NameRanges, merge_names
+from gnnloom.pipeline.ingest.names.spill import NameSpill, SortedNames
 from gnnloom.pipeline.ingest.names.table import NameTable
 from gnnloom.pipeline.sources.names import NamedEdgeSource
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.format.artifact import ArtifactWriter
 
-_FOLDER, _PLAN, _TABLE = "names", "plan.json", "table.json"
+_FOLDER, _RANGES, _TABLE = "names", "plan.json", "table.json"
 
 
 def name_folder(writer: ArtifactWriter) -> Path:
-    """Where the names of an artifact's source are numbered."""
+    """The folder in which the names of an artifact's source are numbered."""
     return writer.work / _FOLDER
 
 
@@ -32,24 +32,24 @@ def were_numbered(writer: ArtifactWriter) -> bool:
     return name_folder(writer).exists()
 
 
-def name_table_path(writer: ArtifactWriter) -> Path | None:
-    """The table of the names of an artifact's vertices; None where their ids are numbers."""
-    path = name_folder(writer) / _TABLE
-    return path if path.exists() else None
+def name_table_path(writer: ArtifactWriter) -> Path:
+    """The table of the names of an artifact's vertices, which :func:`number_names` makes."""
+    return name_folder(writer) / _TABLE
 
 
 def number_names(writer: ArtifactWriter, source: NamedEdgeSource, cluster: Cluster) -> NumberedEdges:
-    """Number the names of a source in ascending order, or find that done.
+    """Number the names of a source in ascending order, unless that is done already.
 
     Raises:
-        InputError: the source's; or it has no edges.
+        InputError: the source cannot be read or has no edges.
     """
     folder = name_folder(writer)
-    plan = NamePlan.of(collect_names(writer, source, cluster))
-    if not (folder / _TABLE).exists() or NamePlan.load(folder / _PLAN) != plan:
+    ranges = NameRanges.of(collect_names(writer, source, cluster))
+    # A range that was collected again has other files: its names must be merged again.
+    if not (folder / _TABLE).exists() or NameRanges.load(folder / _RANGES) != ranges:
         (folder / _TABLE).unlink(missing_ok=True)
-        plan.save(folder / _PLAN)
-        NameTable.of(merge_names(writer, folder / _PLAN, cluster)).save(folder / _TABLE)
+        ranges.save(folder / _RANGES)
+        NameTable.of(merge_names(writer, folder / _RANGES, cluster)).save(folder / _TABLE)
     return NumberedEdges(writer.work)
 
 
@@ -58,7 +58,7 @@ class NumberedEdges:
     """The edges of a source whose names were numbered; implements :class:`~gnnloom.pipeline.sources.source.EdgeSource`.
 
     Attributes:
-        work: folder of the artifact that is being made.
+        work: work folder of the artifact that is being made.
     """
 
     work: Path
@@ -66,29 +66,32 @@ class NumberedEdges:
     def identity(self) -> dict[str, Any]:
         return {"format": "numbered names"}
 
-    def _plan(self) -> NamePlan:
-        return NamePlan.load(self.work / _FOLDER / _PLAN)
+    def _ranges(self) -> NameRanges:
+        return NameRanges.load(self.work / _FOLDER / _RANGES)
+
+    def _table(self) -> NameTable:
+        return NameTable.load(self.work / _FOLDER / _TABLE)
 
     def num_vertices(self) -> int | None:
-        return NameTable.load(self.work / _FOLDER / _TABLE).num_names
+        return self._table().num_names
 
     def ranges(self) -> Sequence[SourceRange]:
-        groups = enumerate(self._plan().runs)
-        return [SourceRange(number, 0, sum(run.num_edges for run in runs)) for number, runs in groups]
+        groups = enumerate(self._ranges().files)
+        return [SourceRange(number, 0, sum(file.num_edges for file in files)) for number, files in groups]
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
-        plan, table = self._plan(), NameTable.load(self.work / _FOLDER / _TABLE)
-        for run in plan.runs[part.file]:
-            numbers = self._numbers(plan, table, run)
-            for start in range(0, run.num_edges, CHUNK_EDGES):
-                stop = min(start + CHUNK_EDGES, run.num_edges)
-                source, target = run.read_ends(self.work, start, stop)
-                yield EdgeChunk(numbers[source], numbers[target], run.read_weights(self.work, start, stop))
+    def read(self, source_range: SourceRange) -> Iterator[EdgeChunk]:
+        ranges, table = self._ranges(), self._table()
+        for file in ranges.files[source_range.file]:
+            numbers = self._numbers(ranges, table, file)
+            for start in range(0, file.num_edges, CHUNK_EDGES):
+                stop = min(start + CHUNK_EDGES, file.num_edges)
+                source, target = file.read_ends(self.work, start, stop)
+                yield EdgeChunk(numbers[source], numbers[target], file.read_weights(self.work, start, stop))
 
-    def _numbers(self, plan: NamePlan, table: NameTable, run: NameRun) -> NDArray[np.int64]:
-        """(num_names,) the numbers of a run's names: those within their range of names, and the range's first."""
-        numbers = run.read_numbers(self.work)
-        names = SortedNames(self.work, run)
-        cuts = [plan.cut(names, number) for number in range(len(table.paths) + 1)]
+    def _numbers(self, ranges: NameRanges, table: NameTable, file: NameSpill) -> NDArray[np.int64]:
+        """(num_names,) int64 numbers of a file's names: the number within the range, plus the range's first number."""
+        numbers = file.read_numbers(self.work)
+        names = SortedNames(self.work, file)
+        cuts = [ranges.cut(names, number) for number in range(len(table.paths) + 1)]
         numbers += np.repeat(np.array(table.first_name[:-1], np.int64), np.diff(cuts))
         return numbers

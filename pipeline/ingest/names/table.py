@@ -1,4 +1,4 @@
-"""The distinct names of a source in ascending order, on disk: a name's place is the number of its vertex."""
+"""The distinct names of a source in ascending order, on disk: the position of a name is the number of its vertex."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gnnloom.storage.format.files import read_json, write_json
 
 @dataclass(frozen=True)
 class NameTable:
-    """Where the names of consecutive ranges lie.
+    """The files of consecutive ranges of names.
 
     Attributes:
-        paths: of the ranges' files, within the work folder.
+        paths: (num_ranges) file of each range, relative to the work folder and without its suffix.
         first_name: (num_ranges + 1) number of the first name of each range, and the number of names.
-        first_byte: (num_ranges + 1) likewise for the bytes of their text.
+        first_byte: (num_ranges + 1) first byte of each range in the text of all names, and the number of bytes.
     """
 
     paths: list[str]
@@ -31,7 +31,7 @@ class NameTable:
 
     @classmethod
     def of(cls, records: Sequence[TaskRecord]) -> NameTable:
-        """The table of what :func:`gnnloom.pipeline.ingest.names.merge.merge_names` made."""
+        """The table of the ranges that :func:`gnnloom.pipeline.ingest.names.merge.merge_names` merged."""
         facts = [record.facts for record in records]
         names = list(accumulate((fact["names"] for fact in facts), initial=0))
         return cls(
@@ -56,9 +56,9 @@ class NameTable:
         return self.first_byte[-1]
 
     def read_offsets(self, work: Path, start: int, stop: int) -> NDArray[np.int64]:
-        """Where the names ``start`` to ``stop`` begin in the text of all; number ``num_names`` stands for its end."""
+        """(stop - start,) int64 byte at which each name begins in the text of all; name ``num_names`` is its end."""
         offsets = np.zeros(stop - start, np.int64)
-        # The files hold where names end: that of name k - 1 is where name k begins.
+        # The files hold where names end, and name k begins where name k - 1 ends.
         low, high = max(start, 1) - 1, stop - 1
         for number, (first, last) in enumerate(pairwise(self.first_name)):
             begin, end = max(first, low), min(last, high)
@@ -69,7 +69,7 @@ class NameTable:
         return offsets
 
     def read_text(self, work: Path, start: int, stop: int) -> NDArray[np.uint8]:
-        """Bytes ``start`` to ``stop`` of the text of all names."""
+        """(stop - start,) uint8 bytes ``start`` to ``stop`` of the text of all names."""
         text = np.empty(stop - start, np.uint8)
         for number, (first, last) in enumerate(pairwise(self.first_byte)):
             begin, end = max(first, start), min(last, stop)

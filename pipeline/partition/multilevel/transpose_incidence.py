@@ -81,7 +81,7 @@ def _whole_rows(
     end = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     waiting = np.empty(0, dtype=np.uint64)
     column = 0
-    for piece in sorter.slices(whole):
+    for piece in sorter.sort(whole):
         waiting = np.concatenate([waiting, piece.keys])
         stop = int(np.searchsorted(end, end[column] + len(waiting), side="right")) - 1
         if stop > column:

@@ -1,4 +1,4 @@
-"""Ingest stores the matrix that SciPy builds, says what it found, and refuses what it cannot use."""
+"""Ingest stores the matrix that SciPy builds, reports what it found, and refuses what it cannot use."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ MIB = 1 << 20
 
 
 def reference(u: np.ndarray, v: np.ndarray, w: np.ndarray | None, n: int, options: IngestOptions) -> Any:
-    """The matrix, built by a dictionary of edges."""
+    """The matrix, built from a dictionary of edges."""
     entries: dict[tuple[int, int], float] = {}
     weights = np.ones(len(u)) if w is None else w.astype(np.float64)
     merge = {"sum": lambda a, b: a + b, "min": min, "max": max, "first": lambda a, b: a}[options.merge]
     for source, target, weight in zip(u.tolist(), v.tolist(), weights.tolist(), strict=True):
         if source == target and options.self_loops == "remove":
             continue
-        places = {(target, source), (source, target)} if options.undirected else {(target, source)}
-        for place in places:
-            entries[place] = merge(entries[place], weight) if place in entries else weight
+        positions = {(target, source), (source, target)} if options.undirected else {(target, source)}
+        for position in positions:
+            entries[position] = merge(entries[position], weight) if position in entries else weight
     if options.self_loops == "add":
         for vertex in range(n):
             entries.setdefault((vertex, vertex), 1.0)
@@ -171,7 +171,7 @@ def test_a_graph_without_edges_has_its_stated_vertices(catalog: Catalog, tmp_pat
 
 
 @pytest.mark.parametrize("ids", ["keep", "compact"])
-def test_no_edges_at_all_is_an_error(catalog: Catalog, tmp_path: Path, ids: str) -> None:
+def test_a_source_without_edges_is_an_error(catalog: Catalog, tmp_path: Path, ids: str) -> None:
     source = write_edges(tmp_path / "edges", [], [])
     with pytest.raises(InputError, match="no edges"):
         ingest_graph(catalog.create("g"), source, IngestOptions(ids=ids), InProcessCluster())
@@ -185,7 +185,7 @@ def test_a_negative_id_is_an_error(catalog: Catalog, tmp_path: Path, ids: str) -
 
 
 @pytest.mark.parametrize("highest", [1 << 33, 1 << 62])
-def test_ids_that_are_names_are_refused_with_the_way_out(catalog: Catalog, tmp_path: Path, highest: int) -> None:
+def test_kept_ids_that_are_too_large_are_refused_with_a_remedy(catalog: Catalog, tmp_path: Path, highest: int) -> None:
     source = write_edges(tmp_path / "edges", [1, highest], [2, 3])
     with pytest.raises(InputError, match="--ids compact"):
         ingest_graph(catalog.create("g"), source, IngestOptions(), InProcessCluster())
@@ -203,7 +203,7 @@ def test_unknown_options_are_refused(option: str) -> None:
         IngestOptions(**{option: "other"})
 
 
-def test_a_finished_graph_is_found_and_another_one_refused(catalog: Catalog, tmp_path: Path) -> None:
+def test_a_complete_graph_is_found_and_another_one_is_refused(catalog: Catalog, tmp_path: Path) -> None:
     dataset = catalog.create("g")
     source = write_edges(tmp_path / "edges", [0, 1], [1, 2])
     first = ingest_graph(dataset, source, IngestOptions(), InProcessCluster())
@@ -224,13 +224,13 @@ def test_a_graph_that_was_begun_is_refused_for_other_options(catalog: Catalog, t
     assert ingest_graph(dataset, source, IngestOptions(), InProcessCluster()).nnz == 5
 
 
-def test_a_budget_too_small_is_refused_with_the_figures(catalog: Catalog, tmp_path: Path) -> None:
+def test_a_budget_that_is_too_small_is_refused_with_the_figures(catalog: Catalog, tmp_path: Path) -> None:
     source = write_edges(tmp_path / "edges", [0, 1], [1, 2])
     with pytest.raises(BudgetError, match=r"memory of 100 MiB per worker: at least \d+ MiB"):
         ingest_graph(catalog.create("g"), source, IngestOptions(), InProcessCluster(100 * MIB))
 
 
-def test_more_rows_in_a_block_than_memory_is_refused(catalog: Catalog, tmp_path: Path) -> None:
+def test_a_block_with_more_rows_than_fit_in_memory_is_refused(catalog: Catalog, tmp_path: Path) -> None:
     source = write_edges(tmp_path / "edges", [0, 1], [1, 2], vertices=1 << 34)
     with pytest.raises(BudgetError, match="rows, too many for"):
         ingest_graph(catalog.create("g"), source, IngestOptions(self_loops="keep"), InProcessCluster(448 * MIB))
@@ -253,7 +253,7 @@ print(json.dumps({"digest": graph.artifact.digest, "peak": graph.artifact.measur
 
 
 def test_memory_stays_within_the_budget_whatever_the_skew(tmp_path: Path) -> None:
-    """All edges in one unit of rows, half of them at one vertex: far more than the smaller budget sorts at once."""
+    """All edges are in one unit of rows, half of them at one vertex: far more than the smaller budget sorts at once."""
     rng = np.random.default_rng(8)
     u, v = rng.integers(0, 4000, (2, 5_000_000))
     u[::2] = 3
@@ -270,8 +270,8 @@ def test_memory_stays_within_the_budget_whatever_the_skew(tmp_path: Path) -> Non
 class HalfWeighted(EdgeFiles):
     """Gives a weight to the edges of every other chunk."""
 
-    def read(self, part: SourceRange) -> Iterator[EdgeChunk]:
-        for number, chunk in enumerate(super().read(part)):
+    def read(self, source_range: SourceRange) -> Iterator[EdgeChunk]:
+        for number, chunk in enumerate(super().read(source_range)):
             yield chunk if number % 2 else EdgeChunk(chunk.source, chunk.target)
 
 

@@ -1,4 +1,4 @@
-"""Killed at any moment and started again, ingest leaves the bytes of a run that was never interrupted."""
+"""An ingest that was killed at any moment and started again leaves the bytes of one that was never interrupted."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.matrix_sort import bucket_sort
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
-from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from support.edge_files import EdgeFiles, write_edges
 
 _INGEST = """
@@ -42,7 +43,7 @@ def _start(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def _records(folder: Path) -> dict[str, int]:
-    """When each part was recorded."""
+    """When each task was recorded, in nanoseconds."""
     found = {}
     for path in folder.glob("killed/graph/*/.work/parts/[!.]*.json"):
         try:
@@ -52,10 +53,10 @@ def _records(folder: Path) -> dict[str, int]:
     return found
 
 
-def _kill_after(process: subprocess.Popen[bytes], folder: Path, parts: int, delay: float) -> dict[str, int]:
-    """Kill the process (its workers live on for a moment) once so many parts are recorded."""
+def _kill_after(process: subprocess.Popen[bytes], folder: Path, tasks: int, delay: float) -> dict[str, int]:
+    """Kill the process (its workers live on for a moment) once so many tasks are recorded; returns all records."""
     deadline = time.monotonic() + 60
-    while len(_records(folder)) < parts and process.poll() is None and time.monotonic() < deadline:
+    while len(_records(folder)) < tasks and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
     time.sleep(delay)
     process.kill()
@@ -71,9 +72,9 @@ def test_resume_after_kill_gives_the_same_bytes(tmp_path: Path) -> None:
     never_killed = ingest_graph(Catalog(tmp_path).create("whole"), source, options, InProcessCluster())
     chance = random.Random(1)
     earlier: dict[str, int] = {}
-    # 20 ranges are scattered; then come 3 blocks and the vertices' arrays.
-    for parts in (5, 20, 22):
-        records = _kill_after(_start(tmp_path), tmp_path, parts, chance.random() * 0.2)
+    # 20 ranges are scattered; then come 3 blocks and the arrays of the vertices.
+    for tasks in (5, 20, 22):
+        records = _kill_after(_start(tmp_path), tmp_path, tasks, chance.random() * 0.2)
         for name, recorded_at in earlier.items():
             assert records[name] == recorded_at, f"{name} was made again"
         earlier = records
@@ -95,14 +96,14 @@ class StoppedError(Exception):
 
 
 class StoppingCluster(InProcessCluster):
-    """Fails before task number ``stop_at`` of all that it is given."""
+    """Runs ``stop_at`` tasks and fails before the next; all tasks if it is negative."""
 
     def __init__(self, stop_at: int) -> None:
         super().__init__()
         self.left = stop_at
         self.names: list[str] = []
 
-    def map(self, function, items):
+    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
         for item in items:
             if self.left == 0:
                 raise StoppedError
@@ -119,7 +120,7 @@ def edges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EdgeFiles:
 
 
 @pytest.mark.parametrize("ids", ["keep", "compact"])
-def test_stopped_before_every_task_it_does_each_task_once(catalog: Catalog, edges: EdgeFiles, ids: str) -> None:
+def test_an_ingest_stopped_before_every_task_runs_each_task_once(catalog: Catalog, edges: EdgeFiles, ids: str) -> None:
     options = IngestOptions(ids=ids)
     straight = StoppingCluster(-1)
     expected = ingest_graph(catalog.create("straight"), edges, options, straight)
@@ -130,7 +131,7 @@ def test_stopped_before_every_task_it_does_each_task_once(catalog: Catalog, edge
             ingest_graph(catalog.create("stopped"), edges, options, cluster)
         except StoppedError:
             done += cluster.names
-    done_once = [name for name in done if not name.startswith("place_piece")]
+    done_once = [name for name in done if not name.startswith("copy_ids")]
     assert len(done_once) == len(set(done_once))
     found = ingest_graph(catalog.create("stopped"), edges, options, InProcessCluster())
     assert found.artifact.digest == expected.artifact.digest
@@ -148,7 +149,7 @@ def _stopped(catalog: Catalog, edges: EdgeFiles, tasks: int) -> Path:
 @pytest.mark.parametrize("tasks", [3, 5])
 @pytest.mark.parametrize("damage", ["missing", "short"])
 def test_lost_spill_files_are_made_again(catalog: Catalog, edges: EdgeFiles, tasks: int, damage: str) -> None:
-    """4 ranges and some blocks; the second run finds one spill file of the first gone or cut."""
+    """There are 4 ranges and some blocks; the second run finds one spill file of the first run missing or cut."""
     expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
     work = _stopped(catalog, edges, tasks)
     first = min((work / "spill").glob("*.run"))
@@ -163,7 +164,7 @@ def test_lost_spill_files_are_made_again(catalog: Catalog, edges: EdgeFiles, tas
     assert "make_block 0" in cluster.names or tasks == 5
 
 
-def test_another_cutting_of_the_source_scatters_anew(catalog: Catalog, edges: EdgeFiles) -> None:
+def test_ranges_that_are_cut_differently_are_scattered_again(catalog: Catalog, edges: EdgeFiles) -> None:
     _stopped(catalog, edges, 2)
     other = EdgeFiles(edges.folder, range_edges=4000)
     expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
@@ -171,7 +172,7 @@ def test_another_cutting_of_the_source_scatters_anew(catalog: Catalog, edges: Ed
     assert found.artifact.digest == expected.artifact.digest
 
 
-def test_a_block_put_in_place_but_not_recorded_is_made_again(catalog: Catalog, edges: EdgeFiles) -> None:
+def test_a_block_that_was_published_but_not_recorded_is_made_again(catalog: Catalog, edges: EdgeFiles) -> None:
     expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
     work = _stopped(catalog, edges, 5)
     made = sorted(work.glob("parts/block-*.json"))
@@ -187,14 +188,14 @@ def test_a_block_put_in_place_but_not_recorded_is_made_again(catalog: Catalog, e
 def test_spill_files_are_gone_before_the_commit(
     catalog: Catalog, edges: EdgeFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed while committing, the next run needs no spill files: every block is recorded."""
+    """After a run was killed while committing, the next one needs no spill files: every block is recorded."""
 
-    def killed(self, plan, vertex_parts, symmetric):
+    def killed(*_: object, **__: object) -> None:
         raise StoppedError
 
     dataset = catalog.create("g")
     with monkeypatch.context() as patch:
-        patch.setattr(bucket_sort.BucketSort, "_commit", killed)
+        patch.setattr(ArtifactWriter, "commit", killed)
         with pytest.raises(StoppedError):
             ingest_graph(dataset, edges, IngestOptions(), InProcessCluster())
     assert not list(catalog["g"].path.glob("graph/*/.work/spill"))

@@ -1,4 +1,4 @@
-"""Ids that are names: the graph of the names' ranks, in bounded memory, the same bytes however it is made."""
+"""Ids that are names: a graph of the ranks of the names, in bounded memory, with the same bytes however it is made."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnloom.pipeline.ingest.names.table import NameTable
-from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph, plan_ingest
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph, project_ingest
 from gnnloom.pipeline.sources.formats import open_edges
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
 from gnnloom.storage import Catalog, Graph
@@ -51,7 +51,7 @@ def edges_of(graph: Graph) -> dict[tuple[str, str], float]:
 
 
 def small_pieces(patch: pytest.MonkeyPatch) -> None:
-    """Many runs, ranges of names and pieces of these, for little data."""
+    """Get many files, ranges of names and pieces of these from little data."""
     patch.setattr("gnnloom.pipeline.ingest.names.collect.working_memory", lambda _: 16 * 600)
     patch.setattr("gnnloom.pipeline.ingest.names.merge.working_memory", lambda _: 2 * 700)
     patch.setattr("gnnloom.pipeline.ingest.names.merge.RANGE_BYTES", 300)
@@ -62,7 +62,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\
 
 @given(st.lists(st.tuples(NAMES | st.sampled_from("abc"), NAMES | st.sampled_from("bcd")), min_size=1, max_size=40))
 @settings(max_examples=40, deadline=None)
-def test_the_graph_is_that_of_the_ranks_of_the_names(
+def test_the_vertices_of_the_graph_are_the_ranks_of_the_names(
     tmp_path_factory: pytest.TempPathFactory, edges: list[tuple[str, str]]
 ) -> None:
     folder = tmp_path_factory.mktemp("names")
@@ -102,9 +102,9 @@ def test_bytes_are_the_same_for_any_number_of_workers_and_files(
 ) -> None:
     edges = random_edges(20_000, 3000)
     whole = open_edges(None, [write_lines(tmp_path / "all.tsv", edges)], {"weights": True})
-    parts = [write_lines(tmp_path / f"{n}.tsv", edges[5000 * n : 5000 * (n + 1)]) for n in range(4)]
+    files = [write_lines(tmp_path / f"{n}.tsv", edges[5000 * n : 5000 * (n + 1)]) for n in range(4)]
     pq.write_table(pa.table(dict(zip("abw", map(list, zip(*edges, strict=True)), strict=True))), tmp_path / "e.parquet")
-    sources = {"files": open_edges(None, parts, {"weights": True})}
+    sources = {"files": open_edges(None, files, {"weights": True})}
     sources["parquet"] = open_edges(None, [str(tmp_path / "e.parquet")], {"weights": True})
     options = replace(OPTIONS, merge="first")
     digests = set()
@@ -128,7 +128,7 @@ def test_numbers_among_names_are_names_too(tmp_path: Path) -> None:
     assert set(edges_of(graph)) == {("7", "07"), ("-3", "18446744073709551615"), ("7", "bob")}
 
 
-def test_numbers_only_stay_numbers(tmp_path: Path) -> None:
+def test_ids_that_are_all_numbers_stay_numbers(tmp_path: Path) -> None:
     graph = ingest_bytes(tmp_path, b"7 07\n9223372036854775807 1\n")
     assert not graph.has_names
     assert graph.original_id().tolist() == [1, 7, 9223372036854775807]
@@ -168,10 +168,12 @@ def test_compressed_text_of_names_is_read(tmp_path: Path) -> None:
         ("e.csv", b"a,b,c\n", "line 1: found more columns than expected"),
         ("e.txt", b"a b\nc " + b"x" * 65_537 + b"\n", "line 2: expected a vertex name of at most 65,536 bytes"),
         ("e.txt", b"a b\nc \xff\n", "line 2: expected a name in UTF-8"),
-        ("e.txt", b"src dst\n1 2\n2 3\n", "only the first line holds ids that are no numbers; .*--no-header"),
+        ("e.txt", b"src dst\n1 2\n2 3\n", "only the first line holds ids that are not numbers; .*--no-header"),
     ],
 )
-def test_what_is_no_edge_between_names_is_an_error(tmp_path: Path, name: str, content: bytes, reason: str) -> None:
+def test_a_line_that_is_not_an_edge_between_names_is_an_error(
+    tmp_path: Path, name: str, content: bytes, reason: str
+) -> None:
     with pytest.raises(InputError, match=reason):
         ingest_bytes(tmp_path, content, name)
 
@@ -182,7 +184,7 @@ def test_a_name_of_the_longest_length_is_kept(tmp_path: Path) -> None:
     assert graph.original_name(1) == ["x" * 65_536]
 
 
-def test_a_first_line_of_names_is_an_edge_if_it_is_said_to_be(tmp_path: Path) -> None:
+def test_a_first_line_of_names_is_an_edge_if_the_caller_says_so(tmp_path: Path) -> None:
     graph = ingest_bytes(tmp_path, b"src dst\n1 2\n", header=False)
     assert graph.original_name() == ["1", "2", "dst", "src"]
 
@@ -191,7 +193,7 @@ def test_a_first_line_of_names_is_an_edge_if_it_is_said_to_be(tmp_path: Path) ->
     ("offsets", "reason"),
     [([0, 1, 3, 6], None), ([0, 1, 1, 6], "vertex 1 has no name"), ([0, 1, 3, 5], r"from 0 to 5, not 0\.\.6")],
 )
-def test_names_that_do_not_fill_their_text_are_found(
+def test_verification_finds_names_that_do_not_fill_their_text(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offsets: list[int], reason: str | None
 ) -> None:
     monkeypatch.setattr(NameTable, "read_offsets", lambda *_: np.array(offsets))
@@ -209,7 +211,7 @@ def test_names_that_do_not_fill_their_text_are_found(
         ({"a": ["x", "y" * 65_537], "b": ["y", "z"]}, "column a, row 1: expected a vertex name of at most"),
     ],
 )
-def test_parquet_whose_text_is_no_name_is_an_error(tmp_path: Path, columns: Any, reason: str) -> None:
+def test_parquet_text_that_is_not_a_name_is_an_error(tmp_path: Path, columns: Any, reason: str) -> None:
     buffer = io.BytesIO()
     pq.write_table(pa.table(columns), buffer)
     with pytest.raises(InputError, match=reason):
@@ -232,7 +234,7 @@ def test_parquet_mixes_columns_of_numbers_and_text(tmp_path: Path) -> None:
         (np.array([[b"a", b"b"], [b"b", b"a"]]), {("a", "b"), ("b", "a")}),
     ],
 )
-def test_numpy_pairs_of_any_numbers_or_text_are_names(tmp_path: Path, pairs: np.ndarray, edges: Any) -> None:
+def test_numpy_pairs_of_any_numbers_or_text_can_be_names(tmp_path: Path, pairs: np.ndarray, edges: Any) -> None:
     np.savez(tmp_path / "e.npz", edge_index=pairs.T, weight=np.ones(2))
     graph = ingest(tmp_path, open_edges(None, [str(tmp_path / "e.npz")], {"weights": True}))
     assert set(edges_of(graph)) == edges
@@ -248,20 +250,20 @@ def test_ids_below_a_stated_number_are_never_names(tmp_path: Path) -> None:
         open_edges(None, [str(tmp_path / "f.npz")])
 
 
-def test_kept_ids_that_are_names_are_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_names_are_refused_with_a_remedy_if_ids_are_kept(tmp_path: Path) -> None:
     (tmp_path / "edges.txt").write_text("1 2\nbob 3\n")
     source = open_edges(None, [str(tmp_path / "edges.txt")])
     with pytest.raises(InputError, match=r"line 2: expected a vertex id .*`--ids compact`"):
         ingest(tmp_path, source, IngestOptions())
 
 
-def test_the_plan_counts_names(tmp_path: Path) -> None:
+def test_the_projection_counts_names(tmp_path: Path) -> None:
     source = open_edges(None, [write_lines(tmp_path / "e.tsv", random_edges(20_000, 3000))], {"weights": True})
-    plan = plan_ingest(source, OPTIONS, tmp_path, 1, 1 << 30)
+    projection = project_ingest(source, OPTIONS, tmp_path, 1, 1 << 30)
     graph = ingest(tmp_path, source)
-    assert plan.vertices == graph.num_vertices
-    assert plan.edges == pytest.approx(20_000, rel=0.1)
-    assert plan.spill_bytes > graph.artifact.measured["spill_bytes"] / 3
+    assert projection.vertices == graph.num_vertices
+    assert projection.edges == pytest.approx(20_000, rel=0.1)
+    assert projection.spill_bytes > graph.artifact.measured["spill_bytes"] / 3
 
 
 class StoppedError(Exception):
@@ -269,7 +271,7 @@ class StoppedError(Exception):
 
 
 class OneTaskCluster(InProcessCluster):
-    """Does one task, and fails before the next."""
+    """Runs one task and fails before the next."""
 
     done = False
 
@@ -281,10 +283,10 @@ class OneTaskCluster(InProcessCluster):
             yield function(item)
 
 
-def test_stopped_before_every_task_it_leaves_the_same_bytes(
+def test_an_ingest_stopped_before_every_task_leaves_the_same_bytes(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first line that holds a name comes late, so that numbers are collected before that."""
+    """The first name comes late, so that the ids are collected as numbers before that."""
     small_pieces(monkeypatch)
     edges = [(str(number), str(number * 3), 1.0) for number in range(60)] + random_edges(60, 30)
     source = replace(open_edges(None, [write_lines(tmp_path / "e.tsv", edges)], {"weights": True}), range_bytes=300)
@@ -330,7 +332,7 @@ print(json.dumps({"digest": graph.artifact.digest, "peak": graph.artifact.measur
 
 @pytest.mark.long
 def test_memory_stays_within_the_budget(tmp_path: Path) -> None:
-    """Names of 40 bytes, 120 MB of them, nearly all distinct."""
+    """120 MB of names of 40 bytes, nearly all distinct."""
     rng = np.random.default_rng(3)
     with (tmp_path / "edges.txt").open("w") as file:
         for _ in range(15):

@@ -1,4 +1,4 @@
-"""A plan says before a run what the run then takes, and refuses what cannot fit."""
+"""A projection states before an ingest what the ingest will need, and refuses what does not fit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pytest
 import scipy.sparse
 
 from gnnloom.pipeline.ingest.calibration import Calibration, calibrate
-from gnnloom.pipeline.ingest.projection import Resources, project_ingest
-from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph, plan_ingest
+from gnnloom.pipeline.ingest.projection import Resources, extrapolate
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph, project_ingest
 from gnnloom.pipeline.matrix_sort import sort_plan
 from gnnloom.pipeline.sources.formats import open_edges
 from gnnloom.pipeline.sources.generators.rmat import RmatEdges
@@ -50,41 +50,45 @@ def _times(found: Calibration, factor: int) -> Calibration:
     return replace(found, edges=found.edges * factor, ranges=found.ranges * factor, vertices=found.vertices * factor)
 
 
-def test_memory_is_flat_and_the_rest_grows_with_the_edges() -> None:
-    plans = [project_ingest(_times(FOUND, factor), True, False, RESOURCES) for factor in (1, 10, 100)]
-    assert max(plan.peak_memory for plan in plans) < min(GIB, 1.25 * min(plan.peak_memory for plan in plans))
-    assert [plan.edges for plan in plans] == [10**8, 10**9, 10**10]
-    assert [round(plan.blocks / plans[0].blocks) for plan in plans[:2]] == [1, 10]
+def test_memory_stays_flat_while_disk_and_time_grow_with_the_edges() -> None:
+    projections = [extrapolate(_times(FOUND, factor), True, False, RESOURCES) for factor in (1, 10, 100)]
+    assert max(each.peak_memory for each in projections) < min(
+        GIB, 1.25 * min(each.peak_memory for each in projections)
+    )
+    assert [each.edges for each in projections] == [10**8, 10**9, 10**10]
+    assert [round(each.blocks / projections[0].blocks) for each in projections[:2]] == [1, 10]
     # Ids of more bits need a byte or two more in the spill files.
-    assert 1000 * GIB > plans[2].spill_bytes >= 100 * plans[0].spill_bytes
-    assert plans[1].seconds >= 10 * plans[0].seconds
+    assert 1000 * GIB > projections[2].spill_bytes >= 100 * projections[0].spill_bytes
+    assert projections[1].seconds >= 10 * projections[0].seconds
 
 
 def test_the_disk_sets_the_pace_once_its_cache_is_full() -> None:
-    fast = project_ingest(FOUND, True, False, RESOURCES)
-    slow = project_ingest(FOUND, True, False, replace(RESOURCES, cache_free=0))
+    fast = extrapolate(FOUND, True, False, RESOURCES)
+    slow = extrapolate(FOUND, True, False, replace(RESOURCES, cache_free=0))
     assert fast.seconds == pytest.approx(FOUND.edges * (20e-9 + 2 * 20e-9) / 2)
     assert slow.seconds == pytest.approx((slow.spill_bytes + slow.output_bytes) / FOUND.disk_rate, abs=0.01)
 
 
 def test_a_disk_too_small_is_refused_with_the_figures() -> None:
-    plan = project_ingest(FOUND, True, False, replace(RESOURCES, disk_free=GIB))
+    projection = extrapolate(FOUND, True, False, replace(RESOURCES, disk_free=GIB))
     with pytest.raises(BudgetError, match=r"100,000,000 edges need about 0\.9 GiB of spill and 0\.5 GiB .* 1\.0 GiB"):
-        plan.check()
+        projection.check()
 
 
-def test_rows_too_many_for_the_memory_are_refused() -> None:
-    plan = project_ingest(replace(FOUND, vertices=1 << 35, edges=10), True, False, RESOURCES)
+def test_blocks_with_too_many_rows_for_the_memory_are_refused() -> None:
+    projection = extrapolate(replace(FOUND, vertices=1 << 35, edges=10), True, False, RESOURCES)
     with pytest.raises(BudgetError, match="rows, too many for 1024 MiB per worker"):
-        plan.check()
+        projection.check()
 
 
-def test_memory_without_room_for_buffers_is_refused() -> None:
+def test_memory_that_leaves_no_room_for_buffers_is_refused() -> None:
     with pytest.raises(BudgetError, match="at least 448 MiB"):
-        project_ingest(FOUND, True, False, replace(RESOURCES, memory=100 * MIB))
+        extrapolate(FOUND, True, False, replace(RESOURCES, memory=100 * MIB))
 
 
-def test_ingest_refuses_before_it_begins(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ingest_that_does_not_fit_is_refused_before_it_begins(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = write_edges(tmp_path / "edges", *np.random.default_rng(0).integers(0, 9000, (2, 200_000)))
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=MIB // 2))
@@ -96,7 +100,7 @@ def test_ingest_refuses_before_it_begins(catalog: Catalog, tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("undirected", [False, True])
-def test_a_run_reports_what_was_planned_and_what_was_measured(catalog: Catalog, undirected: bool) -> None:
+def test_an_ingest_stores_projected_and_measured_figures(catalog: Catalog, undirected: bool) -> None:
     source = RmatEdges(16, 24)
     graph = ingest_graph(catalog.create("g"), source, IngestOptions(undirected), InProcessCluster())
     plan = graph.artifact.measured["plan"]
@@ -109,7 +113,7 @@ def test_a_run_reports_what_was_planned_and_what_was_measured(catalog: Catalog, 
     assert plan["edges"]["measured"] == graph.artifact.facts["edges_in"] == 24 << 16
 
 
-def test_the_records_of_all_tasks_are_summed(catalog: Catalog) -> None:
+def test_an_ingest_stores_the_sums_over_all_tasks(catalog: Catalog) -> None:
     graph = ingest_graph(catalog.create("g"), RmatEdges(14, 16), IngestOptions(), InProcessCluster())
     measured = graph.artifact.measured
     phases = {"scatter", "block", "vertex"}
@@ -129,20 +133,20 @@ def _text(path: Path, edges: int) -> Path:
 
 
 @pytest.mark.parametrize("name", ["edges.txt", "edges.txt.gz", "edges.npy"])
-def test_edges_are_estimated_in_every_kind_of_file(tmp_path: Path, name: str) -> None:
+def test_edges_are_estimated_for_every_kind_of_file(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     if path.suffix == ".npy":
         np.save(path, np.random.default_rng(1).integers(0, 50_000, (2, 90_000)))
     else:
         _text(path, 90_000)
     source = open_edges(None, (str(path),), {})
-    plan = plan_ingest(source, IngestOptions(True), tmp_path, 2, GIB)
-    assert (plan.files, plan.edges) == (1, 90_000)
-    assert 49_900 <= plan.vertices <= 50_000
+    projection = project_ingest(source, IngestOptions(True), tmp_path, 2, GIB)
+    assert (projection.files, projection.edges) == (1, 90_000)
+    assert 49_900 <= projection.vertices <= 50_000
     assert sorted(found.name for found in tmp_path.iterdir()) == [name]
 
 
-def test_edges_of_a_long_stream_are_estimated_by_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edges_of_a_long_stream_are_estimated_from_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gnnloom.pipeline.ingest.calibration.READ_SECONDS", 0.0)
     source = TextEdges.open([str(_text(tmp_path / "edges.txt.gz", 300_000))])
     found = calibrate(replace(source, block_bytes=1 << 18), True, False, "fast", tmp_path)
@@ -152,16 +156,16 @@ def test_edges_of_a_long_stream_are_estimated_by_its_bytes(tmp_path: Path, monke
 def test_compact_ids_are_counted_from_the_sample(tmp_path: Path) -> None:
     ids = np.random.default_rng(2).integers(0, 1 << 60, 3000)
     source = write_edges(tmp_path / "edges", *ids[np.random.default_rng(3).integers(0, 3000, (2, 100_000))])
-    plan = plan_ingest(source, IngestOptions(ids="compact"), tmp_path, 1, GIB)
-    assert plan.vertices == 3000
-    assert plan.spill_bytes < 10 * MIB
+    projection = project_ingest(source, IngestOptions(ids="compact"), tmp_path, 1, GIB)
+    assert projection.vertices == 3000
+    assert projection.spill_bytes < 10 * MIB
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_wide_graphs_get_the_same_matrix_with_64_bit_ids(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weighted: bool
 ) -> None:
-    """A graph of more than 2^31 vertices in small: the width from which ids are int64 is lowered."""
+    """Stands for a graph of more than 2^31 vertices: the width from which ids are int64 is lowered."""
     monkeypatch.setattr("gnnloom.storage.matrix.csr.INT32_WIDTH", 1000)
     monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 30_000)
     u, v = np.random.default_rng(4).integers(0, 20_000, (2, 60_000))
@@ -208,7 +212,7 @@ print(json.dumps([graph.nnz, graph.artifact.measured["peak_memory"]]))
 
 
 def _capped(memory: int, scale: int, folder: Path) -> int:
-    """Ingest an R-MAT graph in a process whose memory the system limits; returns its peak."""
+    """Ingest an R-MAT graph in a process with a memory limit; returns its peak."""
     command = [sys.executable, "-c", _CAPPED, str(memory), str(scale), str(folder)]
     result = subprocess.run(command, check=False, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr

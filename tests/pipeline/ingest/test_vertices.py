@@ -1,4 +1,4 @@
-"""Vertex data is stored row for row, or not at all: matched to the graph, checked, resumable, the same bytes always."""
+"""Vertex data is stored row for row or not at all: matched to the graph, checked, resumable, always the same bytes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def make_graph(catalog: Catalog, num_vertices: int, name: str = "small") -> Data
 
 
 def make_compacted(catalog: Catalog, original_id: np.ndarray) -> Dataset:
-    """A graph artifact that holds nothing but what the stage reads."""
+    """A graph artifact that holds only what the stage reads."""
     dataset = catalog.create("compacted")
     num_vertices = len(original_id)
     facts = {"nnz": 0, "symmetric": True, "weighted": False, "block_rows": [0, num_vertices], "block_nnz": [0]}
@@ -90,7 +90,7 @@ def test_rows_are_stored_as_they_are(catalog: Catalog, tmp_path: Path, streamed:
     assert found.artifact.inputs == {"graph": dataset.graph().artifact.key}
 
 
-def test_the_way_of_reading_does_not_change_the_bytes(catalog: Catalog, tmp_path: Path) -> None:
+def test_bytes_do_not_depend_on_how_the_source_is_read(catalog: Catalog, tmp_path: Path) -> None:
     digests = set()
     for streamed in (False, True):
         dataset = make_graph(catalog, 5003, f"set-{streamed}".lower())
@@ -109,7 +109,7 @@ def test_any_number_of_workers_gives_the_same_bytes(catalog: Catalog) -> None:
     assert len(digests) == 1
 
 
-def test_the_same_again_does_nothing(catalog: Catalog, tmp_path: Path) -> None:
+def test_storing_the_same_vertex_data_again_does_nothing(catalog: Catalog, tmp_path: Path) -> None:
     dataset = make_graph(catalog, 50)
     first = ingest_vertices(dataset, numpy_source(tmp_path, 50)[0], HERE)
     before = (first.artifact.path / "manifest.json").stat().st_mtime_ns
@@ -121,7 +121,7 @@ def files(folder: Path) -> dict[str, str]:
     return {name: str(folder / f"{name}.npy") for name in ("feature", "label", "split")}
 
 
-def test_other_vertex_data_is_not_replaced_silently(catalog: Catalog, tmp_path: Path) -> None:
+def test_existing_vertex_data_is_not_replaced_silently(catalog: Catalog, tmp_path: Path) -> None:
     dataset = make_graph(catalog, 50)
     first = ingest_vertices(dataset, numpy_source(tmp_path, 50)[0], HERE)
     key = first.artifact.key
@@ -129,7 +129,7 @@ def test_other_vertex_data_is_not_replaced_silently(catalog: Catalog, tmp_path: 
         ingest_vertices(dataset, StochasticBlockModel(50, 10).vertices(), HERE)
 
 
-def test_a_part_of_the_arrays_is_enough(catalog: Catalog, tmp_path: Path) -> None:
+def test_any_of_the_arrays_may_be_missing(catalog: Catalog, tmp_path: Path) -> None:
     numpy_source(tmp_path, 50)
     found = ingest_vertices(make_graph(catalog, 50), NumpyVertices.open(label=files(tmp_path)["label"]), HERE)
     assert (found.has_feature, found.has_label, found.has_split) == (False, True, False)
@@ -185,7 +185,7 @@ def test_bad_rows_publish_nothing(catalog: Catalog, tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class FailingOnce:
-    """A source whose tasks fail, from one row on, as long as a file is there."""
+    """A source whose tasks fail from one row on, as long as a file exists."""
 
     inner: Any
     row: int
@@ -214,7 +214,7 @@ class FailingOnce:
             yield block
 
 
-def test_resume_redoes_only_what_is_missing_and_gives_the_same_bytes(catalog: Catalog, tmp_path: Path) -> None:
+def test_resume_runs_only_the_missing_tasks_and_gives_the_same_bytes(catalog: Catalog, tmp_path: Path) -> None:
     model = StochasticBlockModel(4001, 10, num_features=9)
     whole = ingest_vertices(make_graph(catalog, 4001, "whole"), model.vertices(), HERE).artifact.digest
     dataset = make_graph(catalog, 4001, "resumed")
@@ -250,9 +250,9 @@ def test_killed_at_any_point_the_next_run_gives_the_same_bytes(catalog: Catalog)
     model = StochasticBlockModel(4001, 10, num_features=9)
     whole = ingest_vertices(make_graph(catalog, 4001, "whole"), model.vertices(), HERE).artifact.digest
     dataset = make_graph(catalog, 4001, "killed")
-    for num_parts in (1, 4):
+    for num_records in (1, 4):
         with subprocess.Popen([sys.executable, "-c", SLOW_INGEST, str(catalog.root)]) as child:
-            while child.poll() is None and len(list(dataset.path.glob("vertices/*/.work/parts/[!.]*"))) < num_parts:
+            while child.poll() is None and len(list(dataset.path.glob("vertices/*/.work/parts/[!.]*"))) < num_records:
                 time.sleep(0.005)
             child.kill()
         assert child.returncode == -signal.SIGKILL
@@ -304,7 +304,7 @@ def test_cora_is_stored_as_published(catalog: Catalog, shared_data: Path, monkey
     assert found.artifact.facts == facts
 
 
-# The registry of formats
+# Formats of edges and of vertex data
 
 
 def test_formats_are_found_by_name(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_formats_are_found_by_name(tmp_path: Path) -> None:
         guess_format(["a.txt", "b.npz"])
 
 
-def test_unknown_formats_and_options_list_what_there_is(tmp_path: Path) -> None:
+def test_unknown_formats_and_options_list_the_known_ones(tmp_path: Path) -> None:
     (tmp_path / "edges.txt").write_text("0 1 5\n")
     path = str(tmp_path / "edges.txt")
     with pytest.raises(InputError, match="format 'nope': expected one of snap, parquet, npy, npz"):

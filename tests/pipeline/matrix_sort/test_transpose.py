@@ -1,4 +1,4 @@
-"""The transpose of a stored graph."""
+"""The transpose of a stored graph is the one that SciPy computes, as an artifact of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.edge_files import write_edges
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_transpose_is_scipys(
+def test_the_transpose_is_that_of_scipy(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weighted: bool
 ) -> None:
     monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 20_000)
@@ -29,18 +29,18 @@ def test_the_transpose_is_scipys(
     source = write_edges(tmp_path / "edges", u, v, rng.random(50_000) if weighted else None)
     dataset = catalog.create("g")
     graph = ingest_graph(dataset, source, IngestOptions(), InProcessCluster())
-    turned = transpose_graph(dataset, graph, InProcessCluster())
+    transposed = transpose_graph(dataset, graph, InProcessCluster())
     expected = graph.to_scipy().T.tocsr()
     expected.sort_indices()
-    found = turned.to_scipy()
+    found = transposed.to_scipy()
     np.testing.assert_array_equal(found.indptr, expected.indptr)
     np.testing.assert_array_equal(found.indices, expected.indices)
     np.testing.assert_array_equal(found.data, expected.data)
-    assert turned.artifact.kind == "transpose"
-    assert turned.artifact.inputs == {"graph": graph.artifact.key}
-    assert turned.artifact.facts["duplicates"] == 0
-    turned.artifact.verify()
-    assert transpose_graph(dataset, graph, InProcessCluster()).artifact.digest == turned.artifact.digest
+    assert transposed.artifact.kind == "transpose"
+    assert transposed.artifact.inputs == {"graph": graph.artifact.key}
+    assert transposed.artifact.facts["duplicates"] == 0
+    transposed.artifact.verify()
+    assert transpose_graph(dataset, graph, InProcessCluster()).artifact.digest == transposed.artifact.digest
 
 
 def test_a_symmetric_graph_is_its_own_transpose(catalog: Catalog, tmp_path: Path) -> None:

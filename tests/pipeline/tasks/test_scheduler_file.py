@@ -1,4 +1,4 @@
-"""A file that is not a scheduler's is refused before anything waits for one."""
+"""A file that is not a Dask scheduler's is refused before anything waits for a scheduler."""
 
 from __future__ import annotations
 

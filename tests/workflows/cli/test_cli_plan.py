@@ -66,4 +66,4 @@ def test_a_log_gets_lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.
         list(logged("sort", [5, 5], 2))
     # More handlers than one may see a line.
     lines = list(dict.fromkeys(record.getMessage().split(",")[0] for record in caplog.records))
-    assert lines == ["sort: 1 of 2 parts", "sort: 2 of 2 parts"]
+    assert lines == ["sort: 1 of 2 tasks", "sort: 2 of 2 tasks"]

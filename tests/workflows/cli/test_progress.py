@@ -19,7 +19,7 @@ from gnnloom.workflows.cli.progress import BarHandler, shown_epochs
 
 def states(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int, int]]:
     found = [record.args[0] for record in caplog.records if record.name == PROGRESS.name and record.args]
-    return [(state.phase, state.done, state.parts) for state in found if isinstance(state, Progress)]
+    return [(state.phase, state.done, state.tasks) for state in found if isinstance(state, Progress)]
 
 
 def test_a_phase_tells_its_beginning_and_its_end(caplog: pytest.LogCaptureFixture) -> None:

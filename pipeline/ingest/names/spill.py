@@ -1,15 +1,15 @@
-"""Spill files of named edges: the distinct names of some edges in ascending order, and the edges by their places.
+"""Spill files of named edges: the distinct names of some edges in ascending order, and the edges by position of name.
 
-A *run* is one file that one task wrote at once:
+One task writes a file at once:
 
-    offset    (num_names + 1,) int64      where the names lie in the text
+    offset    (num_names + 1,) int64      where each name begins in the text
     text      (text_bytes,) uint8
-    source    (num_edges,) int32          places of the edges' ends among the names
+    source    (num_edges,) int32          positions of the edges' ends among the names
     target    (num_edges,) int32
     weight    (num_edges,) float32        if weighted
 
-Beside it stands a file of (num_names,) int64, which whoever merges the names of all runs fills with each name's
-number among those of the same range of names.
+A second file of (num_names,) int64 accompanies it. Merging the names of all files fills it with the number of each name
+within its range of names.
 """
 
 from __future__ import annotations
@@ -27,11 +27,15 @@ from gnnloom.pipeline.sources.names import Names
 
 
 @dataclass(frozen=True)
-class NameRun:
-    """One spill file.
+class NameSpill:
+    """Describes one spill file.
 
     Attributes:
-        path: of the file, within the work folder.
+        path: path of the file, relative to the work folder.
+        num_names: number of distinct names.
+        text_bytes: bytes of their text.
+        num_edges: number of edges.
+        weighted: whether weights follow the edges.
     """
 
     path: str
@@ -42,7 +46,7 @@ class NameRun:
 
     @property
     def numbers_path(self) -> str:
-        """Of the file of the names' numbers."""
+        """Path of the file of the names' numbers."""
         return f"{self.path}.numbers"
 
     @property
@@ -70,11 +74,11 @@ class NameRun:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> NameRun:
+    def from_json(cls, content: Mapping[str, Any]) -> NameSpill:
         return cls(**content)
 
     def is_intact(self, work: Path) -> bool:
-        """Whether both files are there in their full length."""
+        """Whether both files exist in their full length."""
         try:
             sizes = [(work / path).stat().st_size for path in (self.path, self.numbers_path)]
         except FileNotFoundError:
@@ -82,7 +86,7 @@ class NameRun:
         return sizes == [self.size, 8 * self.num_names]
 
     def read_names(self, work: Path, start: int, stop: int) -> Names:
-        """Names ``start`` to ``stop``."""
+        """Read names ``start`` to ``stop``."""
         offset = np.empty(stop - start + 1, np.int64)
         read_bytes(work / self.path, 8 * start, offset)
         text = np.empty(int(offset[-1] - offset[0]), np.uint8)
@@ -90,20 +94,20 @@ class NameRun:
         return Names(offset - offset[0], text)
 
     def read_numbers(self, work: Path) -> NDArray[np.int64]:
-        """(num_names,) what the merging task wrote beside the run."""
+        """(num_names,) int64 number of each name within its range of names, once that range is merged."""
         numbers = np.empty(self.num_names, np.int64)
         read_bytes(work / self.numbers_path, 0, numbers)
         return numbers
 
     def read_ends(self, work: Path, start: int, stop: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Places of the sources and targets of edges ``start`` to ``stop``."""
+        """(num_edges,) int32 positions of the sources and of the targets of edges ``start`` to ``stop``."""
         ends = np.empty((2, stop - start), np.int32)
         for row, begin in zip(ends, (self.source_at, self.target_at), strict=True):
             read_bytes(work / self.path, begin + 4 * start, row)
         return ends[0], ends[1]
 
     def read_weights(self, work: Path, start: int, stop: int) -> NDArray[np.float32] | None:
-        """Weights of edges ``start`` to ``stop``; None where there are none."""
+        """(num_edges,) float32 weights of edges ``start`` to ``stop``; None if the file has none."""
         if not self.weighted:
             return None
         weights = np.empty(stop - start, np.float32)
@@ -113,20 +117,20 @@ class NameRun:
 
 @dataclass(frozen=True)
 class SortedNames:
-    """The names of a run as a sequence that is read name by name, for searching."""
+    """The names of a file as a sequence that is read name by name, for binary searches."""
 
     work: Path
-    run: NameRun
+    file: NameSpill
 
     def __len__(self) -> int:
-        return self.run.num_names
+        return self.file.num_names
 
     def __getitem__(self, number: int) -> bytes:
-        return self.run.read_names(self.work, number, number + 1).name(0)
+        return self.file.read_names(self.work, number, number + 1).name(0)
 
     def text_bytes(self, start: int, stop: int) -> int:
-        """Bytes of the names ``start`` to ``stop``."""
+        """Bytes of the text of names ``start`` to ``stop``."""
         ends = np.empty((2, 1), np.int64)
         for end, number in zip(ends, (start, stop), strict=True):
-            read_bytes(self.work / self.run.path, 8 * number, end)
+            read_bytes(self.work / self.file.path, 8 * number, end)
         return int(ends[1, 0] - ends[0, 0])

@@ -1,7 +1,7 @@
-"""The distinct ids of a source in ascending order, on disk: an id's position is its new number.
+"""The distinct ids of a source in ascending order, on disk: the position of an id is its new number.
 
-The table is memory-mapped, so that the workers of a machine share one copy.  A directory over the
-ids' high bits leads to a few candidates, among which a binary search finds the id.
+The table is memory-mapped, so that all workers on a machine share one copy. A directory over the high bits of the ids
+narrows a lookup to a few candidates, among which a binary search finds the id.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class TableShape:
 
     Attributes:
         count: number of distinct ids.
-        max_id: the highest.
+        max_id: the highest id.
     """
 
     count: int
@@ -32,7 +32,7 @@ class TableShape:
 
     @property
     def shift(self) -> int:
-        """Low bits that the directory ignores: it is no longer than the table, but for small tables."""
+        """Low bits that the directory ignores, so that it is no longer than the table (or 2^10 for a small table)."""
         return max(0, self.max_id.bit_length() - max(10, self.count.bit_length() - 1))
 
     @property
@@ -41,7 +41,7 @@ class TableShape:
 
 
 def allocate_table(folder: Path, shape: TableShape) -> None:
-    """Make room for a table, to be filled with :func:`place_ids`."""
+    """Create the files of a table at their full length, to be filled by :func:`write_ids`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, length in (("table", shape.count), ("directory", shape.directory_length)):
         with (folder / name).open("ab") as file:
@@ -50,13 +50,15 @@ def allocate_table(folder: Path, shape: TableShape) -> None:
         write_at(file.fileno(), 8 * (shape.directory_length - 1), np.array([shape.count], dtype=np.int64))
 
 
-def place_ids(folder: Path, shape: TableShape, ids: NDArray[np.int64], position: int, previous: int) -> None:
-    """Write consecutive ids and their part of the directory.
+def write_ids(folder: Path, shape: TableShape, ids: NDArray[np.int64], position: int, previous: int) -> None:
+    """Write consecutive ids, and the directory entries between the previous id and the last of these.
 
     Args:
-        ids: ascending.
-        position: of the first one in the table.
-        previous: the id before the first one; -1 where there is none.
+        folder: folder of the table.
+        shape: size of the table.
+        ids: (num_ids,) int64, ascending, at least one.
+        position: position of the first of them in the table.
+        previous: id before the first of them; -1 if there is none.
     """
     first = (previous >> shape.shift) + 1 if previous >= 0 else 0
     last = int(ids[-1]) >> shape.shift
@@ -72,12 +74,12 @@ def publish_table(folder: Path, shape: TableShape) -> None:
 
 
 def is_published(folder: Path) -> bool:
-    """Whether a complete table is there."""
+    """Whether the folder holds a complete table."""
     return (folder / "shape.json").exists()
 
 
 class IdTable:
-    """A complete table, opened for looking up."""
+    """A complete table, opened for lookups."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -88,21 +90,39 @@ class IdTable:
     def __len__(self) -> int:
         return self._shape.count
 
-    def read(self, start: int, stop: int) -> NDArray[np.int64]:
-        """(stop - start,) the ids that have these numbers."""
+    def ids(self, start: int, stop: int) -> NDArray[np.int64]:
+        """(stop - start,) int64 ids that have the numbers ``start`` to ``stop``."""
         return np.array(self._ids[start:stop])
 
-    def positions(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The number of each id.
+    def numbers(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(num_ids,) int64 number of each id.
 
         Raises:
-            CorruptError: an id is not in the table: the source changed while it was read.
+            CorruptError: an id is not in the table, so the source changed after its ids were collected.
         """
         found = np.empty(len(ids), dtype=np.int64)
         missing = _look_up(ids, self._ids, self._directory, self._shape.shift, found)
         if missing >= 0:
-            raise CorruptError(f"{self._folder}: id {ids[missing]} was not there when ids were collected")
+            raise CorruptError(
+                f"{self._folder}: id {ids[missing]} was not in the source when its ids were collected;"
+                " the source has changed since"
+            )
         return found
+
+
+@dataclass(frozen=True)
+class CompactIds:
+    """Renumbers ids by their position in a table; implements the sort's ``Renumbering``.
+
+    Attributes:
+        folder: folder of a complete table.
+    """
+
+    folder: Path
+
+    def open(self) -> IdTable:
+        """Map the table into memory."""
+        return IdTable(self.folder)
 
 
 @njit(cache=True, nogil=True)
@@ -113,7 +133,7 @@ def _look_up(
     shift: int,
     found: NDArray[np.int64],
 ) -> int:
-    """Binary search of each id within its directory entry; returns the first that is missing, or -1."""
+    """Look up each id by binary search between two directory entries; return the first one that is missing, or -1."""
     for k in range(ids.size):
         prefix = ids[k] >> shift
         if ids[k] < 0 or prefix + 1 >= directory.size:

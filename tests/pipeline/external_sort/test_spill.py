@@ -1,0 +1,123 @@
+"""Spill files hold entries of any width in few bytes, and notice when they are damaged."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.external_sort import spill
+from gnnloom.pipeline.external_sort.spill import SpillFile
+from gnnloom.storage.errors import CorruptError
+
+
+def bits_of(
+    row: NDArray[np.uint64], column: NDArray[np.uint64], bits: int
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    entries = (row << np.uint64(bits)) | column
+    return entries.astype(np.uint32), (entries >> np.uint64(32)).astype(np.uint32)
+
+
+def test_entries_of_wide_matrices_are_decoded_exactly() -> None:
+    """Row and column share the 64 bits of an entry, here with ids beyond 2^34."""
+    n = (1 << 34) + 5
+    shift, bits = spill.unit_shift(n - 1), (n - 1).bit_length()
+    column = np.array([0, n - 1, n - 2], dtype=np.uint64)
+    row = np.array([0, 1, (1 << shift) - 1], dtype=np.uint64)
+    low, high = bits_of(row, column, bits)
+    keys = np.empty(3, dtype=np.uint64)
+    spill.decode_entries(low, high, 0, np.array([0, 1, 3], dtype=np.int64), 0, shift, bits, bits, keys)
+    np.testing.assert_array_equal(keys >> np.uint64(bits), row + np.array([0, 1, 1], np.uint64) * np.uint64(1 << shift))
+    np.testing.assert_array_equal(keys & np.uint64((1 << bits) - 1), column)
+
+
+def test_decoding_may_begin_within_a_bucket() -> None:
+    shift, bits = 12, 13
+    offsets = np.array([0, 2, 2, 5], dtype=np.int64)
+    row, column = np.array([7, 9, 1, 2, 3], dtype=np.uint64), np.arange(5, dtype=np.uint64)
+    low, _ = bits_of(row, column, bits)
+    keys = np.empty(3, dtype=np.uint64)
+    spill.decode_entries(low[1:4], np.empty(0, np.uint8), 1, offsets, 0, shift, bits, bits, keys)
+    rows = row[1:4] + np.array([0, 2, 2], np.uint64) * np.uint64(1 << shift)
+    np.testing.assert_array_equal(keys, (rows << np.uint64(bits)) | column[1:4])
+
+
+def test_gathered_units_hold_the_keys_of_all_files_in_order() -> None:
+    """Two files with buckets of 2^12 and 2^13 rows are gathered into units of 2^13 rows."""
+    unit_shift, column_bits = 13, 20
+    rng = np.random.default_rng(0)
+    files = []
+    for shift, column_max in ((12, 1 << 14), (13, 1 << 20)):
+        row = np.sort(rng.integers(0, 3 << unit_shift, 500))
+        column = rng.integers(0, column_max, 500)
+        files.append((shift, (column_max - 1).bit_length(), row, column))
+    units = [row >> unit_shift for _, _, row, _ in files]
+    sizes = np.bincount(np.concatenate(units), minlength=3)
+    position = np.cumsum(sizes) - sizes
+    keys, weights = np.empty(1000, np.uint64), np.empty(1000, np.float32)
+    for number, (shift, bits, row, column) in enumerate(files):
+        buckets = 3 << (unit_shift - shift)
+        offsets = np.searchsorted(row >> shift, np.arange(buckets + 1))
+        entries = ((row & ((1 << shift) - 1)) << bits) | column
+        low, high = entries.astype(np.uint32), (entries >> 32).astype(np.uint8)
+        own = np.full(500, number, np.float32)
+        spill.gather_units(low, high, own, offsets, 0, shift, bits, column_bits, unit_shift, position, keys, weights)
+    np.testing.assert_array_equal(position, np.cumsum(sizes))
+    plain = np.concatenate([(row << column_bits) | column for _, _, row, column in files]).astype(np.uint64)
+    order = np.argsort(np.concatenate(units), kind="stable")
+    np.testing.assert_array_equal(keys, plain[order])
+    np.testing.assert_array_equal(weights, np.repeat([0, 1], 500)[order])
+
+
+def test_the_widest_matrix_fits_64_bits() -> None:
+    highest = spill.MAX_VERTICES - 1
+    assert spill.unit_shift(highest) + highest.bit_length() <= 64
+    assert spill.unit_shift(highest) <= spill.unit_shift(highest + 1)
+
+
+@pytest.mark.parametrize(("max_id", "expected"), [(0, 4), ((1 << 20) - 1, 4), ((1 << 24) - 1, 5), ((1 << 35) - 1, 8)])
+def test_entries_take_the_bytes_that_their_ids_need(max_id: int, expected: int) -> None:
+    assert spill.entry_bytes(max_id) == expected
+
+
+def write(folder: Path) -> SpillFile:
+    """Three entries of 40 bits with weights, in two buckets."""
+    arrays = [np.array([0, 1, 3]), np.arange(3, dtype=np.uint32), np.arange(3, dtype=np.uint8), np.ones(3, np.float32)]
+    spill.write_file(folder / "one", arrays)
+    return SpillFile("one", 3, 20, 20, 2, weighted=True)
+
+
+def test_the_described_layout_is_the_layout_of_the_file(tmp_path: Path) -> None:
+    file = write(tmp_path)
+    assert file.size == (tmp_path / "one").stat().st_size
+    assert file.is_intact(tmp_path)
+    assert SpillFile.from_json(file.to_json()) == file
+    np.testing.assert_array_equal(spill.read_offsets(tmp_path, file, 0, 9), [0, 1, 3])
+    np.testing.assert_array_equal(spill.read_offsets(tmp_path, file, 1, 2), [1, 3])
+    low, high = np.empty(3, np.uint32), np.empty(3, np.uint8)
+    spill.read_bytes(tmp_path / "one", file.low_at, low)
+    spill.read_bytes(tmp_path / "one", file.high_at, high)
+    np.testing.assert_array_equal(low, high)
+
+
+def test_a_missing_or_short_file_is_not_intact(tmp_path: Path) -> None:
+    file = write(tmp_path)
+    os.truncate(tmp_path / "one", file.size - 1)
+    assert not file.is_intact(tmp_path)
+    (tmp_path / "one").unlink()
+    assert not file.is_intact(tmp_path)
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(AttributeError):
+        spill.write_file(tmp_path / "one", [np.ones(3), None])  # type: ignore[list-item]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_short_spill_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "short").write_bytes(b"12345678")
+    with pytest.raises(CorruptError, match=r"short: ends at byte 8, expected 8 bytes more"):
+        spill.read_bytes(tmp_path / "short", 0, np.empty(2, dtype=np.uint64))
