@@ -25,7 +25,7 @@ import numpy as np
 import peak
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.partition.projection import plan_partition
+from gnnloom.pipeline.partition.projection import project_methods
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.sources.formats import open_edges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
@@ -147,14 +147,14 @@ def plan(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str, f
     if dataset is None:
         return
     parts = 8 if options.scale == "small" else 64
-    planned = {(plan.method, plan.preset): plan for plan in plan_partition(dataset.graph(), parts)}
+    projected = {(each.method, each.preset): each for each in project_methods(dataset.graph(), parts)}
     for method, preset in PLANNED[options.scale]:
         command = ["partition", dataset.name, "--parts", str(parts), "--method", method, "--workers", "0"]
         chosen = ["--preset", preset] if preset else []
         taken = peak.run([*GNNLOOM, "--catalog", str(catalog.root), *command, *chosen], {})
         name = f"plan {method} {preset}".rstrip()
-        yield f"{name} memory", planned[method, preset].memory / taken.peak_total, "x"
-        yield f"{name} processor", planned[method, preset].cpu_seconds / taken.processor, "x"
+        yield f"{name} memory", projected[method, preset].memory / taken.peak_total, "x"
+        yield f"{name} processor", projected[method, preset].cpu_seconds / taken.processor, "x"
 
 
 CASES = {"slashdot": slashdot, "lattice": lattice, "epinions": epinions, "batches": batches, "plan": plan}

@@ -31,19 +31,23 @@ from gnnloom.pipeline.partition.native import run as native
 from gnnloom.pipeline.partition.native.budget import available_memory, check_native_memory
 from gnnloom.pipeline.partition.native.guard import check_problem, native_weights
 from gnnloom.pipeline.partition.native.hmetis import write_hmetis
+from gnnloom.pipeline.partition.native.kahypar_program import KAHYPAR
+from gnnloom.pipeline.partition.native.metis import METIS
+from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.native.request import RESULT, PartitionRequest
 from gnnloom.pipeline.partition.native.run import run_child
-from gnnloom.pipeline.partition.presets import METHODS
 from gnnloom.pipeline.partition.streaming import block_partition, random_partition
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import BudgetError, InputError, PartitionerError
 from support.graphs import random_adjacency, store_graph
 from support.partitions import connectivity_minus_one
 
+PROGRAMS = {program.name: program for program in (MT_KAHYPAR, KAHYPAR, METIS)}
 NATIVE = pytest.mark.parametrize("method", ["mtkahypar", "kahypar"])
 GRAPHS = pytest.mark.parametrize("method", ["metis", "mtkahypar"])
 PRESETS = pytest.mark.parametrize(
-    ("method", "preset"), [(name, preset) for name in ("mtkahypar", "kahypar") for preset in METHODS[name].presets]
+    ("method", "preset"),
+    [(program.name, preset.name) for program in (MT_KAHYPAR, KAHYPAR) for preset in program.presets],
 )
 
 
@@ -55,7 +59,7 @@ def hypergraph_of(nets: Sequence[Sequence[int]], weight: Sequence[int]) -> Hyper
 
 def partition(hypergraph: Hypergraph | AdjacencyGraph, method: str, request: PartitionRequest) -> np.ndarray:
     with tempfile.TemporaryDirectory() as scratch:
-        part = native.native_partition(hypergraph, method, request, Path(scratch))
+        part = native.native_partition(hypergraph, PROGRAMS[method], request, Path(scratch))
         assert list(Path(scratch).iterdir()) == []
         return part
 
@@ -128,7 +132,7 @@ def test_given_parts_are_improved() -> None:
     given[np.arange(0, 200, 9)] = given[np.arange(0, 200, 9)[::-1]]
     with tempfile.TemporaryDirectory() as scratch:
         request = PartitionRequest(4, 0.03, 1, improve=1)
-        part = native.native_partition(hypergraph, "mtkahypar", request, Path(scratch), given=given)
+        part = native.native_partition(hypergraph, MT_KAHYPAR, request, Path(scratch), given=given)
     assert connectivity_minus_one(hypergraph, part) <= 12 < connectivity_minus_one(hypergraph, given)
     assert np.bincount(part).max() <= 51
 
@@ -207,7 +211,7 @@ def test_a_vertex_for_each_part_and_more_parts_than_vertices(method: str) -> Non
         (lambda g: Hypergraph(g.vertex_weight, g.net_offset, g.pin[:-1]), "net_offset does not run"),
         (lambda g: Hypergraph(g.vertex_weight[:-1], g.net_offset, g.pin), "pins from 0 to 9, expected 0..8"),
         (lambda g: Hypergraph(g.vertex_weight, g.net_offset, g.pin - 1), "pins from -1"),
-        (lambda g: Hypergraph(g.vertex_weight * 0, g.net_offset, g.pin), "a vertex weighs 0"),
+        (lambda g: Hypergraph(g.vertex_weight * 0, g.net_offset, g.pin), "a vertex has weight 0"),
         (lambda g: Hypergraph(g.vertex_weight, np.array([0, 1, 30]), g.pin), "fewer than two pins"),
     ],
 )
@@ -224,11 +228,11 @@ def test_more_pins_than_native_code_counts_are_refused(monkeypatch: pytest.Monke
 
 
 def test_a_hypergraph_beyond_the_memory_is_refused_with_figures() -> None:
-    check_native_memory("mtkahypar", "deterministic", 10**5, 10**4, 8, None)
-    with pytest.raises(BudgetError, match=r"there are 1 MiB for it"):
-        check_native_memory("mtkahypar", "deterministic", 10**5, 10**4, 8, 1 << 20)
-    with pytest.raises(BudgetError, match=r"1,000,000,000,000 pins into 8 parts: about 131,\d\d\d.\d GiB are needed"):
-        check_native_memory("mtkahypar", "deterministic", 10**12, 10**9, 8, None)
+    check_native_memory(MT_KAHYPAR, "deterministic", 10**5, 10**4, 8, None)
+    with pytest.raises(BudgetError, match=r"but only 1 MiB are available"):
+        check_native_memory(MT_KAHYPAR, "deterministic", 10**5, 10**4, 8, 1 << 20)
+    with pytest.raises(BudgetError, match=r"1,000,000,000,000 pins into 8 parts: needs about 131,\d\d\d.\d GiB"):
+        check_native_memory(MT_KAHYPAR, "deterministic", 10**12, 10**9, 8, None)
 
 
 def write_group(folder: Path, files: dict[str, str]) -> None:
@@ -343,8 +347,8 @@ def test_hostile_graphs(method: str, parts: int) -> None:
             lambda g: AdjacencyGraph(g.vertex_weight, g.offset, g.neighbor + 1, g.edge_weight),
             "neighbors from 1 to 10",
         ),
-        (lambda g: AdjacencyGraph(g.vertex_weight, g.offset, g.neighbor, g.edge_weight * 0), "an edge weighs 0"),
-        (lambda g: AdjacencyGraph(g.vertex_weight * 0, g.offset, g.neighbor, g.edge_weight), "a vertex weighs 0"),
+        (lambda g: AdjacencyGraph(g.vertex_weight, g.offset, g.neighbor, g.edge_weight * 0), "an edge has weight 0"),
+        (lambda g: AdjacencyGraph(g.vertex_weight * 0, g.offset, g.neighbor, g.edge_weight), "a vertex has weight 0"),
     ],
 )
 def test_broken_graphs_never_reach_native_code(broken, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,7 +383,7 @@ def test_a_partitioner_beyond_its_memory_limit_fails_alone(method: str) -> None:
     problem = as_graph(ring(50)) if method == "metis" else ring(50)
     with pytest.raises(PartitionerError, match=f"method {method}: ended with status") as caught:
         partition(problem, method, PartitionRequest(2, 0.01, 0, memory_limit=1 << 20))
-    assert "memory limited to 1 MiB (--memory-limit)" in str(caught.value)
+    assert "with memory limited to 1 MiB (--memory-limit)" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -390,12 +394,14 @@ def run_python(tmp_path: Path, code: str, time_limit: float | None = 20) -> np.n
 @pytest.mark.parametrize("status", [0, 1, 137])
 def test_no_result_is_a_failure_whatever_the_status(tmp_path: Path, status: int) -> None:
     code = f"import os, sys; print('last words', file=sys.stderr, flush=True); os._exit({status})"
-    with pytest.raises(PartitionerError, match=f"(?s)fake: ended with status {status} and left no.*last words"):
+    with pytest.raises(
+        PartitionerError, match=f"(?s)fake: ended with status {status} and left no.*last line of its output: last words"
+    ):
         run_python(tmp_path, code)
 
 
 def test_a_partitioner_that_is_killed(tmp_path: Path) -> None:
-    with pytest.raises(PartitionerError, match=r"ended with status -9 \(killed, most often for want of memory\)"):
+    with pytest.raises(PartitionerError, match=r"ended with status -9 \(killed, usually because memory ran out\)"):
         run_python(tmp_path, "import os; os.kill(os.getpid(), 9)")
 
 
@@ -467,10 +473,11 @@ def test_the_partitioner_dies_with_the_process_that_started_it(tmp_path: Path) -
     code = (
         "import sys, pathlib, numpy as np;"
         "from gnnloom.pipeline.partition.hypergraph import Hypergraph;"
-        "from gnnloom.pipeline.partition.native import run as native, request;"
+        "from gnnloom.pipeline.partition.native import kahypar_program, run as native, request;"
         "pin = np.random.default_rng(0).permuted(np.tile(np.arange(20000), (10, 1)), axis=1).reshape(-1);"
         "graph = Hypergraph(np.ones(20000, np.int64), np.arange(0, 200001, 10), pin.astype(np.int32));"
-        "native.native_partition(graph, 'kahypar', request.PartitionRequest(64, 0.01, 0), pathlib.Path(sys.argv[1]))"
+        "asked = request.PartitionRequest(64, 0.01, 0);"
+        "native.native_partition(graph, kahypar_program.KAHYPAR, asked, pathlib.Path(sys.argv[1]))"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
     try:

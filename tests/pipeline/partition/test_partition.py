@@ -67,18 +67,18 @@ def test_more_parts_than_vertices_are_refused(catalog: Catalog, method: str) -> 
         ({"parts": 0}, "parts=0"),
         ({"parts": 2, "method": "patoh"}, "method 'patoh': expected one of"),
         ({"parts": 2, "model": "tree"}, "model 'tree': expected one of"),
-        ({"parts": 2, "method": "metis", "model": "hypergraph"}, "model 'hypergraph': method metis knows graph"),
-        ({"parts": 2, "preset": "direct"}, "preset 'direct': method mtkahypar knows deterministic, "),
+        ({"parts": 2, "method": "metis", "model": "hypergraph"}, "model 'hypergraph': method metis offers graph"),
+        ({"parts": 2, "preset": "direct"}, "preset 'direct': method mtkahypar offers deterministic, "),
         ({"parts": 2, "method": "random", "preset": "flat"}, "preset 'flat': method random has none"),
         ({"parts": 2, "weights": "heavy"}, "weights 'heavy': expected one of nonzeros, unit"),
         ({"parts": 2, "directions": "up"}, "directions 'up': expected one of forward, both"),
         ({"parts": 2, "method": "metis", "directions": "both"}, "directions both: method metis with model graph"),
         ({"parts": 2, "method": "random", "directions": "both"}, "directions both: method random"),
-        ({"parts": 2, "batches": "walk"}, "model hypergraph knows no batches"),
-        ({"parts": 2, "batch_rate": 0.5}, "model hypergraph knows no batches"),
+        ({"parts": 2, "batches": "walk"}, "model hypergraph ignores batches"),
+        ({"parts": 2, "batch_rate": 0.5}, "model hypergraph ignores batches"),
         ({"parts": 2, "batches": "star"}, "batches 'star': expected one of vertex, edge, walk, frontier"),
         ({"parts": 2, "batch_rate": 0}, "batch_rate=0: expected a share"),
-        ({"parts": 2, "memory_limit": 0}, "memory_limit=0: expected bytes"),
+        ({"parts": 2, "memory_limit": 0}, "memory_limit=0: expected a number of bytes"),
         ({"parts": 2, "imbalance": -0.1}, "imbalance=-0.1"),
         ({"parts": 2, "imbalance": float("nan")}, "imbalance=nan"),
         ({"parts": 2, "seed": -1}, "seed=-1"),
@@ -195,7 +195,7 @@ def test_a_run_stopped_while_counting_keeps_the_partition(catalog: Catalog, monk
     def refuse(*_: Any) -> None:
         pytest.fail("the partition was made twice")
 
-    monkeypatch.setattr("gnnloom.pipeline.partition.stage.fill_part", refuse)
+    monkeypatch.setattr("gnnloom.pipeline.partition.stage.create_part_vector", refuse)
     resumed = partition_graph(dataset, graph, PartitionOptions(4), HERE)
     assert resumed.artifact.digest == expected.artifact.digest
     assert resumed.quality == expected.quality

@@ -62,7 +62,7 @@ def test_a_comparison_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pyt
     def refuse(*_: Any) -> None:
         raise PartitionerError("it broke")
 
-    monkeypatch.setattr("gnnloom.pipeline.partition.methods.random_partition", refuse)
+    monkeypatch.setattr("gnnloom.pipeline.partition.streaming.random_partition", refuse)
     command = ["--catalog", str(tmp_path), "partition", "web", "--parts", "3", "--method", "block"]
     done = CliRunner().invoke(cli, [*command, "--compare", "random", "--workers", "0"])
     assert done.exit_code == 1
