@@ -94,9 +94,9 @@ def test_the_projection_of_a_real_graph_is_near_the_measurement(
     dataset = catalog.create("epinions")
     source = open_edges(None, (str(shared_data / "soc-Epinions1.txt.gz"),), NO_OPTIONS)
     graph = ingest_graph(dataset, source, IngestOptions(undirected=True), InProcessCluster())
-    (each,) = [each for each in project_methods(graph, 8) if (each.method, each.preset) == (method, preset)]
+    (projected,) = [each for each in project_methods(graph, 8) if (each.method, each.preset) == (method, preset)]
     command = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", str(catalog.root), "partition"]
     chosen = ["--parts", "8", "--method", method, "--workers", "0", *(["--preset", preset] if preset else [])]
     taken = run([*command, "epinions", *chosen], {})
-    assert taken.peak_total / 2 < each.memory < 2 * taken.peak_total
-    assert taken.processor / 5 < each.cpu_seconds < 5 * taken.processor
+    assert taken.peak_total / 2 < projected.memory < 2 * taken.peak_total
+    assert taken.processor / 5 < projected.cpu_seconds < 5 * taken.processor
