@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 
@@ -57,7 +58,7 @@ def report_permutation(size: int) -> None:
     print("\n".join([*lines, f"RESULT permutation_over_table {cost['forward'] / cost['table']:.3g} x"]), flush=True)
 
 
-def _seconds(way: Callable[[np.ndarray], np.ndarray], ids: np.ndarray) -> float:
+def _seconds(way: Callable[[NDArray[np.int64]], NDArray[np.int64]], ids: NDArray[np.int64]) -> float:
     found = []
     for _ in range(3):
         started = time.process_time()

@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.quality import MATRIX_PARTS, describe_quality, measure_load
 from gnnloom.pipeline.partition.volume import Exchange, count_exchange, pair_sums
@@ -20,7 +21,7 @@ from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts, rows_sent
 
 
-def count(graph: Graph, part: np.ndarray, parts: int, folder: Path) -> Exchange:
+def count(graph: Graph, part: NDArray[np.int32], parts: int, folder: Path) -> Exchange:
     """Count the exchange of the product with the *transpose* of the graph."""
     folder.mkdir(exist_ok=True)
     np.save(folder / "part.npy", part)

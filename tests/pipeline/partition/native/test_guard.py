@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.adjacency_graph import AdjacencyGraph
 from gnnloom.pipeline.partition.hypergraph import Hypergraph
@@ -66,7 +68,7 @@ def test_more_pins_than_native_code_can_count_are_refused(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("weight", [np.zeros(40), np.ones(39), np.full(40, 1 << 30)])
-def test_net_weights_out_of_range_are_refused(weight: np.ndarray) -> None:
+def test_net_weights_out_of_range_are_refused(weight: NDArray[np.float64]) -> None:
     nets = ring(40)
     hypergraph = Hypergraph(nets.vertex_weight, nets.net_offset, nets.pin, weight.astype(np.int64))
     with pytest.raises((InputError, BudgetError), match="net"):
@@ -98,7 +100,7 @@ def test_more_vertices_than_the_weight_limit_are_refused() -> None:
         (np.full(10, -1), "parts from -1"),
     ],
 )
-def test_a_wrong_result_is_an_error(result: np.ndarray, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_result_is_an_error(result: NDArray[Any], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "run_child", lambda *_: result)
     with pytest.raises(PartitionerError, match=message):
         partition(ring(10), "mtkahypar", PartitionRequest(2, 0.01, 0))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.native import run as native
 from gnnloom.pipeline.partition.native.request import RESULT, PartitionRequest
@@ -34,7 +35,7 @@ def test_a_partitioner_that_exceeds_its_memory_limit_fails_alone(method: str) ->
     assert "\n" not in str(caught.value)
 
 
-def run_python(tmp_path: Path, code: str, time_limit: float | None = 20) -> np.ndarray:
+def run_python(tmp_path: Path, code: str, time_limit: float | None = 20) -> NDArray[np.int64]:
     return run_child([sys.executable, "-c", code, str(tmp_path / RESULT)], tmp_path, "fake", time_limit)
 
 
