@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 def asked_limit(total: int, parts: int, imbalance: float) -> int:
     """The weight that no part may exceed: (1 + imbalance) times the average, rounded down.
 
+    The limit is never below the average rounded up, which some part always reaches.
+
     Args:
         total: weight of all vertices.
         imbalance: share above the average; P - 1 already allows everything in one part.
-
-    At least the average rounded up, which some part always has.
     """
     return max(math.floor((1 + min(imbalance, parts - 1)) * total / parts), -(-total // parts))
 

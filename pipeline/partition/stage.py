@@ -78,7 +78,7 @@ def _make_part(writer: ArtifactWriter, problem: PartitionProblem, partitioner: P
     with one_step(f"partition by {partitioner.name}"), writer.task(_PART) as output:
         part = create_part_vector(problem.part_path, problem.graph.num_vertices)
         output.facts = partitioner.fill(problem, part)
-        # A part out of range would make the counters, which are compiled without checks, write anywhere.
+        # The counters are compiled without bounds checks: a part out of range would make them write anywhere.
         check_part(part, len(part), problem.options.parts, f"method {partitioner.name}")
         array = ArrayAppender(writer.path, "part", part.shape, part.dtype, ("vertex",))
         for start in range(0, len(part), _CHUNK_VERTICES):
@@ -107,7 +107,7 @@ def _measure(writer: ArtifactWriter, problem: PartitionProblem) -> None:
 
 
 def _store_exchange(output: TaskOutput, direction: str, exchange: Exchange) -> None:
-    """Store the rows that each pair of parts exchanges as arrays, which the manifest would be too large with."""
+    """Store the rows that each pair of parts exchanges as arrays, because they would make the manifest too large."""
     path = output.writer.path
     write_group(path / "exchange", {})
     write_group(path / "exchange" / direction, {})

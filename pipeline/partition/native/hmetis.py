@@ -77,6 +77,6 @@ def _format_lines(offset: NDArray[np.int64], value: NDArray[Any], increment: int
                 length += 1
             text[length] = 32
             length += 1
-        # The line ends where the blank after its last number is.
+        # The newline replaces the blank after the last number.
         text[length - 1] = 10
     return length

@@ -179,6 +179,6 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def _last_line(folder: Path) -> str:
-    """The last line of the program's output, which of a traceback is the error."""
+    """The last line of the program's output that is not empty; of a traceback, the error."""
     lines = (folder / _OUTPUT).read_bytes()[-_TAIL_BYTES:].decode(errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "(none)")

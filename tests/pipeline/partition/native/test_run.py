@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -14,8 +15,10 @@ import pytest
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.native import run as native
+from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.native.request import RESULT, PartitionRequest
 from gnnloom.pipeline.partition.native.run import run_child
+from gnnloom.pipeline.partition.preset import Preset
 from gnnloom.storage.errors import PartitionerError
 from support.hypergraphs import as_graph, partition, ring
 
@@ -33,6 +36,22 @@ def test_a_partitioner_that_exceeds_its_memory_limit_fails_alone(method: str) ->
         partition(problem, method, PartitionRequest(2, 0.01, 0, memory_limit=1 << 20))
     assert "with memory limited to 1 MiB (--memory-limit)" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_program_of_another_package_runs_in_the_child_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dealing.py").write_text(
+        "import numpy, os\n"
+        "def partition(request, folder):\n"
+        "    (folder.parent / 'pid').write_text(str(os.getpid()))\n"
+        "    return numpy.arange(12) % request.parts\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    program = NativeProgram("dealing", "numpy", "dealing", (Preset(),), bytes_per_pin=1)
+    part = native.native_partition(ring(12), program, PartitionRequest(3, 0.01, 0), tmp_path)
+    np.testing.assert_array_equal(part, np.arange(12) % 3)
+    assert int((tmp_path / "pid").read_text()) != os.getpid()
 
 
 def run_python(tmp_path: Path, code: str, time_limit: float | None = 20) -> NDArray[np.int64]:
