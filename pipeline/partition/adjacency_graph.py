@@ -1,8 +1,8 @@
-"""The graph model of a stored matrix: what METIS cuts, an approximation of what has to be sent.
+"""The graph model of a stored matrix, which METIS cuts: an approximation of what has to be sent.
 
-Vertices i and j are joined where a product exchanges their rows in either direction.  The edge cut counts
-every such pair once, where the hypergraph's connectivity counts a row that several vertices of one part need
-only once; so a cut partitioner minimizes something else than the communication.
+Vertices i and j are joined if a product exchanges their rows in either direction.  The edge cut counts every such
+pair, whereas a row that several vertices of one part need is sent, and counted by the hypergraph's connectivity, only
+once.  So a partitioner of this graph does not minimize the communication itself.
 
 Demirci, Haldar, Ferhatosmanoglu (PVLDB 16(4), 2022), section 4.1.
 """
@@ -30,8 +30,8 @@ class AdjacencyGraph:
     Attributes:
         vertex_weight: (num_vertices,) int64, at least 1.
         offset: (num_vertices + 1,) int64; vertex i has the neighbors offset[i]..offset[i+1].
-        neighbor: (num_entries,) int32 or int64, ascending for each vertex; every edge stands at both its ends.
-        edge_weight: (num_entries,) int8, 1 or 2: the directions that the edge has.
+        neighbor: (num_entries,) int32 or int64, ascending for each vertex; every edge is listed at both its ends.
+        edge_weight: (num_entries,) int8, 1 or 2: the number of directions of the edge.
     """
 
     vertex_weight: NDArray[np.int64]
@@ -45,7 +45,7 @@ class AdjacencyGraph:
 
     @property
     def size(self) -> int:
-        """Entries: twice the edges."""
+        """Number of entries, twice the number of edges: what a partitioner's time and memory grow with."""
         return len(self.neighbor)
 
 
@@ -53,13 +53,13 @@ def adjacency_graph(graph: Graph, transpose: Graph, weights: str = "nonzeros") -
     """Build the graph model in memory: 5 bytes for each entry (9 beyond 2^31 vertices) and 16 for each vertex.
 
     Args:
-        transpose: of ``graph``; ``graph`` itself if symmetric.
-        weights: of the vertices; see :func:`gnnloom.pipeline.partition.hypergraph.vertex_weights`.
+        transpose: the transpose of ``graph``; ``graph`` itself if symmetric.
+        weights: weights of the vertices; see :func:`gnnloom.pipeline.partition.hypergraph.vertex_weights`.
     """
-    room = graph.nnz if graph.symmetric else graph.nnz + transpose.nnz
+    num_entries = graph.nnz if graph.symmetric else graph.nnz + transpose.nnz
     offset = np.zeros(graph.num_vertices + 1, dtype=np.int64)
-    neighbor = np.empty(room, dtype=index_dtype(graph.num_vertices))
-    edge_weight = np.empty(room, dtype=np.int8)
+    neighbor = np.empty(num_entries, dtype=index_dtype(graph.num_vertices))
+    edge_weight = np.empty(num_entries, dtype=np.int8)
     for first, rows, columns in aligned_rows(graph, transpose):
         _append_neighbors(
             first, rows.indptr, rows.indices, columns.indptr, columns.indices, offset, neighbor, edge_weight
@@ -69,7 +69,10 @@ def adjacency_graph(graph: Graph, transpose: Graph, weights: str = "nonzeros") -
 
 
 def aligned_rows(one: Graph, other: Graph) -> Iterator[tuple[int, CSR, CSR]]:
-    """The same range of rows of two matrices at a time, with its first row; holds one block of each."""
+    """Iterate over the rows of two matrices together, as (first row, rows of one, rows of the other).
+
+    Each range lies within one block of both matrices, and one block of each is in memory.
+    """
     bounds = sorted(set(one.block_rows) | set(other.block_rows))
     readers = [_BlockRows(one), _BlockRows(other)] if other is not one else [_BlockRows(one)]
     for first, stop in pairwise(bounds):
@@ -78,7 +81,7 @@ def aligned_rows(one: Graph, other: Graph) -> Iterator[tuple[int, CSR, CSR]]:
 
 
 class _BlockRows:
-    """Reads ranges of rows in ascending order, each within one block."""
+    """Reads ranges of rows in ascending order, each of which lies within one block."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -105,12 +108,19 @@ def _append_neighbors(
     neighbor: NDArray[Any],
     edge_weight: NDArray[np.int8],
 ) -> None:
-    """Merge the ascending columns of the same rows of two matrices, without loops."""
+    """Append the union of the columns of the same rows of two matrices, without self loops.
+
+    Args:
+        one_indptr, one: rows of the first matrix, with ascending columns.
+        other_indptr, other: the same rows of the second matrix.
+        offset, neighbor, edge_weight: arrays of the graph, filled up to ``first_row``.
+    """
     for row in range(len(one_indptr) - 1):
         vertex = first_row + row
         k, end = one_indptr[row], one_indptr[row + 1]
         m, other_end = other_indptr[row], other_indptr[row + 1]
-        place = offset[vertex]
+        # A merge of two ascending lists; a column in both of them is taken once, with weight 2.
+        position = offset[vertex]
         while k < end or m < other_end:
             takes_one = k < end and (m == other_end or one[k] <= other[m])
             takes_other = m < other_end and (k == end or other[m] <= one[k])
@@ -118,7 +128,7 @@ def _append_neighbors(
             k += takes_one
             m += takes_other
             if column != vertex:
-                neighbor[place] = column
-                edge_weight[place] = np.int8(takes_one) + np.int8(takes_other)
-                place += 1
-        offset[vertex + 1] = place
+                neighbor[position] = column
+                edge_weight[position] = np.int8(takes_one) + np.int8(takes_other)
+                position += 1
+        offset[vertex + 1] = position

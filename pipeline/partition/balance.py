@@ -1,4 +1,4 @@
-"""What a part may weigh; parts by weight alone, and repairs of those that came out too heavy or empty."""
+"""The largest weight of a part, parts by weight alone, and repairs of parts that are too heavy or empty."""
 
 from __future__ import annotations
 
@@ -10,12 +10,19 @@ from numpy.typing import NDArray
 
 
 def asked_limit(total: int, parts: int, imbalance: float) -> int:
-    """The weight that no part may exceed: (1 + imbalance) times the average, never below that nor above the total."""
+    """The weight that no part may exceed: (1 + imbalance) times the average, rounded down.
+
+    The limit is never below the average rounded up, which some part always reaches.
+
+    Args:
+        total: weight of all vertices.
+        imbalance: share above the average; P - 1 already allows everything in one part.
+    """
     return max(math.floor((1 + min(imbalance, parts - 1)) * total / parts), -(-total // parts))
 
 
 def heaviest_allowed(weight: NDArray[np.int64], parts: int, imbalance: float) -> int:
-    """The weight that no part may exceed: what was asked for, or what the heaviest vertex forces.
+    """The weight that no part may exceed: the limit asked for, or the weight of the heaviest vertex if larger.
 
     Args:
         weight: (num_vertices,) int64.
@@ -24,18 +31,25 @@ def heaviest_allowed(weight: NDArray[np.int64], parts: int, imbalance: float) ->
 
 
 def native_imbalance(weight: NDArray[np.int64], parts: int, imbalance: float) -> float:
-    """What to ask of a partitioner that measures from the average *rounded up*, so that parts stay within the limit.
+    """The imbalance to ask of a partitioner that measures from the average *rounded up*.
 
-    Half a unit keeps a product that should be whole from being cut off below it.
+    Args:
+        weight: (num_vertices,) int64.
+        imbalance: the share above the exact average that parts must stay within.
     """
     total = int(weight.sum())
+    # Half a unit makes up for rounding: the product with the average must not come out just below the limit.
     return (asked_limit(total, parts, imbalance) + 0.5) / -(-total // parts) - 1
 
 
 def repair_balance(part: NDArray[np.int32], weight: NDArray[np.int64], parts: int, imbalance: float) -> int:
     """Move light vertices out of parts that are too heavy, each to the lightest part; changes ``part`` in place.
 
-    A part that holds few but heavy vertices may stay too heavy: what is reported is measured.
+    A part of a few heavy vertices may stay too heavy; the reported imbalance is measured afterwards.
+
+    Args:
+        part: (num_vertices,) int32.
+        weight: (num_vertices,) int64.
 
     Returns:
         The number of vertices moved.
@@ -58,11 +72,12 @@ def _unload(
     load: NDArray[np.int64],
     limit: int,
 ) -> int:
-    """Move vertices in this order while their part is too heavy and the lightest part has room for them."""
+    """Move vertices in this order while their part is too heavy and they fit the lightest part; returns how many."""
     size = np.zeros(len(load), np.int64)
     for vertex in range(len(part)):
         size[part[vertex]] += 1
     moved = 0
+    # Lightest vertices come first, so as few heavy ones as possible leave; no part loses its last vertex.
     for vertex in movable:
         source = part[vertex]
         if load[source] <= limit or size[source] == 1:
@@ -80,7 +95,7 @@ def _unload(
 
 
 def fill_empty_parts(part: NDArray[np.int32], weight: NDArray[np.int64], parts: int) -> int:
-    """Give every empty part the lightest vertex that is not alone in its part; changes ``part`` in place.
+    """Move a vertex to each empty part: the lightest that is not alone in its part; changes ``part`` in place.
 
     Args:
         part: (num_vertices,) int32; num_vertices is at least ``parts``.
@@ -105,8 +120,20 @@ def fill_empty_parts(part: NDArray[np.int32], weight: NDArray[np.int64], parts: 
     return moved
 
 
+def fill_only_choice(part: NDArray[np.int32], parts: int) -> bool:
+    """Fill ``part`` if there is nothing to choose: one part, or one for each vertex; returns whether it did."""
+    if parts not in {1, len(part)}:
+        return False
+    part[:] = np.arange(len(part)) if parts > 1 else 0
+    return True
+
+
 def spread(weight: NDArray[np.int64], parts: int) -> NDArray[np.int32]:
-    """(num_vertices,) parts of vertices that nothing joins: the heaviest first, each to the lightest part."""
+    """(num_vertices,) int32 parts of vertices without nets: the heaviest first, each to the lightest part.
+
+    Args:
+        weight: (num_vertices,) int64.
+    """
     part = np.empty(len(weight), dtype=np.int32)
     place_in_order(np.argsort(-weight, kind="stable"), weight, part, np.zeros(parts, dtype=np.int64))
     return part
@@ -116,26 +143,27 @@ def spread(weight: NDArray[np.int64], parts: int) -> NDArray[np.int32]:
 def place_in_order(
     order: NDArray[np.int64], weight: NDArray[np.int64], part: NDArray[np.int32], load: NDArray[np.int64]
 ) -> None:
-    """Put each vertex in turn into the part that is the lightest by then, the first of equals.
+    """Assign each vertex in turn to the part that is then the lightest, the first of equals.
 
     Heaviest first, this is Graham's longest-processing-time rule (SIAM J. Appl. Math. 17(2), 1969).
 
     Args:
-        order: (num_vertices,) int64.
+        order: (num_vertices,) int64 vertices.
+        weight: (num_vertices,) int64.
         part: (num_vertices,) int32, filled.
-        load: (num_parts,) int64 weight of each part before, and after.
+        load: (num_parts,) int64 weight of each part; updated.
     """
     parts = len(load)
-    # The lightest part is at the root.
+    # A binary heap of the parts with the lightest at the root.
     heap = np.arange(parts)
     for vertex in order:
         lightest = heap[0]
         part[vertex] = lightest
         load[lightest] += weight[vertex]
-        # Sift the root down.
-        place = 0
+        # Sift the root down: it became heavier.
+        position = 0
         while True:
-            child = 2 * place + 1
+            child = 2 * position + 1
             if child >= parts:
                 break
             other = child + 1
@@ -143,11 +171,12 @@ def place_in_order(
                 child = other
             if not _before(load, heap[child], lightest):
                 break
-            heap[place] = heap[child]
-            place = child
-        heap[place] = lightest
+            heap[position] = heap[child]
+            position = child
+        heap[position] = lightest
 
 
 @njit(cache=True, nogil=True, inline="always")
 def _before(load: NDArray[np.int64], one: int, other: int) -> bool:
+    """Whether a part is lighter than another, or equal and has the smaller number."""
     return bool(load[one] < load[other] or (load[one] == load[other] and one < other))

@@ -1,9 +1,8 @@
-"""The column-net hypergraph of a stored graph: what a partitioner cuts so that few rows must be sent.
+"""The column-net hypergraph of a stored graph, which partitioners cut so that few rows have to be sent.
 
-Vertex i stands for row i of the adjacency and weighs as much as the row's product costs: its
-nonzeros.  Net j stands for column j: its pins are the rows with a nonzero in column j, and j
-itself, which owns the row of H that those rows need.  The connectivity-1 cut then equals the
-number of rows of H that all ranks together send for one product A H.
+Vertex i is row i of the adjacency; its weight is the cost of the row's product, its nonzeros.  Net j is column j: its
+pins are the rows with a nonzero in column j, and j itself, which owns the row of H that those rows need.  The
+connectivity-1 cut then equals the number of rows of H that all ranks together send for one product A H.
 
 Catalyurek, Aykanat (IEEE TPDS 10(7), 1999), section 3; Demirci, Haldar, Ferhatosmanoglu (PVLDB 16(4), 2022), section 4.
 """
@@ -30,7 +29,7 @@ class Hypergraph:
         vertex_weight: (num_vertices,) int64, at least 1.
         net_offset: (num_nets + 1,) int64; net j has the pins net_offset[j]..net_offset[j+1].
         pin: (num_pins,) int32 or int64 vertices, distinct within a net; every net has two or more.
-        net_weight: (num_nets,) int64, at least 1: what each part beyond the first costs; None where all are 1.
+        net_weight: (num_nets,) int64, at least 1: the cost of each part beyond the first; None if all are 1.
     """
 
     vertex_weight: NDArray[np.int64]
@@ -52,7 +51,7 @@ class Hypergraph:
 
     @property
     def size(self) -> int:
-        """Pins: what a partitioner's time and memory grow with."""
+        """Number of pins: what a partitioner's time and memory grow with."""
         return len(self.pin)
 
 
@@ -63,12 +62,12 @@ def row_nonzeros(graph: Graph) -> Iterator[tuple[int, NDArray[np.int64]]]:
 
 
 def row_weights(nonzeros: NDArray[np.int64], weights: str) -> NDArray[np.int64]:
-    """(num_rows,) what rows count for the balance: their ``nonzeros``, but at least 1, or ``unit``."""
+    """(num_rows,) int64 weights of rows for the balance: their ``nonzeros``, but at least 1, or 1 for ``unit``."""
     return np.maximum(nonzeros, 1) if weights == "nonzeros" else np.ones_like(nonzeros)
 
 
 def vertex_weights(graph: Graph, weights: str) -> NDArray[np.int64]:
-    """(num_vertices,) what each vertex counts for the balance; see :func:`row_weights`."""
+    """(num_vertices,) int64 weights of the vertices for the balance; see :func:`row_weights`."""
     if weights == "unit":
         return np.ones(graph.num_vertices, dtype=np.int64)
     weight = np.empty(graph.num_vertices, dtype=np.int64)
@@ -84,18 +83,18 @@ def column_net_hypergraph(
 
     Args:
         transpose: the transpose of ``graph``, whose rows are the columns; ``graph`` itself if symmetric.
-        weights: of the vertices; see :func:`vertex_weights`.
-        directions: ``forward``: the nets of the product with the matrix; ``both``: those of the product with its
-            transpose beside them, which the backward pass of a directed graph sends.
+        weights: weights of the vertices; see :func:`vertex_weights`.
+        directions: ``forward`` for the nets of the product with the matrix; ``both`` to add those of the product with
+            its transpose, which the backward pass of a directed graph sends.
 
-    Nets with a single pin cost nothing under any partition and are left out.
+    Nets with a single pin cost nothing in any partition and are left out.
     """
     matrices = net_matrices(graph, transpose, directions)
     num_vertices = graph.num_vertices
-    # Pages of the estimate that stay untouched take no memory.
+    # These lengths are upper bounds; pages that stay untouched take no memory.
     net_offset = np.zeros(len(matrices) * num_vertices + 1, dtype=np.int64)
-    room = sum(matrix.nnz + num_vertices for matrix in matrices)
-    pin = np.empty(room, dtype=index_dtype(num_vertices))
+    num_pins = sum(matrix.nnz + num_vertices for matrix in matrices)
+    pin = np.empty(num_pins, dtype=index_dtype(num_vertices))
     num_nets = 0
     for matrix in matrices:
         for block in matrix.blocks():
@@ -104,7 +103,7 @@ def column_net_hypergraph(
 
 
 def net_matrices(graph: Graph, transpose: Graph, directions: str) -> list[Graph]:
-    """The matrices whose rows are the nets: both directions of a symmetric graph are the same."""
+    """The matrices whose rows are the nets: one for a symmetric graph, whose directions are the same."""
     return [transpose, graph] if directions == "both" and not graph.symmetric else [transpose]
 
 
@@ -117,7 +116,11 @@ def _append_nets(
     pin: NDArray[Any],
     num_nets: int,
 ) -> int:
-    """Add the rows of one block as nets, each with its own vertex among the pins; returns the nets there are now."""
+    """Append the rows of one block as nets, each with its own vertex among the pins; returns the new number of nets.
+
+    Args:
+        net_offset, pin: arrays of the hypergraph, filled up to ``num_nets``.
+    """
     for row in range(len(indptr) - 1):
         first = net_offset[num_nets]
         end = first
@@ -130,6 +133,7 @@ def _append_nets(
         if not has_owner:
             pin[end] = owner
             end += 1
+        # A net with one pin is overwritten by the next.
         if end - first > 1:
             num_nets += 1
             net_offset[num_nets] = end

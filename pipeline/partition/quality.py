@@ -1,4 +1,4 @@
-"""The figures by which a partition is judged, all measured on the stored graph."""
+"""The figures that describe a partition, all measured on the stored graph."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from gnnloom.pipeline.partition.hypergraph import row_nonzeros, row_weights
 from gnnloom.pipeline.partition.volume import Exchange
 from gnnloom.storage.artifacts.graph import Graph
 
-#: Up to this many parts the matrix of rows exchanged stands in the manifest.
+#: Up to this many parts, the manifest holds the matrix of rows exchanged.
 MATRIX_PARTS = 256
 
 
 @dataclass(frozen=True)
 class Load:
-    """Work of the parts.
+    """The work and size of the parts.
 
     Attributes:
         nonzeros: (P,) int64 nonzeros of each part's rows.
         vertices: (P,) int64 vertices of each part.
-        weight: (P,) int64 what each part counts for the balance.
-        heaviest: what counts most among the rows.
+        weight: (P,) int64 weight of each part for the balance.
+        heaviest: weight of the heaviest row.
     """
 
     nonzeros: NDArray[np.int64]
@@ -39,7 +39,7 @@ def measure_load(graph: Graph, part: NDArray[np.int32], num_parts: int, weights:
 
     Args:
         part: (num_vertices,) int32; may be memory-mapped.
-        weights: of the rows; see :func:`gnnloom.pipeline.partition.hypergraph.row_weights`.
+        weights: weights of the rows; see :func:`gnnloom.pipeline.partition.hypergraph.row_weights`.
     """
     load, size, total = np.zeros((3, num_parts), dtype=np.int64)
     heaviest = 0
@@ -59,21 +59,21 @@ def describe_quality(
     """The figures of a partition as JSON.
 
     Args:
-        imbalance: what was asked for.
+        imbalance: the imbalance that was asked for.
         forward: rows exchanged for A H.
-        backward: rows exchanged for the product with the transpose; None where it is the same.
+        backward: rows exchanged for the product with the transpose; None if that is the same.
 
     Returns:
         ``km1`` and ``volume_total`` (rows sent by all parts), ``volume_avg`` and ``volume_max`` (per part),
         ``receive_volume_max``, ``messages_avg`` and ``messages_max`` (parts that a part sends to), ``load_avg`` and
         ``load_max`` (nonzeros per part), ``imbalance`` (highest load over the average, less 1), ``imbalance_bound``
-        (what the weights of parts were held to: what was asked for, in whole weights, or what the heaviest row
-        forces), ``weight_imbalance`` (of these weights, where they are not the nonzeros), ``vertices_min`` and
+        (the limit on the weights of parts: the imbalance asked for, in whole weights, or what the heaviest row
+        forces), ``weight_imbalance`` (imbalance of these weights, if they are not the nonzeros), ``vertices_min`` and
         ``vertices_max`` (per part); for directed graphs also ``volume_backward_total`` and so on.
 
         Lists with a number for each part: ``volume_per_part``, ``receive_volume_per_part``, ``messages_per_part``,
-        ``receive_messages_per_part``, ``load_per_part`` and ``vertices_per_part``.  Up to ``MATRIX_PARTS`` parts there
-        is ``volume_matrix`` too: the rows that part [p] sends to part [q].
+        ``receive_messages_per_part``, ``load_per_part`` and ``vertices_per_part``.  Up to ``MATRIX_PARTS`` parts also
+        ``volume_matrix``: the rows that part [p] sends to part [q].
     """
     num_parts = len(load.nonzeros)
     limit = max(asked_limit(int(load.weight.sum()), num_parts, imbalance), load.heaviest)
@@ -97,7 +97,7 @@ def describe_quality(
 
 
 def _excess(heaviest: int, weight: NDArray[np.int64]) -> float:
-    """By how much a part is heavier than the average of these, as a share of that."""
+    """The share by which the heaviest part exceeds the average of ``weight``, (P,) int64."""
     total = int(weight.sum())
     return heaviest * len(weight) / total - 1 if total else 0.0
 

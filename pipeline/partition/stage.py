@@ -1,4 +1,4 @@
-"""The partition stage: which rank owns which vertex, and what that makes the ranks exchange."""
+"""The partition stage: which part owns which vertex, and what the parts exchange because of it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
-from gnnloom.pipeline.partition.methods import fill_part
-from gnnloom.pipeline.partition.native.guard import check_parts
+from gnnloom.pipeline.partition.native.guard import check_part
 from gnnloom.pipeline.partition.options import PartitionOptions
-from gnnloom.pipeline.partition.presets import METHODS
+from gnnloom.pipeline.partition.partitioner import Partitioner
+from gnnloom.pipeline.partition.partitioners import METHODS
 from gnnloom.pipeline.partition.problem import PartitionProblem
 from gnnloom.pipeline.partition.quality import MATRIX_PARTS, describe_quality, measure_load
+from gnnloom.pipeline.partition.settings import check_parts
 from gnnloom.pipeline.partition.volume import Exchange, count_exchange
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.progress import one_step
@@ -28,16 +29,19 @@ from gnnloom.storage.format.memory_map import copy_part_vector, create_part_vect
 
 __all__ = ["METHODS", "PartitionOptions", "partition_graph", "partition_key"]
 
+#: The two tasks of the stage; both run in the client, and start tasks of their own on the cluster.
+_PART, _QUALITY = "part/0", "quality/0"
+#: Vertices that are copied to the store at a time.
 _CHUNK_VERTICES = 1 << 20
 
 
 def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, cluster: Cluster) -> Partition:
-    """Partition the rows of a graph and measure the result; finds what an earlier run left.
+    """Partition the rows of a graph and measure the result; returns the stored one if it exists.
 
     Raises:
-        InputError: there are more parts than vertices, or both directions are asked for and are the same.
+        InputError: there are more parts than vertices, or both directions of an undirected graph are asked for.
         BudgetError: the partitioner would need more memory than there is.
-        PartitionerError: a native partitioner failed or took too long.
+        PartitionerError: the partitioner failed, took too long, or left parts out of range.
     """
     check_parts(options.parts, graph.num_vertices)
     options.check_graph(graph)
@@ -46,39 +50,37 @@ def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, c
         if writer.is_complete:
             return Partition(Artifact(writer.path))
         transpose = transpose_graph(dataset, graph, cluster)
-        part_path = writer.work / "part.npy"
-        problem = PartitionProblem(graph, transpose, options, writer.work, part_path, cluster)
+        problem = PartitionProblem(graph, transpose, options, writer.work, writer.work / "part.npy", cluster)
+        _make_part(writer, problem, options.partitioner)
+        _measure(writer, problem)
         recorded = writer.recorded()
-        if "part/0" in recorded:
-            (record,) = recorded["part/0"].arrays
-            copy_part_vector(ArrayReader(writer.path, record), part_path)
-        else:
-            with one_step(f"partition by {options.method}"):
-                _make_part(writer, problem)
-        if "quality/0" not in recorded:
-            with one_step("measure the partition"):
-                _measure(writer, problem)
-        recorded = writer.recorded()
-        quality = {**recorded["quality/0"].facts, **recorded["part/0"].facts}
-        measured = {"partitioner": _partitioner_name(options.method)}
-        return Partition(
-            writer.commit(["part/0", "quality/0"], {"vertex": graph.num_vertices}, {"quality": quality}, measured)
-        )
+        quality = {**recorded[_QUALITY].facts, **recorded[_PART].facts}
+        measured = {"partitioner": _versioned_name(options.partitioner)}
+        sizes = {"vertex": graph.num_vertices}
+        return Partition(writer.commit([_PART, _QUALITY], sizes, {"quality": quality}, measured))
 
 
 def partition_key(graph_key: str, options: PartitionOptions, memory: int) -> str:
     """The key of the artifact that :func:`partition_graph` makes or finds.
 
     Args:
-        memory: of a worker, in bytes; decides how deep ``multilevel`` coarsens.
+        memory: bytes that a worker may use; part of the key only if the method's parts depend on it.
     """
     return artifact_key("partition", options.parameters(memory), {"graph": graph_key})
 
 
-def _make_part(writer: ArtifactWriter, problem: PartitionProblem) -> None:
-    with writer.task("part/0") as output:
+def _make_part(writer: ArtifactWriter, problem: PartitionProblem, partitioner: Partitioner) -> None:
+    """Fill the part vector's file and store it; from the store if an earlier run got that far."""
+    recorded = writer.recorded()
+    if _PART in recorded:
+        (record,) = recorded[_PART].arrays
+        copy_part_vector(ArrayReader(writer.path, record), problem.part_path)
+        return
+    with one_step(f"partition by {partitioner.name}"), writer.task(_PART) as output:
         part = create_part_vector(problem.part_path, problem.graph.num_vertices)
-        output.facts = fill_part(problem, part)
+        output.facts = partitioner.fill(problem, part)
+        # The counters are compiled without bounds checks: a part out of range would make them write anywhere.
+        check_part(part, len(part), problem.options.parts, f"method {partitioner.name}")
         array = ArrayAppender(writer.path, "part", part.shape, part.dtype, ("vertex",))
         for start in range(0, len(part), _CHUNK_VERTICES):
             array.append(part[start : start + _CHUNK_VERTICES])
@@ -88,8 +90,10 @@ def _make_part(writer: ArtifactWriter, problem: PartitionProblem) -> None:
 
 def _measure(writer: ArtifactWriter, problem: PartitionProblem) -> None:
     """Record the partition's quality; directed graphs exchange other rows in the backward pass."""
+    if _QUALITY in writer.recorded():
+        return
     graph, options, part_path = problem.graph, problem.options, problem.part_path
-    with writer.task("quality/0") as output:
+    with one_step("measure the partition"), writer.task(_QUALITY) as output:
         work = writer.work / "volume"
         forward = count_exchange(problem.transpose, part_path, options.parts, work / "forward", problem.cluster)
         backward = None
@@ -104,6 +108,7 @@ def _measure(writer: ArtifactWriter, problem: PartitionProblem) -> None:
 
 
 def _store_exchange(output: TaskOutput, direction: str, exchange: Exchange) -> None:
+    """Store the rows that each pair of parts exchanges as arrays, because they would make the manifest too large."""
     path = output.writer.path
     write_group(path / "exchange", {})
     write_group(path / "exchange" / direction, {})
@@ -113,6 +118,6 @@ def _store_exchange(output: TaskOutput, direction: str, exchange: Exchange) -> N
         output.add(write_array(path, f"exchange/{direction}/{name}", column, ("pair",)))
 
 
-def _partitioner_name(method: str) -> str:
-    package = METHODS[method].package
-    return f"{package} {version(package)}" if package else method
+def _versioned_name(partitioner: Partitioner) -> str:
+    package = partitioner.package
+    return f"{package} {version(package)}" if package else partitioner.name

@@ -1,9 +1,9 @@
-"""The exact counter: what one product sends between the parts of a partition, measured on the stored matrix.
+"""The exact counter: the rows that one product sends between parts, measured on the stored matrix.
 
-Whatever a partitioner promised, these are the figures that are reported.  Part p sends the row of
-vertex j, which it owns, once to every other part that has a nonzero in column j; so the rows sent
-for A H are counted over the columns of A, which are the rows of its transpose.  One pass over the
-row blocks, one task for each; only pairs of parts that exchange something take memory.
+These are the figures that are reported, whatever a partitioner claims.  Part p sends the row of vertex j, which it
+owns, once to every other part that has a nonzero in column j.  So the rows sent for A H are counted over the columns
+of A, which are the rows of its transpose.  The count takes one pass over the row blocks, with one task for each block;
+only pairs of parts that exchange rows take memory.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.memory_map import map_part_vector
 
-#: Up to this many cells a task counts pairs in a table; beyond, by sorting.
+#: Up to this many cells, a task counts pairs in a table of 8 bytes per cell; beyond, by sorting.
 _TABLE_CELLS = 1 << 22
-#: The same of the table that sums up the tasks' counts: there is only one.
+#: The same limit for the table that sums up the tasks' counts, which exists once.
 _SUM_CELLS = 1 << 25
 #: Pairs that may wait before they are merged.
 _PENDING_PAIRS = 1 << 20
@@ -45,7 +45,7 @@ class Exchange:
 
     @property
     def total(self) -> int:
-        """Rows sent by all parts together: the connectivity-1 cut of the column-net hypergraph."""
+        """Rows sent by all parts together, which is the connectivity-1 cut of the column-net hypergraph."""
         return int(self.rows.sum())
 
     def sent(self) -> NDArray[np.int64]:
@@ -86,11 +86,11 @@ class _CountTask:
 
 
 def count_exchange(transpose: Graph, part_path: Path, num_parts: int, work: Path, cluster: Cluster) -> Exchange:
-    """Count what the product with a matrix sends between parts.
+    """Count the rows that the product with a matrix sends between parts.
 
     Args:
-        transpose: the transpose of that matrix: row j lists the vertices that need vertex j.
-        part_path: ``.npy`` file with the (num_vertices,) int32 parts; workers share its memory.
+        transpose: the transpose of that matrix; its row j lists the vertices that need vertex j.
+        part_path: ``.npy`` file with the (num_vertices,) int32 parts, all in 0..num_parts-1; workers share its memory.
         work: folder for the tasks' results.
     """
     work.mkdir(parents=True, exist_ok=True)
@@ -125,13 +125,14 @@ def _emit_pairs(
     last_row: NDArray[np.int64],
     emitted: NDArray[np.int64],
 ) -> int:
-    """List ``sender * P + receiver`` once for every row and other part that needs it; returns how many.
+    """List ``sender * P + receiver`` once for every row and every other part that needs it; returns how many.
 
     Args:
-        last_row: (num_parts,) -1; remembers the last row that each part was met in.
-        emitted: (nnz,) filled from the front.
+        last_row: (num_parts,) int64, all -1; the last row in which each part occurred.
+        emitted: (nnz,) int64, filled from the front.
     """
     length = 0
+    # A part has been counted for this row if the row is the last one in which it occurred; no table is cleared.
     for row in range(len(indptr) - 1):
         sender = part[row_offset + row]
         last_row[sender] = row
@@ -145,7 +146,7 @@ def _emit_pairs(
 
 
 def _tally(emitted: NDArray[np.int64], num_parts: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct pairs, ascending, and how often each occurs."""
+    """The distinct pairs, ascending, and the number of times that each occurs; both (num_pairs,) int64."""
     if num_parts * num_parts > _TABLE_CELLS:
         return np.unique(emitted, return_counts=True)
     table = np.bincount(emitted, minlength=num_parts * num_parts)
@@ -154,12 +155,12 @@ def _tally(emitted: NDArray[np.int64], num_parts: int) -> tuple[NDArray[np.int64
 
 
 def pair_sums(num_parts: int) -> _PairTable | _PairCounts:
-    """Sums up counts of pairs of parts: add some at a time, and see them merged."""
+    """An empty sum of counts by pair of parts, as a table if that is small enough."""
     return _PairTable(num_parts) if num_parts * num_parts <= _SUM_CELLS else _PairCounts()
 
 
 class _PairTable:
-    """Sums counts by pair in a cell for each; cells that stay zero take no memory where their page does."""
+    """Sums counts by pair in a table with one cell for each; pages of cells that stay zero take no memory."""
 
     def __init__(self, num_parts: int) -> None:
         self._rows = np.zeros(num_parts * num_parts, dtype=np.int64)
@@ -176,13 +177,17 @@ class _PairTable:
 
 @dataclass
 class _PairCounts:
-    """Sums counts by pair; merges once as many wait as were merged, so each pair is sorted a few times only."""
+    """Sums counts by pair in lists.
+
+    Merges when as many pairs wait as were merged before, so each pair is sorted only a few times.
+    """
 
     _waiting: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=list)
     _num_merged: int = 0
     _num_waiting: int = 0
 
     def add(self, pair: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+        """Add the counts of distinct pairs."""
         self._waiting.append((pair, rows))
         self._num_waiting += len(pair)
         if self._num_waiting > max(_PENDING_PAIRS, self._num_merged):
@@ -192,9 +197,9 @@ class _PairCounts:
         """All pairs so far, ascending, with their sums."""
         empty = np.empty(0, dtype=np.int64)
         pairs = np.concatenate([empty, *(pair for pair, _ in self._waiting)])
-        distinct, place = np.unique(pairs, return_inverse=True)
+        distinct, position = np.unique(pairs, return_inverse=True)
         total = np.zeros(len(distinct), dtype=np.int64)
-        np.add.at(total, place, np.concatenate([empty, *(rows for _, rows in self._waiting)]))
+        np.add.at(total, position, np.concatenate([empty, *(rows for _, rows in self._waiting)]))
         self._waiting = [(distinct, total)]
         self._num_merged, self._num_waiting = len(distinct), 0
         return distinct, total

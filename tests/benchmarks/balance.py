@@ -1,8 +1,8 @@
-"""How evenly grid shards spread the nonzeros, and what a keyed permutation costs: two sections of bench_algorithms.
+"""The balance of grid shards and the cost of a keyed permutation: two sections of bench_algorithms.
 
-Max/mean nonzeros of 8 x 8 blocks, as in Table 3 of Plexus (SC 2025; there europe_osm: 7.70 as it is, 3.24 with a
-single and 1.001 with a double permutation).  A permutation's cost per id stands beside a look-up in a table of
-random order, which needs 8 bytes per vertex on every worker.
+Reports max/mean nonzeros of 8 x 8 blocks, as Table 3 of Plexus (SC 2025) does: there europe_osm has 7.70 in its own
+order, 3.24 with a single and 1.001 with a double permutation.  Compares a permutation's cost per id with a look-up in
+a table of random order, which takes 8 bytes per vertex on every worker.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 
@@ -22,7 +23,7 @@ Run = Callable[..., dict[str, Any]]
 
 
 def report_balance(run: Run, data: Path, side: int) -> None:
-    """Print max/mean of a lattice with loops, and of soc-Slashdot0902 where it is there."""
+    """Print max/mean of a lattice with loops, and of soc-Slashdot0902 if its file exists."""
     run("generate", "lattice", "lattice", "--size", f"{side}x{side}")
     names = ["lattice"]
     slashdot = data / "soc-Slashdot0902.txt.gz"
@@ -44,7 +45,7 @@ def _balance(run: Run, name: str, permutation: str) -> float:
 
 
 def report_permutation(size: int) -> None:
-    """Print nanoseconds per id of random ids below ``size``."""
+    """Print nanoseconds per id for random ids below ``size``."""
     permutation, rng = KeyedPermutation(size, 7), np.random.default_rng(0)
     ids, table = rng.integers(0, size, size, dtype=np.int64), rng.permutation(size)
     ways = {"forward": permutation.forward, "inverse": permutation.inverse, "table": lambda chosen: table[chosen]}
@@ -57,7 +58,7 @@ def report_permutation(size: int) -> None:
     print("\n".join([*lines, f"RESULT permutation_over_table {cost['forward'] / cost['table']:.3g} x"]), flush=True)
 
 
-def _seconds(way: Callable[[np.ndarray], np.ndarray], ids: np.ndarray) -> float:
+def _seconds(way: Callable[[NDArray[np.int64]], NDArray[np.int64]], ids: NDArray[np.int64]) -> float:
     found = []
     for _ in range(3):
         started = time.process_time()

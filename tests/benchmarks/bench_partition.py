@@ -1,13 +1,18 @@
-"""Partitions of real graphs and a lattice, relative to random ones and to what the literature reports.
+"""Partitions of real graphs and a lattice, relative to random ones and to published figures.
 
     python tests/benchmarks/bench_partition.py [--scale small|full] [--data FOLDER] [--cases slashdot,...]
 
-slashdot: soc-Slashdot0902 at 512 parts and imbalance 0.01, beside Demirci, Haldar, Ferhatosmanoglu (PVLDB 16(4),
-2022), Table 2: average and maximum volume and messages, relative to random (mean of 3 seeds).  lattice: 1000 x 1000
-with scrambled ids at 512 parts, and the out-of-core method beside Mt-KaHyPar at 64.  epinions: the same beside
-Mt-KaHyPar.  batches: rows sent per uniform mini-batch of 6 % of the vertices at 27 parts, and on ca-AstroPh per batch
-of the samplers that are merged.  plan: what `partition --plan` says on soc-Epinions1, over what is measured.  Small:
-fewer parts, quick methods, a lattice of 200 x 200.  Prints a table, then lines ``RESULT name value unit``.
+Cases:
+    slashdot: soc-Slashdot0902 at 512 parts and imbalance 0.01; average and maximum volume and messages relative to
+        random parts (mean of 3 seeds), to compare with Demirci, Haldar, Ferhatosmanoglu (PVLDB 16(4), 2022), Table 2.
+    lattice: 1000 x 1000 with scrambled ids at 512 parts, and the out-of-core method compared with Mt-KaHyPar at 64.
+    epinions: the out-of-core method compared with Mt-KaHyPar on soc-Epinions1.
+    batches: rows sent per uniform mini-batch of 6 % of the vertices at 27 parts, and on ca-AstroPh also per batch of
+        the samplers whose batches are merged.
+    plan: the figures of `partition --plan` on soc-Epinions1, divided by the measured ones.
+
+``--scale small`` takes fewer parts, quick methods, and a lattice of 200 x 200.  Prints a table, then lines
+``RESULT name value unit``.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ import numpy as np
 import peak
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.partition.projection import plan_partition
+from gnnloom.pipeline.partition.projection import project_methods
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.sources.formats import open_edges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
@@ -35,7 +40,7 @@ FIGURES = ("volume_avg", "volume_max", "messages_avg", "messages_max")
 PAPER = {"paper HP": (0.74, 0.69, 0.86, 0.92), "paper GP": (0.85, 4.38, 0.93, 1.00)}
 NO_OPTIONS = {"weights": False, "header": False, "extra_columns": False}
 GNNLOOM = (sys.executable, "-m", "gnnloom.workflows.cli.main")
-#: A worker with less than this cannot hold what Mt-KaHyPar needs for the pins of the large lattice.
+#: Too little for Mt-KaHyPar on the pins of the large lattice, so that the method has to coarsen.
 LITTLE_MEMORY = 448 << 20
 
 SLASHDOT = {
@@ -53,7 +58,7 @@ LATTICE: list[tuple[str, dict[str, str]]] = [
     ("multilevel", {"method": "multilevel"}),
     ("mtkahypar large-k", {"preset": "large-k"}),
 ]
-#: Of the vertices, or of the edges: so few of them already have an eighth of the vertices at their ends.
+#: Share of the vertices in a batch; of the edges for ``edge``, where so few already touch an eighth of the vertices.
 RATES = {"vertex": 0.06, "edge": 0.003, "walk": 0.06, "frontier": 0.06}
 PLANNED = {
     "small": [("metis", ""), ("multilevel", "flat"), ("random", "")],
@@ -80,7 +85,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--scale", choices=("small", "full"), default=os.environ.get("SCALE", "full"))
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--cases", type=lambda text: text.split(","), default=list(CASES))
-    parser.add_argument("--seeds", type=int, default=3, help="of every random partition")
+    parser.add_argument("--seeds", type=int, default=3, help="number of random partitions that are averaged")
     return parser.parse_args()
 
 
@@ -142,26 +147,26 @@ def batches(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str
 
 
 def plan(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str, float, str]]:
-    """What the plan says over what a process of its own takes."""
+    """The projected memory and time over those measured in a separate process."""
     dataset = _read(catalog, options.data / "soc-Epinions1.txt.gz", undirected=True)
     if dataset is None:
         return
     parts = 8 if options.scale == "small" else 64
-    planned = {(plan.method, plan.preset): plan for plan in plan_partition(dataset.graph(), parts)}
+    projected = {(each.method, each.preset): each for each in project_methods(dataset.graph(), parts)}
     for method, preset in PLANNED[options.scale]:
         command = ["partition", dataset.name, "--parts", str(parts), "--method", method, "--workers", "0"]
         chosen = ["--preset", preset] if preset else []
         taken = peak.run([*GNNLOOM, "--catalog", str(catalog.root), *command, *chosen], {})
         name = f"plan {method} {preset}".rstrip()
-        yield f"{name} memory", planned[method, preset].memory / taken.peak_total, "x"
-        yield f"{name} processor", planned[method, preset].cpu_seconds / taken.processor, "x"
+        yield f"{name} memory", projected[method, preset].memory / taken.peak_total, "x"
+        yield f"{name} processor", projected[method, preset].cpu_seconds / taken.processor, "x"
 
 
 CASES = {"slashdot": slashdot, "lattice": lattice, "epinions": epinions, "batches": batches, "plan": plan}
 
 
 def _out_of_core(name: str, dataset: Dataset, parts: int, preset: str = "") -> Iterator[tuple[str, float, str]]:
-    """The out-of-core method in little memory, beside Mt-KaHyPar on the whole."""
+    """The out-of-core method in little memory, compared with Mt-KaHyPar on the whole graph."""
     whole, whole_seconds = _partition(dataset, PartitionOptions(parts))
     found, seconds = _partition(dataset, PartitionOptions(parts, "multilevel", preset=preset), LITTLE_MEMORY)
     yield f"{name} mtkahypar km1", whole["km1"], "rows"
@@ -172,7 +177,7 @@ def _out_of_core(name: str, dataset: Dataset, parts: int, preset: str = "") -> I
 
 
 def _partition(dataset: Dataset, options: PartitionOptions, memory: int = 1 << 30) -> tuple[Mapping[str, Any], float]:
-    """The quality, and the processor seconds of this process and its children."""
+    """The quality, and the processor seconds that this process and its children took."""
     before = _processor_seconds()
     partition = partition_graph(dataset, dataset.graph(), options, InProcessCluster(memory))
     return partition.quality, _processor_seconds() - before
@@ -190,7 +195,7 @@ def _mean(dataset: Dataset, choices: Sequence[PartitionOptions]) -> dict[str, fl
 
 def _read(catalog: Catalog, path: Path, *, undirected: bool) -> Dataset | None:
     if not path.exists():
-        print(f"{path}: not there, left out")
+        print(f"{path}: not found, skipped")
         return None
     name = path.name.split(".")[0].lower() + ("-undirected" if undirected else "")
     return _ingest(catalog, name, path, undirected)

@@ -1,4 +1,4 @@
-"""`gnnloom partition` and `gnnloom shard`: who owns which vertices, and what each rank will read."""
+"""`gnnloom partition` and `gnnloom shard`: assign vertices to parts, and write what each rank reads."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
+from importlib.util import find_spec
 from typing import Any
 
 import click
 
-from gnnloom.pipeline.partition.options import DIRECTIONS, WEIGHTS, PartitionOptions
-from gnnloom.pipeline.partition.presets import METHODS, MODELS, PRESETS
-from gnnloom.pipeline.partition.projection import MethodPlan, plan_partition
+from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.partition.partitioners import METHODS, MODELS, PRESETS
+from gnnloom.pipeline.partition.projection import MethodProjection, project_methods
+from gnnloom.pipeline.partition.settings import BATCH_RATE, DIRECTIONS, WEIGHTS
 from gnnloom.pipeline.partition.stage import partition_graph, partition_key
 from gnnloom.pipeline.shards.grid_stage import PERMUTATIONS, GridOptions, shard_grid
 from gnnloom.pipeline.shards.row_stage import shard_rows
@@ -36,7 +38,7 @@ from gnnloom.workflows.cli.progress import shown_progress
 
 
 def _partition_options(command: Callable[..., None]) -> Callable[..., None]:
-    """What decides a partition; the command gets it as one argument, ``options``."""
+    """The options of a partition; the command gets them as one argument, ``options``."""
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
@@ -50,71 +52,109 @@ def _partition_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_options
 
 
+def _default_models() -> str:
+    """The default of ``--model``: that of most methods, and the exceptions."""
+    usual = MODELS[0]
+    others = [f"{name}: {method.models[0]}" for name, method in METHODS.items() if method.models[0] != usual]
+    return "; ".join([usual, *others])
+
+
+def _method_table() -> str:
+    """The methods and presets with their help lines, for the end of the command's help."""
+    lines = ["\b", "Methods, each with its presets (the first is the default):"]
+    for name, method in METHODS.items():
+        missing = f" Not installed: `{method.install}`." if method.package and not find_spec(method.package) else ""
+        lines.append(f"  {name:12} {method.help}{missing}")
+        lines += [f"    {preset.name:22} {preset.help}" for preset in method.presets if preset.name]
+    return "\n".join(lines)
+
+
 _OPTIONS = (
-    click.option("--parts", type=click.IntRange(min=1), required=True, help="Number of parts: the ranks to train on."),
-    click.option("--method", type=click.Choice(tuple(METHODS)), default="mtkahypar", show_default=True),
-    click.option("--preset", type=click.Choice(PRESETS), default=None, help="Of the method.  [default: its first]"),
     click.option(
-        "--model", type=click.Choice(MODELS), default=None, help="What is cut.  [default: hypergraph; metis: graph]"
+        "--parts", type=click.IntRange(min=1), required=True, help="Number of parts, one for each rank that trains."
+    ),
+    click.option(
+        "--method",
+        type=click.Choice(tuple(METHODS)),
+        default="mtkahypar",
+        show_default=True,
+        help="Partitioner; the methods are listed below.",
+    ),
+    click.option(
+        "--preset",
+        type=click.Choice(PRESETS),
+        default=None,
+        help="Preset of the method.  [default: the method's first]",
+    ),
+    click.option(
+        "--model",
+        type=click.Choice(MODELS),
+        default=None,
+        help=f"Model of the communication that the method cuts.  [default: {_default_models()}]",
     ),
     click.option(
         "--imbalance",
         type=click.FloatRange(min=0),
         default=0.01,
         show_default=True,
-        help="How much more work than the average a part may have.",
+        help="Share by which the work of a part may exceed the average.",
     ),
     click.option(
         "--weights",
         type=click.Choice(WEIGHTS),
         default="nonzeros",
         show_default=True,
-        help="Work of a vertex: the nonzeros of its row, or 1.",
+        help="Work that a vertex counts for: the nonzeros of its row, or 1.",
     ),
     click.option(
         "--directions",
         type=click.Choice(DIRECTIONS),
         default="forward",
         show_default=True,
-        help="Directed graphs: weigh what the forward pass sends, or the backward pass as well.",
+        help="Directed graphs: count only what the forward pass sends, or also what the backward pass sends.",
     ),
     click.option(
         "--batches",
         type=click.Choice(BATCHES),
         default="vertex",
         show_default=True,
-        help="Model stochastic: how mini-batches are drawn.",
+        help="Model stochastic: kind of mini-batches.",
     ),
     click.option(
         "--batch-rate",
         type=click.FloatRange(0, 1, min_open=True),
-        default=0.06,
+        default=BATCH_RATE,
         show_default=True,
-        help="Model stochastic: the share of the vertices in a batch; edge: of the edges, whose ends are far more.",
+        help="Model stochastic: share of the vertices in a mini-batch; with --batches edge, share of the edges.",
     ),
-    click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the partitioner."),
+    click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the partitioner."),
     click.option(
         "--time-limit",
         type=click.FloatRange(min=0, min_open=True),
         default=3600.0,
         show_default=True,
         metavar="SECONDS",
-        help="End a native partitioner after this time; model stochastic: and the work around it, with what it has.",
+        help="Time after which a native partitioner is stopped; with model stochastic, the steps before and after it"
+        " also end after this time, with the best result so far.",
     ),
     click.option(
         "--memory-limit",
         type=MemorySize(),
         default=None,
-        help="Of a native partitioner, or of the state of multilevel, such as 8G.",
+        help="Memory limit for native partitioners and for the multilevel method's state, such as 8G.",
     ),
 )
 
 
-@click.command("partition")
+@click.command("partition", epilog=_method_table())
 @click.argument("name")
 @_partition_options
-@click.option("--compare", type=click.Choice(("random", "block", "metis")), help="Also measure this, for the ratios.")
-@click.option("--plan", is_flag=True, help="Only show what each method would take.")
+@click.option(
+    "--compare",
+    type=click.Choice(tuple(name for name, method in METHODS.items() if method.is_baseline)),
+    help="Baseline to partition by as well; the ratios to it are added to the figures.",
+)
+@click.option("--plan", is_flag=True, help="Show the memory, disk and time that each method would take, and stop.")
 @key_option("graph")
 @cluster_options
 @json_option
@@ -127,18 +167,13 @@ def partition_command(
     cluster: ClusterOptions,
     as_json: bool,
 ) -> None:
-    """Split the vertices of dataset NAME so that little has to be sent, and measure what has to be.
+    """Partition the vertices of dataset NAME so that ranks exchange few rows, and measure what they exchange.
 
-    km1, the connectivity cut, is the number of rows that all ranks together send per layer and direction;
-    volume and messages are per part.
+    km1, the connectivity cut, is the number of rows that all ranks together send per layer and direction. Volume
+    (rows sent) and messages are reported per part.
 
-    --memory-limit is for a native partitioner, and for what multilevel holds for each vertex; --memory is for each
-    worker, and for the partitioner of the coarsest hypergraph that multilevel starts.
-
-    \b
-    Presets: mtkahypar  deterministic, deterministic-quality, default, quality, highest-quality, large-k
-             kahypar    recursive, direct
-             multilevel auto (coarsens on disk until it fits Mt-KaHyPar), streaming (without it), flat (refines only)
+    --memory-limit applies to native partitioners and to the state that multilevel holds for each vertex. --memory
+    applies to each worker, and to the partitioner that multilevel runs on the coarsest hypergraph.
 
     \b
     Example:
@@ -153,8 +188,8 @@ def partition_command(
     if plan:
         options.check_graph(stored)
         wanted = (options.model, options.directions, options.batches)
-        plans = plan_partition(stored, options.parts, options.memory_limit, cluster.memory, *wanted)
-        _show_plan(name, plans, as_json=as_json)
+        projections = project_methods(stored, options.parts, options.memory_limit, cluster.memory, *wanted)
+        _show_projections(name, projections, as_json=as_json)
         return
     with open_cluster(cluster) as opened, shown_progress():
         partition = partition_graph(dataset, stored, options, opened)
@@ -168,7 +203,7 @@ def partition_command(
 
 @contextmanager
 def _compared(dataset: Dataset, graph: Graph, options: PartitionOptions, cluster: Cluster) -> Iterator[Partition]:
-    """A partition for its figures only: one that was not there before goes away again."""
+    """A partition that is needed only for its figures: removed at the end unless it existed before."""
     before = {info.key for info in dataset.artifacts("partition") if info.state == "complete"}
     try:
         yield partition_graph(dataset, graph, options, cluster)
@@ -178,26 +213,26 @@ def _compared(dataset: Dataset, graph: Graph, options: PartitionOptions, cluster
             dataset.remove_artifact("partition", key)
 
 
-def _show_plan(name: str, plans: list[MethodPlan], *, as_json: bool) -> None:
+def _show_projections(name: str, projections: list[MethodProjection], *, as_json: bool) -> None:
     if as_json:
-        show({"dataset": name, "methods": [asdict(plan) for plan in plans]}, as_json=True, title="")
+        show({"dataset": name, "methods": [asdict(each) for each in projections]}, as_json=True, title="")
         return
     rows = [
         (
-            f"{plan.method} {plan.preset}",
-            plan.model,
-            readable_bytes(plan.memory),
-            readable_bytes(plan.disk),
-            readable_seconds(plan.cpu_seconds),
-            "yes" if plan.fits else "no",
+            f"{each.method} {each.preset}",
+            each.model,
+            readable_bytes(each.memory),
+            readable_bytes(each.disk),
+            readable_seconds(each.cpu_seconds),
+            "yes" if each.fits else "no",
         )
-        for plan in plans
+        for each in projections
     ]
     show_rows(("method", "model", "memory", "scratch", "processor time", "fits"), rows, f"ways to partition {name}")
 
 
 def compare_quality(quality: dict[str, Any], other: Partition) -> dict[str, Any]:
-    """Volume and messages, of both directions where they differ, as shares of those of another partition."""
+    """Volume and messages, in both directions if they differ, as shares of those of another partition."""
     directions = ("", "backward_") if "volume_backward_total" in quality else ("",)
     figures = itertools.product(("volume", "messages"), directions, ("avg", "max"))
     names = [f"{unit}_{direction}{figure}" for unit, direction, figure in figures]
@@ -206,7 +241,7 @@ def compare_quality(quality: dict[str, Any], other: Partition) -> dict[str, Any]
 
 
 def partition_result(name: str, partition: Partition) -> dict[str, Any]:
-    """What `partition --json` prints."""
+    """The object that `partition --json` prints."""
     artifact = partition.artifact
     return {
         "dataset": name,
@@ -223,17 +258,27 @@ def partition_result(name: str, partition: Partition) -> dict[str, Any]:
     "--parts",
     type=click.IntRange(min=1),
     default=None,
-    help="Row shards: number of parts, the ranks. Grid shards with permutation partition: whose parts.",
+    help="Row shards: number of parts, one for each rank. Grid shards with --permutation partition: number of parts of"
+    " the partition.",
 )
 @click.option(
-    "--method", type=click.Choice(tuple(METHODS)), default=None, help="Which partition, where there are several."
+    "--method",
+    type=click.Choice(tuple(METHODS)),
+    default=None,
+    help="Method of the partition, if the dataset has several.",
 )
 @key_option("partition")
-@click.option("--grid", type=Sizes(2, 2), default=None, help="Grid shards: blocks of rows and columns, such as 16x16.")
 @click.option(
-    "--permutation", type=click.Choice(PERMUTATIONS), default="double", show_default=True, help="Of grid shards."
+    "--grid", type=Sizes(2, 2), default=None, help="Grid shards: number of blocks of rows and columns, such as 16x16."
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the permutation.")
+@click.option(
+    "--permutation",
+    type=click.Choice(PERMUTATIONS),
+    default="double",
+    show_default=True,
+    help="Order of rows and columns in grid shards.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the permutation.")
 @cluster_options
 @json_option
 def shard_command(
@@ -247,10 +292,10 @@ def shard_command(
     cluster: ClusterOptions,
     as_json: bool,
 ) -> None:
-    """Write the shards of dataset NAME: all that each rank reads.
+    """Write the shards of dataset NAME, which hold everything that each rank reads.
 
-    Row shards (--parts) are those of a partition and serve p2p on as many ranks. Grid shards (--grid) hold the
-    permuted adjacency in blocks and serve every other algorithm on any number of ranks.
+    Row shards (--parts) follow a partition; algorithm p2p reads them on as many ranks as there are parts. Grid shards
+    (--grid) hold the permuted adjacency in blocks; every other algorithm reads them on any number of ranks.
 
     \b
     Example:
@@ -262,7 +307,7 @@ def shard_command(
     dataset = current_catalog()[name]
     if (parts is None) == (grid is None or permutation == "partition"):
         raise click.UsageError(
-            "give either --parts, for row shards, or --grid, for grid shards; both for permutation partition"
+            "give either --parts, for row shards, or --grid, for grid shards; give both with --permutation partition"
         )
     found = None if parts is None else _find_partition(dataset, parts, partition, method)
     if grid is not None:
@@ -284,12 +329,12 @@ def _find_partition(dataset: Dataset, parts: int, key: str | None, method: str |
 
 
 def shard_result(name: str, shards: RowShards) -> dict[str, Any]:
-    """What `shard --parts --json` prints."""
+    """The object that `shard --parts --json` prints."""
     return {**_shards_result(name, shards.artifact), "layout": "row", "parts": shards.num_parts}
 
 
 def grid_result(name: str, shards: GridShards) -> dict[str, Any]:
-    """What `shard --grid --json` prints; balance is the nonzeros of the heaviest block over the average."""
+    """The object that `shard --grid --json` prints; balance is the nonzeros of the heaviest block over the average."""
     return {
         **_shards_result(name, shards.artifact),
         "layout": "grid",

@@ -19,6 +19,8 @@ from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.placement import place_heavy_first
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
 from gnnloom.pipeline.partition.native.budget import check_memory, native_memory
+from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
+from gnnloom.pipeline.partition.native.request import PartitionRequest
 from gnnloom.pipeline.partition.native.run import native_partition
 from gnnloom.pipeline.partition.problem import PartitionProblem
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, working_memory
@@ -39,7 +41,7 @@ _TOO_MUCH = {"auto": 0.8, "streaming": 0.95}
 #: parts and the masks of 64 parts while it refines.  More parts take more masks only where there is room.
 _VERTEX_BYTES, _NET_BYTES = 60, 40
 #: Partitions the coarsest hypergraph, and improves the bands around the cut of all.
-_METHOD, _COARSE_PRESET, _BAND_PRESET = "mtkahypar", "deterministic", "deterministic-quality"
+_PROGRAM, _COARSE_PRESET, _BAND_PRESET = MT_KAHYPAR, "deterministic", "deterministic-quality"
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ def _partition(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, 
     fill_empty_parts(part, finest.vertex_weight, options.parts)
     return {
         "levels": [_describe(level.hypergraph) for level in levels],
-        "start": _METHOD if fits and levels[-1].hypergraph.num_pins else "heavy-first",
+        "start": _PROGRAM.name if fits and levels[-1].hypergraph.num_pins else "heavy-first",
     }
 
 
@@ -132,7 +134,7 @@ def _fits(level: _Level, problem: PartitionProblem, memory: int) -> bool:
 
 
 def _needed(num_pins: int, num_vertices: int, problem: PartitionProblem) -> int:
-    return native_memory(_METHOD, _COARSE_PRESET, num_pins, num_vertices, problem.options.parts)
+    return native_memory(_PROGRAM, _COARSE_PRESET, num_pins, num_vertices, problem.options.parts)
 
 
 def _uncoarsen(
@@ -173,8 +175,8 @@ def _native(
     problem: PartitionProblem, hypergraph: Hypergraph, preset: str, given: NDArray[np.int32] | None = None
 ) -> NDArray[np.int32]:
     options = problem.options
-    request = replace(options.request(), preset=preset, memory_limit=None, improve=int(given is not None))
-    return native_partition(hypergraph, _METHOD, request, problem.scratch, options.time_limit, given)
+    request = replace(PartitionRequest.of(options), preset=preset, memory_limit=None, improve=int(given is not None))
+    return native_partition(hypergraph, _PROGRAM, request, problem.scratch, options.time_limit, given)
 
 
 def _describe(hypergraph: DiskHypergraph) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What a partitioner may take and what it will: memory that is free, and the peaks that were measured."""
+"""The memory that a partitioner needs, and the memory that this machine has left."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.tasks.memory import MIB
 from gnnloom.storage.errors import BudgetError
-
-#: Peak per pin (METIS: per entry), and Mt-KaHyPar's gain cache per vertex and part, in bytes; measured.
-_BYTES_PER_PIN = {"mtkahypar": 141, "kahypar": 260, "metis": 60}
-_BYTES_PER_GAIN = 4
 
 
 @dataclass(frozen=True)
 class _GroupFiles:
-    """Where a version of control groups says what memory a group has.
+    """The files in which a version of control groups reports the memory of a group.
 
     Attributes:
         mount: folder of the hierarchy.
-        pages: of files: those counts in ``memory.stat`` make room for others.
+        limit: file with the group's limit.
+        used: file with the bytes in use.
+        pages: counts of cached file pages in ``memory.stat``, which are freed when memory is needed.
     """
 
     mount: str
@@ -30,7 +29,7 @@ class _GroupFiles:
     pages: tuple[str, ...]
 
 
-#: By the controller that a line of ``/proc/self/cgroup`` names: version 2 names none.
+#: By the controller that a line of ``/proc/self/cgroup`` names; version 2 names none.
 _GROUP_FILES = {
     "": _GroupFiles("", "memory.max", "memory.current", ("inactive_file", "active_file")),
     "memory": _GroupFiles(
@@ -39,49 +38,54 @@ _GROUP_FILES = {
 }
 
 
-def native_memory(method: str, preset: str, size: int, num_vertices: int, parts: int) -> int:
-    """Bytes that a native partitioner peaks at, as measured on power-law graphs.
+def native_memory(program: NativeProgram, preset: str, size: int, num_vertices: int, parts: int) -> int:
+    """Bytes that a native program peaks at; see :meth:`NativeProgram.memory`."""
+    return program.memory(preset, size, num_vertices, parts)
+
+
+def check_native_memory(
+    program: NativeProgram, preset: str, size: int, num_vertices: int, parts: int, limit: int | None
+) -> None:
+    """Raise BudgetError if a program would run out of memory; called before a hypergraph is built.
 
     Args:
         size: pins of the hypergraph, or entries of the graph.
-    """
-    gains = 0 if preset == "large-k" or method != "mtkahypar" else _BYTES_PER_GAIN * num_vertices * parts
-    return _BYTES_PER_PIN[method] * size + gains
-
-
-def check_native_memory(method: str, preset: str, size: int, num_vertices: int, parts: int, limit: int | None) -> None:
-    """Raise BudgetError for what would drive this machine out of memory; call it before building a hypergraph.
-
-    Args:
-        limit: bytes that the partitioner may use; None for what the machine has.
+        limit: bytes that the program may use; None for what the machine has.
     """
     check_memory(
-        f"method {method}: {size:,} pins into {parts:,} parts",
-        native_memory(method, preset, size, num_vertices, parts),
+        f"method {program.name}: {size:,} pins into {parts:,} parts",
+        native_memory(program, preset, size, num_vertices, parts),
         limit,
         "use method multilevel, random or block, or more memory",
     )
 
 
 def check_memory(what: str, needed: int, limit: int | None, way_out: str) -> None:
-    """Raise BudgetError where ``what`` needs more bytes than the limit; None for what the machine has."""
+    """Raise BudgetError if ``what`` needs more bytes than are allowed.
+
+    Args:
+        what: beginning of the message, such as the method and the size of its problem.
+        limit: bytes allowed; None for what the machine has.
+        way_out: end of the message: what to do.
+    """
     available = available_memory() if limit is None else limit
     if needed > available:
         raise BudgetError(
-            f"{what}: about {memory_text(needed)} are needed, there are {memory_text(available)} for it; {way_out}"
+            f"{what}: needs about {memory_text(needed)} of memory, but only {memory_text(available)} are available;"
+            f" {way_out}"
         )
 
 
 def memory_text(count: int) -> str:
-    """Bytes as MiB, from 1 GiB on as GiB."""
+    """Bytes as text, in GiB from 1 GiB on and in MiB below."""
     return f"{count / MIB:,.0f} MiB" if count < 1 << 30 else f"{count / (1 << 30):,.1f} GiB"
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Bytes that can be had without swapping: of the machine, and of the control groups that this process is in.
+    """Bytes available without swapping, on this machine and in the control groups of this process.
 
     Args:
-        root: where ``proc`` and ``sys`` are mounted.
+        root: folder in which ``proc`` and ``sys`` are mounted.
     """
     return min([_free_memory(root), *_group_memory(root)])
 
@@ -95,7 +99,7 @@ def _free_memory(root: Path) -> int:
 
 
 def _group_memory(root: Path) -> Iterator[int]:
-    """What each control group with a limit has left; a container sees its own group at the top of the hierarchy."""
+    """The bytes left in each control group that has a limit; a container sees its own group at the top."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -110,7 +114,7 @@ def _group_memory(root: Path) -> Iterator[int]:
 
 
 def _left_in(folder: Path, files: _GroupFiles) -> Iterator[int]:
-    """The bytes that a group may still take, if it has a limit."""
+    """The bytes that a group may still allocate, if it has a limit."""
     try:
         limit, used = ((folder / name).read_text().strip() for name in (files.limit, files.used))
         counts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())

@@ -1,7 +1,7 @@
-"""Runs one native partitioner: ``python -m gnnloom.pipeline.partition.native.child METHOD FOLDER``.
+"""Runs one native partitioner: ``python -m gnnloom.pipeline.partition.native.child MODULE FOLDER``.
 
-FOLDER holds the request and the hypergraph or graph; the result appears there under its name only when it is
-whole, because native code may end this process at any moment, with any exit status.
+MODULE is a program's module.  FOLDER holds the request and the hypergraph or graph.  The result gets its final name
+only once it is complete, because native code may end this process at any moment, with any exit status.
 """
 
 from __future__ import annotations
@@ -17,39 +17,36 @@ from pathlib import Path
 import numpy as np
 
 from gnnloom.pipeline.partition.native.request import RESULT, PartitionRequest
-from gnnloom.pipeline.partition.presets import METHODS
 
 
-def main(method: str, folder: Path) -> None:
-    """Partition what lies in ``folder`` and leave the result there."""
+def main(module: str, folder: Path) -> None:
+    """Partition the problem in ``folder`` with the program in ``module``, and leave the result there."""
     _die_with_parent()
     _die_first()
     request = PartitionRequest.read(folder)
     _limit_memory(request.memory_limit)
-    # Imported late and by name, because some partitioners are optional.
-    partitioner = importlib.import_module(f"gnnloom.pipeline.partition.native.{METHODS[method].module}")
-    part = partitioner.partition(request, folder)
+    part = importlib.import_module(module).partition(request, folder)
     unfinished = folder / f"unfinished-{RESULT}"
     np.save(unfinished, part, allow_pickle=False)
     unfinished.replace(folder / RESULT)
 
 
 def _limit_memory(limit: int | None) -> None:
-    """Make allocations beyond the limit fail, in this process, instead of driving the machine out of memory."""
+    """Make allocations beyond the limit fail in this process, before the machine runs out of memory."""
     if limit is not None:
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (limit if hard < 0 else min(limit, hard), hard))
 
 
 def _die_with_parent() -> None:
-    """Ask Linux to end this process when its parent ends, however that happens."""
+    """Ask Linux to kill this process when its parent ends, for whatever reason."""
     if sys.platform == "linux":
         set_parent_death_signal = 1
         ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
 
 
 def _die_first() -> None:
-    """Ask Linux to end this process, rather than its parent, when the machine is out of memory."""
+    """Ask Linux to kill this process rather than its parent when the machine runs out of memory."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 

@@ -1,4 +1,4 @@
-"""Files that hand a graph to a partitioner: METIS' text, and plain arrays for METIS itself."""
+"""Files that hand a graph to a native program: METIS' text format, or plain arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from gnnloom.pipeline.partition.native.hmetis import write_lines
 
 
 def write_metis(path: Path, graph: AdjacencyGraph, vertex_weight: NDArray[np.int64]) -> None:
-    """Write METIS' text: a line for each vertex with its weight, then its neighbors, numbered from 1, and weights."""
+    """Write METIS' text format: for each vertex a line with its weight, then each neighbor and the edge's weight.
+
+    The file numbers vertices from 1.
+
+    Args:
+        vertex_weight: (num_vertices,) int64; replaces the graph's own.
+    """
     pairs = np.empty((graph.size, 2), dtype=graph.neighbor.dtype)
     pairs[:, 0] = graph.neighbor + 1
     pairs[:, 1] = graph.edge_weight
@@ -23,13 +29,13 @@ def write_metis(path: Path, graph: AdjacencyGraph, vertex_weight: NDArray[np.int
 
 
 def save_graph(path: Path, graph: AdjacencyGraph, vertex_weight: NDArray[np.int64]) -> None:
-    """Save the arrays as METIS wants them: 32 bits each, which the guard has seen to suffice."""
+    """Save the arrays with 32 bits per number, as METIS reads them; ``check_problem`` made sure that these suffice."""
     with path.open("wb") as file:
         for array in (graph.offset, graph.neighbor, vertex_weight, graph.edge_weight):
             np.save(file, array.astype(np.int32), allow_pickle=False)
 
 
 def load_graph(path: Path) -> list[NDArray[np.int32]]:
-    """Offsets, neighbors, vertex weights and edge weights."""
+    """Read what :func:`save_graph` wrote: offsets, neighbors, vertex weights and edge weights, all int32."""
     with path.open("rb") as file:
         return [np.load(file, allow_pickle=False) for _ in range(4)]

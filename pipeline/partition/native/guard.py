@@ -1,4 +1,4 @@
-"""What is checked before native code sees a hypergraph, and what it returned before anybody trusts it."""
+"""Checks of a problem before native code reads it, and of a result before it is used."""
 
 from __future__ import annotations
 
@@ -16,31 +16,23 @@ from gnnloom.storage.errors import BudgetError, InputError, PartitionerError
 NATIVE_LIMIT = (1 << 31) - 1
 
 
-def check_parts(parts: int, num_vertices: int) -> None:
-    """Raise InputError unless ``num_vertices`` vertices can be split into ``parts`` parts that are not empty."""
-    if parts < 1:
-        raise InputError(f"parts={parts}: expected 1 or more")
-    if parts > num_vertices:
-        raise InputError(f"parts={parts}: the graph has {num_vertices:,} vertices; ask for no more parts than that")
-
-
 def check_problem(problem: Hypergraph | AdjacencyGraph) -> None:
-    """Check what native code would answer with a crash, a wrong result or silence.
+    """Refuse input on which native code would crash, hang or return a wrong result.
 
     Raises:
         InputError: lengths, offsets, pins, neighbors or weights do not fit together.
-        BudgetError: there are more pins, neighbors or vertices than 32 bits count.
+        BudgetError: there are more pins, neighbors or vertices than 32 bits can count.
     """
     if isinstance(problem, Hypergraph):
         _check_hypergraph(problem)
     else:
         _check_graph(problem)
     if int(problem.vertex_weight.min(initial=1)) < 1:
-        raise InputError(f"a vertex weighs {problem.vertex_weight.min()}, expected 1 or more")
+        raise InputError(f"a vertex has weight {problem.vertex_weight.min()}, expected 1 or more")
     if max(problem.size, problem.num_vertices) > NATIVE_LIMIT:
         raise BudgetError(
-            f"{problem.size:,} pins or neighbors and {problem.num_vertices:,} vertices, more than native partitioners"
-            f" count ({NATIVE_LIMIT:,}); use method multilevel, random or block"
+            f"{problem.size:,} pins or neighbors and {problem.num_vertices:,} vertices: native partitioners count to"
+            f" {NATIVE_LIMIT:,}; use method multilevel, random or block"
         )
 
 
@@ -56,7 +48,9 @@ def _check_hypergraph(hypergraph: Hypergraph) -> None:
     if len(weight) != hypergraph.num_nets or int(weight.min(initial=1)) < 1:
         raise InputError(f"hypergraph: expected a weight of 1 or more for each of {hypergraph.num_nets:,} nets")
     if int(weight.sum()) > NATIVE_LIMIT:
-        raise BudgetError(f"hypergraph: net weights sum to {int(weight.sum()):,}, beyond {NATIVE_LIMIT:,}; scale them")
+        raise BudgetError(
+            f"hypergraph: net weights sum to {int(weight.sum()):,}, more than {NATIVE_LIMIT:,}; scale them"
+        )
 
 
 def _check_graph(graph: AdjacencyGraph) -> None:
@@ -66,7 +60,7 @@ def _check_graph(graph: AdjacencyGraph) -> None:
         raise InputError(f"graph: offsets or edge weights do not fit {len(neighbor):,} neighbors")
     _check_ids("graph: neighbors", neighbor, graph.num_vertices)
     if int(graph.edge_weight.min(initial=1)) < 1:
-        raise InputError(f"graph: an edge weighs {graph.edge_weight.min()}, expected 1 or more")
+        raise InputError(f"graph: an edge has weight {graph.edge_weight.min()}, expected 1 or more")
 
 
 def _check_ids(what: str, ids: NDArray[Any], num_vertices: int) -> None:
@@ -75,23 +69,38 @@ def _check_ids(what: str, ids: NDArray[Any], num_vertices: int) -> None:
 
 
 def native_weights(weight: NDArray[np.int64], limit: int = NATIVE_LIMIT) -> NDArray[np.int64]:
-    """Vertex weights whose sum is at most ``limit``: divided by one factor where it is not, and never below 1.
+    """Vertex weights scaled down by one factor if their sum exceeds ``limit``, and never below 1.
 
     Args:
         weight: (num_vertices,) int64, at least 1.
+
+    Returns:
+        (num_vertices,) int64 with a sum of at most ``limit``.
+
+    Raises:
+        BudgetError: there are about as many vertices as the limit, so no factor suffices.
     """
     total = int(weight.sum())
     if total <= limit:
         return weight
     spare = limit - len(weight)
     if spare < 1:
-        raise BudgetError(f"hypergraph: {len(weight):,} vertices, more than weights with a sum of {limit:,} allow")
+        raise BudgetError(
+            f"hypergraph: {len(weight):,} vertices of weight 1 or more exceed the largest sum of weights, {limit:,};"
+            " use method multilevel, random or block"
+        )
+    # Rounding up may add 1 to each weight, which the spare leaves room for.
     factor = -(-total // spare)
     return 1 + (weight - 1) // factor
 
 
-def check_part(part: NDArray[np.int64], num_vertices: int, parts: int, source: Path) -> None:
-    """Raise PartitionerError unless ``part`` has a part from 0..parts-1 for every vertex."""
+def check_part(part: NDArray[Any], num_vertices: int, parts: int, source: Path | str) -> None:
+    """Raise PartitionerError unless ``part`` holds a part in 0..parts-1 for every vertex.
+
+    Args:
+        part: any array.
+        source: file or method that it comes from, for the message.
+    """
     if part.shape != (num_vertices,) or part.dtype.kind not in "iu":
         raise PartitionerError(
             f"{source}: expected {num_vertices:,} parts as integers, found {part.dtype} of shape {part.shape}"

@@ -1,4 +1,4 @@
-"""Writes hypergraphs in the text format of hMETIS, which every partitioner reads."""
+"""Writes hypergraphs in hMETIS' text format, which every hypergraph partitioner reads."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.hypergraph import Hypergraph
 
-#: Pins that become text at once: at most 20 MB of it.
+#: Pins that are formatted at a time, into at most 20 MB of text.
 _CHUNK_PINS = 1 << 20
+#: Bytes that the longest number and the separator behind it need.
 _DIGITS = 20
 
 
 def write_hmetis(path: Path, hypergraph: Hypergraph, vertex_weight: NDArray[np.int64]) -> None:
-    """Write a hypergraph with these vertex weights; nets and vertices are numbered from 1 there.
+    """Write a hypergraph with these vertex weights; the file numbers nets and vertices from 1.
 
-    The text takes about 7 bytes for each pin; memory is bounded, whatever the size, unless nets have weights
-    (then 16 bytes for each pin).
+    The text takes about 7 bytes for each pin.  Memory is bounded whatever the size, unless nets have weights (then 16
+    bytes for each pin).
+
+    Args:
+        vertex_weight: (num_vertices,) int64; replaces the hypergraph's own.
     """
     with path.open("wb") as file:
         weighted = hypergraph.net_weight is not None
@@ -28,7 +32,7 @@ def write_hmetis(path: Path, hypergraph: Hypergraph, vertex_weight: NDArray[np.i
         if hypergraph.net_weight is None:
             write_lines(file, hypergraph.net_offset, hypergraph.pin, 1)
         else:
-            # A net's line begins with its weight; the 1 that is added to every number is taken off before.
+            # A net's line begins with its weight; 1 is subtracted here because write_lines adds 1 to every number.
             offset = hypergraph.net_offset
             numbers = np.insert(hypergraph.pin.astype(np.int64), offset[:-1], hypergraph.net_weight - 1)
             write_lines(file, offset + np.arange(len(offset)), numbers, 1)
@@ -37,7 +41,12 @@ def write_hmetis(path: Path, hypergraph: Hypergraph, vertex_weight: NDArray[np.i
 
 
 def write_lines(file: BinaryIO, offset: NDArray[np.int64], value: NDArray[Any], increment: int) -> None:
-    """Write value[offset[k]..offset[k+1]], each plus ``increment`` and then not negative, as line k."""
+    """Write value[offset[k]..offset[k+1]], each plus ``increment``, as line k.
+
+    Args:
+        offset: (num_lines + 1,) int64.
+        value: (num_values,) integers; at least 0 after the increment.
+    """
     start = 0
     while start < len(offset) - 1:
         stop = max(start + 1, int(np.searchsorted(offset, offset[start] + _CHUNK_PINS, side="right")) - 1)
@@ -50,11 +59,12 @@ def write_lines(file: BinaryIO, offset: NDArray[np.int64], value: NDArray[Any], 
 
 @njit(cache=True, nogil=True)
 def _format_lines(offset: NDArray[np.int64], value: NDArray[Any], increment: int, text: NDArray[np.uint8]) -> int:
-    """Write numbers that are not negative in decimal; returns the number of bytes."""
+    """Format non-negative numbers in decimal, separated by blanks; returns the number of bytes."""
     digits = np.empty(_DIGITS, dtype=np.uint8)
     length = 0
     for line in range(len(offset) - 1):
         for position in range(offset[line], offset[line + 1]):
+            # Digits come out from the last to the first, so they are reversed on the way to the text.
             rest = np.int64(value[position]) + increment
             count = 0
             while count == 0 or rest > 0:
@@ -67,5 +77,6 @@ def _format_lines(offset: NDArray[np.int64], value: NDArray[Any], increment: int
                 length += 1
             text[length] = 32
             length += 1
+        # The newline replaces the blank after the last number.
         text[length - 1] = 10
     return length

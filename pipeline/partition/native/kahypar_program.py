@@ -1,21 +1,33 @@
 """KaHyPar, recursive or direct k-way.
 
-KaHyPar is licensed under the GPL and optional; it only ever runs as a program of its own, in the child process.
+KaHyPar is optional and licensed under the GPL; it runs only as a separate program, in the child process.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import kahypar
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.native.request import HYPERGRAPH, PartitionRequest
+from gnnloom.pipeline.partition.preset import Preset
 
-#: Our presets, from KaHyPar's documented options, lightened so that power-law graphs finish: coarsening along
-#: heavy nets, a flat pool of initial partitions, short local searches, neither communities nor flows.
-#: All keys are needed: KaHyPar hangs without ``i-runs`` and exits on values that it does not know.
+KAHYPAR = NativeProgram(
+    "kahypar",
+    "kahypar",
+    __name__,
+    (
+        Preset("recursive", "by recursive bisection", 150.0, 0.3),
+        Preset("direct", "direct k-way; slower", 600.0, 0.5),
+    ),
+    bytes_per_pin=260,
+)
+
+#: Settings from KaHyPar's documented options, reduced so that power-law graphs finish: coarsening along heavy nets, a
+#: flat pool of initial partitions, short local searches, no communities and no flows.  All keys are required: KaHyPar
+#: hangs without ``i-runs`` and exits on values that it does not know.
 _COMMON = {
     "objective": "km1",
     "seed": "-1",
@@ -48,7 +60,7 @@ _COMMON = {
     "r-fm-stop-alpha": "1",
 }
 _RECURSIVE = {"mode": "recursive", "i-mode": "direct", "r-type": "twoway_fm"}
-#: Direct k-way partitions the coarsest hypergraph by recursive bisection of its own, with the keys ``i-c-*``.
+#: Direct k-way partitions the coarsest hypergraph by a recursive bisection, which the keys ``i-c-*`` configure.
 _DIRECT = {
     "mode": "direct",
     "i-mode": "recursive",
@@ -62,7 +74,7 @@ _DIRECT = {
     "i-c-fixed-vertex-acceptance-criterion": "free_vertex_only",
     "r-type": "kway_fm_km1",
 }
-PRESETS = {"recursive": _COMMON | _RECURSIVE, "direct": _COMMON | _DIRECT}
+_SETTINGS = {"recursive": _COMMON | _RECURSIVE, "direct": _COMMON | _DIRECT}
 
 
 def partition(request: PartitionRequest, folder: Path) -> NDArray[np.int32]:
@@ -70,13 +82,15 @@ def partition(request: PartitionRequest, folder: Path) -> NDArray[np.int32]:
 
     Schlag et al. (ALENEX 2016), Akhremtsev et al. (ALENEX 2017), Schlag (dissertation, KIT 2020).
     """
-    preset_path = folder / "preset.ini"
-    preset = PRESETS[request.preset or "recursive"]
-    # The mode has to come first: other keys are read in its light.
-    keys = sorted(preset, key=lambda name: name != "mode")
-    preset_path.write_text("".join(f"{name}={preset[name]}\n" for name in keys), encoding="ascii")
+    import kahypar  # noqa: PLC0415 - only the child process loads native code
+
+    settings_path = folder / "preset.ini"
+    settings = _SETTINGS[request.preset or "recursive"]
+    # The mode comes first, because the meaning of other keys depends on it.
+    keys = sorted(settings, key=lambda name: name != "mode")
+    settings_path.write_text("".join(f"{name}={settings[name]}\n" for name in keys), encoding="ascii")
     context = kahypar.Context()
-    context.loadINIconfiguration(str(preset_path))
+    context.loadINIconfiguration(str(settings_path))
     context.setK(request.parts)
     context.setEpsilon(request.imbalance)
     context.setSeed(request.seed)

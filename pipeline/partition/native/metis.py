@@ -1,22 +1,30 @@
-"""METIS: multilevel graph partitioning by the edge cut, fast, and blind to how often a row is really sent."""
+"""METIS: fast multilevel graph partitioning by the edge cut, which ignores how often a row is really sent."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
-import pymetis
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.native.graph_file import load_graph
+from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.native.request import GRAPH, PartitionRequest
+from gnnloom.pipeline.partition.preset import Preset
+
+METIS = NativeProgram(
+    "metis", "pymetis", __name__, (Preset(seconds=1.0, parts_power=0.3),), bytes_per_pin=60, takes_arrays=True
+)
 
 
 def partition(request: PartitionRequest, folder: Path) -> NDArray[np.int32]:
-    """Partition a graph k-way; runs in the child process.  The imbalance is cut to a per mille, at least 1.
+    """Partition a graph k-way; runs in the child process.  METIS counts the imbalance in thousandths, at least 1.
 
     Karypis, Kumar (J. Parallel Distrib. Comput. 48(1), 1998).
     """
+    import pymetis  # noqa: PLC0415 - only the child process loads native code
+
+    from gnnloom.pipeline.partition.native.graph_file import load_graph  # noqa: PLC0415 - the descriptor is light
+
     offset, neighbor, vertex_weight, edge_weight = load_graph(folder / GRAPH)
     options = pymetis.Options()
     options.seed = request.seed

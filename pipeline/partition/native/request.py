@@ -1,10 +1,12 @@
-"""What the parent process asks of the child, and where both look for it."""
+"""What the parent process asks of the child, and the names of the files that they exchange."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from gnnloom.pipeline.partition.settings import PartitionSettings
+from gnnloom.pipeline.tasks.cluster import available_cores
 from gnnloom.storage.format.files import read_json, write_json
 
 HYPERGRAPH = "hypergraph.hgr"
@@ -16,15 +18,15 @@ _REQUEST = "request.json"
 
 @dataclass(frozen=True)
 class PartitionRequest:
-    """A partition into ``parts`` parts, none heavier than (1 + imbalance) times the average.
+    """A request for ``parts`` parts, none heavier than (1 + imbalance) times the average.
 
     Attributes:
         seed: 0 to 2^31 - 1.
-        threads: that a parallel partitioner starts; never changes the result of a deterministic preset.
-        preset: one of the method's.
-        graph: the folder holds a graph instead of a hypergraph.
-        memory_limit: bytes that the partitioner may allocate; None for no limit.
-        improve: V-cycles that improve the parts in the file ``GIVEN``; 0 to partition from scratch.
+        threads: threads of a parallel program; does not change the result of a deterministic preset.
+        preset: one of the program's presets; empty for its first.
+        graph: whether the folder holds a graph instead of a hypergraph.
+        memory_limit: bytes that the program may allocate; None for no limit.
+        improve: number of V-cycles that improve the parts in the file ``GIVEN``; 0 to partition from scratch.
     """
 
     parts: int
@@ -35,6 +37,19 @@ class PartitionRequest:
     graph: bool = False
     memory_limit: int | None = None
     improve: int = 0
+
+    @classmethod
+    def of(cls, settings: PartitionSettings) -> PartitionRequest:
+        """The request that these settings make: one thread for each core unless they name a number."""
+        threads = settings.threads or available_cores()
+        return cls(
+            settings.parts,
+            settings.imbalance,
+            settings.seed,
+            threads,
+            settings.preset,
+            memory_limit=settings.memory_limit,
+        )
 
     def write(self, folder: Path) -> None:
         write_json(folder / _REQUEST, asdict(self))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.balance import fill_empty_parts
 from gnnloom.pipeline.partition.hypergraph import Hypergraph, column_net_hypergraph, net_matrices
 from gnnloom.pipeline.partition.native.budget import check_memory
-from gnnloom.pipeline.partition.problem import PartitionProblem
+from gnnloom.pipeline.partition.native.problem import NativeProblem
 from gnnloom.pipeline.partition.stochastic.annealing import IMPROVING, POLISHING, BatchNets, anneal, annealing_memory
 from gnnloom.pipeline.partition.stochastic.batch_volume import batch_volume
 from gnnloom.pipeline.partition.stochastic.deadline import Deadline
@@ -33,7 +33,7 @@ LOGGER = logging.getLogger("gnnloom.pipeline")
 _FEWEST_FRESH, _MOST_FRESH, _FRESH_NONZEROS = 20, 200, 1 << 28
 
 
-def partition_for_batches(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
+def partition_for_batches(problem: NativeProblem, part: NDArray[np.int32]) -> dict[str, Any]:
     """Fill ``part`` with the better of two partitions: of the stochastic and of the full-batch hypergraph.
 
     Both are judged on batches that the model has not seen, and reported on others again.
@@ -70,7 +70,7 @@ def partition_for_batches(problem: PartitionProblem, part: NDArray[np.int32]) ->
     return facts | {"batch_model": best}
 
 
-def _partition_uniform(problem: PartitionProblem, nets: BatchNets) -> tuple[NDArray[np.int32], dict[str, Any]]:
+def _partition_uniform(problem: NativeProblem, nets: BatchNets) -> tuple[NDArray[np.int32], dict[str, Any]]:
     """Parts for batches of uniform vertices, with the rows that they send on average by the closed form."""
     options, full = problem.options, nets.full
     check_memory(
@@ -91,13 +91,13 @@ def _partition_uniform(problem: PartitionProblem, nets: BatchNets) -> tuple[NDAr
 
 
 def _partition_drawn(
-    problem: PartitionProblem, nets: BatchNets, drawer: BatchDrawer
+    problem: NativeProblem, nets: BatchNets, drawer: BatchDrawer
 ) -> tuple[NDArray[np.int32], dict[str, Any]]:
     merged = merge_batches(nets.full, nets.owner, drawer.draw, Deadline.after(problem.options.time_limit))
     return _native(problem, merged.hypergraph), merged.facts()
 
 
-def _native(problem: PartitionProblem, hypergraph: Hypergraph) -> NDArray[np.int32]:
+def _native(problem: NativeProblem, hypergraph: Hypergraph) -> NDArray[np.int32]:
     if not hypergraph.num_nets:
         LOGGER.warning("model stochastic: batches exchange nothing, so that its parts are only balanced")
     problem.check_memory(hypergraph.num_pins)
@@ -105,7 +105,7 @@ def _native(problem: PartitionProblem, hypergraph: Hypergraph) -> NDArray[np.int
 
 
 def _fresh_volumes(
-    problem: PartitionProblem, drawer: BatchDrawer, found: dict[str, NDArray[np.int32]], series: int
+    problem: NativeProblem, drawer: BatchDrawer, found: dict[str, NDArray[np.int32]], series: int
 ) -> dict[str, float]:
     """Rows that each of the partitions sends per batch on average, over a series of batches that no model has seen."""
     options = problem.options

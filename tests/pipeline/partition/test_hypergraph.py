@@ -1,4 +1,4 @@
-"""The column-net hypergraph: its cut is the communication."""
+"""The column-net hypergraph: its cut equals the communication."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_weights_are_the_nonzeros_of_rows_and_at_least_one(catalog: Catalog) -> 
     np.testing.assert_array_equal(hypergraph.vertex_weight, np.maximum(expected, 1))
 
 
-def test_nets_are_columns_with_their_own_vertex_and_never_a_single_pin(catalog: Catalog) -> None:
+def test_nets_are_columns_with_their_own_vertex_and_at_least_two_pins(catalog: Catalog) -> None:
     adjacency = random_adjacency(40, 50, 4, symmetric=False, loops=False)
     hypergraph = hypergraph_of(catalog, "g", adjacency, symmetric=False)
     expected = []
@@ -65,7 +65,7 @@ def test_nets_are_columns_with_their_own_vertex_and_never_a_single_pin(catalog: 
 
 
 @pytest.mark.parametrize("num_blocks", [1, 2, 7])
-def test_row_blocks_do_not_matter(catalog: Catalog, num_blocks: int) -> None:
+def test_the_number_of_row_blocks_does_not_change_the_hypergraph(catalog: Catalog, num_blocks: int) -> None:
     adjacency = random_adjacency(30, 100, 5, symmetric=False)
     one = hypergraph_of(catalog, "one", adjacency, symmetric=False, num_blocks=1)
     other = hypergraph_of(catalog, "other", adjacency, symmetric=False, num_blocks=num_blocks)

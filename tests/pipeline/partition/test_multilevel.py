@@ -22,6 +22,7 @@ from gnnloom.pipeline.partition.multilevel.incidence import IncidenceWriter
 from gnnloom.pipeline.partition.multilevel.placement import place_heavy_first
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import turn_incidence
+from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.native.request import PartitionRequest
 from gnnloom.pipeline.partition.native.run import native_partition
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
@@ -235,7 +236,7 @@ def straight_lattice(side: int) -> Any:
 def band_of(folder: Path, pins: int) -> Band:
     def improve(small: Hypergraph, given: np.ndarray) -> np.ndarray:
         request = PartitionRequest(2, 0.05, 0, preset="deterministic-quality", improve=1)
-        return native_partition(small, "mtkahypar", request, folder, None, given)
+        return native_partition(small, MT_KAHYPAR, request, folder, None, given)
 
     return Band(lambda num_pins, _: num_pins <= pins, improve, folder)
 
@@ -380,7 +381,9 @@ def test_coarsening_that_leaves_no_nets_ends_with_balanced_parts(
 
 def test_what_grows_with_the_vertices_is_refused_where_it_does_not_fit(catalog: Catalog) -> None:
     graph = store_graph(catalog.create("g"), lattice(8), symmetric=True)
-    with pytest.raises(BudgetError, match="method multilevel: 64 vertices: about 320 MiB are needed, there are 1 MiB"):
+    with pytest.raises(
+        BudgetError, match="method multilevel: 64 vertices: needs about 320 MiB of memory, but only 1 MiB"
+    ):
         partition_graph(catalog["g"], graph, PartitionOptions(4, "multilevel", memory_limit=1 << 20), HERE)
 
 

@@ -1,4 +1,4 @@
-"""The partition stage: options, artifacts, resuming, and the figures on real graphs."""
+"""The partition stage: options, artifacts, resuming, and figures on real graphs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HERE = InProcessCluster()
 
 @pytest.mark.parametrize("method", tuple(METHODS))
 @pytest.mark.parametrize("symmetric", [True, False])
-def test_every_method_reports_what_a_count_by_hand_finds(catalog: Catalog, method: str, symmetric: bool) -> None:
+def test_the_figures_of_every_method_equal_a_count_by_hand(catalog: Catalog, method: str, symmetric: bool) -> None:
     adjacency = random_adjacency(120, 400, 1, symmetric=symmetric)
     dataset = catalog.create("g")
     graph = store_graph(dataset, adjacency, symmetric=symmetric)
@@ -45,7 +45,7 @@ def test_every_method_reports_what_a_count_by_hand_finds(catalog: Catalog, metho
 
 @pytest.mark.parametrize("method", tuple(METHODS))
 @pytest.mark.parametrize("parts", [1, 6])
-def test_one_part_and_one_part_for_each_vertex(catalog: Catalog, method: str, parts: int) -> None:
+def test_every_method_can_make_one_part_and_a_part_for_each_vertex(catalog: Catalog, method: str, parts: int) -> None:
     dataset = catalog.create("g")
     graph = store_graph(dataset, random_adjacency(6, 9, 0, symmetric=True), symmetric=True)
     partition = partition_graph(dataset, graph, PartitionOptions(parts, method=method), HERE)
@@ -67,18 +67,18 @@ def test_more_parts_than_vertices_are_refused(catalog: Catalog, method: str) -> 
         ({"parts": 0}, "parts=0"),
         ({"parts": 2, "method": "patoh"}, "method 'patoh': expected one of"),
         ({"parts": 2, "model": "tree"}, "model 'tree': expected one of"),
-        ({"parts": 2, "method": "metis", "model": "hypergraph"}, "model 'hypergraph': method metis knows graph"),
-        ({"parts": 2, "preset": "direct"}, "preset 'direct': method mtkahypar knows deterministic, "),
+        ({"parts": 2, "method": "metis", "model": "hypergraph"}, "model 'hypergraph': method metis offers graph"),
+        ({"parts": 2, "preset": "direct"}, "preset 'direct': method mtkahypar offers deterministic, "),
         ({"parts": 2, "method": "random", "preset": "flat"}, "preset 'flat': method random has none"),
         ({"parts": 2, "weights": "heavy"}, "weights 'heavy': expected one of nonzeros, unit"),
         ({"parts": 2, "directions": "up"}, "directions 'up': expected one of forward, both"),
         ({"parts": 2, "method": "metis", "directions": "both"}, "directions both: method metis with model graph"),
         ({"parts": 2, "method": "random", "directions": "both"}, "directions both: method random"),
-        ({"parts": 2, "batches": "walk"}, "model hypergraph knows no batches"),
-        ({"parts": 2, "batch_rate": 0.5}, "model hypergraph knows no batches"),
+        ({"parts": 2, "batches": "walk"}, "model hypergraph ignores batches"),
+        ({"parts": 2, "batch_rate": 0.5}, "model hypergraph ignores batches"),
         ({"parts": 2, "batches": "star"}, "batches 'star': expected one of vertex, edge, walk, frontier"),
         ({"parts": 2, "batch_rate": 0}, "batch_rate=0: expected a share"),
-        ({"parts": 2, "memory_limit": 0}, "memory_limit=0: expected bytes"),
+        ({"parts": 2, "memory_limit": 0}, "memory_limit=0: expected a number of bytes"),
         ({"parts": 2, "imbalance": -0.1}, "imbalance=-0.1"),
         ({"parts": 2, "imbalance": float("nan")}, "imbalance=nan"),
         ({"parts": 2, "seed": -1}, "seed=-1"),
@@ -87,12 +87,12 @@ def test_more_parts_than_vertices_are_refused(catalog: Catalog, method: str) -> 
         ({"parts": 2, "threads": 0}, "threads=0"),
     ],
 )
-def test_options_that_make_no_sense(wrong: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         PartitionOptions(**wrong)
 
 
-def test_a_partitioner_out_of_time_leaves_nothing_half_done(catalog: Catalog) -> None:
+def test_a_partitioner_that_runs_out_of_time_leaves_an_incomplete_artifact(catalog: Catalog) -> None:
     dataset = catalog.create("g")
     graph = store_graph(dataset, random_adjacency(200, 2000, 0, symmetric=True), symmetric=True)
     with pytest.raises(PartitionerError, match=r"mtkahypar: no result after 0\.001 seconds"):
@@ -102,7 +102,7 @@ def test_a_partitioner_out_of_time_leaves_nothing_half_done(catalog: Catalog) ->
     assert partition.quality["parts"] == 4
 
 
-def test_limits_and_threads_do_not_name_the_artifact_but_seeds_do(catalog: Catalog) -> None:
+def test_the_key_depends_on_the_seed_and_not_on_limits_and_threads(catalog: Catalog) -> None:
     dataset = catalog.create("g")
     graph = store_graph(dataset, random_adjacency(100, 500, 0, symmetric=True), symmetric=True)
     first = partition_graph(dataset, graph, PartitionOptions(4, threads=1), HERE)
@@ -111,7 +111,7 @@ def test_limits_and_threads_do_not_name_the_artifact_but_seeds_do(catalog: Catal
     assert first.artifact.key == again.artifact.key != other.artifact.key
 
 
-def test_options_left_at_their_default_do_not_name_the_artifact() -> None:
+def test_options_at_their_default_are_not_part_of_the_key() -> None:
     basic = {"parts": 4, "method": "mtkahypar", "imbalance": 0.01, "seed": 0, "model": "hypergraph"}
     options = PartitionOptions(
         4, preset="deterministic", weights="nonzeros", directions="forward", memory_limit=1 << 30
@@ -123,7 +123,7 @@ def test_options_left_at_their_default_do_not_name_the_artifact() -> None:
     assert PartitionOptions(4, "multilevel").parameters(77)["memory"] == 77
 
 
-def test_unit_weights_balance_vertices_and_nonzeros_the_work(catalog: Catalog) -> None:
+def test_unit_weights_balance_vertices_and_nonzeros_balance_work(catalog: Catalog) -> None:
     dataset = catalog.create("g")
     adjacency = random_adjacency(400, 600, 0, symmetric=True).tolil()
     adjacency[:20] = 1
@@ -137,7 +137,7 @@ def test_unit_weights_balance_vertices_and_nonzeros_the_work(catalog: Catalog) -
 
 
 @pytest.mark.parametrize("method", ["mtkahypar", "multilevel"])
-def test_both_directions_weigh_what_the_backward_pass_sends(catalog: Catalog, method: str) -> None:
+def test_both_directions_reduce_the_sum_of_forward_and_backward_volume(catalog: Catalog, method: str) -> None:
     dataset = catalog.create("g")
     adjacency = random_adjacency(300, 900, 5, symmetric=False)
     graph = store_graph(dataset, adjacency, symmetric=False)
@@ -154,14 +154,14 @@ def test_both_directions_weigh_what_the_backward_pass_sends(catalog: Catalog, me
 def test_both_directions_of_an_undirected_graph_are_refused(catalog: Catalog) -> None:
     dataset = catalog.create("g")
     graph = store_graph(dataset, random_adjacency(30, 90, 5, symmetric=True), symmetric=True)
-    with pytest.raises(InputError, match="directions both: the graph is undirected"):
+    with pytest.raises(InputError, match="directions both: the graph is undirected, so both are the same"):
         partition_graph(dataset, graph, PartitionOptions(4, directions="both"), HERE)
     assert dataset.artifacts("partition") == []
 
 
 @pytest.mark.parametrize("parts", [7, 300])
 @pytest.mark.parametrize("symmetric", [True, False])
-def test_who_sends_how_much_to_whom_is_stored_for_any_number_of_parts(
+def test_the_exchange_of_every_pair_is_stored_for_any_number_of_parts(
     catalog: Catalog, parts: int, symmetric: bool
 ) -> None:
     adjacency = random_adjacency(400, 1500, 2, symmetric=symmetric)
@@ -193,9 +193,9 @@ def test_a_run_stopped_while_counting_keeps_the_partition(catalog: Catalog, monk
         partition_graph(dataset, graph, PartitionOptions(4), FailingCluster())
 
     def refuse(*_: Any) -> None:
-        pytest.fail("the partition was made twice")
+        pytest.fail("the partition was computed twice")
 
-    monkeypatch.setattr("gnnloom.pipeline.partition.stage.fill_part", refuse)
+    monkeypatch.setattr("gnnloom.pipeline.partition.stage.create_part_vector", refuse)
     resumed = partition_graph(dataset, graph, PartitionOptions(4), HERE)
     assert resumed.artifact.digest == expected.artifact.digest
     assert resumed.quality == expected.quality
@@ -213,7 +213,7 @@ def test_a_balance_that_cannot_be_met_is_reported(catalog: Catalog) -> None:
 
 
 def read_snap(path: Path, *, undirected: bool) -> Any:
-    """Real graph with a loop on every vertex, read with NumPy alone."""
+    """A real graph with a loop on every vertex, read with NumPy alone."""
     with gzip.open(path) as file:
         source, target = np.loadtxt(file, dtype=np.int64, comments="#").T
     n = int(max(source.max(), target.max())) + 1

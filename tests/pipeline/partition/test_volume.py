@@ -1,4 +1,4 @@
-"""The exact counter against a count by hand."""
+"""The exact counter, compared with a count by hand."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.quality import MATRIX_PARTS, describe_quality, measure_load
 from gnnloom.pipeline.partition.volume import Exchange, count_exchange, pair_sums
@@ -20,8 +21,8 @@ from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts, rows_sent
 
 
-def count(graph: Graph, part: np.ndarray, parts: int, folder: Path) -> Exchange:
-    """Count the product with the *transpose* of the graph."""
+def count(graph: Graph, part: NDArray[np.int32], parts: int, folder: Path) -> Exchange:
+    """Count the exchange of the product with the *transpose* of the graph."""
     folder.mkdir(exist_ok=True)
     np.save(folder / "part.npy", part)
     return count_exchange(graph, folder / "part.npy", parts, folder / "volume", InProcessCluster())
@@ -77,8 +78,8 @@ def test_every_figure_equals_a_brute_force_count(
     assert quality["imbalance_bound"] == pytest.approx(limit / average - 1 if parts > 1 else 0)
 
 
-def test_the_bound_and_the_imbalance_are_those_of_the_weights_in_force(catalog: Catalog, tmp_path: Path) -> None:
-    """Ten rows, one of them with ten nonzeros and the others with one: parts of five vertices each."""
+def test_the_bound_and_the_imbalance_follow_the_weights(catalog: Catalog, tmp_path: Path) -> None:
+    """Ten rows, one with ten nonzeros and the others with one each, in two parts of five vertices."""
     dense = np.eye(10)
     dense[0] = 1
     graph = store_graph(catalog.create("g"), scipy.sparse.csr_array(dense), symmetric=True)
@@ -95,7 +96,7 @@ def test_the_bound_and_the_imbalance_are_those_of_the_weights_in_force(catalog: 
 
 
 @pytest.mark.parametrize("parts", [5000, 6000])
-def test_thousands_of_parts_are_counted_with_a_table_and_without(catalog: Catalog, tmp_path: Path, parts: int) -> None:
+def test_thousands_of_parts_are_counted_with_and_without_a_table(catalog: Catalog, tmp_path: Path, parts: int) -> None:
     adjacency = random_adjacency(20_000, 60_000, 1, symmetric=True)
     graph = store_graph(catalog.create("g"), adjacency, symmetric=True)
     part = random_parts(20_000, parts, 2)
@@ -115,8 +116,8 @@ def test_thousands_of_parts_are_counted_with_a_table_and_without(catalog: Catalo
     json.dumps(quality)
 
 
-def test_sums_of_dense_pairs_take_the_table_and_what_one_task_found() -> None:
-    """Sorting what waits took ten times the table."""
+def test_sums_of_dense_pairs_take_the_memory_of_the_table_and_one_task() -> None:
+    """Sorting the waiting pairs would take ten times the memory of the table."""
     parts, tasks = 1000, 8
     pair = np.arange(parts * parts)
     tracemalloc.start()
@@ -131,7 +132,7 @@ def test_sums_of_dense_pairs_take_the_table_and_what_one_task_found() -> None:
     assert peak < 6 * pair.nbytes
 
 
-def test_many_merges_lose_nothing(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_merges_give_the_same_counts(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     adjacency = random_adjacency(300, 3000, 3, symmetric=False)
     graph = store_graph(catalog.create("g"), adjacency, symmetric=True, num_blocks=50)
     part = random_parts(300, 10, 4)

@@ -1,4 +1,4 @@
-"""`gnnloom partition`: plans, comparisons and presets, as a user asks for them."""
+"""`gnnloom partition`: projections, comparisons and presets from the command line."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def partition(folder: Path, *arguments: str) -> dict[str, Any]:
     return content
 
 
-def test_a_plan_makes_nothing(tmp_path: Path) -> None:
-    plan = partition(tmp_path, "--parts", "4", "--plan")
-    assert {"method", "preset", "model", "memory", "disk", "cpu_seconds", "fits"} == set(plan["methods"][0])
+def test_a_projection_partitions_nothing(tmp_path: Path) -> None:
+    projected = partition(tmp_path, "--parts", "4", "--plan")
+    assert {"method", "preset", "model", "memory", "disk", "cpu_seconds", "fits"} == set(projected["methods"][0])
     assert Catalog(tmp_path)["web"].artifacts("partition") == []
 
 
-def test_shares_are_those_of_the_random_partition(tmp_path: Path) -> None:
+def test_shares_are_relative_to_the_random_partition(tmp_path: Path) -> None:
     found = partition(tmp_path, "--parts", "4", "--method", "multilevel", "--preset", "flat", "--compare", "random")
     random = partition(tmp_path, "--parts", "4", "--method", "random")
     for name in ("volume_avg", "volume_max", "messages_avg", "messages_max"):
@@ -47,7 +47,7 @@ def test_options_reach_the_artifact(tmp_path: Path) -> None:
     assert info.parameters["model"] == "graph"
 
 
-def test_a_comparison_leaves_the_partition_that_was_asked_for_alone(tmp_path: Path) -> None:
+def test_a_comparison_keeps_only_partitions_that_were_asked_for(tmp_path: Path) -> None:
     found = partition(tmp_path, "--parts", "3", "--method", "metis", "--compare", "random")
     (info,) = Catalog(tmp_path)["web"].artifacts("partition")
     assert info.key == found["key"]
@@ -62,7 +62,7 @@ def test_a_comparison_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pyt
     def refuse(*_: Any) -> None:
         raise PartitionerError("it broke")
 
-    monkeypatch.setattr("gnnloom.pipeline.partition.methods.random_partition", refuse)
+    monkeypatch.setattr("gnnloom.pipeline.partition.streaming.random_partition", refuse)
     command = ["--catalog", str(tmp_path), "partition", "web", "--parts", "3", "--method", "block"]
     done = CliRunner().invoke(cli, [*command, "--compare", "random", "--workers", "0"])
     assert done.exit_code == 1
@@ -78,7 +78,7 @@ def test_a_comparison_of_a_directed_graph_has_both_directions(tmp_path: Path) ->
         assert found[f"{name}_share"] == found[name] / random[name]
 
 
-def test_figures_of_every_part_are_in_the_json_and_not_in_the_table(tmp_path: Path) -> None:
+def test_lists_of_figures_per_part_are_in_the_json_and_not_in_the_table(tmp_path: Path) -> None:
     found = partition(tmp_path, "--parts", "290", "--method", "random")
     for name in ("volume", "receive_volume", "messages", "receive_messages", "load", "vertices"):
         assert len(found[f"{name}_per_part"]) == 290

@@ -1,0 +1,25 @@
+"""Blocks: contiguous ranges of rows, for vertices whose order is already good."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gnnloom.pipeline.partition.partitioner import Partitioner
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from gnnloom.pipeline.partition.problem import PartitionProblem
+
+
+def _fill(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
+    from gnnloom.pipeline.partition import streaming  # noqa: PLC0415 - keeps the descriptor light
+
+    streaming.block_partition(part, problem.graph, problem.options.parts, problem.options.weights)
+    return {}
+
+
+PARTITIONER = Partitioner(
+    "block", order=60, help="Contiguous ranges of rows of about equal weight.", fill=_fill, is_baseline=True
+)

@@ -1,0 +1,65 @@
+"""Limits on the weight of parts, and repairs of parts that are too heavy or empty."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gnnloom.pipeline.partition.balance import (
+    asked_limit,
+    fill_empty_parts,
+    heaviest_allowed,
+    native_imbalance,
+    repair_balance,
+)
+
+
+@settings(deadline=None)
+@given(
+    weight=st.lists(st.integers(1, 1 << 40), min_size=1, max_size=50),
+    parts=st.integers(1, 50),
+    imbalance=st.floats(0, 2),
+)
+def test_the_native_imbalance_gives_the_limit_of_every_part(weight: list[int], parts: int, imbalance: float) -> None:
+    weights = np.array(weight, dtype=np.int64)
+    average = weights.sum() / parts
+    native_limit = int((1 + native_imbalance(weights, parts, imbalance)) * np.ceil(average))
+    assert native_limit == asked_limit(int(weights.sum()), parts, imbalance)
+    assert average <= native_limit <= max((1 + imbalance) * average, np.ceil(average)) * (1 + 1e-12)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=10, max_size=40))
+def test_empty_parts_are_filled_and_no_other_is_emptied(given_parts: list[int]) -> None:
+    part = np.array(given_parts, dtype=np.int32)
+    weight = np.arange(len(part))[::-1].copy()
+    before = part.copy()
+    moved = fill_empty_parts(part, weight, 10)
+    assert set(part.tolist()) == set(range(10))
+    assert moved == (before != part).sum() == 10 - len(set(given_parts))
+
+
+@settings(deadline=None)
+@given(
+    weight=st.lists(st.integers(1, 20), min_size=8, max_size=60),
+    parts=st.integers(1, 6),
+    imbalance=st.floats(0, 1),
+    seed=st.integers(0, 10**6),
+)
+def test_balance_is_repaired_if_light_vertices_allow_it(
+    weight: list[int], parts: int, imbalance: float, seed: int
+) -> None:
+    weights = np.array(weight, dtype=np.int64)
+    part = np.random.default_rng(seed).integers(0, parts, len(weights)).astype(np.int32)
+    before = part.copy()
+    limit = heaviest_allowed(weights, parts, imbalance)
+    load = np.bincount(part, weights=weights, minlength=parts)
+    moved = repair_balance(part, weights, parts, imbalance)
+    after = np.bincount(part, weights=weights, minlength=parts)
+    assert limit >= max(weights.max(), weights.sum() / parts)
+    assert moved == (before != part).sum() or moved > 0
+    assert (after <= np.maximum(load, limit)).all()
+    assert ((after > 0) >= (load > 0)).all()
+    if imbalance >= 0.99:
+        assert after.max() <= max(limit, weights.sum() / parts + weights.max())

@@ -1,0 +1,119 @@
+"""Partitioners as descriptors: everything that users see is derived from them, and one file adds one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.partition import options as options_module
+from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.partition.partitioners import METHODS
+from gnnloom.pipeline.partition.problem import PartitionProblem
+from gnnloom.pipeline.partition.stage import partition_graph
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import PartitionerError
+from support.graphs import random_adjacency, store_graph
+from support.partitions import rows_sent
+from support.plugins import install_plugin
+
+TOY = """
+import numpy as np
+
+from gnnloom.pipeline.partition.partitioner import Partitioner
+from gnnloom.pipeline.partition.preset import Preset
+
+
+def fill(problem, part):
+    hand = {"single": 1, "pairs": 2}[problem.options.preset]
+    part[:] = np.arange(len(part)) // hand % problem.options.parts
+    return {"hand": hand}
+
+
+PARTITIONER = Partitioner(
+    "toy",
+    order=70,
+    help="Deals the vertices like cards.",
+    fill=fill,
+    presets=(Preset("single", "one card at a time"), Preset("pairs", "two cards at a time")),
+)
+"""
+LIGHT = """
+import sys
+from gnnloom.pipeline.partition.options import PartitionOptions
+room = "gnnloom.pipeline.partition"
+heavy = ("mtkahypar", "kahypar", "pymetis", f"{room}.multilevel", f"{room}.stochastic", f"{room}.native.run")
+print([name for name in heavy if name in sys.modules])
+"""
+
+
+def run_python(*arguments: str, environment: Mapping[str, str] | None = None) -> str:
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_one_file_adds_a_partitioner_to_every_command(catalog: Catalog, tmp_path: Path) -> None:
+    adjacency = random_adjacency(40, 120, 0, symmetric=True)
+    store_graph(catalog.create("x"), adjacency, symmetric=True)
+    environment = install_plugin(tmp_path / "plugins", "toy", TOY, "gnnloom.partitioners", "PARTITIONER")
+
+    def gnnloom(*arguments: str) -> str:
+        program = ["-m", "gnnloom.workflows.cli.main", "--catalog", str(catalog.root)]
+        return run_python(*program, *arguments, environment=environment)
+
+    for hand, preset in ((1, []), (2, ["--preset", "pairs"])):
+        command = ["partition", "x", "--parts", "3", "--method", "toy", *preset, "--workers", "0", "--json"]
+        found = json.loads(gnnloom(*command))
+        part = np.arange(40) // hand % 3
+        assert found["km1"] == rows_sent(adjacency.toarray(), part, 3).sum()
+        assert (found["method"], found["hand"]) == ("toy", hand)
+    key = next(info.key for info in catalog["x"].artifacts("partition") if "preset" not in info.parameters)
+    shard = ["shard", "x", "--parts", "3", "--method", "toy", "--partition", key, "--workers", "0", "--json"]
+    assert json.loads(gnnloom(*shard))["parts"] == 3
+    text = gnnloom("partition", "--help")
+    for words in ("toy          Deals the vertices like cards.", "single ", "one card at a time", "pairs "):
+        assert words in text
+    projected = json.loads(gnnloom("partition", "x", "--parts", "3", "--plan", "--json"))["methods"]
+    assert [each["preset"] for each in projected if each["method"] == "toy"] == ["single", "pairs"]
+
+
+def test_listing_the_partitioners_loads_no_implementation() -> None:
+    assert run_python("-c", LIGHT).strip() == "[]"
+
+
+@pytest.mark.parametrize("wrong", [-1, 3])
+def test_parts_out_of_range_are_refused_before_they_are_counted(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, wrong: int
+) -> None:
+    def fill(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
+        part[problem.options.parts] = wrong
+        return {}
+
+    broken = MappingProxyType({"block": replace(METHODS["block"], fill=fill)})
+    monkeypatch.setattr(options_module, "METHODS", broken)
+    dataset = catalog.create("g")
+    graph = store_graph(dataset, random_adjacency(9, 20, 0, symmetric=True), symmetric=True)
+    with pytest.raises(PartitionerError, match=rf"method block: parts from .*{wrong}.*, expected 0\.\.2"):
+        partition_graph(dataset, graph, PartitionOptions(3, "block"), InProcessCluster())
+
+
+def test_every_partitioner_describes_itself() -> None:
+    for name, method in METHODS.items():
+        assert name == method.name
+        assert method.help.endswith(".")
+        assert method.models
+        assert len(set(method.preset_names)) == len(method.presets)
+        assert bool(method.package) == bool(method.install) == bool(method.child_module)
+        assert all(preset.help for preset in method.presets if preset.name)
