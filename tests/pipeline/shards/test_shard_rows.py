@@ -205,8 +205,8 @@ def test_the_size_of_segments_does_not_matter(catalog: Catalog, size: int, monke
         return shard_rows(dataset, store_partition(dataset, graph, part, 3), HERE).artifact.digest
 
     whole = digest("whole")
-    monkeypatch.setattr("gnnloom.pipeline.shards.row_routing.SLICE_NONZEROS", size)
-    monkeypatch.setattr("gnnloom.pipeline.shards.row_rank._PENDING_IDS", size)
+    monkeypatch.setattr("gnnloom.pipeline.shards.row_routed.SEGMENT_NONZEROS", size)
+    monkeypatch.setattr("gnnloom.pipeline.shards.row_halo._PENDING_IDS", size)
     assert digest("pieces") == whole
 
 
