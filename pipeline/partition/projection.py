@@ -9,7 +9,7 @@ from gnnloom.pipeline.partition.native.budget import available_memory, native_me
 from gnnloom.pipeline.partition.native.guard import check_parts
 from gnnloom.pipeline.partition.presets import METHODS
 from gnnloom.pipeline.partition.stochastic.annealing import annealing_memory
-from gnnloom.pipeline.partition.stochastic.merged import MOST_PINS
+from gnnloom.pipeline.partition.stochastic.drawn_batches import MOST_PINS
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, working_memory
 from gnnloom.storage.artifacts.graph import Graph
