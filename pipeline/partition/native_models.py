@@ -15,7 +15,7 @@ from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.preset import Preset
 from gnnloom.pipeline.partition.stochastic.annealing import annealing_memory
 from gnnloom.pipeline.partition.stochastic.batch_partition import partition_for_batches
-from gnnloom.pipeline.partition.stochastic.merged import MOST_PINS
+from gnnloom.pipeline.partition.stochastic.drawn_batches import MOST_PINS
 from gnnloom.pipeline.partition.workload import START_SECONDS, Cost, Workload
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 

@@ -1,7 +1,7 @@
 """Grid shards: the permuted adjacency as p x q blocks, and the vertex data in the permuted orders.
 
-The same external sort as ingest: every row block of the graph is read once and its entries are
-scattered by grid cell into spill files; then every cell is sorted and written by one task.
+The same external sort as ingest: each row block of the graph is read once and its entries are scattered by grid cell
+into spill files; then one task sorts and writes each cell.
 """
 
 from __future__ import annotations
@@ -13,84 +13,45 @@ from typing import Any
 import numpy as np
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
-from gnnloom.pipeline.shards.grid_cells import ScatterTask, WriteCellTask, scatter_block, write_cell
-from gnnloom.pipeline.shards.grid_vertices import OrderTask, RouteTask, order_name, route_rows, route_table, write_order
+from gnnloom.pipeline.shards.grid_cells import WriteCellTask, cell_name, write_cell
+from gnnloom.pipeline.shards.grid_options import PERMUTATIONS, GridOptions
+from gnnloom.pipeline.shards.grid_scatter import ScatterToCellsTask, scatter_to_cells
+from gnnloom.pipeline.shards.grid_vertex_order import WriteOrderTask, write_order
+from gnnloom.pipeline.shards.grid_vertex_routing import RouteRowsTask, route_rows, vertex_table
 from gnnloom.pipeline.shards.part_order import Order, PartOrder
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.progress import wait_for
+from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.artifacts.grid_shards import GridShards, cell_path, stored_variants
+from gnnloom.storage.artifacts.grid_shards import GridShards, stored_variants
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
-from gnnloom.storage.matrix.permutation import KeyedPermutation, mix
 
-PERMUTATIONS = ("none", "single", "double", "partition")
-
-#: Most ranges that rows or columns are cut into.
-MAX_GRID = 999
-
-
-@dataclass(frozen=True)
-class GridOptions:
-    """How to permute and cut.
-
-    Attributes:
-        grid: p and q: ranges that rows and columns are cut into; shards serve any grid of ranks.
-        permutation: one of ``PERMUTATIONS``; ``single`` moves rows and columns alike, ``double`` by two keys
-            (Plexus, SC 2025, section 5), which spreads the diagonal too; ``partition`` sorts both by part.
-        seed: of the keys, 0 to 2^63 - 1.
-    """
-
-    grid: tuple[int, int] = (16, 16)
-    permutation: str = "double"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.permutation not in PERMUTATIONS:
-            raise InputError(f"permutation {self.permutation!r}: expected one of {', '.join(PERMUTATIONS)}")
-        if not all(1 <= cells <= MAX_GRID for cells in self.grid):
-            raise InputError(f"grid {self.grid[0]}x{self.grid[1]}: expected 1 to {MAX_GRID} ranges each way")
-        if not 0 <= self.seed < 1 << 63:
-            raise InputError(f"seed={self.seed}: expected 0 to 2^63 - 1")
-
-    def keyed_orders(self, num_vertices: int) -> dict[str, Order | None]:
-        """The row order Pr and the column order Pc; None for the order of the ids, and that of a partition."""
-        if self.permutation in {"none", "partition"}:
-            return {"rows": None, "columns": None}
-        keys = [int(mix(np.uint64((2 * self.seed + number) % 2**64))) for number in (1, 2)]
-        rows = KeyedPermutation(num_vertices, keys[0])
-        return {
-            "rows": rows,
-            "columns": rows if self.permutation == "single" else KeyedPermutation(num_vertices, keys[1]),
-        }
-
-    def parameters(self, parts: int | None = None, method: str | None = None) -> dict[str, Any]:
-        """What decides the shards' bytes, besides their inputs.
-
-        Args:
-            parts, method: of the partition, for permutation ``partition``.
-        """
-        chosen = {"layout": "grid", "grid": list(self.grid), "permutation": self.permutation, "seed": self.seed}
-        return chosen | ({"parts": parts, "method": method} if parts is not None else {})
+__all__ = ["PERMUTATIONS", "GridOptions", "grid_shards_key", "shard_grid"]
 
 
 def grid_shards_key(
     options: GridOptions, inputs: Mapping[str, str], parts: int | None = None, method: str | None = None
 ) -> str:
-    """The key of the artifact that :func:`shard_grid` makes or finds.
+    """Compute the key of the artifact that :func:`shard_grid` makes or finds.
 
     Args:
+        options: grid, permutation and seed.
         inputs: kind to key of the graph and, if there are any, the vertices and the partition.
-        parts, method: of the partition, for permutation ``partition``.
+        parts: number of parts of the partition, for permutation ``partition``.
+        method: of the partition, likewise.
     """
     return artifact_key("shards", options.parameters(parts, method), inputs)
 
 
 @dataclass(frozen=True)
 class _Stage:
-    """What the steps of one run share."""
+    """What the steps of one run share.
+
+    Attributes:
+        orders: order of the ``rows`` (Pr) and the ``columns`` (Pc); None for the order of the ids.
+    """
 
     writer: ArtifactWriter
     graph: Graph
@@ -102,26 +63,21 @@ class _Stage:
 
     @property
     def variants(self) -> dict[str, Graph]:
-        """The variants to store and the matrix that each is made of."""
+        """The variants to store, each with the matrix that it is a permutation of."""
         stored = stored_variants(symmetric=self.graph.symmetric, double=self.options.permutation == "double")
         names = sorted(set(stored.values()))
         return {name: self.transpose if name.endswith("transposed") else self.graph for name in names}
 
     @property
     def stored_orders(self) -> list[str]:
+        """The orders in which vertex data are stored; one is enough if rows and columns share it."""
         return ["rows", "columns"] if self.options.permutation == "double" else ["rows"]
 
     def sides(self, variant: str) -> tuple[Order | None, Order | None]:
-        """Orders of the variant's rows and columns."""
+        """Return the orders of the variant's rows and columns."""
         rows_first = variant in {"even", "odd_transposed"}
         first, second = ("rows", "columns") if rows_first else ("columns", "rows")
         return self.orders[first], self.orders[second]
-
-    def run(self, phase: str, function: Any, tasks: list[Any]) -> None:
-        """Run the tasks whose parts are not there yet."""
-        recorded = self.writer.recorded()
-        missing = [task for task in tasks if task.name not in recorded]
-        wait_for(phase, self.cluster.map(function, missing), len(missing))
 
 
 def shard_grid(
@@ -132,17 +88,18 @@ def shard_grid(
     vertices: Artifact | None = None,
     partition: Partition | None = None,
 ) -> GridShards:
-    """Cut the permuted adjacency of a graph into grid shards; finds what an earlier run left.
+    """Cut the permuted adjacency of a graph into grid shards, or find them; resumes what an earlier run left.
 
     Args:
-        vertices: the artifact to write in the permuted orders too; by default that of the dataset, if it has any.
-        partition: whose parts the vertices are sorted by, for permutation ``partition``.
+        vertices: the artifact to write in the permuted orders; by default that of the dataset, if it has any.
+        partition: sorts the vertices by part; required for permutation ``partition``, refused for any other.
 
     Raises:
-        InputError: there are several vertices artifacts, or they are of another graph; or so is the partition.
+        InputError: the vertices or the partition belong to another graph, the dataset has several vertices
+            artifacts to choose from, or ``partition`` does not match the permutation.
         BudgetError: a worker's memory is too small for any buffer.
     """
-    vertices = _checked(dataset, graph, vertices)
+    vertices = _find_vertices(dataset, graph, vertices)
     _check_partition(options, graph, partition)
     inputs = {"graph": graph.artifact.key} | ({"vertices": vertices.key} if vertices else {})
     if partition is not None:
@@ -156,19 +113,24 @@ def shard_grid(
         if partition is not None:
             orders = dict.fromkeys(orders, PartOrder.of(partition, writer.work / "places.npy"))
         stage = _Stage(writer, graph, transpose, vertices, options, orders, cluster)
-        parts = _write_cells(stage) + _write_orders(stage)
-        return GridShards(writer.commit(parts, _sizes(stage), _facts(stage)))
+        names = _write_cells(stage) + _write_orders(stage)
+        return GridShards(writer.commit(names, _sizes(stage), _facts(stage)))
 
 
 def _check_partition(options: GridOptions, graph: Graph, partition: Partition | None) -> None:
     if (options.permutation == "partition") != (partition is not None):
         found = "none was given" if partition is None else "one was given"
-        raise InputError(f"permutation {options.permutation!r}: 'partition', and no other, takes a partition; {found}")
+        raise InputError(
+            f"permutation {options.permutation!r}: only permutation 'partition' takes a partition, and requires it;"
+            f" {found}"
+        )
     if partition is not None and partition.artifact.inputs["graph"] != graph.artifact.key:
-        raise InputError(f"{partition.artifact.path}: is a partition of another graph than {graph.artifact.path}")
+        raise InputError(
+            f"{partition.artifact.path}: not a partition of the graph {graph.artifact.path}; partition that graph"
+        )
 
 
-def _checked(dataset: Dataset, graph: Graph, vertices: Artifact | None) -> Artifact | None:
+def _find_vertices(dataset: Dataset, graph: Graph, vertices: Artifact | None) -> Artifact | None:
     if vertices is None:
         try:
             vertices = dataset.find("vertices")
@@ -183,14 +145,14 @@ def _checked(dataset: Dataset, graph: Graph, vertices: Artifact | None) -> Artif
 
 
 def _write_cells(stage: _Stage) -> list[str]:
-    """Scatter every block of every variant, then sort and write every cell; returns the cells' parts."""
+    """Scatter every block of every variant, then sort and write every cell; returns the names of the cells' tasks."""
     grid, memory = stage.options.grid, stage.cluster.memory
     scatter = [
-        ScatterTask(stage.writer, matrix.artifact.path, variant, block, *stage.sides(variant), grid, memory)
+        ScatterToCellsTask(stage.writer, matrix.artifact.path, variant, block, *stage.sides(variant), grid, memory)
         for variant, matrix in stage.variants.items()
         for block in range(matrix.num_blocks)
     ]
-    stage.run("scatter blocks", scatter_block, scatter)
+    run_missing("scatter blocks", stage.cluster, stage.writer, scatter_to_cells, scatter)
     cells = [
         WriteCellTask(
             stage.writer, variant, (row, column), grid, matrix.num_vertices, matrix.num_blocks, matrix.weighted, memory
@@ -199,26 +161,26 @@ def _write_cells(stage: _Stage) -> list[str]:
         for row in range(grid[0])
         for column in range(grid[1])
     ]
-    stage.run("write blocks", write_cell, cells)
+    run_missing("write cells", stage.cluster, stage.writer, write_cell, cells)
     return [task.name for task in cells]
 
 
 def _write_orders(stage: _Stage) -> list[str]:
-    """Route the vertex data to the places of every order, then write each order; returns the orders' parts."""
-    table = route_table(stage.graph, stage.vertices, with_ids=stage.options.permutation == "partition")
+    """Route the vertex data to the positions of every order, then write each order; returns the writers' names."""
+    table = vertex_table(stage.graph, stage.vertices, with_ids=stage.options.permutation == "partition")
     route = [
-        RouteTask(stage.writer, order, stage.orders[order], table, number)
+        RouteRowsTask(stage.writer, order, stage.orders[order], table, number)
         for order in stage.stored_orders
         for number in range(table.num_ranges)
     ]
-    stage.run("route vertices", route_rows, route)
+    run_missing("route vertices", stage.cluster, stage.writer, route_rows, route, "vertices")
     orders = [
-        OrderTask(stage.writer, order, row, stage.options.grid[0], table)
+        WriteOrderTask(stage.writer, order, row, stage.options.grid[0], table)
         for order in stage.stored_orders
         for row in range(stage.options.grid[0])
     ]
-    stage.run("write vertices", write_order, orders)
-    return [order_name(order, row) for order in stage.stored_orders for row in range(stage.options.grid[0])]
+    run_missing("write vertices", stage.cluster, stage.writer, write_order, orders, "vertices")
+    return [task.name for task in orders]
 
 
 def _sizes(stage: _Stage) -> dict[str, int]:
@@ -235,8 +197,7 @@ def _facts(stage: _Stage) -> dict[str, Any]:
     rows, columns = stage.options.grid
     nonzeros = {
         variant: [
-            [recorded[f"cell/{cell_path(variant, row, column)}"].facts["nnz"] for column in range(columns)]
-            for row in range(rows)
+            [recorded[cell_name(variant, row, column)].facts["nnz"] for column in range(columns)] for row in range(rows)
         ]
         for variant in stage.variants
     }
@@ -253,6 +214,6 @@ def _facts(stage: _Stage) -> dict[str, Any]:
 
 
 def _balance(counts: list[list[int]]) -> float:
-    """Nonzeros of the heaviest cell over the average."""
+    """Nonzeros of the heaviest cell over the average; 1 for a matrix without nonzeros."""
     array = np.array(counts, dtype=np.int64)
     return float(array.max() / array.mean()) if array.sum() else 1.0

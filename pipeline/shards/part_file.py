@@ -1,8 +1,8 @@
-"""Spill files sorted by part, so that a task of one part opens one file and reads a few short ranges.
+"""Spill files sorted by part: the task of one part opens one file and reads a few short ranges of it.
 
-A file holds several columns.  A column lists the entries of part 0, then those of part 1, and so
-on.  All numbers of the header are int64: the number of columns, the number of parts, the bytes of
-an entry of each column, where each column begins; then each column's (num_parts + 1) offsets.
+A file holds several columns.  A column lists the entries of part 0, then those of part 1, and so on.  The header is
+int64 throughout: the number of columns, the number of parts, the bytes per entry of each column, the byte at which
+each column begins, and then the (num_parts + 1) offsets of each column, counted in entries.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class PartColumn:
     """Entries sorted by part.
 
     Attributes:
-        entry: (num_entries, ...) any dtype but objects.
+        entry: (num_entries, ...) any dtype except object.
         offset: (num_parts + 1,) int64; part p has entry[offset[p]:offset[p + 1]].
     """
 
@@ -33,10 +33,17 @@ class PartColumn:
 
 
 def write_part_file(path: Path, columns: Sequence[PartColumn]) -> None:
-    """Write the columns and wait until they are on the disk: a record of the part must not outlive them in a crash."""
+    """Write the columns and wait until they are on disk.
+
+    The caller records its task right after this, and after a crash that record must not outlive the data.
+
+    Args:
+        columns: one or more, all with the same number of parts.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     widths = [_entry_bytes(column.entry) for column in columns]
     num_offsets = len(columns[0].offset)
+    # Two counts, a width and a begin per column, then the offsets: 8 bytes each.
     begin = 8 * (2 + 2 * len(columns) + len(columns) * num_offsets)
     begins = []
     for column, width in zip(columns, widths, strict=True):
@@ -54,12 +61,20 @@ def write_part_file(path: Path, columns: Sequence[PartColumn]) -> None:
 
 
 def read_part(path: Path, part: int, dtypes: Sequence[np.dtype[Any]]) -> list[NDArray[Any]]:
-    """The entries of one part, flat, for as many columns as there are ``dtypes``."""
+    """Read the entries of one part.
+
+    Args:
+        dtypes: one for each of the first columns of the file; later columns are not read.
+
+    Returns:
+        One flat array per dtype; entries of several elements follow each other.
+    """
     columns = []
     with path.open("rb") as file:
         num_columns, num_parts = np.fromfile(file, np.int64, 2)
         widths, begins = np.fromfile(file, np.int64, 2 * num_columns).reshape(2, -1)
         for number, dtype in enumerate(dtypes):
+            # Only the two offsets of this part: reading all offsets in every task would cost O(P^2) per file.
             file.seek(8 * (2 + 2 * num_columns + number * (num_parts + 1) + part))
             first, last = np.fromfile(file, np.int64, 2)
             file.seek(begins[number] + first * widths[number])
@@ -68,7 +83,7 @@ def read_part(path: Path, part: int, dtypes: Sequence[np.dtype[Any]]) -> list[ND
 
 
 def read_all_parts(path: Path, dtype: np.dtype[Any]) -> PartColumn:
-    """The only column of a file, whole."""
+    """Read the whole column of a file that has only one, with one element per entry."""
     with path.open("rb") as file:
         _, num_parts, *_ = np.fromfile(file, np.int64, 4)
         offset = np.fromfile(file, np.int64, num_parts + 1)
@@ -76,7 +91,7 @@ def read_all_parts(path: Path, dtype: np.dtype[Any]) -> PartColumn:
 
 
 def part_offsets(part: NDArray[np.int32], num_parts: int) -> NDArray[np.int64]:
-    """(num_parts + 1,) int64 where each part begins after sorting by part."""
+    """Compute where each part begins after sorting by part, as (num_parts + 1,) int64."""
     return np.concatenate([[0], np.cumsum(np.bincount(part, minlength=num_parts))]).astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""The order that a partition induces: vertices by their part, and within a part by their id."""
+"""Orders of the vertices, and the one that a partition induces: by part, and within a part by id."""
 
 from __future__ import annotations
 
@@ -15,58 +15,74 @@ from gnnloom.storage.matrix.permutation import PARTITION_ORDER
 
 
 class Order(Protocol):
-    """A bijection of the vertices' ids to places."""
+    """A bijection from vertex ids to positions."""
 
     def forward(self, ids: NDArray[Any]) -> NDArray[np.int64]:
-        """Places of vertices."""
+        """Return the positions of vertices.
+
+        Args:
+            ids: (num_ids,) integers.
+
+        Returns:
+            (num_ids,) int64.
+        """
         ...
 
-    def to_json(self) -> dict[str, Any]: ...
+    def to_json(self) -> dict[str, Any]:
+        """Describe the order in a manifest."""
+        ...
 
 
 @dataclass(frozen=True)
 class PartOrder:
-    """Places looked up in a file of one number per vertex, which is mapped into all tasks of a machine."""
+    """Positions looked up in a file with one int64 per vertex, which all tasks of a machine map.
+
+    Attributes:
+        path: ``.npy`` file of the (num_vertices,) int64 positions.
+    """
 
     path: Path
 
     @classmethod
     def of(cls, partition: Partition, path: Path) -> PartOrder:
-        """The order of a partition; writes the file unless it is there, with a chunk of the parts in memory."""
+        """Return the order of a partition, writing its file unless it exists; holds one chunk of parts in memory."""
         if not path.exists():
+            # A file under its final name is complete: a resumed run must not read a half-written one.
             aside = path.with_name(f".{path.name}")
             aside.parent.mkdir(parents=True, exist_ok=True)
-            _write_places(partition, aside)
+            _write_positions(partition, aside)
             aside.replace(path)
         return cls(path)
 
     def forward(self, ids: NDArray[Any]) -> NDArray[np.int64]:
-        places: NDArray[np.int64] = np.load(self.path, mmap_mode="r", allow_pickle=False)[ids]
-        return places
+        positions: NDArray[np.int64] = np.load(self.path, mmap_mode="r", allow_pickle=False)[ids]
+        return positions
 
     def to_json(self) -> dict[str, Any]:
         return dict(PARTITION_ORDER)
 
 
-def _write_places(partition: Partition, path: Path) -> None:
+def _write_positions(partition: Partition, path: Path) -> None:
+    """Counting sort in two passes over the stored parts: sizes of the parts first, then positions."""
     stored = partition.artifact.array("part")
     starts = range(0, len(stored), stored.chunk_rows)
     chunks = [(start, min(start + stored.chunk_rows, len(stored))) for start in starts]
     sizes = np.zeros(partition.num_parts + 1, np.int64)
     for start, stop in chunks:
         sizes[1:] += np.bincount(stored.read(start, stop), minlength=partition.num_parts)
-    following = np.cumsum(sizes)
-    places = np.lib.format.open_memmap(path, mode="w+", dtype=np.int64, shape=(len(stored),))
+    next_position = np.cumsum(sizes)
+    positions = np.lib.format.open_memmap(path, mode="w+", dtype=np.int64, shape=(len(stored),))
     for start, stop in chunks:
-        places[start:stop] = _places(stored.read(start, stop), following)
-    places.flush()
+        positions[start:stop] = _assign_positions(stored.read(start, stop), next_position)
+    positions.flush()
 
 
 @njit(cache=True, nogil=True)
-def _places(part: NDArray[np.int32], following: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Places of the next vertices; ``following`` has the first free place of each part."""
-    places = np.empty(len(part), np.int64)
+def _assign_positions(part: NDArray[np.int32], next_position: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the positions of the next vertices and advance ``next_position``, the first free one of each part."""
+    positions = np.empty(len(part), np.int64)
+    # Ascending ids take ascending positions of their part, so the order within a part is that of the ids.
     for row in range(len(part)):
-        places[row] = following[part[row]]
-        following[part[row]] += 1
-    return places
+        positions[row] = next_position[part[row]]
+        next_position[part[row]] += 1
+    return positions

@@ -1,93 +1,38 @@
-"""Second pass of the row shards: one rank's matrices, renumbered, from what was routed to it.
+"""Second pass of the row shards: renumber one rank's matrices and write them with its vertex data.
 
-Memory holds the rank's own vertices, its halo and a segment of rows; never the shard.
+Memory holds the rank's own vertices, its halo and one segment of rows; never the whole shard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.shards.part_file import PartColumn, part_offsets, write_part_file
-from gnnloom.pipeline.shards.row_routing import (
-    RoutedMatrix,
-    RoutedVertexArray,
-    RowSegment,
-    routed_rows,
-    routed_segments,
-    routed_vertex_array,
-)
+from gnnloom.pipeline.shards.part_file import PartColumn, write_part_file
+from gnnloom.pipeline.shards.row_halo import find_halo, halo_path
+from gnnloom.pipeline.shards.row_routed import RoutedMatrix, RoutedRank, RoutedVertexArray, RowSegment
 from gnnloom.storage.artifacts.csr_group import write_csr_group
 from gnnloom.storage.format.arrays import ArrayAppender, ArrayRecord, write_array
-from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.format.memory_map import map_part_vector
 from gnnloom.storage.matrix.csr import index_dtype
 
-#: Halo candidates that may wait before they are merged.
-_PENDING_IDS = 1 << 20
-
 
 @dataclass(frozen=True)
-class RankTask:
-    """All that makes the shard of one rank; ``matrices`` are the adjacency and, if directed, its transpose."""
-
-    writer: ArtifactWriter
-    part_path: Path
-    num_parts: int
-    rank: int
-    matrices: tuple[RoutedMatrix, ...]
-    vertex_arrays: tuple[RoutedVertexArray, ...]
+class ShardRankTask(RoutedRank):
+    """Writes the shard of one rank, except for its send lists."""
 
     @property
-    def folder(self) -> str:
-        return f"row/{self.rank:05d}"
-
-    def own_vertices(self) -> NDArray[np.int64]:
-        """(num_own,) int64 global ids, ascending."""
-        return routed_rows(self.writer.work, self.matrices[0], self.rank)
-
-    def segments(self, matrix: RoutedMatrix) -> Iterator[RowSegment]:
-        """The rank's rows of a matrix in ascending order."""
-        return routed_segments(self.writer.work, matrix, self.rank)
+    def name(self) -> str:
+        return self.folder
 
 
-@dataclass(frozen=True)
-class Halo:
-    """Vertices of other ranks that a rank's rows refer to.
-
-    Attributes:
-        vertex: (num_halo,) int64 global ids, ordered by owner, then id.
-        offset: (num_parts + 1,) int64; those of owner p are vertex[offset[p]:offset[p + 1]].
-        ascending: (num_halo,) int64 the ids in ascending order.
-        place: (num_halo,) int64 the position in ``vertex`` of each of ``ascending``.
-    """
-
-    vertex: NDArray[np.int64]
-    offset: NDArray[np.int64]
-    ascending: NDArray[np.int64]
-    place: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, ascending: NDArray[np.int64], owner: NDArray[np.int32], num_parts: int) -> Halo:
-        order = np.argsort(owner, kind="stable")
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        return cls(ascending[order], part_offsets(owner, num_parts), ascending, place)
-
-
-def halo_file(work: Path, kind: str, rank: int) -> Path:
-    """Spill file that tells the third pass which vertices a rank needs, sorted by their owner."""
-    return work / f"halo-{kind}" / f"{rank:05d}"
-
-
-def shard_rank(task: RankTask) -> int:
-    """Write all of one rank's shard but its send lists; returns its number of vertices."""
-    with task.writer.task(task.folder) as output:
+def shard_rank(task: ShardRankTask) -> int:
+    """Write one rank's vertices, matrices, halos and vertex data; returns its number of vertices."""
+    with task.writer.task(task.name) as output:
         root = task.writer.path
         vertex = task.own_vertices()
         write_group(root / task.folder, {"rank": task.rank, "num_parts": task.num_parts, "num_own": len(vertex)})
@@ -101,29 +46,30 @@ def shard_rank(task: RankTask) -> int:
     return len(vertex)
 
 
-def _write_vertex_array(task: RankTask, array: RoutedVertexArray, num_own: int) -> ArrayRecord:
+def _write_vertex_array(task: ShardRankTask, array: RoutedVertexArray, num_own: int) -> ArrayRecord:
     path = f"{task.folder}/{array.name}"
     appender = ArrayAppender(task.writer.path, path, (num_own, *array.width), array.dtype, array.dims)
-    for rows in routed_vertex_array(task.writer.work, array, task.rank):
+    for rows in task.vertex_rows(array):
         appender.append(rows)
     return appender.close()
 
 
 def _write_matrix(
-    task: RankTask, matrix: RoutedMatrix, vertex: NDArray[np.int64], part: NDArray[np.int32]
+    task: ShardRankTask, matrix: RoutedMatrix, vertex: NDArray[np.int64], part: NDArray[np.int32]
 ) -> list[ArrayRecord]:
-    """The own and the halo part of one matrix, and the halo; the halo also as a spill file for the third pass."""
-    halo, own_nonzeros, halo_nonzeros = _find_halo(task, matrix, part)
+    """Write the own and the halo matrix, and the halo: as arrays, and as a spill file for the third pass."""
+    halo, own_nonzeros, halo_nonzeros = find_halo(task.segments(matrix), part, task.rank, task.num_parts)
     root, prefix = task.writer.path, f"{task.folder}/{matrix.prefix}"
     if matrix.prefix:
         write_group(root / prefix, {})
     own_out = _MatrixAppender(root, f"{prefix}own", (len(vertex), len(vertex)), own_nonzeros, matrix.data_dtype)
     halo_out = _MatrixAppender(root, f"{prefix}halo", (len(vertex), len(halo.vertex)), halo_nonzeros, matrix.data_dtype)
+    # A second reading of the rows: local column numbers are known only now that the halo is complete.
     for segment in task.segments(matrix):
         mine = part[segment.indices] == task.rank
         own_out.append(segment, mine, np.searchsorted(vertex, segment.indices[mine]))
-        halo_out.append(segment, ~mine, halo.place[np.searchsorted(halo.ascending, segment.indices[~mine])])
-    write_part_file(halo_file(task.writer.work, matrix.kind, task.rank), [PartColumn(halo.vertex, halo.offset)])
+        halo_out.append(segment, ~mine, halo.local_columns(segment.indices[~mine]))
+    write_part_file(halo_path(task.writer.work, matrix.kind, task.rank), [PartColumn(halo.vertex, halo.offset)])
     return [
         *own_out.close(),
         *halo_out.close(),
@@ -132,26 +78,8 @@ def _write_matrix(
     ]
 
 
-def _find_halo(task: RankTask, matrix: RoutedMatrix, part: NDArray[np.int32]) -> tuple[Halo, int, int]:
-    """The halo of one matrix, and how many nonzeros have own and halo columns."""
-    merged = np.empty(0, dtype=np.int64)
-    waiting: list[NDArray[np.int64]] = []
-    own_nonzeros = halo_nonzeros = num_waiting = 0
-    for segment in task.segments(matrix):
-        foreign = segment.indices[part[segment.indices] != task.rank]
-        halo_nonzeros += len(foreign)
-        own_nonzeros += len(segment.indices) - len(foreign)
-        waiting.append(np.unique(foreign).astype(np.int64))
-        num_waiting += len(waiting[-1])
-        # Merging only once as many wait as were merged sorts each id a few times at most.
-        if num_waiting > max(_PENDING_IDS, len(merged)):
-            merged, waiting, num_waiting = np.unique(np.concatenate([merged, *waiting])), [], 0
-    merged = np.unique(np.concatenate([merged, *waiting]))
-    return Halo.of(merged, part[merged], task.num_parts), own_nonzeros, halo_nonzeros
-
-
 class _MatrixAppender:
-    """Writes one CSR matrix of a shard from segments of rows, with its group's attributes."""
+    """Writes one CSR matrix of a shard from segments of rows, and the attributes of its group."""
 
     def __init__(
         self, root: Path, path: str, shape: tuple[int, int], num_nonzeros: int, data_dtype: str | None
@@ -167,7 +95,12 @@ class _MatrixAppender:
         self._indptr.append(np.zeros(1, dtype=np.int64))
 
     def append(self, segment: RowSegment, chosen: NDArray[np.bool_], column: NDArray[np.int64]) -> None:
-        """Add the chosen nonzeros of a segment's rows, with local columns ``column``; sorts them within each row."""
+        """Add the chosen nonzeros of a segment's rows, sorting them by column within each row.
+
+        Args:
+            chosen: (nnz of the segment,) whether each nonzero belongs to this matrix.
+            column: (num_chosen,) int64 local columns.
+        """
         row = np.repeat(np.arange(len(segment.row)), segment.nonzeros)[chosen]
         end = self._count + np.cumsum(np.bincount(row, minlength=len(segment.row)))
         order = np.lexsort((column, row))
@@ -178,5 +111,6 @@ class _MatrixAppender:
         self._count += len(column)
 
     def close(self) -> list[ArrayRecord]:
+        """Finish the arrays and return their records."""
         appenders = (self._indptr, self._indices, self._data)
         return [appender.close() for appender in appenders if appender is not None]

@@ -1,29 +1,27 @@
-"""The row-shard stage: for each rank its rows, renumbered, its vertex data, and whom it exchanges rows with.
+"""The row-shard stage: the rows of each rank, renumbered, its vertex data, and the rows it exchanges with others.
 
-Three passes, each a set of independent tasks: rows and vertex data are routed to the parts that own
-them; every rank's matrices are renumbered and its halo found; every rank's send lists are looked up
-in the halos of the others.  The work grows with the nonzeros, not with nonzeros times ranks.
+Three passes, each a set of independent tasks: route rows and vertex data to the parts that own them; renumber each
+rank's matrices and find its halo; look up each rank's send lists in the halos of the others.  The work grows with
+the nonzeros, not with nonzeros times ranks.
+
+The shards serve the point-to-point exchange of Demirci, Haldar, Ferhatosmanoglu (PVLDB 16(4), 2022), Algorithm 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
-from gnnloom.pipeline.shards.row_rank import RankTask, shard_rank
-from gnnloom.pipeline.shards.row_routing import (
-    VERTEX_ARRAYS,
-    RoutedMatrix,
-    RoutedVertexArray,
-    route_blocks,
-    route_vertices,
-)
-from gnnloom.pipeline.shards.row_send_lists import send_part, turn_halos, write_send_lists
+from gnnloom.pipeline.shards.row_rank import ShardRankTask, shard_rank
+from gnnloom.pipeline.shards.row_routed import RoutedMatrix, RoutedVertexArray
+from gnnloom.pipeline.shards.row_routing import route_blocks, route_vertices
+from gnnloom.pipeline.shards.row_send_lists import SendListTask, regroup_halos, write_send_lists
+from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.progress import logged
+from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.artifacts.graph import Graph, block_path
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.row_shards import RowShards
@@ -40,8 +38,8 @@ _CHUNKS_PER_TASK = 16
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """What is sharded, and into what."""
+class _Inputs:
+    """The artifacts that are sharded, and what the shards' manifest says about them."""
 
     graph: Graph
     partition: Partition
@@ -52,9 +50,9 @@ class _Plan:
         return _parameters(self.partition.num_parts, self.partition.method)
 
     @property
-    def inputs(self) -> dict[str, str]:
-        inputs = {"graph": self.graph.artifact.key, "partition": self.partition.artifact.key}
-        return inputs | ({"vertices": self.vertices.artifact.key} if self.vertices else {})
+    def keys(self) -> dict[str, str]:
+        keys = {"graph": self.graph.artifact.key, "partition": self.partition.artifact.key}
+        return keys | ({"vertices": self.vertices.artifact.key} if self.vertices else {})
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -76,38 +74,31 @@ class _Plan:
 
 
 def shard_rows(dataset: Dataset, partition: Partition, cluster: Cluster, vertices: Vertices | None = None) -> RowShards:
-    """Write the row shards of a partition; finds what an earlier run left.
+    """Write the row shards of a partition, or find them; resumes what an earlier run left.
 
     Args:
-        vertices: features, labels and split to shard along; by default those of the dataset, if it has any.
+        vertices: features, labels and split to include; by default those of the dataset, if it has any.
 
     Raises:
-        InputError: the vertex data are for another number of vertices, or the dataset has several to choose from.
+        InputError: the vertex data belong to another number of vertices, or the dataset has several to choose from.
     """
-    plan = _make_plan(dataset, partition, vertices)
-    with ArtifactWriter.begin(dataset.path, "shards", plan.parameters, plan.inputs) as writer:
+    inputs = _find_inputs(dataset, partition, vertices)
+    with ArtifactWriter.begin(dataset.path, "shards", inputs.parameters, inputs.keys) as writer:
         if writer.is_complete:
             return RowShards(Artifact(writer.path))
+        # Parts are looked up by column id, all over the vector: tasks map a plain file instead of reading chunks.
         part_path = writer.work / "part.npy"
         copy_part_vector(partition.artifact.array("part"), part_path)
-        matrices = [("forward", "", plan.graph)]
-        if not plan.graph.symmetric:
-            matrices.append(("backward", "transpose/", transpose_graph(dataset, plan.graph, cluster)))
-        for kind, _, matrix in matrices:
-            route_blocks(writer, kind, matrix, part_path, partition.num_parts, cluster)
-        routed = tuple(_routed_matrix(kind, prefix, matrix) for kind, prefix, matrix in matrices)
-        vertex_arrays = _route_vertices(writer, plan, part_path, cluster)
-        tasks = [
-            RankTask(writer, part_path, partition.num_parts, rank, routed, vertex_arrays)
-            for rank in range(partition.num_parts)
-        ]
-        return _shard(writer, plan, tasks, cluster)
+        matrices = _route_matrices(dataset, writer, inputs, part_path, cluster)
+        vertex_arrays = _route_vertices(writer, inputs, part_path, cluster)
+        return _shard(writer, inputs, part_path, matrices, vertex_arrays, cluster)
 
 
 def row_shards_key(parts: int, method: str, inputs: Mapping[str, str]) -> str:
-    """The key of the artifact that :func:`shard_rows` makes or finds.
+    """Compute the key of the artifact that :func:`shard_rows` makes or finds.
 
     Args:
+        parts: number of parts of the partition.
         method: of the partition.
         inputs: kind to key of the graph, the partition and, if there are any, the vertices.
     """
@@ -118,32 +109,28 @@ def _parameters(parts: int, method: str) -> dict[str, Any]:
     return {"layout": "row", "parts": parts, "method": method}
 
 
-def _make_plan(dataset: Dataset, partition: Partition, vertices: Vertices | None) -> _Plan:
+def _find_inputs(dataset: Dataset, partition: Partition, vertices: Vertices | None) -> _Inputs:
     if vertices is None and any(info.state == "complete" for info in dataset.artifacts("vertices")):
         vertices = dataset.vertices()
     graph = dataset.graph(partition.artifact.inputs["graph"])
     if vertices is not None and vertices.num_vertices != graph.num_vertices:
         raise InputError(
-            f"{vertices.artifact.path}: data of {vertices.num_vertices:,} vertices, the graph {graph.artifact.path}"
-            f" has {graph.num_vertices:,}"
+            f"{vertices.artifact.path}: holds data for {vertices.num_vertices:,} vertices, but the graph"
+            f" {graph.artifact.path} has {graph.num_vertices:,}; ingest vertex data for this graph"
         )
-    return _Plan(graph, partition, vertices)
+    return _Inputs(graph, partition, vertices)
 
 
-def _shard(writer: ArtifactWriter, plan: _Plan, tasks: list[RankTask], cluster: Cluster) -> RowShards:
-    write_group(writer.path / "row", {})
-    recorded = writer.recorded()
-    _run("shard", shard_rank, [task for task in tasks if task.folder not in recorded], cluster)
-    for matrix in tasks[0].matrices:
-        turn_halos(writer.work, matrix.kind, len(tasks))
-    _run("send lists", write_send_lists, [task for task in tasks if send_part(task.rank) not in recorded], cluster)
-    parts = [task.folder for task in tasks] + [send_part(task.rank) for task in tasks]
-    return RowShards(writer.commit(parts, plan.sizes, plan.facts))
-
-
-def _run(phase: str, function: Callable[[RankTask], int], tasks: Sequence[RankTask], cluster: Cluster) -> None:
-    for _ in logged(phase, cluster.map(function, tasks), len(tasks), "vertices"):
-        pass
+def _route_matrices(
+    dataset: Dataset, writer: ArtifactWriter, inputs: _Inputs, part_path: Path, cluster: Cluster
+) -> tuple[RoutedMatrix, ...]:
+    """Route the adjacency and, if directed, its transpose, which the backward pass multiplies with."""
+    matrices = [("forward", "", inputs.graph)]
+    if not inputs.graph.symmetric:
+        matrices.append(("backward", "transpose/", transpose_graph(dataset, inputs.graph, cluster)))
+    for kind, _, matrix in matrices:
+        route_blocks(writer, kind, matrix, part_path, inputs.partition.num_parts, cluster)
+    return tuple(_routed_matrix(kind, prefix, matrix) for kind, prefix, matrix in matrices)
 
 
 def _routed_matrix(kind: str, prefix: str, matrix: Graph) -> RoutedMatrix:
@@ -153,17 +140,19 @@ def _routed_matrix(kind: str, prefix: str, matrix: Graph) -> RoutedMatrix:
 
 
 def _route_vertices(
-    writer: ArtifactWriter, plan: _Plan, part_path: Path, cluster: Cluster
+    writer: ArtifactWriter, inputs: _Inputs, part_path: Path, cluster: Cluster
 ) -> tuple[RoutedVertexArray, ...]:
-    """Route the vertex data, if there are any; says how each array is stored."""
-    if plan.vertices is None:
+    """Route the vertex data, if there are any, and describe each array."""
+    if inputs.vertices is None:
         return ()
-    artifact = plan.vertices.artifact
+    artifact = inputs.vertices.artifact
     readers = {name: artifact.array(name) for name in VERTEX_ARRAYS if name in artifact}
-    rows = _vertex_ranges(plan.graph.num_vertices, readers)
-    route_vertices(writer, plan.vertices, part_path, plan.partition.num_parts, rows, cluster)
+    bounds = _vertex_ranges(inputs.graph.num_vertices, readers)
+    route_vertices(writer, inputs.vertices, part_path, inputs.partition.num_parts, bounds, cluster)
     return tuple(
-        RoutedVertexArray(name, reader.shape[1:], reader.record.dtype, ("row", *reader.record.dims[1:]), len(rows) - 1)
+        RoutedVertexArray(
+            name, reader.shape[1:], reader.record.dtype, ("row", *reader.record.dims[1:]), len(bounds) - 1
+        )
         for name, reader in readers.items()
     )
 
@@ -172,3 +161,25 @@ def _vertex_ranges(num_vertices: int, readers: dict[str, ArrayReader]) -> list[i
     """Bounds of the ranges that tasks route: whole chunks of the widest array, the same in every run."""
     step = _CHUNKS_PER_TASK * min((reader.chunk_rows for reader in readers.values()), default=num_vertices or 1)
     return [*range(0, num_vertices, step), num_vertices]
+
+
+def _shard(
+    writer: ArtifactWriter,
+    inputs: _Inputs,
+    part_path: Path,
+    matrices: tuple[RoutedMatrix, ...],
+    vertex_arrays: tuple[RoutedVertexArray, ...],
+    cluster: Cluster,
+) -> RowShards:
+    """Run the second and the third pass, and publish the artifact."""
+    num_parts = inputs.partition.num_parts
+    shards = [ShardRankTask(writer, part_path, num_parts, rank, matrices, vertex_arrays) for rank in range(num_parts)]
+    sends = [SendListTask(writer, part_path, num_parts, rank, matrices, vertex_arrays) for rank in range(num_parts)]
+    write_group(writer.path / "row", {})
+    run_missing("shard", cluster, writer, shard_rank, shards, "vertices")
+    # Between the passes, since a send list needs the halos of all ranks.
+    for matrix in matrices:
+        regroup_halos(writer.work, matrix.kind, num_parts)
+    run_missing("send lists", cluster, writer, write_send_lists, sends, "vertices")
+    names = [task.name for task in [*shards, *sends]]
+    return RowShards(writer.commit(names, inputs.sizes, inputs.facts))

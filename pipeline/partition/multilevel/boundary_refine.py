@@ -1,7 +1,7 @@
-"""Refinement of what lies near the cut, by a native partitioner: all else of a part becomes one vertex.
+"""Refine what lies near the cut with a native partitioner; the rest of each part becomes one vertex.
 
-Where parts have short boundaries, as in meshes, the band around them fits the memory though the hypergraph does not,
-and its partition can be improved as well as in memory.
+If parts have short boundaries, as in meshes, the vertices around them fit in memory although the hypergraph does not,
+and their partition can be improved as well as in memory.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from gnnloom.storage.matrix.csr import index_dtype
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
-#: Nets between the cut and the end of the band, at most.
+#: Most nets between the cut and the farthest vertex that may move; each step reads all pins twice.
 _WIDEST = 12
 
 
 @dataclass(frozen=True)
-class Band:
-    """How to refine the band around the cut.
+class BoundaryRefinement:
+    """How to refine the boundary.
 
     Attributes:
-        fits: whether a hypergraph of so many pins and vertices can be improved in memory.
-        improve: (num_vertices,) better parts for a hypergraph and the parts that it has.
-        scratch: folder for files that go away.
+        fits: whether a hypergraph with so many pins and vertices can be improved in memory.
+        improve: from a hypergraph and its (num_vertices,) int32 parts to better parts.
+        scratch: folder for temporary files.
     """
 
     fits: Callable[[int, int], bool]
@@ -44,35 +44,49 @@ class Band:
     scratch: Path
 
 
-def refine_band(hypergraph: DiskHypergraph, part: NDArray[np.int32], parts: int, band: Band, cluster: Cluster) -> bool:
-    """Improve a partition in place, moving only vertices near the cut; False where there are few, or more than fit.
+def refine_boundary(
+    hypergraph: DiskHypergraph,
+    part: NDArray[np.int32],
+    parts: int,
+    refinement: BoundaryRefinement,
+    cluster: Cluster,
+) -> bool:
+    """Improve a partition in place by moving only vertices near the cut.
 
     Args:
+        hypergraph: to partition.
         part: (num_vertices,) int32.
+        parts: number of parts P.
+        refinement: what fits in memory, and what improves it.
+        cluster: runs the contraction.
+
+    Returns:
+        False if nothing was tried: no vertex is near a cut, or even the vertices at the cut do not fit.
 
     Band graphs: Chevalier, Pellegrini (Parallel Computing 34, 2008), section 3.3; improved by V-cycles:
     Walshaw (Annals of Operations Research 131, 2004).
     """
-    near = _widest_band(hypergraph, part, parts, band)
+    near = _widest_boundary(hypergraph, part, parts, refinement)
     if near is None:
         return False
-    label = _band_labels(near, part, parts)
+    label = _boundary_labels(near, part, parts)
+    # Fewer labels than parts and one vertex: there is nothing to move.
     if int(label.max()) < parts:
         return False
-    folder = band.scratch / "band"
+    folder = refinement.scratch / "boundary"
     small = contract_nets(hypergraph, label, folder, cluster).load()
     given = np.empty(small.num_vertices, dtype=np.int32)
     given[label] = part
-    LOGGER.info("band: %s of %s vertices", f"{int(near.sum()):,}", f"{len(part):,}")
-    part[:] = band.improve(small, given)[label]
+    LOGGER.info("refining the boundary: %s of %s vertices", f"{int(near.sum()):,}", f"{len(part):,}")
+    part[:] = refinement.improve(small, given)[label]
     shutil.rmtree(folder)
     return True
 
 
-def _widest_band(
-    hypergraph: DiskHypergraph, part: NDArray[np.int32], parts: int, band: Band
+def _widest_boundary(
+    hypergraph: DiskHypergraph, part: NDArray[np.int32], parts: int, refinement: BoundaryRefinement
 ) -> NDArray[np.bool_] | None:
-    """(num_vertices,) the vertices around the cut that fit; None where those at the cut do not, or there are none."""
+    """(num_vertices,) whether each vertex lies in the widest boundary that fits; None if there is none."""
     found = None
     near = np.zeros(len(part), dtype=np.bool_)
     for width in range(_WIDEST):
@@ -83,7 +97,7 @@ def _widest_band(
             else:
                 _widen(block.offset, block.ids, near, wider)
         num_pins = sum(_count_pins(block.offset, block.ids, wider) for block in hypergraph.nets.blocks())
-        if not band.fits(num_pins, int(wider.sum()) + parts) or (wider == near).all():
+        if not refinement.fits(num_pins, int(wider.sum()) + parts) or (wider == near).all():
             break
         found = near = wider
     return found
@@ -91,6 +105,7 @@ def _widest_band(
 
 @njit(cache=True, nogil=True)
 def _mark_cut(offset: NDArray[np.int64], pin: NDArray[Any], part: NDArray[np.int32], near: NDArray[np.bool_]) -> None:
+    """Mark all pins of the nets that are cut."""
     for net in range(len(offset) - 1):
         pins = pin[offset[net] : offset[net + 1]]
         for other in pins:
@@ -102,6 +117,8 @@ def _mark_cut(offset: NDArray[np.int64], pin: NDArray[Any], part: NDArray[np.int
 
 @njit(cache=True, nogil=True)
 def _widen(offset: NDArray[np.int64], pin: NDArray[Any], near: NDArray[np.bool_], wider: NDArray[np.bool_]) -> None:
+    """Mark, in ``wider``, all pins of the nets that have a pin in ``near``."""
+    # Two arrays, so that one call widens by one net and not along chains of nets.
     for net in range(len(offset) - 1):
         pins = pin[offset[net] : offset[net + 1]]
         for other in pins:
@@ -113,19 +130,23 @@ def _widen(offset: NDArray[np.int64], pin: NDArray[Any], near: NDArray[np.bool_]
 
 @njit(cache=True, nogil=True)
 def _count_pins(offset: NDArray[np.int64], pin: NDArray[Any], near: NDArray[np.bool_]) -> int:
-    """Pins of the nets that reach the band; a net has one pin at most for what lies outside, as it is not cut there."""
+    """Count the pins, after contraction, of the nets with a pin in the boundary."""
     total = 0
     for net in range(len(offset) - 1):
         inside = 0
-        for position in range(offset[net], offset[net + 1]):
-            inside += near[pin[position]]
+        for k in range(offset[net], offset[net + 1]):
+            inside += near[pin[k]]
         if inside:
+            # All pins outside share one part, since a cut net lies inside as a whole: they become one pin.
             total += inside + (inside < offset[net + 1] - offset[net])
     return total
 
 
-def _band_labels(near: NDArray[np.bool_], part: NDArray[np.int32], parts: int) -> NDArray[Any]:
-    """(num_vertices,) a number for each vertex of the band, and one for all others of a part; without gaps."""
+def _boundary_labels(near: NDArray[np.bool_], part: NDArray[np.int32], parts: int) -> NDArray[Any]:
+    """(num_vertices,) a number for the vertices of each part outside the boundary, and one for each inside.
+
+    Numbers have no gaps: parts without vertices outside get none.
+    """
     is_used = np.zeros(parts, dtype=np.bool_)
     is_used[part[~near]] = True
     number = np.cumsum(is_used) - 1

@@ -1,8 +1,7 @@
-"""Clusters of vertices that share nets, by label propagation in streams, none heavier than a limit.
+"""Cluster vertices that share nets, by label propagation over streams, with a limit on the weight of a cluster.
 
-The state is O(n).  Pins stay on disk: each net keeps a *profile*, the few clusters that it has met first with
-the number of its pins in each; a vertex joins the cluster that the profiles of its nets speak for most, and
-tells them.
+The state is O(n); pins stay on disk.  Each net keeps a *profile*: the first few clusters that it met, with the number
+of its pins in each.  A vertex joins the cluster that the profiles of its nets rate highest, and updates them.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.storage.matrix.csr import index_dtype
 
-#: Nets with more pins say little about which vertices belong together.
+#: Nets with more pins are ignored: they say little about which vertices belong together.
 _LARGEST_NET = 1000
-#: Clusters that a net remembers.
+#: Clusters in the profile of a net.  All later ones are ignored, which bounds memory and the time of a visit.
 SLOTS: Final = 4
 
 
@@ -26,14 +25,15 @@ def cluster_vertices(hypergraph: DiskHypergraph, limit: int, rounds: int) -> NDA
     """Cluster the vertices.
 
     Args:
+        hypergraph: to cluster.
         limit: the most that a cluster of several vertices may weigh.
         rounds: passes over the nets and the vertices.
 
     Returns:
-        (num_vertices,) int32 or int64: the number of each vertex's cluster, from 0 in the order of first members.
+        (num_vertices,) int32 or int64 cluster of each vertex, numbered from 0 in the order of first members.
 
-    Size-constrained label propagation: Meyerhenke, Sanders, Schulz (SEA 2014); a net of s pins rates them by
-    1/(s-1), and heavy clusters count less: Karypis, Kumar (VLSI Design 11(3), 2000).
+    Size-constrained label propagation: Meyerhenke, Sanders, Schulz (SEA 2014).  A net of s pins adds 1/(s-1) to the
+    rating of a pair of its pins, and heavy clusters are rated lower: Karypis, Kumar (VLSI Design 11(3), 2000).
     """
     n = hypergraph.num_vertices
     label = np.arange(n, dtype=index_dtype(n))
@@ -64,7 +64,7 @@ def cluster_vertices(hypergraph: DiskHypergraph, limit: int, rounds: int) -> NDA
 
 
 def _net_ratings(hypergraph: DiskHypergraph) -> NDArray[np.float32]:
-    """(num_nets,) float32: weight / (pins - 1), 0 for nets with one pin or very many."""
+    """(num_nets,) float32 weight / (pins - 1); 0 for nets with one pin or with too many."""
     rating = np.zeros(hypergraph.num_nets, dtype=np.float32)
     for block in hypergraph.nets.blocks():
         pins = np.diff(block.offset)
@@ -85,18 +85,24 @@ def _fill_profiles(
     profile: NDArray[Any],
     count: NDArray[np.int16],
 ) -> None:
+    """Fill the profiles of a block of nets from the labels of their pins.
+
+    Args:
+        profile: (num_nets, SLOTS) cluster in each slot, or -1.
+        count: (num_nets, SLOTS) int16 pins in that cluster; at most ``_LARGEST_NET``.
+    """
     for row in range(len(offset) - 1):
         net = first_net + row
         profile[net] = -1
         count[net] = 0
         if rating[net] > 0:
             for position in range(offset[row], offset[row + 1]):
-                _tell(profile[net], count[net], label[pin[position]])
+                _add_pin(profile[net], count[net], label[pin[position]])
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _tell(profile: NDArray[Any], count: NDArray[np.int16], cluster: int) -> None:
-    """Count a pin in a cluster, if the net remembers it or has a free slot."""
+def _add_pin(profile: NDArray[Any], count: NDArray[np.int16], cluster: int) -> None:
+    """Count a pin in a cluster that has a slot or gets a free one; else ignore it."""
     free = -1
     for slot in range(SLOTS):
         if profile[slot] == cluster:
@@ -110,8 +116,8 @@ def _tell(profile: NDArray[Any], count: NDArray[np.int16], cluster: int) -> None
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _forget(profile: NDArray[Any], count: NDArray[np.int16], cluster: int) -> None:
-    """Take a pin out of a cluster that the net may remember."""
+def _remove_pin(profile: NDArray[Any], count: NDArray[np.int16], cluster: int) -> None:
+    """Take a pin out of a cluster, if that has a slot."""
     for slot in range(SLOTS):
         if profile[slot] == cluster and count[slot] > 0:
             count[slot] -= 1
@@ -133,11 +139,15 @@ def _join_clusters(
     score: NDArray[np.float32],
     limit: int,
 ) -> None:
-    """Visit a block of vertices; each joins the cluster with the highest score for its weight that has room.
+    """Visit a block of vertices; each joins the cluster with room that has the highest score for its weight.
 
     Args:
-        load: (num_vertices,) weight of each cluster.
-        score: (num_vertices,) zero, before and after.
+        weight: (num_vertices,) int64 weight of each vertex.
+        rating: (num_nets,) float32.
+        label: (num_vertices,) cluster of each vertex; changed.
+        load: (num_vertices,) int64 weight of each cluster; changed.
+        score: (num_vertices,) float32, zero before and after.
+        limit: the most that a cluster may weigh to be joined.
     """
     for row in range(len(offset) - 1):
         vertex = first_vertex + row
@@ -150,10 +160,12 @@ def _join_clusters(
                 candidate = profile[net, slot]
                 if candidate < 0 or load[candidate] + weight[vertex] > limit:
                     continue
-                # Over the root of the cluster's weight without this vertex, so that clusters grow evenly.
+                # Compare score / sqrt(weight of the cluster without this vertex), so that clusters grow evenly;
+                # squared and multiplied out, to avoid roots and divisions.
                 others = max(1, load[best] - weight[vertex]) if best == old else load[best]
                 if score[candidate] ** 2 * others > score[best] ** 2 * load[candidate]:
                     best = candidate
+        # Clear only what this vertex touched: clearing all scores would make a round quadratic.
         for net in nets:
             for slot in range(SLOTS):
                 if profile[net, slot] >= 0:
@@ -164,8 +176,8 @@ def _join_clusters(
             label[vertex] = best
             for net in nets:
                 if rating[net] > 0:
-                    _forget(profile[net], count[net], old)
-                    _tell(profile[net], count[net], best)
+                    _remove_pin(profile[net], count[net], old)
+                    _add_pin(profile[net], count[net], best)
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -177,7 +189,7 @@ def _add_scores(
     own: int,
     score: NDArray[np.float32],
 ) -> None:
-    """Add up what the nets of a vertex say for each cluster; the vertex itself, in ``own``, does not count."""
+    """Add up the ratings of each cluster by the nets of a vertex, without the vertex itself, which is in ``own``."""
     for net in nets:
         for slot in range(SLOTS):
             cluster = profile[net, slot]
@@ -187,7 +199,7 @@ def _add_scores(
 
 @njit(cache=True, nogil=True)
 def _renumber(label: NDArray[Any]) -> None:
-    """Make the labels numbers from 0, in the order in which they first occur."""
+    """Renumber the labels from 0, in the order in which they first occur."""
     number = np.full(len(label), -1, label.dtype)
     count = 0
     for vertex in range(len(label)):

@@ -1,7 +1,7 @@
-"""Contraction: clusters become vertices, nets lose doubled pins, and nets with the same pins become one.
+"""Contraction: clusters become vertices, nets lose repeated pins, and nets with the same pins become one.
 
-Ranges of nets are contracted by independent tasks; identical nets are found by sorting one hash for each
-net, and the nets of the new vertices come from an external sort of (vertex, net) pairs.
+Independent tasks contract ranges of nets.  Identical nets are found by sorting one hash per net, and the nets of the
+new vertices by an external sort of (vertex, net) pairs.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, load_nets
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceWriter
-from gnnloom.pipeline.partition.multilevel.transpose_incidence import turn_incidence
+from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
+from gnnloom.pipeline.partition.net_lists import pin_hash, select_nets
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.matrix.csr import index_dtype
-from gnnloom.storage.matrix.permutation import mix
 
+#: Tasks that contract the nets together: each holds 8 bytes per cluster, so more of them need more memory.
 _NUM_TASKS = 16
 
 
@@ -31,9 +32,9 @@ class _Contracted:
     """A range of nets after contraction.
 
     Attributes:
-        nets: the pins of those that have two or more left.
-        original: ``.npy`` file with their numbers before.
-        hash: ``.npy`` file with a (num_nets,) uint64 hash of the pins of each.
+        nets: the pins of the nets that have two or more left.
+        original: ``.npy`` file of the (num_nets,) int64 numbers of these nets before.
+        hash: ``.npy`` file of a (num_nets,) uint64 hash of the pins of each net.
     """
 
     nets: Incidence
@@ -43,6 +44,8 @@ class _Contracted:
 
 @dataclass(frozen=True)
 class _ContractTask:
+    """Contracts the nets in some blocks."""
+
     nets: Incidence
     blocks: range
     label_path: Path
@@ -52,7 +55,7 @@ class _ContractTask:
 
 @dataclass(frozen=True)
 class ContractedNets:
-    """The nets of the hypergraph whose vertices are clusters; attributes are those of :class:`DiskHypergraph`."""
+    """The nets of the hypergraph with clusters as vertices; attributes are those of :class:`DiskHypergraph`."""
 
     folder: Path
     nets: Incidence
@@ -61,21 +64,23 @@ class ContractedNets:
     owner: NDArray[Any]
 
     def load(self) -> Hypergraph:
-        """The hypergraph in memory, without nets of one pin."""
+        """Load the hypergraph into memory, without nets of one pin."""
         return load_nets(self.nets, self.vertex_weight, self.net_weight)
 
     def on_disk(self, memory: int) -> DiskHypergraph:
-        """The whole hypergraph; sorts the nets of the new vertices in ``memory`` bytes."""
-        vertices = turn_incidence(self.nets, len(self.vertex_weight), self.folder / "vertices", memory)
+        """Complete the hypergraph on disk; sorts the nets of the new vertices in ``memory`` bytes."""
+        vertices = transpose_incidence(self.nets, len(self.vertex_weight), self.folder / "vertices", memory)
         return DiskHypergraph(self.nets, vertices, self.vertex_weight, self.net_weight, self.owner)
 
 
 def contract_nets(hypergraph: DiskHypergraph, label: NDArray[Any], folder: Path, cluster: Cluster) -> ContractedNets:
-    """Make clusters vertices.
+    """Make the clusters of a hypergraph the vertices of a smaller one.
 
     Args:
-        label: (num_vertices,) the cluster of each vertex, from 0 without gaps.
-        folder: for the new hypergraph, and for files that go away.
+        hypergraph: to contract.
+        label: (num_vertices,) int32 or int64 cluster of each vertex, numbered from 0 without gaps.
+        folder: for the new hypergraph and temporary files.
+        cluster: runs the tasks.
     """
     num_clusters = int(label.max()) + 1
     weight = np.zeros(num_clusters, dtype=np.int64)
@@ -94,7 +99,7 @@ def contract_nets(hypergraph: DiskHypergraph, label: NDArray[Any], folder: Path,
 
 
 def _contract_nets(task: _ContractTask) -> _Contracted:
-    """Contract a range of nets, whose new pins are written in the order in which they first occur."""
+    """Contract a range of nets; each keeps its new pins in the order in which they first occur."""
     label = np.load(task.label_path, mmap_mode="r", allow_pickle=False)
     hashes, originals = [], []
     last_net = np.full(task.num_clusters, -1, dtype=np.int64)
@@ -116,19 +121,17 @@ def _contract_nets(task: _ContractTask) -> _Contracted:
 def _contract_block(
     first_net: int, offset: NDArray[np.int64], pin: NDArray[Any], label: NDArray[Any], last_net: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64], NDArray[np.uint64]]:
-    """Offsets, pins, numbers and hashes of the nets that have two pins or more left.
-
-    A sum of mixed pins is a hash that does not depend on their order; two different nets share 64 bits once
-    in 2^64, and then a cut is weighed wrongly by one net.
+    """Return offsets, pins, numbers and hashes of the nets that have two or more pins left.
 
     Args:
-        last_net: (num_clusters,) the last net that each cluster was met in, or -1.
+        last_net: (num_clusters,) int64 last net in which each cluster was found, or -1; changed.
     """
     new_offset = np.zeros(len(offset), np.int64)
     new_pin = np.empty(len(pin), label.dtype)
     original = np.empty(len(offset) - 1, np.int64)
     hashed = np.empty(len(offset) - 1, np.uint64)
     kept, end = 0, 0
+    # ``last_net`` finds repeated pins without clearing a set for each net.
     for net in range(len(offset) - 1):
         start, total = end, np.uint64(0)
         for position in range(offset[net], offset[net + 1]):
@@ -136,7 +139,7 @@ def _contract_block(
             if last_net[cluster] != first_net + net:
                 last_net[cluster] = first_net + net
                 new_pin[end] = cluster
-                total += mix(mix(np.uint64(cluster) + np.uint64(0x9E3779B97F4A7C15)))
+                total += pin_hash(cluster)
                 end += 1
         if end - start < 2:
             end = start
@@ -150,10 +153,10 @@ def _contract_block(
 def _merge_identical(
     pieces: Sequence[_Contracted], net_weight: NDArray[np.int64], folder: Path
 ) -> tuple[Incidence, NDArray[np.int64], NDArray[np.int64]]:
-    """Keep the first of the nets with the same pins, with the weight of all.
+    """Keep the first of the nets with the same pins, with the weight of all of them.
 
     Returns:
-        The nets, their weights, and the original number of each.
+        The nets, and the (num_nets,) int64 weights and original numbers.
     """
     hashed = np.concatenate([np.load(piece.hash, allow_pickle=False) for piece in pieces])
     original = np.concatenate([np.load(piece.original, allow_pickle=False) for piece in pieces])
@@ -172,8 +175,13 @@ def _merge_identical(
 def _collect_weights(
     hashed: NDArray[np.uint64], order: NDArray[np.int64], weight: NDArray[np.int64], is_first: NDArray[np.bool_]
 ) -> None:
-    """Give the first net of each hash the weight of all nets with it."""
+    """Give the first net of each hash the weight of all nets with that hash.
+
+    Args:
+        order: (num_nets,) int64 stable order of the hashes.
+    """
     first = -1
+    # Equal hashes follow each other in ``order``, the net with the lowest number first.
     for net in order:
         if first >= 0 and hashed[net] == hashed[first]:
             weight[first] += weight[net]
@@ -185,11 +193,11 @@ def _collect_weights(
 def _kept_rows(
     pieces: Sequence[_Contracted], kept: NDArray[np.bool_]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-    """Offsets and ids of the kept rows, block by block."""
+    """Yield offsets and ids of the kept rows, block by block."""
     done = 0
     for piece in pieces:
         for block in piece.nets.blocks():
             size = np.diff(block.offset)
             rows = kept[done : done + len(size)]
             done += len(size)
-            yield np.concatenate([[0], np.cumsum(size[rows])]).astype(np.int64), block.ids[np.repeat(rows, size)]
+            yield select_nets(size, block.ids, rows)

@@ -1,4 +1,4 @@
-"""A hypergraph on disk: the pins of its nets and the nets of its vertices, each in the order it is streamed in."""
+"""A hypergraph on disk: the pins of its nets and the nets of its vertices, each streamed in order."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class DiskHypergraph:
         nets: the pins of every net; nets of one pin are allowed.
         vertices: the nets of every vertex.
         vertex_weight: (num_vertices,) int64, at least 1.
-        net_weight: (num_nets,) int64, at least 1; (0,) where all are 1.
-        owner: (num_nets,) a pin of each net, the vertex whose row it stands for; (0,) where net j belongs to
-            vertex j modulo num_vertices.
+        net_weight: (num_nets,) int64, at least 1; (0,) if all are 1.
+        owner: (num_nets,) the pin of each net that owns the row to send; (0,) if net j belongs to vertex j modulo
+            num_vertices.
     """
 
     nets: Incidence
@@ -50,12 +50,18 @@ class DiskHypergraph:
         return self.nets.num_ids
 
     def load(self) -> Hypergraph:
-        """The hypergraph in memory, without nets of one pin."""
+        """Load the hypergraph into memory, without nets of one pin."""
         return load_nets(self.nets, self.vertex_weight, self.net_weight)
 
 
 def load_nets(nets: Incidence, vertex_weight: NDArray[np.int64], net_weight: NDArray[np.int64]) -> Hypergraph:
-    """The hypergraph of these nets in memory, without those of one pin."""
+    """Load nets into memory, without those of one pin, which no partition cuts.
+
+    Args:
+        nets: the pins of every net.
+        vertex_weight: (num_vertices,) int64.
+        net_weight: (num_nets,) int64, or (0,) if all are 1.
+    """
     offsets, pins = [np.zeros(1, dtype=np.int64)], [np.empty(0, dtype=nets.dtype)]
     kept_nets = [np.empty(0, dtype=np.bool_)]
     for block in nets.blocks():
@@ -73,13 +79,20 @@ def store_hypergraph(
 ) -> DiskHypergraph:
     """Write the column-net hypergraph of a graph, one row block in memory at a time.
 
-    Arguments and nets are those of :func:`gnnloom.pipeline.partition.hypergraph.column_net_hypergraph`, except that
-    nets of one pin stay: net j, of the product with the matrix, is row j of the transpose with j.
+    Unlike :func:`gnnloom.pipeline.partition.hypergraph.column_net_hypergraph` it keeps nets of one pin, so net j of
+    the product with the matrix is always row j of the transpose, with j itself.
+
+    Args:
+        folder: for the two incidences.
+        graph: its rows are the vertices.
+        transpose: the transpose of ``graph``; ``graph`` itself if symmetric.
+        weights: of the vertices; see :func:`gnnloom.pipeline.partition.hypergraph.vertex_weights`.
+        directions: ``forward``, or ``both`` to add the nets of the product with the transpose.
     """
     weight = vertex_weights(graph, weights)
     none = np.empty(0, dtype=np.int64)
     if graph.symmetric:
-        # Net j has the pins that vertex j has as nets.
+        # The pins of net j are the nets of vertex j, so one set of files is enough.
         both = _store_rows(folder / "nets", [graph], graph.num_vertices)
         return DiskHypergraph(both, both, weight, none, none)
     matrices = net_matrices(graph, transpose, directions)
@@ -89,7 +102,7 @@ def store_hypergraph(
 
 
 def _store_rows(folder: Path, matrices: Sequence[Graph], num_vertices: int) -> Incidence:
-    """The rows of matrices, one matrix after the other, each row with its own number."""
+    """Write the rows of matrices, one matrix after the other, each row with its own number."""
     with IncidenceWriter(folder, index_dtype(num_vertices)) as writer:
         for matrix in matrices:
             for block in matrix.blocks():
@@ -98,7 +111,7 @@ def _store_rows(folder: Path, matrices: Sequence[Graph], num_vertices: int) -> I
 
 
 def _store_vertices(folder: Path, graph: Graph, transpose: Graph, num_matrices: int) -> Incidence:
-    """The nets of every vertex: the columns of its row and, for both directions, n plus those of the transpose."""
+    """Write the nets of every vertex: the columns of its row and, for both directions, n plus those of its column."""
     n = graph.num_vertices
     with IncidenceWriter(folder, index_dtype(num_matrices * n)) as writer:
         if num_matrices == 1:
@@ -116,10 +129,11 @@ def _store_vertices(folder: Path, graph: Graph, transpose: Graph, num_matrices: 
 def _with_owner(
     first_row: int, indptr: NDArray[np.int64], indices: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Offsets and columns of rows, each with its own number among them."""
+    """Return offsets and columns of rows, each with its own number among the columns."""
     offset = np.zeros(len(indptr), np.int64)
     ids = np.empty(len(indices) + len(indptr) - 1, indices.dtype)
     end = 0
+    # A vertex owns the row of H that its net sends, so it is a pin even without a self loop.
     for row in range(len(indptr) - 1):
         has_owner = False
         for position in range(indptr[row], indptr[row + 1]):
@@ -137,7 +151,7 @@ def _with_owner(
 def _interleave(
     offset: NDArray[np.int64], ids: NDArray[Any], other_offset: NDArray[np.int64], other: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The lists of two with the same rows, joined row by row."""
+    """Join two lists of the same rows, row by row."""
     joined = np.empty(len(ids) + len(other), np.int64)
     end = 0
     for row in range(len(offset) - 1):

@@ -1,7 +1,7 @@
 """Lists of ids on disk, one for each row, streamed block by block: the pins of nets, and the nets of vertices.
 
-Two plain files: ``offset`` (num_rows + 1,) int64 and ``id`` (num_ids,) int32 or int64.  Blocks hold about
-``BLOCK_IDS`` ids each, cut where the writer got them, so they do not depend on who reads.
+Two plain files: ``offset`` (num_rows + 1,) int64 and ``id`` (num_ids,) int32 or int64.  Blocks hold at most
+``BLOCK_IDS`` ids, or one row.  The writer cuts them, so they do not depend on the number of readers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.spill import read_bytes
 
-#: Ids of a block, unless a single row has more.
+#: Most ids of a block, unless a single row has more: 8 MiB of int64.
 BLOCK_IDS = 1 << 20
 
 
@@ -28,7 +28,7 @@ class IncidenceBlock:
     """Some consecutive rows.
 
     Attributes:
-        first_row: number of the first.
+        first_row: number of the first row.
         offset: (num_rows + 1,) int64 from 0; row k of the block has ids[offset[k]:offset[k + 1]].
         ids: (num_ids,) int32 or int64.
     """
@@ -71,6 +71,7 @@ class Incidence:
         return 8 * (self.num_rows + 1) + np.dtype(self.dtype).itemsize * self.num_ids
 
     def block(self, number: int) -> IncidenceBlock:
+        """Read one block."""
         first, stop = self.bounds[number : number + 2]
         offset = np.empty(stop - first + 1, dtype=np.int64)
         read_bytes(self.folder / "offset", 8 * first, offset)
@@ -79,19 +80,22 @@ class Incidence:
         return IncidenceBlock(first, offset - offset[0], ids)
 
     def blocks(self) -> Iterator[IncidenceBlock]:
-        """The blocks in order, one in memory at a time."""
+        """Yield the blocks in order, one in memory at a time."""
         for number in range(self.num_blocks):
             yield self.block(number)
 
     def ranges(self, count: int) -> list[range]:
-        """Consecutive blocks, in at most ``count`` groups of about equal size."""
+        """Return consecutive blocks in at most ``count`` ranges with about equal numbers of ids."""
         edges = [bisect.bisect_left(self.starts, self.num_ids * number // count) for number in range(count)]
         distinct = sorted({*edges, 0, self.num_blocks})
         return [range(a, b) for a, b in pairwise(distinct)]
 
 
 class IncidenceWriter:
-    """Writes lists of ids in the order of their rows; close it, or use it as a context manager."""
+    """Writes lists of ids in the order of their rows.
+
+    As a context manager it closes the files even after an error; :meth:`close` returns the finished lists.
+    """
 
     def __init__(self, folder: Path, dtype: np.dtype[Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -112,7 +116,12 @@ class IncidenceWriter:
         self._offset.close()
 
     def append(self, offset: NDArray[np.int64], ids: NDArray[Any]) -> None:
-        """Add rows: row k has ids[offset[k]:offset[k + 1]], from offset[0] = 0 on."""
+        """Add rows.
+
+        Args:
+            offset: (num_rows + 1,) int64 from 0; row k has ids[offset[k]:offset[k + 1]].
+            ids: (num_ids,) integers that fit the dtype of the file.
+        """
         self._offset.write(np.ascontiguousarray(offset[1:] + self._written).data)
         self._ids.write(np.ascontiguousarray(ids[: offset[-1]], dtype=self._dtype).data)
         self._mark_blocks(offset)
@@ -120,7 +129,7 @@ class IncidenceWriter:
         self._written += int(offset[-1])
 
     def close(self) -> Incidence:
-        """The finished lists."""
+        """Close the files and return the finished lists."""
         self._ids.close()
         self._offset.close()
         if self._bounds[-1] < self._rows:
@@ -129,12 +138,13 @@ class IncidenceWriter:
         return Incidence(self._folder, tuple(self._bounds), tuple(self._starts), self._dtype.name)
 
     def _mark_blocks(self, offset: NDArray[np.int64]) -> None:
-        """End a block with the last row before it would have more than ``BLOCK_IDS`` ids."""
+        """End each block before the row that would bring it above ``BLOCK_IDS`` ids."""
         while True:
             room = self._starts[-1] + BLOCK_IDS - self._written
             fitting = int(np.searchsorted(offset, room, side="right")) - 1
             if fitting >= len(offset) - 1:
                 return
+            # At least one row per block, however long that row is.
             row = max(fitting, self._bounds[-1] - self._rows + 1)
             self._bounds.append(self._rows + row)
             self._starts.append(self._written + int(offset[row]))

@@ -1,4 +1,4 @@
-"""The out-of-core method: coarsen on disk, partition what fits, refine in streams on the way back."""
+"""The out-of-core method: coarsen on disk, partition what fits in memory, and refine by streaming on the way back."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.balance import fill_empty_parts
 from gnnloom.pipeline.partition.hypergraph import Hypergraph, net_matrices
-from gnnloom.pipeline.partition.multilevel.boundary_refine import Band, refine_band
+from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_hypergraph
-from gnnloom.pipeline.partition.multilevel.placement import place_heavy_first
+from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
 from gnnloom.pipeline.partition.native.budget import check_memory, native_memory
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
@@ -28,28 +28,30 @@ from gnnloom.storage.format.memory_map import create_part_vector
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
-#: Passes of refinement at each level and their heat: from random parts, and from those of a partitioner.
+#: Passes of refinement at each level and their heat: for random parts, and for those of a partitioner, which losses
+#: would only spoil.
 _FROM_RANDOM, _FROM_GOOD = (16, 1.5), (4, 0.0)
 #: Rounds of label propagation at each level.
 _ROUNDS = 5
-#: A cluster may weigh one part in this many, and at one level this many vertices: slow coarsening makes better cuts.
+#: A cluster may weigh at most one part in the first number, and at each level as much as the second number of average
+#: vertices: slow coarsening makes better cuts.
 _CLUSTERS_PER_PART, _VERTICES_PER_CLUSTER = 20, 6
-#: A level that keeps more than this share of the pins of the one before is not worth its time, and ends the
-#: coarsening: the first, where many such levels would be needed to fit the memory; the second, where all are wanted.
+#: Coarsening ends at a level that keeps more than this share of the pins of the level before.  Preset ``auto`` would
+#: need many such levels until one fits in memory, so it gives up early; ``streaming`` wants all of them.
 _TOO_MUCH = {"auto": 0.8, "streaming": 0.95}
-#: Bytes for each vertex and each net: weights, labels and cluster loads, and the profiles of nets, while it coarsens;
-#: parts and the masks of 64 parts while it refines.  More parts take more masks only where there is room.
+#: Bytes for each vertex and each net.  Coarsening holds weights, labels, cluster loads and the profiles of nets;
+#: refinement holds parts and the masks of 64 parts.  More parts take more masks only if there is room.
 _VERTEX_BYTES, _NET_BYTES = 60, 40
-#: Partitions the coarsest hypergraph, and improves the bands around the cut of all.
-_PROGRAM, _COARSE_PRESET, _BAND_PRESET = MT_KAHYPAR, "deterministic", "deterministic-quality"
+#: The native partitioner; its preset for the coarsest hypergraph, and for the boundary of every level.
+_PROGRAM, _COARSE_PRESET, _BOUNDARY_PRESET = MT_KAHYPAR, "deterministic", "deterministic-quality"
 
 
 @dataclass(frozen=True)
 class _Level:
-    """A hypergraph and, except on the finest, where the finer one's vertices went.
+    """A hypergraph and, except for the finest, the map from the next finer one.
 
     Attributes:
-        label: (num_vertices of the finer level,) the vertex here of each vertex there.
+        label: (num_vertices of the finer level,) int32 or int64 vertex of this level for each vertex of the finer.
     """
 
     hypergraph: DiskHypergraph
@@ -57,17 +59,23 @@ class _Level:
 
 
 def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
-    """Fill ``part``, which the file ``problem.part_path`` backs, holding O(vertices) in memory.
+    """Fill ``part``, holding O(vertices) in memory.
 
-    Coarsens until the hypergraph fits the memory of a worker, partitions it with Mt-KaHyPar, and refines on every
-    level on the way back: in streams, and what lies around the cut in memory.  Hypergraphs of power-law graphs hardly
-    shrink: where a level shows that, refinement starts there from heavy-first random parts instead.
+    Coarsens until the hypergraph fits in the memory of a worker, partitions it with Mt-KaHyPar, and refines every
+    level on the way back: all vertices by streaming, those around the cut in memory.  Hypergraphs of power-law graphs
+    hardly shrink; if a level shows that, refinement starts there from heavy-first random parts instead.
+
+    Args:
+        problem: the graph, the options, and where to work.
+        part: (num_vertices,) int32, mapped from the file ``problem.part_path``.
 
     Returns:
-        ``levels``: vertices, nets and pins of each; ``start``: what partitioned the coarsest.
+        ``levels``: vertices, nets and pins of each level; ``start``: what partitioned the coarsest.
 
     Raises:
-        BudgetError: not even what grows with the vertices fits the memory.
+        BudgetError: even what grows with the vertices does not fit in memory.
+
+    The multilevel scheme: Karypis, Kumar (VLSI Design 11(3), 2000); its steps name their own sources.
     """
     num_vertices, options = problem.graph.num_vertices, problem.options
     check_memory(
@@ -85,7 +93,7 @@ def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32]) ->
 
 
 def out_of_core_memory(num_vertices: int, num_directions: int) -> int:
-    """Bytes that the method holds in one process, beside what it gives to a native partitioner."""
+    """Return the bytes that the method holds in one process, without the memory of the native partitioner."""
     return BASE_MEMORY + (_VERTEX_BYTES + _NET_BYTES * num_directions) * num_vertices
 
 
@@ -107,7 +115,7 @@ def _partition(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, 
 
 
 def _coarsen(finest: _Level, problem: PartitionProblem, memory: int) -> tuple[list[_Level], bool]:
-    """Levels from the finest on, and whether the last one fits the memory; one without nets always does."""
+    """Return the levels from the finest on, and whether the last fits in memory; one without nets always does."""
     levels, preset = [finest], problem.options.preset
     while levels[-1].hypergraph.num_pins and (preset == "streaming" or not _fits(levels[-1], problem, memory)):
         fine = levels[-1].hypergraph
@@ -115,7 +123,7 @@ def _coarsen(finest: _Level, problem: PartitionProblem, memory: int) -> tuple[li
         folder = problem.scratch / f"level-{len(levels)}"
         coarse = contract_nets(fine, label, folder, problem.cluster)
         num_pins = coarse.nets.num_ids
-        LOGGER.info("coarsening: %s of %s pins", f"{num_pins:,}", f"{fine.num_pins:,}")
+        LOGGER.info("coarsening: %s of %s pins remain", f"{num_pins:,}", f"{fine.num_pins:,}")
         too_few = len(coarse.vertex_weight) < _CLUSTERS_PER_PART * problem.options.parts
         if too_few or num_pins > _TOO_MUCH[preset] * fine.num_pins:
             shutil.rmtree(folder)
@@ -130,17 +138,17 @@ def _cluster_limit(hypergraph: DiskHypergraph, parts: int) -> int:
 
 
 def _fits(level: _Level, problem: PartitionProblem, memory: int) -> bool:
-    return _needed(level.hypergraph.num_pins, level.hypergraph.num_vertices, problem) <= memory
+    return _native_bytes(level.hypergraph.num_pins, level.hypergraph.num_vertices, problem) <= memory
 
 
-def _needed(num_pins: int, num_vertices: int, problem: PartitionProblem) -> int:
+def _native_bytes(num_pins: int, num_vertices: int, problem: PartitionProblem) -> int:
     return native_memory(_PROGRAM, _COARSE_PRESET, num_pins, num_vertices, problem.options.parts)
 
 
 def _uncoarsen(
     levels: list[_Level], fits: bool, problem: PartitionProblem, memory: int, part: NDArray[np.int32]
 ) -> None:
-    """Partition the coarsest level and carry the parts down to ``part``, refined at every level."""
+    """Partition the coarsest level and carry the parts down to ``part``, refining them at every level."""
     options = problem.options
     passes, heat = _FROM_GOOD if fits else _FROM_RANDOM
     refinement = Refinement(options.parts, options.imbalance, options.seed, passes, memory // 2, heat)
@@ -155,20 +163,23 @@ def _uncoarsen(
         elif fits:
             here[:] = _native(problem, hypergraph.load(), _COARSE_PRESET)
         else:
-            place_heavy_first(hypergraph.vertex_weight, options.parts, options.seed, here)
+            assign_heavy_first(hypergraph.vertex_weight, options.parts, options.seed, here)
+        # Streaming sees all vertices but one move at a time; the native partitioner sees only the boundary, but whole.
         refine(hypergraph, here, path, refinement, problem.scratch / "masks", problem.cluster)
         if fits and len(levels) > 1:
-            _refine_band(hypergraph, here, problem, memory)
+            _refine_boundary(hypergraph, here, problem, memory)
         coarser = here
 
 
-def _refine_band(hypergraph: DiskHypergraph, part: NDArray[np.int32], problem: PartitionProblem, memory: int) -> None:
-    band = Band(
-        fits=lambda num_pins, num_vertices: _needed(num_pins, num_vertices, problem) <= memory,
-        improve=lambda small, given: _native(problem, small, _BAND_PRESET, given),
+def _refine_boundary(
+    hypergraph: DiskHypergraph, part: NDArray[np.int32], problem: PartitionProblem, memory: int
+) -> None:
+    refinement = BoundaryRefinement(
+        fits=lambda num_pins, num_vertices: _native_bytes(num_pins, num_vertices, problem) <= memory,
+        improve=lambda small, given: _native(problem, small, _BOUNDARY_PRESET, given),
         scratch=problem.scratch,
     )
-    refine_band(hypergraph, part, problem.options.parts, band, problem.cluster)
+    refine_boundary(hypergraph, part, problem.options.parts, refinement, problem.cluster)
 
 
 def _native(

@@ -1,16 +1,15 @@
 """Parts for uniform batches of vertices, improved by what they are expected to send: exact gains, annealed.
 
-A net sends its owner's row to part p, which holds c of its other pins, with probability f(c) = 1 - (1-q)^c whenever
-the owner is drawn.  Moving a vertex changes c in two parts of each of its nets, so that its *affinity* to a part is,
-over its nets, f(c) of those that it does not own, or 1 where the owner lies in that part, and f(c) / q of its own.  A
-move gains the difference of two affinities, counted without the vertex itself.
+Moving a vertex changes the number of pins in two parts for each of its nets.  Its *affinity* to a part is the sum,
+over its nets, of f(c) (see ``pin_counts``) for the nets that it does not own, or 1 if their owner lies in that part,
+and of f(c) / q for the net that it owns; c does not count the vertex itself.  A move lowers the
+expected rows per batch by q^2 times the difference of two affinities.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -18,76 +17,29 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.balance import heaviest_allowed
 from gnnloom.pipeline.partition.hypergraph import Hypergraph
-from gnnloom.pipeline.partition.multilevel.net_masks import WORD_BITS, bit_number
-from gnnloom.pipeline.partition.multilevel.placement import shuffled
+from gnnloom.pipeline.partition.part_bits import WORD_BITS, bit_number, lowest_bit
+from gnnloom.pipeline.partition.random_moves import accepts_move, cooling, shuffled
 from gnnloom.pipeline.partition.stochastic.deadline import NO_DEADLINE, Deadline
+from gnnloom.pipeline.partition.stochastic.pin_counts import BatchNets, PinCounts, add_pin, count_bytes, remove_pin
 from gnnloom.storage.matrix.csr import index_dtype
-from gnnloom.storage.matrix.random_numbers import stream_key, unit
+from gnnloom.storage.matrix.random_numbers import stream_key
 
-#: Passes over all vertices, and the loss of affinity that the first risks with a chance of 1/e, times the rate: to
-#: polish parts that a partitioner improved again, and to improve good ones or leave them for better ones.
+#: Passes over all vertices, and the loss of affinity, times the rate, that the first pass accepts with a chance of
+#: about 1/e.
 Schedules = tuple[tuple[int, float], ...]
+#: For parts that a partitioner has improved once more.
 POLISHING: Schedules = ((200, 0.04),)
+#: For good parts: to improve them, or to leave them for better ones.
 IMPROVING: Schedules = ((100, 0.1), (400, 0.8))
-#: Bytes of an order of the vertices while it is made, offsets of their nets, parts to compare, and rests.
+#: Bytes per vertex of an order of visits while it is made, offsets of nets, parts to compare, and passes to rest.
 _VERTEX_BYTES = 64
-#: A vertex for which any move loses so many times the heat sits out a few passes.
+#: A vertex rests for a few passes if even its best move loses this many times the heat, which is hardly ever accepted.
 _SETTLED, _REST = 10.0, 3
 
 
-@dataclass(frozen=True)
-class BatchNets:
-    """The nets of uniform batches.
-
-    Attributes:
-        full: the column-net hypergraph.
-        owner: (num_nets,) the pin of each net that sends.
-        rate: the share of the vertices that is drawn.
-    """
-
-    full: Hypergraph
-    owner: NDArray[np.int64]
-    rate: float
-
-    def expected_volume(self, part: NDArray[np.int32], parts: int) -> float:
-        """Rows sent per batch on average: the sum over nets of q f(c) over the parts without the owner."""
-        state = _State.begin(self, part, parts)
-        return self.rate * float(_sum_sent(part[self.owner], state.count, state.mask, state.sending))
-
-
 def annealing_memory(num_vertices: int, num_nets: int, num_pins: int, parts: int) -> int:
-    """Bytes that :func:`anneal` takes: a count and a bit for each net and part, the nets of vertices, and orders."""
-    tables = num_nets * (4 * parts + 8 * -(-parts // WORD_BITS))
-    return tables + index_dtype(num_nets).itemsize * num_pins + _VERTEX_BYTES * num_vertices
-
-
-@dataclass(frozen=True)
-class _State:
-    """What changes with every move.
-
-    Attributes:
-        count: (num_nets, num_parts) int32 pins of each net in each part.
-        mask: (num_nets, num_words) uint64, a bit for each part with a pin.
-        load: (num_parts,) int64 weight of each part.
-        sending: (largest net + 1,) float64 f.
-    """
-
-    count: NDArray[np.int32]
-    mask: NDArray[np.uint64]
-    load: NDArray[np.int64]
-    sending: NDArray[np.float64]
-
-    @classmethod
-    def begin(cls, nets: BatchNets, part: NDArray[np.int32], parts: int) -> Self:
-        full = nets.full
-        count = np.zeros((full.num_nets, parts), dtype=np.int32)
-        mask = np.zeros((full.num_nets, -(-parts // WORD_BITS)), dtype=np.uint64)
-        _count_pins(full.net_offset, full.pin, part, count, mask)
-        load = np.zeros(parts, dtype=np.int64)
-        np.add.at(load, part, full.vertex_weight)
-        pins = np.arange(int(np.diff(full.net_offset).max(initial=0)) + 1)
-        sending = 1 - (1 - nets.rate) ** pins
-        return cls(count, mask, load, sending.astype(np.float64))
+    """Return the bytes that :func:`anneal` takes: counts, the nets of every vertex, and orders of the vertices."""
+    return count_bytes(num_nets, parts) + index_dtype(num_nets).itemsize * num_pins + _VERTEX_BYTES * num_vertices
 
 
 def anneal(
@@ -98,23 +50,27 @@ def anneal(
     seed: int,
     deadline: Deadline = NO_DEADLINE,
 ) -> tuple[NDArray[np.int32], bool]:
-    """The parts by which batches send least: those given, or annealed within the imbalance.
-
-    Early passes accept losses now and then, the less the larger and the later (Kirkpatrick, Gelatt, Vecchi, Science
-    220, 1983); the last two only improve.
+    """Anneal parts within the imbalance, and return the best: those given, or one of the results.
 
     Args:
-        starts: parts to anneal by each of some schedules.
+        nets: the nets of the batches.
+        starts: for some schedules, the (num_vertices,) int32 parts that each begins with.
+        parts: number of parts P.
+        imbalance: how much heavier than the average a part may be, as a share of the average.
+        seed: of the order of visits and of the losses that are accepted.
+        deadline: when to stop, with the best parts so far.
 
     Returns:
-        (num_vertices,) the parts, and whether all passes were made: at the deadline the best so far stand.
+        (num_vertices,) int32 the parts with the smallest expected volume, and whether all passes were made.
+
+    Simulated annealing; see :mod:`gnnloom.pipeline.partition.random_moves`.
     """
     incidence = _nets_of_vertices(nets.full)
     candidates, finished = list(starts.values()), True
     for schedules, start in starts.items():
         for passes, heat in schedules:
-            heats = heat / nets.rate * (1 - np.arange(1, passes + 1) / (passes - 2))
             candidates.append(start.copy())
+            heats = cooling(heat / nets.rate, passes)
             finished &= _anneal(nets, incidence, candidates[-1], parts, imbalance, heats, seed, deadline)
     return min(candidates, key=lambda candidate: nets.expected_volume(candidate, parts)), finished
 
@@ -125,16 +81,16 @@ def _anneal(
     part: NDArray[np.int32],
     parts: int,
     imbalance: float,
-    heats: NDArray[np.float64],
+    heats: list[float],
     seed: int,
     deadline: Deadline,
 ) -> bool:
-    """Change ``part`` in place, by a pass for each heat; False where the deadline came before the last."""
+    """Change ``part`` in place, by one pass for each heat; False if the deadline came before the last pass."""
     weight = nets.full.vertex_weight
-    state = _State.begin(nets, part, parts)
+    counts = PinCounts.of(nets, part, parts)
     limit = heaviest_allowed(weight, parts, imbalance)
     rest = np.zeros(len(part), dtype=np.int8)
-    for number, heat in enumerate(heats.tolist()):
+    for number, heat in enumerate(heats):
         if deadline.is_over:
             return False
         key = stream_key(seed, f"annealing {number}")
@@ -145,20 +101,20 @@ def _anneal(
             weight,
             nets.rate,
             part,
-            state.count,
-            state.mask,
-            state.load,
-            state.sending,
+            counts.count,
+            counts.mask,
+            counts.load,
+            counts.sending,
             limit,
             rest,
-            max(0.0, heat),
+            heat,
             key,
         )
     return True
 
 
 def _nets_of_vertices(full: Hypergraph) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Offsets and the nets of every vertex, ascending."""
+    """Transpose the incidence: (num_vertices + 1,) offsets and the nets of every vertex, ascending."""
     offset = np.concatenate([[0], np.cumsum(np.bincount(full.pin, minlength=full.num_vertices))]).astype(np.int64)
     net = np.empty(full.num_pins, dtype=index_dtype(full.num_nets))
     _fill_nets(full.net_offset, full.pin, offset[:-1].copy(), net)
@@ -167,54 +123,11 @@ def _nets_of_vertices(full: Hypergraph) -> tuple[NDArray[np.int64], NDArray[Any]
 
 @njit(cache=True, nogil=True)
 def _fill_nets(net_offset: NDArray[np.int64], pin: NDArray[Any], end: NDArray[np.int64], net: NDArray[Any]) -> None:
+    """Fill the nets of every vertex; ``end`` is the end of the list of each vertex so far, and is advanced."""
     for number in range(len(net_offset) - 1):
         for position in range(net_offset[number], net_offset[number + 1]):
             net[end[pin[position]]] = number
             end[pin[position]] += 1
-
-
-@njit(cache=True, nogil=True)
-def _count_pins(
-    offset: NDArray[np.int64],
-    pin: NDArray[Any],
-    part: NDArray[np.int32],
-    count: NDArray[np.int32],
-    mask: NDArray[np.uint64],
-) -> None:
-    for net in range(len(offset) - 1):
-        for position in range(offset[net], offset[net + 1]):
-            _add_pin(count, mask, net, part[pin[position]])
-
-
-@njit(cache=True, nogil=True)
-def _sum_sent(
-    sender: NDArray[np.int32], count: NDArray[np.int32], mask: NDArray[np.uint64], sending: NDArray[np.float64]
-) -> float:
-    """The sum over nets of f over the parts with a pin, other than the sender's."""
-    total = 0.0
-    for net in range(len(sender)):
-        for word in range(mask.shape[1]):
-            bits = mask[net, word]
-            while bits:
-                lowest = bits & (~bits + np.uint64(1))
-                place = word * WORD_BITS + bit_number(lowest)
-                if place != sender[net]:
-                    total += sending[count[net, place]]
-                bits ^= lowest
-    return total
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _add_pin(count: NDArray[np.int32], mask: NDArray[np.uint64], net: int, part: int) -> None:
-    count[net, part] += 1
-    mask[net, part // WORD_BITS] |= np.uint64(1) << np.uint64(part % WORD_BITS)
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _remove_pin(count: NDArray[np.int32], mask: NDArray[np.uint64], net: int, part: int) -> None:
-    count[net, part] -= 1
-    if count[net, part] == 0:
-        mask[net, part // WORD_BITS] &= ~(np.uint64(1) << np.uint64(part % WORD_BITS))
 
 
 @njit(cache=True, nogil=True)
@@ -235,13 +148,24 @@ def _pass(
     heat: float,
     key: np.uint64,
 ) -> None:
-    """Visit the vertices in this order, and move each where its affinity is highest.
+    """Visit the vertices in this order, and move each to the part with the highest affinity if that is accepted.
 
     Args:
-        rest: (num_vertices,) passes that each still sits out, unless there is no heat.
+        order: (num_vertices,) int64.
+        offset: (num_vertices + 1,) int64; vertex v has the nets net[offset[v]:offset[v + 1]].
+        net: (num_pins,) int32 or int64.
+        owner: (num_nets,) int64 the pin of each net that sends.
+        weight: (num_vertices,) int64.
+        rate: the share of the vertices that is drawn.
+        part: (num_vertices,) int32; changed, like ``count``, ``mask`` and ``load`` (see :class:`PinCounts`).
+        limit: weight up to which moves may fill a part.
+        rest: (num_vertices,) int8 passes that each vertex still skips, unless there is no heat; changed.
+        heat: a loss is accepted with a chance of exp(-loss / heat); 0 for never.
+        key: of the random numbers of this pass.
     """
     affinity = np.zeros(len(load), np.float64)
     for vertex in order:
+        # The passes without heat visit every vertex, since the affinities of a resting one may have changed.
         if heat > 0 and rest[vertex] > 0:
             rest[vertex] -= 1
             continue
@@ -255,14 +179,14 @@ def _pass(
                 new, best = target, affinity[target]
         gain = best - affinity[old]
         rest[vertex] = _REST if gain < -_SETTLED * heat else 0
-        accepted = gain > 0 or (heat > 0 and unit(key, np.uint64(vertex)) < np.exp(gain / heat))
+        accepted = accepts_move(gain, heat, key, vertex)
         if new != old and (accepted or load[old] > limit):
             part[vertex] = new
             load[old] -= weight[vertex]
             load[new] += weight[vertex]
             for number in nets:
-                _remove_pin(count, mask, number, old)
-                _add_pin(count, mask, number, new)
+                remove_pin(count, mask, number, old)
+                add_pin(count, mask, number, new)
         affinity[:] = 0
 
 
@@ -278,19 +202,21 @@ def _weigh(
     sending: NDArray[np.float64],
     affinity: NDArray[np.float64],
 ) -> None:
-    """Add up the affinity of a vertex to every part, without the vertex itself."""
+    """Add up the affinity of a vertex to every part, without counting the vertex itself."""
     old = part[vertex]
     for number in nets:
         is_own = owner[number] == vertex
         sender = part[owner[number]]
         share = 1 / rate if is_own else 1.0
+        # The mask finds the few parts with a pin among many.
         for word in range(mask.shape[1]):
             bits = mask[number, word]
             while bits:
-                lowest = bits & (~bits + np.uint64(1))
-                place = word * WORD_BITS + bit_number(lowest)
-                if is_own or place != sender:
-                    affinity[place] += share * sending[count[number, place] - (place == old)]
+                lowest = lowest_bit(bits)
+                target = word * WORD_BITS + bit_number(lowest)
+                if is_own or target != sender:
+                    affinity[target] += share * sending[count[number, target] - (target == old)]
                 bits ^= lowest
+        # In the owner's part the vertex receives nothing: the whole row is saved.
         if not is_own:
             affinity[sender] += 1.0

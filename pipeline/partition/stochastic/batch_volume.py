@@ -1,4 +1,4 @@
-"""The exact counter of a mini-batch: the rows that its own subgraph needs from other parts."""
+"""The exact volume of a mini-batch: the rows that its induced subgraph needs from other parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from gnnloom.storage.artifacts.graph import Graph
 
 
 def batch_volume(matrix: Graph, part: NDArray[np.int32], parts: int, batch: NDArray[np.bool_]) -> int:
-    """Rows sent for the product with the transpose of ``matrix``, of the subgraph that a batch induces."""
+    """Count the rows sent for the product with the transpose of ``matrix``, on the subgraph that a batch induces.
+
+    Args:
+        matrix: its row j holds the vertices that need row j of H.
+        part: (num_vertices,) int32.
+        parts: number of parts P.
+        batch: (num_vertices,) whether each vertex is drawn.
+    """
     last_row = np.full(parts, -1, dtype=np.int64)
     sent = 0
     for block in matrix.blocks():
@@ -29,8 +36,13 @@ def _count_batch(
     batch: NDArray[np.bool_],
     last_row: NDArray[np.int64],
 ) -> int:
-    """Count the parts, other than its own, with a drawn vertex that needs each drawn row."""
+    """Count, for each drawn row, the other parts with a drawn vertex that needs it.
+
+    Args:
+        last_row: (num_parts,) int64 last row that was sent to each part, or -1; changed.
+    """
     sent = 0
+    # ``last_row`` finds repeated parts without clearing a set for each row; the own part counts as seen.
     for row in range(len(indptr) - 1):
         vertex = first_row + row
         if not batch[vertex]:

@@ -1,4 +1,4 @@
-"""When work that could go on for longer has to end with what it has."""
+"""A deadline for work that can stop at any time with the best result so far."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Self
 
 @dataclass(frozen=True)
 class Deadline:
-    """A moment on the monotonic clock; None for never."""
+    """A moment in seconds of the monotonic clock; None for never."""
 
     moment: float | None = None
 
     @classmethod
     def after(cls, seconds: float | None) -> Self:
-        """So many seconds from now; None for never."""
+        """Return a deadline so many seconds from now; None for never."""
         return cls(None if seconds is None else time.monotonic() + seconds)
 
     @property
     def is_over(self) -> bool:
+        """Whether the moment has come."""
         return self.moment is not None and time.monotonic() >= self.moment
 
 

@@ -1,4 +1,4 @@
-"""Out-of-core partitioning: what is streamed equals what is held, and nothing depends on the number of workers."""
+"""The out-of-core method: streamed results equal those in memory, and the number of workers changes no byte."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import pytest
 import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.hypergraph import Hypergraph, column_net_hypergraph
 from gnnloom.pipeline.partition.multilevel import incidence
 from gnnloom.pipeline.partition.multilevel import out_of_core as multilevel
-from gnnloom.pipeline.partition.multilevel.boundary_refine import Band, refine_band
+from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_hypergraph
+from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first
 from gnnloom.pipeline.partition.multilevel.incidence import IncidenceWriter
-from gnnloom.pipeline.partition.multilevel.placement import place_heavy_first
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
-from gnnloom.pipeline.partition.multilevel.transpose_incidence import turn_incidence
+from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.native.request import PartitionRequest
 from gnnloom.pipeline.partition.native.run import native_partition
@@ -51,6 +52,7 @@ def lattice(side: int, seed: int = 0) -> Any:
 
 
 def pins_of(hypergraph: DiskHypergraph) -> list[set[int]]:
+    """The pins of every net."""
     rows = []
     for block in hypergraph.nets.blocks():
         rows += [set(block.ids[a:b].tolist()) for a, b in zip(block.offset[:-1], block.offset[1:], strict=True)]
@@ -58,13 +60,15 @@ def pins_of(hypergraph: DiskHypergraph) -> list[set[int]]:
 
 
 def nets_of(hypergraph: DiskHypergraph) -> list[set[int]]:
+    """The nets of every vertex."""
     rows = []
     for block in hypergraph.vertices.blocks():
         rows += [set(block.ids[a:b].tolist()) for a, b in zip(block.offset[:-1], block.offset[1:], strict=True)]
     return rows
 
 
-def cut(hypergraph: DiskHypergraph, part: np.ndarray) -> int:
+def cut(hypergraph: DiskHypergraph, part: NDArray[np.int32]) -> int:
+    """The weighted connectivity-1 cut, counted with sets."""
     weight = hypergraph.net_weight if len(hypergraph.net_weight) else np.ones(hypergraph.num_nets, dtype=np.int64)
     lambdas = [len({int(part[pin]) for pin in pins}) - 1 for pins in pins_of(hypergraph)]
     return int((np.array(lambdas) * weight).sum())
@@ -93,17 +97,17 @@ def test_lists_of_ids_come_back_in_blocks_that_cover_them(
 
 
 @pytest.mark.parametrize("capacity", [16, 48, 1 << 20])
-def test_turning_lists_round_is_a_transposition(tmp_path: Path, capacity: int) -> None:
+def test_lists_are_transposed_whatever_the_memory(tmp_path: Path, capacity: int) -> None:
     dense = random_adjacency(60, 500, 3, symmetric=False).toarray()
     dense[:, 7] = 1
     adjacency = scipy.sparse.csr_array(dense)
     with IncidenceWriter(tmp_path / "rows", np.dtype(np.int32)) as writer:
         writer.append(adjacency.indptr.astype(np.int64), adjacency.indices)
         lists = writer.close()
-    turned = turn_incidence(lists, 60, tmp_path / "turned", capacity)
+    transposed = transpose_incidence(lists, 60, tmp_path / "transposed", capacity)
     expected = adjacency.T.tocsr()
     expected.sort_indices()
-    (block,) = turned.blocks()
+    (block,) = transposed.blocks()
     np.testing.assert_array_equal(block.offset, expected.indptr)
     np.testing.assert_array_equal(block.ids, expected.indices)
 
@@ -165,22 +169,22 @@ def test_clusters_are_numbered_and_within_the_limit(
 
 @EXAMPLES
 @given(n=st.integers(1, 200), parts=st.integers(1, 20), seed=st.integers(0, 10**6))
-def test_heavy_first_placement_balances(n: int, parts: int, seed: int) -> None:
+def test_heavy_first_parts_are_balanced(n: int, parts: int, seed: int) -> None:
     weight = np.random.default_rng(seed).integers(1, 50, n)
     part = np.empty(n, dtype=np.int32)
-    load = place_heavy_first(weight, parts, seed, part)
+    load = assign_heavy_first(weight, parts, seed, part)
     np.testing.assert_array_equal(load, np.bincount(part, weights=weight, minlength=parts))
     assert load.max() <= weight.sum() / parts + weight.max()
     assert len(set(part.tolist())) == min(n, parts)
 
 
 @pytest.mark.parametrize(("parts", "memory"), [(5, MEMORY), (150, MEMORY), (150, 1)])
-def test_greedy_refinement_lowers_the_cut_within_the_balance(tmp_path: Path, parts: int, memory: int) -> None:
-    """With memory for a single word of masks, 150 parts are refined in three windows."""
+def test_refinement_without_heat_lowers_the_cut_within_the_balance(tmp_path: Path, parts: int, memory: int) -> None:
+    """With memory for one word of masks per net, 150 parts are refined in three windows."""
     graph = store_graph(Catalog(tmp_path).create("g"), lattice(30), symmetric=True)
     hypergraph = store_hypergraph(tmp_path / "disk", graph, graph)
     part = create_part_vector(tmp_path / "part.npy", 900)
-    place_heavy_first(hypergraph.vertex_weight, parts, 0, part)
+    assign_heavy_first(hypergraph.vertex_weight, parts, 0, part)
     cuts = [cut(hypergraph, part)]
     for seed in range(4):
         refinement = Refinement(parts, 0.1, seed, 1, memory, 0.0)
@@ -193,8 +197,8 @@ def test_greedy_refinement_lowers_the_cut_within_the_balance(tmp_path: Path, par
     assert cuts[-1] < 0.8 * cuts[0]
 
 
-def test_hubs_that_reach_all_parts_do_not_hide_what_moves_gain(tmp_path: Path) -> None:
-    """The nets of ten hubs have pins in all 64 parts, and gain nothing wherever a vertex goes."""
+def test_hubs_with_pins_in_all_parts_do_not_hide_the_gain_of_moves(tmp_path: Path) -> None:
+    """The nets of ten hubs have pins in all 64 parts, so no move changes their cut."""
     adjacency = lattice(30).tolil()
     adjacency[:10] = 1
     adjacency[:, :10] = 1
@@ -204,7 +208,8 @@ def test_hubs_that_reach_all_parts_do_not_hide_what_moves_gain(tmp_path: Path) -
     part[:] = np.random.default_rng(0).permutation(np.arange(900) % 64)
     before = cut(hypergraph, part)
     refine(hypergraph, part, tmp_path / "part.npy", Refinement(64, 0.5, 0, 6, MEMORY, 0.0), tmp_path / "masks", HERE)
-    # All 900 nets have a pin in each of the hubs' ten parts, and those of the hubs in all: 9 x 900 + 63 x 10 remain.
+    # Every net has a pin in each of the hubs' ten parts, and a hub's net in all 64: about 9 x 900 + 63 x 10 = 8730
+    # of the cut are out of reach.
     assert cut(hypergraph, part) - 8730 < 0.5 * (before - 8730)
 
 
@@ -218,14 +223,15 @@ def test_refinement_repairs_a_part_that_is_too_heavy(tmp_path: Path) -> None:
     assert load.max() <= np.floor(1.05 * np.ceil(load.sum() / 4))
 
 
-def halves_with_a_rough_border(side: int) -> np.ndarray:
-    """(side * side,) parts of a lattice whose ids were not scrambled: left and right, at the border by chance."""
+def halves_with_a_rough_border(side: int) -> NDArray[np.int32]:
+    """(side * side,) parts of a lattice with ids in order: a left and a right half with a random border."""
     row, column = np.divmod(np.arange(side * side), side)
     rough = np.random.default_rng(0).integers(-2, 3, side)
     return (column + rough[row] >= side // 2).astype(np.int32)
 
 
 def straight_lattice(side: int) -> Any:
+    """A side x side grid with a loop on every vertex and ids in order."""
     path = scipy.sparse.diags_array([1.0, 1.0, 1.0], offsets=[-1, 0, 1], shape=(side, side))
     both = scipy.sparse.kron(path, scipy.sparse.eye_array(side)) + scipy.sparse.kron(scipy.sparse.eye_array(side), path)
     matrix = both.tocsr()
@@ -233,48 +239,50 @@ def straight_lattice(side: int) -> Any:
     return matrix
 
 
-def band_of(folder: Path, pins: int) -> Band:
-    def improve(small: Hypergraph, given: np.ndarray) -> np.ndarray:
+def refinement_of(folder: Path, pins: int) -> BoundaryRefinement:
+    """Refine boundaries of up to so many pins."""
+
+    def improve(small: Hypergraph, given: NDArray[np.int32]) -> NDArray[np.int32]:
         request = PartitionRequest(2, 0.05, 0, preset="deterministic-quality", improve=1)
         return native_partition(small, MT_KAHYPAR, request, folder, None, given)
 
-    return Band(lambda num_pins, _: num_pins <= pins, improve, folder)
+    return BoundaryRefinement(lambda num_pins, _: num_pins <= pins, improve, folder)
 
 
-def test_only_the_band_around_the_cut_moves_and_it_improves(tmp_path: Path) -> None:
+def test_only_vertices_near_the_cut_move_and_the_cut_improves(tmp_path: Path) -> None:
     side = 40
     graph = store_graph(Catalog(tmp_path).create("g"), straight_lattice(side), symmetric=True)
     hypergraph = store_hypergraph(tmp_path / "disk", graph, graph)
     before = halves_with_a_rough_border(side)
     part = before.copy()
-    assert refine_band(hypergraph, part, 2, band_of(tmp_path, 3000), HERE)
+    assert refine_boundary(hypergraph, part, 2, refinement_of(tmp_path, 3000), HERE)
     assert cut(hypergraph, before) > 1.5 * cut(hypergraph, part)
     moved = np.flatnonzero(part != before) % side
     assert (np.abs(moved - side // 2) < 10).all()
     assert np.bincount(part).max() <= 1.05 * side * side / 2
-    assert not (tmp_path / "band").exists()
+    assert not (tmp_path / "boundary").exists()
 
 
 @pytest.mark.parametrize("pins", [0, 10])
-def test_a_band_that_does_not_fit_is_left_alone(tmp_path: Path, pins: int) -> None:
+def test_a_boundary_that_does_not_fit_is_left_alone(tmp_path: Path, pins: int) -> None:
     graph = store_graph(Catalog(tmp_path).create("g"), straight_lattice(20), symmetric=True)
     hypergraph = store_hypergraph(tmp_path / "disk", graph, graph)
     part = halves_with_a_rough_border(20)
     before = part.copy()
-    assert not refine_band(hypergraph, part, 2, band_of(tmp_path, pins), HERE)
+    assert not refine_boundary(hypergraph, part, 2, refinement_of(tmp_path, pins), HERE)
     np.testing.assert_array_equal(part, before)
 
 
-def test_parts_without_a_cut_have_no_band(tmp_path: Path) -> None:
+def test_parts_without_a_cut_have_no_boundary(tmp_path: Path) -> None:
     pieces = scipy.sparse.block_diag([np.ones((5, 5))] * 4).tocsr()
     graph = store_graph(Catalog(tmp_path).create("g"), pieces, symmetric=True)
     hypergraph = store_hypergraph(tmp_path / "disk", graph, graph)
     part = np.repeat(np.array([0, 1], dtype=np.int32), 10)
-    assert not refine_band(hypergraph, part, 2, band_of(tmp_path, 10**6), HERE)
+    assert not refine_boundary(hypergraph, part, 2, refinement_of(tmp_path, 10**6), HERE)
 
 
 def coarsen_to(monkeypatch: pytest.MonkeyPatch, pins: int) -> None:
-    """Let only hypergraphs of so many pins fit the memory."""
+    """Let only hypergraphs of up to so many pins fit in memory."""
     monkeypatch.setattr(multilevel, "native_memory", lambda _method, _preset, size, *_: 0 if size <= pins else 1 << 60)
 
 
@@ -295,7 +303,9 @@ def test_a_lattice_is_coarsened_partitioned_and_refined(catalog: Catalog, monkey
     assert quality["km1"] < 1.06 * whole["km1"]
 
 
-def test_what_does_not_shrink_starts_from_heavy_first_parts(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_that_does_not_shrink_starts_from_heavy_first_parts(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dataset = catalog.create("g")
     graph = store_graph(dataset, random_adjacency(800, 12000, 1, symmetric=True), symmetric=True)
     coarsen_to(monkeypatch, 10)
@@ -306,7 +316,7 @@ def test_what_does_not_shrink_starts_from_heavy_first_parts(catalog: Catalog, mo
     assert quality["km1"] < random["km1"]
 
 
-def test_streaming_coarsens_what_would_fit_and_needs_no_native_partitioner(
+def test_streaming_coarsens_even_what_fits_and_starts_no_native_partitioner(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(multilevel, "native_partition", lambda *_: pytest.fail("a native partitioner was started"))
@@ -349,7 +359,7 @@ def test_the_number_of_workers_changes_no_byte(catalog: Catalog) -> None:
 )
 @pytest.mark.parametrize("parts", [1, 5, 12])
 @pytest.mark.parametrize("fits", [0, 10**9])
-def test_hostile_graphs_get_parts_that_are_not_empty(
+def test_degenerate_graphs_get_no_empty_parts(
     catalog: Catalog, adjacency: Any, parts: int, fits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coarsen_to(monkeypatch, fits)
@@ -360,14 +370,14 @@ def test_hostile_graphs_get_parts_that_are_not_empty(
 
 
 def pairs_alone(num_vertices: int, num_pairs: int) -> Any:
-    """Vertices without loops, of which the first few are joined in pairs."""
+    """Vertices without loops; the first few are joined in pairs."""
     row = np.arange(2 * num_pairs)
     entries = (np.ones(len(row)), (row, row ^ 1))
     return scipy.sparse.coo_array(entries, shape=(num_vertices, num_vertices)).tocsr()
 
 
 @pytest.mark.parametrize(("num_vertices", "num_pairs"), [(2000, 1000), (1000, 2)])
-def test_coarsening_that_leaves_no_nets_ends_with_balanced_parts(
+def test_coarsening_until_no_net_is_left_gives_balanced_parts(
     catalog: Catalog, num_vertices: int, num_pairs: int
 ) -> None:
     graph = store_graph(catalog.create("g"), pairs_alone(num_vertices, num_pairs), symmetric=True)
@@ -379,7 +389,7 @@ def test_coarsening_that_leaves_no_nets_ends_with_balanced_parts(
     assert np.abs(np.bincount(partition.part()) - num_vertices / 2).max() <= 2
 
 
-def test_what_grows_with_the_vertices_is_refused_where_it_does_not_fit(catalog: Catalog) -> None:
+def test_a_graph_with_too_many_vertices_for_the_memory_is_refused(catalog: Catalog) -> None:
     graph = store_graph(catalog.create("g"), lattice(8), symmetric=True)
     with pytest.raises(
         BudgetError, match="method multilevel: 64 vertices: needs about 320 MiB of memory, but only 1 MiB"
@@ -409,7 +419,7 @@ def test_a_failed_run_leaves_no_levels(catalog: Catalog, monkeypatch: pytest.Mon
     assert not [path for path in (info.path / ".work").rglob("*") if path.name.startswith("level")]
 
 
-def test_connectivity_is_what_the_tests_count_with(catalog: Catalog, tmp_path: Path) -> None:
+def test_the_two_reference_counters_of_the_cut_agree(catalog: Catalog, tmp_path: Path) -> None:
     graph = store_graph(catalog.create("g"), lattice(8), symmetric=True)
     part = random_parts(64, 5, 0)
     stored = store_hypergraph(tmp_path / "disk", graph, graph)

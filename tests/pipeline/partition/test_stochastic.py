@@ -1,30 +1,32 @@
-"""The stochastic model: hypergraphs of mini-batches, and the check on batches that they have not seen."""
+"""The stochastic model: hypergraphs of mini-batches, and the comparison on batches that no model has seen."""
 
 from __future__ import annotations
 
 import tracemalloc
 from collections import Counter
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.balance import heaviest_allowed
 from gnnloom.pipeline.partition.hypergraph import column_net_hypergraph
-from gnnloom.pipeline.partition.multilevel.placement import place_heavy_first
+from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
-from gnnloom.pipeline.partition.stochastic import merged as merged_module
-from gnnloom.pipeline.partition.stochastic import mixed
-from gnnloom.pipeline.partition.stochastic.annealing import IMPROVING, POLISHING, BatchNets, anneal, annealing_memory
+from gnnloom.pipeline.partition.stochastic import drawn_batches, uniform_batches
+from gnnloom.pipeline.partition.stochastic.annealing import IMPROVING, POLISHING, anneal, annealing_memory
 from gnnloom.pipeline.partition.stochastic.batch_volume import batch_volume
 from gnnloom.pipeline.partition.stochastic.deadline import Deadline
-from gnnloom.pipeline.partition.stochastic.merged import MOST_BATCHES, hoeffding_batches, merge_batches
-from gnnloom.pipeline.partition.stochastic.mixed import mixed_hypergraph, net_owners
+from gnnloom.pipeline.partition.stochastic.drawn_batches import MOST_BATCHES, hoeffding_batches, merge_batches
+from gnnloom.pipeline.partition.stochastic.pin_counts import BatchNets
+from gnnloom.pipeline.partition.stochastic.uniform_batches import net_owners, uniform_hypergraph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
-from gnnloom.storage import Catalog
+from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.sampling.batches import BATCHES, BatchDrawer
 from support.graphs import random_adjacency, store_graph
@@ -35,7 +37,10 @@ EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[Healt
 GRAPHS = given(n=st.integers(2, 25), nnz=st.integers(0, 120), seed=st.integers(0, 10**6), symmetric=st.booleans())
 
 
-def make(folder: pytest.TempPathFactory, n: int, nnz: int, seed: int, symmetric: bool):
+def make(
+    folder: pytest.TempPathFactory, n: int, nnz: int, seed: int, symmetric: bool
+) -> tuple[NDArray[np.bool_], Graph, Graph]:
+    """A dense pattern, its stored graph, and the stored transpose."""
     adjacency = random_adjacency(n, nnz, seed, symmetric=symmetric)
     dataset = Catalog(folder.mktemp("catalog")).create("g")
     graph = store_graph(dataset, adjacency, symmetric=symmetric)
@@ -44,7 +49,9 @@ def make(folder: pytest.TempPathFactory, n: int, nnz: int, seed: int, symmetric:
 
 @EXAMPLES
 @GRAPHS
-def test_the_rows_of_a_batch_equal_a_count_by_hand(tmp_path_factory, n, nnz, seed, symmetric) -> None:
+def test_the_rows_of_a_batch_equal_a_count_by_hand(
+    tmp_path_factory: pytest.TempPathFactory, n: int, nnz: int, seed: int, symmetric: bool
+) -> None:
     dense, _, transpose = make(tmp_path_factory, n, nnz, seed, symmetric)
     batch = np.random.default_rng(seed).random(n) < 0.6
     part = random_parts(n, 4, seed)
@@ -54,7 +61,9 @@ def test_the_rows_of_a_batch_equal_a_count_by_hand(tmp_path_factory, n, nnz, see
 
 @EXAMPLES
 @GRAPHS
-def test_the_cut_of_merged_batches_is_what_they_send_together(tmp_path_factory, n, nnz, seed, symmetric) -> None:
+def test_the_cut_of_merged_batches_is_the_sum_of_what_they_send(
+    tmp_path_factory: pytest.TempPathFactory, n: int, nnz: int, seed: int, symmetric: bool
+) -> None:
     dense, graph, transpose = make(tmp_path_factory, n, nnz, seed, symmetric)
     batches = np.random.default_rng(seed).random((MOST_BATCHES, n)) < 0.5
     full = column_net_hypergraph(graph, transpose)
@@ -72,22 +81,25 @@ def test_the_cut_of_merged_batches_is_what_they_send_together(tmp_path_factory, 
     assert merged.covered >= 0.9 or merged.count > 4
 
 
-def connectivity_minus_one_of(pins: np.ndarray, part: np.ndarray) -> int:
+def connectivity_minus_one_of(pins: NDArray[Any], part: NDArray[np.int32]) -> int:
+    """Parts that one net touches, less 1."""
     return len({int(part[pin]) for pin in pins}) - 1
 
 
 @EXAMPLES
 @GRAPHS
-def test_owners_are_the_vertices_whose_nets_have_other_pins(tmp_path_factory, n, nnz, seed, symmetric) -> None:
+def test_owners_are_the_vertices_whose_nets_have_other_pins(
+    tmp_path_factory: pytest.TempPathFactory, n: int, nnz: int, seed: int, symmetric: bool
+) -> None:
     dense, _, transpose = make(tmp_path_factory, n, nnz, seed, symmetric)
     np.fill_diagonal(dense, False)
     np.testing.assert_array_equal(net_owners([transpose]), np.flatnonzero(dense.any(axis=0)))
 
 
-def test_at_rate_one_the_mixed_hypergraph_is_the_full_one(tmp_path_factory) -> None:
+def test_at_rate_one_the_uniform_hypergraph_is_the_full_one(tmp_path_factory: pytest.TempPathFactory) -> None:
     _, graph, transpose = make(tmp_path_factory, 40, 300, 1, False)
     full = column_net_hypergraph(graph, transpose)
-    weighted_nets = mixed_hypergraph(full, net_owners([transpose]), 1.0, 5)
+    weighted_nets = uniform_hypergraph(full, net_owners([transpose]), 1.0, 5)
     part = random_parts(40, 5, 2)
     weighted = sum(
         connectivity_minus_one_of(weighted_nets.pin[a:b], part) * weight
@@ -123,7 +135,7 @@ def test_edge_batches_have_the_ends_of_the_drawn_share_of_edges(catalog: Catalog
 
 
 def test_walks_stay_within_components_and_frontiers_prefer_high_degrees(catalog: Catalog) -> None:
-    """A clique of 40 vertices among 360 pairs: uniform batches of 40 have 4 of the clique on average."""
+    """A clique of 40 vertices and 180 pairs: uniform batches of 40 have 4 vertices of the clique on average."""
     clique = np.ones((40, 40), dtype=np.int8)
     pairs = scipy.sparse.block_diag([clique] + [np.ones((2, 2), dtype=np.int8)] * 180).tocsr()
     graph = store_graph(catalog.create("g"), pairs, symmetric=True)
@@ -131,7 +143,7 @@ def test_walks_stay_within_components_and_frontiers_prefer_high_degrees(catalog:
         drawer = BatchDrawer(kind, graph, 0.1, 0)
         batches = [drawer.draw(number) for number in range(50)]
         assert np.mean([batch[:40].sum() for batch in batches]) > least
-        # A walk goes on from its root, so that most pairs come as pairs.
+        # A walk goes on from its root, so most vertices of pairs come with their partner.
         assert np.mean([batch[40:].reshape(-1, 2).all(axis=1).sum() for batch in batches]) > 3
 
 
@@ -143,7 +155,7 @@ def test_batches_of_a_graph_without_edges_are_uniform(catalog: Catalog, kind: st
 
 
 def test_annealing_finds_communities(catalog: Catalog) -> None:
-    """Four cliques of 30 whose vertices were dealt at random: nothing need be sent."""
+    """Four cliques of 30 vertices with random parts: the best parts send nothing."""
     cliques = scipy.sparse.block_diag([np.ones((30, 30), dtype=np.int8)] * 4).tocsr()
     graph = store_graph(catalog.create("g"), cliques, symmetric=True)
     nets = BatchNets(column_net_hypergraph(graph, graph), net_owners([graph]), 0.1)
@@ -155,7 +167,7 @@ def test_annealing_finds_communities(catalog: Catalog) -> None:
     assert np.bincount(annealed).tolist() == [30] * 4
 
 
-def test_annealing_takes_the_memory_that_it_promises(catalog: Catalog) -> None:
+def test_annealing_stays_within_the_predicted_memory(catalog: Catalog) -> None:
     graph = store_graph(catalog.create("g"), random_adjacency(5000, 20000, 0, symmetric=True), symmetric=True)
     full = column_net_hypergraph(graph, graph)
     nets = BatchNets(full, net_owners([graph]), 0.1)
@@ -168,7 +180,7 @@ def test_annealing_takes_the_memory_that_it_promises(catalog: Catalog) -> None:
     assert 0.8 * peak < annealing_memory(5000, full.num_nets, full.num_pins, 100)
 
 
-def test_annealing_ends_at_the_deadline_with_no_worse_parts(catalog: Catalog) -> None:
+def test_annealing_stops_at_the_deadline_with_parts_that_are_no_worse(catalog: Catalog) -> None:
     graph = store_graph(catalog.create("g"), random_adjacency(200, 900, 0, symmetric=True), symmetric=True)
     nets = BatchNets(column_net_hypergraph(graph, graph), net_owners([graph]), 0.1)
     part = random_parts(200, 4, 0)
@@ -177,7 +189,7 @@ def test_annealing_ends_at_the_deadline_with_no_worse_parts(catalog: Catalog) ->
     np.testing.assert_array_equal(annealed, part)
 
 
-def test_what_ends_the_drawing_is_said(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_to_stop_drawing_is_reported(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = store_graph(catalog.create("g"), random_adjacency(200, 900, 0, symmetric=True), symmetric=True)
     full, owner = column_net_hypergraph(graph, graph), net_owners([graph])
     everything, nothing = np.ones(200, dtype=np.bool_), np.zeros(200, dtype=np.bool_)
@@ -185,7 +197,7 @@ def test_what_ends_the_drawing_is_said(catalog: Catalog, monkeypatch: pytest.Mon
     late = merge_batches(full, owner, lambda _: nothing, Deadline.after(0))
     assert (late.stopped_by, late.count, late.facts()["batches_nets"]) == ("time", 1, 0)
     assert merge_batches(full, owner, lambda _: nothing).stopped_by == "most"
-    monkeypatch.setattr(merged_module, "_COVERED", 2.0)
+    monkeypatch.setattr(drawn_batches, "_COVERED", 2.0)
     assert merge_batches(full, owner, lambda _: everything).stopped_by == "pins"
 
 
@@ -193,13 +205,13 @@ def test_weights_of_batches_stay_below_the_native_limit(catalog: Catalog, monkey
     graph = store_graph(catalog.create("g"), random_adjacency(200, 900, 0, symmetric=True), symmetric=True)
     full, owner = column_net_hypergraph(graph, graph), net_owners([graph])
     limit = 3 * (full.num_nets + full.num_pins)
-    monkeypatch.setattr(mixed, "NATIVE_LIMIT", limit)
-    weighted = mixed_hypergraph(full, owner, 0.1, 4)
+    monkeypatch.setattr(uniform_batches, "NATIVE_LIMIT", limit)
+    weighted = uniform_hypergraph(full, owner, 0.1, 4)
     assert 0 < weighted.net_weight.sum() <= limit
     assert weighted.net_weight.min() >= 1
 
 
-def test_of_equal_partitions_the_full_batch_one_is_kept(catalog: Catalog) -> None:
+def test_the_full_batch_partition_is_kept_if_both_are_equal(catalog: Catalog) -> None:
     """A batch of one vertex sends nothing."""
     graph = store_graph(catalog.create("g"), random_adjacency(60, 200, 0, symmetric=True), symmetric=True)
     options = PartitionOptions(3, model="stochastic", batches="walk", batch_rate=1e-9)
@@ -210,7 +222,7 @@ def test_of_equal_partitions_the_full_batch_one_is_kept(catalog: Catalog) -> Non
     assert (partition.quality["batches_nets"], partition.quality["batches_stopped_by"]) == (0, "most")
 
 
-def test_both_directions_are_counted_before_memory_is_taken(catalog: Catalog) -> None:
+def test_the_memory_check_counts_the_pins_of_both_directions(catalog: Catalog) -> None:
     graph = store_graph(catalog.create("g"), random_adjacency(60, 200, 0, symmetric=False), symmetric=False)
     pins = graph.nnz + 60
     options = PartitionOptions(3, model="stochastic", directions="both", memory_limit=150 * pins)
@@ -218,14 +230,16 @@ def test_both_directions_are_counted_before_memory_is_taken(catalog: Catalog) ->
         partition_graph(catalog["g"], graph, options, HERE)
 
 
-def test_the_bound_is_hoeffdings() -> None:
+def test_the_number_of_batches_is_hoeffdings_bound() -> None:
     assert hoeffding_batches() == 185  # ln(2 / 0.05) / (2 * 0.1^2) = 184.4
 
 
 @EXAMPLES
 @GRAPHS
-def test_the_closed_form_is_the_mean_over_batches(tmp_path_factory, n, nnz, seed, symmetric) -> None:
-    """Over all subsets of the pins of each net: drawn with the probability of that subset."""
+def test_the_closed_form_is_the_expectation_over_batches(
+    tmp_path_factory: pytest.TempPathFactory, n: int, nnz: int, seed: int, symmetric: bool
+) -> None:
+    """A part receives a row if its owner and any of the part's pins are drawn, independently at rate 0.3."""
     dense, graph, transpose = make(tmp_path_factory, n, nnz, seed, symmetric)
     part = random_parts(n, 3, seed)
     nets = BatchNets(column_net_hypergraph(graph, transpose), net_owners([transpose]), 0.3)
@@ -239,12 +253,14 @@ def test_the_closed_form_is_the_mean_over_batches(tmp_path_factory, n, nnz, seed
 
 @EXAMPLES
 @GRAPHS
-def test_annealing_sends_less_within_the_balance(tmp_path_factory, n, nnz, seed, symmetric) -> None:
+def test_annealed_parts_send_no_more_and_stay_balanced(
+    tmp_path_factory: pytest.TempPathFactory, n: int, nnz: int, seed: int, symmetric: bool
+) -> None:
     _, graph, transpose = make(tmp_path_factory, n, nnz, seed, symmetric)
     nets = BatchNets(column_net_hypergraph(graph, transpose), net_owners([transpose]), 0.3)
     weight = nets.full.vertex_weight
     part = np.empty(n, dtype=np.int32)
-    place_heavy_first(weight, 3, seed, part)
+    assign_heavy_first(weight, 3, seed, part)
     before = nets.expected_volume(part, 3)
     load = np.bincount(part, weights=weight, minlength=3)
     annealed, _ = anneal(nets, {POLISHING: part, IMPROVING: part}, 3, 0.5, seed)

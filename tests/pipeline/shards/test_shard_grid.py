@@ -1,15 +1,18 @@
-"""Grid shards hold the permuted adjacency in every variant, and any window of it is what SciPy cuts out."""
+"""Grid shards: every window of every variant equals the slice of the permuted matrix that SciPy cuts."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
@@ -27,11 +30,11 @@ from support.partitions import random_parts, store_partition
 CLUSTER = InProcessCluster()
 
 
-def permuted(adjacency: np.ndarray, shards: GridShards, variant: str) -> np.ndarray:
+def permuted(adjacency: NDArray[Any], shards: GridShards, variant: str) -> NDArray[Any]:
     """The dense matrix of a variant, from the orders alone."""
-    places = np.arange(shards.num_vertices)
-    rows = shards.row_order.inverse(places) if shards.row_order else places
-    columns = shards.column_order.inverse(places) if shards.column_order else places
+    positions = np.arange(shards.num_vertices)
+    rows = shards.row_order.inverse(positions) if shards.row_order else positions
+    columns = shards.column_order.inverse(positions) if shards.column_order else positions
     return {
         "even": adjacency[np.ix_(rows, columns)],
         "odd": adjacency[np.ix_(columns, rows)],
@@ -41,7 +44,7 @@ def permuted(adjacency: np.ndarray, shards: GridShards, variant: str) -> np.ndar
 
 
 @pytest.mark.parametrize("num_vertices", [1, 3])
-def test_fewer_vertices_than_ranges_leave_empty_cells(catalog: Catalog, num_vertices: int) -> None:
+def test_with_fewer_vertices_than_ranges_some_cells_are_empty(catalog: Catalog, num_vertices: int) -> None:
     dataset = catalog.create("web")
     adjacency = random_adjacency(num_vertices, 4, 1, symmetric=True)
     store_graph(dataset, adjacency, symmetric=True)
@@ -51,14 +54,14 @@ def test_fewer_vertices_than_ranges_leave_empty_cells(catalog: Catalog, num_vert
     assert shards.window("even", (1, 1), span).num_rows == 0
 
 
-def dense(window: CSR) -> np.ndarray:
+def dense(window: CSR) -> NDArray[Any]:
     data = window.data if window.data is not None else np.ones(window.nnz)
     shape = (window.num_rows, window.num_columns)
     return scipy.sparse.csr_array((data, window.indices, window.indptr), shape=shape).toarray()
 
 
-def cut(dataset: Dataset, **options: object) -> GridShards:
-    return shard_grid(dataset, dataset.graph(), GridOptions(**options), CLUSTER)  # type: ignore[arg-type]
+def cut(dataset: Dataset, **options: Any) -> GridShards:
+    return shard_grid(dataset, dataset.graph(), GridOptions(**options), CLUSTER)
 
 
 @pytest.mark.parametrize("permutation", ["none", "single", "double"])
@@ -131,9 +134,9 @@ def test_any_number_of_workers_and_little_memory_give_the_same_bytes(catalog: Ca
     assert len(digests) == 1
 
 
-def test_a_stage_killed_half_way_goes_on(catalog: Catalog) -> None:
+def test_a_stage_killed_half_way_resumes_to_the_same_bytes(catalog: Catalog) -> None:
     class Dying(InProcessCluster):
-        def map(self, function, items):  # type: ignore[no-untyped-def]
+        def map(self, function: Any, items: Any) -> Iterator[Any]:
             for number, item in enumerate(items):
                 if number == 7:
                     raise KeyboardInterrupt
@@ -150,7 +153,7 @@ def test_a_stage_killed_half_way_goes_on(catalog: Catalog) -> None:
     assert resumed.artifact.digest == cut(straight, grid=(4, 4)).artifact.digest
 
 
-def test_bytes_read_are_a_window_and_counted(catalog: Catalog) -> None:
+def test_reading_a_window_reads_its_share_of_the_bytes_and_counts_them(catalog: Catalog) -> None:
     dataset = catalog.create("web")
     store_graph(dataset, random_adjacency(2000, 60_000, 5, symmetric=True), symmetric=True)
     shards = cut(dataset, grid=(8, 8))
@@ -160,7 +163,8 @@ def test_bytes_read_are_a_window_and_counted(catalog: Catalog) -> None:
     assert 0 < quarter.bytes < 0.3 * whole.bytes
 
 
-def lattice(side: int) -> scipy.sparse.csr_array:
+def lattice(side: int) -> Any:
+    """A side x side grid with loops and ids in order."""
     path = scipy.sparse.diags_array([np.ones(side - 1), np.ones(side - 1)], offsets=[-1, 1])
     eye = scipy.sparse.eye_array(side)
     return (scipy.sparse.kron(path, eye) + scipy.sparse.kron(eye, path) + scipy.sparse.eye_array(side**2)).tocsr()
@@ -179,7 +183,7 @@ def test_the_double_permutation_balances_a_lattice_and_the_single_one_does_not(c
 
 
 @pytest.mark.long
-def test_blocks_of_a_large_lattice_and_of_a_power_law_graph_are_even(catalog: Catalog, shared_data: Path) -> None:
+def test_cells_of_a_large_lattice_and_of_a_power_law_graph_are_balanced(catalog: Catalog, shared_data: Path) -> None:
     roads, slashdot = catalog.create("roads"), catalog.create("slashdot")
     store_graph(roads, lattice(1000), symmetric=True)
     edges = open_edges(None, [str(shared_data / "soc-Slashdot0902.txt.gz")])
@@ -189,7 +193,7 @@ def test_blocks_of_a_large_lattice_and_of_a_power_law_graph_are_even(catalog: Ca
         assert 1 <= shards.artifact.facts["balance"]["even"] < bound
 
 
-def test_weights_travel_with_their_entries(catalog: Catalog) -> None:
+def test_weights_stay_with_their_entries(catalog: Catalog) -> None:
     dataset, n = catalog.create("web"), 60
     adjacency = random_adjacency(n, 400, 2, symmetric=False)
     weights = np.random.default_rng(1).normal(size=adjacency.nnz).astype(np.float32)
@@ -225,7 +229,7 @@ def test_the_order_of_a_partition_sorts_by_part_and_then_by_id(catalog: Catalog)
         shards.positions("rows", expected)
 
 
-def test_a_partition_is_taken_where_it_orders_the_vertices_and_nowhere_else(catalog: Catalog) -> None:
+def test_only_permutation_partition_takes_a_partition_and_it_requires_one(catalog: Catalog) -> None:
     dataset = catalog.create("web")
     graph = store_graph(dataset, random_adjacency(20, 50, 0, symmetric=True), symmetric=True)
     partition = store_partition(dataset, graph, random_parts(20, 2, 0), 2)
@@ -236,13 +240,14 @@ def test_a_partition_is_taken_where_it_orders_the_vertices_and_nowhere_else(cata
 
 
 def test_wrong_options_are_named() -> None:
-    for options, message in (
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"grid": (0, 4)}, "grid 0x4"),
         ({"permutation": "triple"}, "expected one of none, single, double, partition"),
         ({"seed": -1}, "seed=-1"),
-    ):
+    ]
+    for options, message in cases:
         with pytest.raises(InputError, match=message):
-            GridOptions(**options)  # type: ignore[arg-type]
+            GridOptions(**options)
 
 
 def test_vertices_of_another_graph_are_refused(catalog: Catalog) -> None:

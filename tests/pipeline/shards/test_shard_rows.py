@@ -1,4 +1,4 @@
-"""Row shards: put together again they are the matrix, and what one rank sends is what the other expects."""
+"""Row shards: reassembled they are the matrix, and each rank sends what the receiver's halo expects."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.shards.row_stage import shard_rows
@@ -31,8 +32,8 @@ def to_scipy(block: CSR) -> Any:
     return scipy.sparse.csr_array((data, block.indices, block.indptr), shape=(block.num_rows, block.num_columns))
 
 
-def reassemble(shards: RowShards, *, transpose: bool) -> np.ndarray:
-    """The dense matrix, from nothing but the shards."""
+def reassemble(shards: RowShards, *, transpose: bool) -> NDArray[Any]:
+    """The dense matrix, from the shards alone."""
     n = shards.num_vertices
     matrix = np.zeros((n, n))
     for rank in range(shards.num_parts):
@@ -46,8 +47,8 @@ def reassemble(shards: RowShards, *, transpose: bool) -> np.ndarray:
     return matrix
 
 
-def check_exchange(shards: RowShards, part: np.ndarray, *, transpose: bool) -> np.ndarray:
-    """Every send list names what the receiver's halo expects, in its order; returns the (P, P) rows sent."""
+def check_exchange(shards: RowShards, part: NDArray[np.int32], *, transpose: bool) -> NDArray[np.int64]:
+    """Check that every send list is what the receiver's halo expects, in its order; returns the (P, P) rows sent."""
     parts = shards.num_parts
     matrices = [shards.shard(rank).matrix(transpose) for rank in range(parts)]
     vertices = [shards.shard(rank).vertex() for rank in range(parts)]
@@ -67,7 +68,8 @@ def check_exchange(shards: RowShards, part: np.ndarray, *, transpose: bool) -> n
     return sent
 
 
-def check_shards(shards: RowShards, adjacency: Any, part: np.ndarray) -> None:
+def check_shards(shards: RowShards, adjacency: Any, part: NDArray[np.int32]) -> None:
+    """Compare shards with the matrix: entries, order within rows, vertices, and rows sent."""
     dense = adjacency.toarray()
     np.testing.assert_array_equal(reassemble(shards, transpose=False), dense)
     np.testing.assert_array_equal(reassemble(shards, transpose=True), dense.T)
@@ -84,7 +86,7 @@ def check_shards(shards: RowShards, adjacency: Any, part: np.ndarray) -> None:
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 7])
 @pytest.mark.parametrize("symmetric", [True, False])
-def test_shards_put_together_are_the_matrix(catalog: Catalog, parts: int, symmetric: bool) -> None:
+def test_reassembled_shards_are_the_matrix(catalog: Catalog, parts: int, symmetric: bool) -> None:
     adjacency = random_adjacency(60, 200, parts, symmetric=symmetric, loops=parts != 3)
     dataset = catalog.create("g")
     graph = store_graph(dataset, adjacency, symmetric=symmetric)
@@ -103,7 +105,7 @@ def test_shards_put_together_are_the_matrix(catalog: Catalog, parts: int, symmet
     symmetric=st.booleans(),
     parts=st.integers(1, 5),
 )
-def test_any_small_graph_and_partition(
+def test_shards_of_any_small_graph_and_partition_are_exact(
     catalog: Catalog, num_vertices: int, nnz: int, seed: int, symmetric: bool, parts: int
 ) -> None:
     adjacency = random_adjacency(num_vertices, nnz, seed, symmetric=symmetric, loops=seed % 2 == 0)
@@ -123,7 +125,9 @@ def test_ranks_without_vertices_and_more_ranks_than_vertices(catalog: Catalog) -
     assert shards.shard(8).matrix().own.num_rows == 0
 
 
-def test_vertex_data_go_to_the_owner_in_its_order(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vertex_data_go_to_the_owner_in_the_order_of_its_vertices(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gnnloom.pipeline.shards.row_stage._CHUNKS_PER_TASK", 1)
     monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
     rng = np.random.default_rng(0)
@@ -181,7 +185,7 @@ def store_weighted_graph(dataset: Dataset, adjacency: Any) -> Graph:
         return Graph(writer.commit(["block/00000", "block/00001", "degree/0"], {"vertex": n}, facts))
 
 
-def test_weights_follow_their_edges(catalog: Catalog) -> None:
+def test_weights_stay_with_their_edges(catalog: Catalog) -> None:
     adjacency = random_adjacency(40, 150, 0, symmetric=True)
     weights = scipy.sparse.tril(adjacency.multiply(np.random.default_rng(1).random((40, 40))), k=-1).astype(np.float32)
     adjacency = (weights + weights.T + scipy.sparse.eye_array(40, dtype=np.float32)).tocsr()
@@ -195,7 +199,7 @@ def test_weights_follow_their_edges(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 40])
-def test_the_size_of_segments_does_not_matter(catalog: Catalog, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_segments_changes_no_byte(catalog: Catalog, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     adjacency = random_adjacency(50, 300, 2, symmetric=False)
     part = random_parts(50, 3, 1)
 
@@ -205,8 +209,8 @@ def test_the_size_of_segments_does_not_matter(catalog: Catalog, size: int, monke
         return shard_rows(dataset, store_partition(dataset, graph, part, 3), HERE).artifact.digest
 
     whole = digest("whole")
-    monkeypatch.setattr("gnnloom.pipeline.shards.row_routing.SLICE_NONZEROS", size)
-    monkeypatch.setattr("gnnloom.pipeline.shards.row_rank._PENDING_IDS", size)
+    monkeypatch.setattr("gnnloom.pipeline.shards.row_routed.SEGMENT_NONZEROS", size)
+    monkeypatch.setattr("gnnloom.pipeline.shards.row_halo._PENDING_IDS", size)
     assert digest("pieces") == whole
 
 
@@ -239,7 +243,7 @@ def test_the_halos_are_as_large_as_the_counted_volume(catalog: Catalog) -> None:
 
 
 class StoppingCluster(InProcessCluster):
-    """Stops for ever before a certain task: what is done is done, as after kill -9."""
+    """Runs so many tasks and then raises; the records of these tasks stay, as after kill -9."""
 
     def __init__(self, tasks: int) -> None:
         super().__init__()

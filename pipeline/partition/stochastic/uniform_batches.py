@@ -1,4 +1,4 @@
-"""The hypergraph of uniform batches, without sampling: full nets, and a 2-pin net for each of their pins."""
+"""The hypergraph of uniform batches, made without sampling: full nets, and a 2-pin net for each of their pins."""
 
 from __future__ import annotations
 
@@ -13,31 +13,33 @@ from gnnloom.pipeline.partition.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.native.guard import NATIVE_LIMIT
 from gnnloom.storage.artifacts.graph import Graph
 
-#: The finest share of a net's weight that whole numbers express.
+#: Weights are whole numbers; a net and its 2-pin nets share this many units, so this is how fine their ratio is.
 _SCALE = 64
-#: Where the chord ends, in pins of a part on average.
+#: The chord ends at this many times the pins that a part holds on average.
 _FAR = 3
 
 
-def mixed_hypergraph(full: Hypergraph, owner: NDArray[np.int64], rate: float, parts: int) -> Hypergraph:
-    """Full nets and 2-pin nets, weighted for batches of uniform vertices.
+def uniform_hypergraph(full: Hypergraph, owner: NDArray[np.int64], rate: float, parts: int) -> Hypergraph:
+    """Build full nets and 2-pin nets, weighted for batches of uniform vertices.
 
     For a net of s pins, 1 - (1-rate)^c is replaced by its chord through c = 1 and c = 3 s / P, a few times what a
-    part holds on average: what does not depend on c weighs the full net, what grows with c its 2-pin nets.  Equal
-    2-pin nets are merged.
+    part holds on average.  The constant of the chord is the weight of the full net, its slope the weight of each of
+    the 2-pin nets.  Equal 2-pin nets are merged.
 
     Args:
         full: the column-net hypergraph, with nets of unit weight.
-        owner: (num_nets,) the pin of each net that sends.
+        owner: (num_nets,) int64 the pin of each net that sends.
         rate: the share of the vertices that is drawn, above 0.
+        parts: number of parts P.
     """
     size = np.diff(full.net_offset)
     far = np.maximum(2.0, _FAR * size / parts)
     slope = ((1 - rate) - (1 - rate) ** far) / (far - 1)
-    # Every net and every pin weighs one scale at most.
+    # Every net and every pin weighs at most one scale, and the sum must not overflow in a native partitioner.
     scale = max(1, min(_SCALE, NATIVE_LIMIT // (full.num_nets + full.num_pins + 1)))
     pair_weight = np.rint(scale * slope / rate).astype(np.int64)
     net_weight = scale - pair_weight
+    # A net of two pins is its own 2-pin net.
     net_weight[size == 2] = 0
     pair_weight[size == 2] = scale
     pair, weight = _merged_pairs(full, owner, pair_weight)
@@ -50,20 +52,23 @@ def mixed_hypergraph(full: Hypergraph, owner: NDArray[np.int64], rate: float, pa
 def _merged_pairs(
     full: Hypergraph, owner: NDArray[np.int64], pair_weight: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(num_pairs, 2) each net's owner with each other pin, ascending and distinct; and their summed weights."""
+    """(num_pairs, 2) int64 distinct pairs of an owner and another pin, ascending, and their summed weights."""
     size = np.diff(full.net_offset)
     sender, weight = np.repeat(owner, size), np.repeat(pair_weight, size)
     useful = (sender != full.pin) & (weight > 0)
     sender, pin, weight = sender[useful], full.pin[useful].astype(np.int64), weight[useful]
     key = np.minimum(sender, pin) * full.num_vertices + np.maximum(sender, pin)
-    distinct, place = np.unique(key, return_inverse=True)
+    distinct, position = np.unique(key, return_inverse=True)
     total = np.zeros(len(distinct), dtype=np.int64)
-    np.add.at(total, place, weight)
+    np.add.at(total, position, weight)
     return np.stack(np.divmod(distinct, full.num_vertices), axis=1), total
 
 
 def net_owners(matrices: Sequence[Graph]) -> NDArray[np.int64]:
-    """The vertex of each net of the hypergraph whose nets are the rows of these matrices."""
+    """Return the (num_nets,) int64 owner of each net of the hypergraph with the rows of these matrices as nets.
+
+    Nets of one pin are left out, as in :func:`gnnloom.pipeline.partition.hypergraph.column_net_hypergraph`.
+    """
     owners = [np.empty(0, dtype=np.int64)]
     for matrix in matrices:
         owners += [_rows_with_others(block.row_offset, block.indptr, block.indices) for block in matrix.blocks()]
@@ -72,7 +77,7 @@ def net_owners(matrices: Sequence[Graph]) -> NDArray[np.int64]:
 
 @njit(cache=True, nogil=True)
 def _rows_with_others(first_row: int, indptr: NDArray[np.int64], indices: NDArray[Any]) -> NDArray[np.int64]:
-    """The rows with a column beside their own number."""
+    """Return the rows with a column other than their own number."""
     rows = np.empty(len(indptr) - 1, np.int64)
     count = 0
     for row in range(len(indptr) - 1):

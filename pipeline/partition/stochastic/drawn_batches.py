@@ -1,4 +1,4 @@
-"""The hypergraph of drawn batches: the nets of all of them over the same vertices, equal ones merged.
+"""The hypergraph of drawn batches: the nets of all batches over the same vertices, with equal nets merged.
 
 Demirci, Haldar, Ferhatosmanoglu (PVLDB 16(4), 2022), Algorithm 3.
 """
@@ -15,14 +15,15 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.hypergraph import Hypergraph
+from gnnloom.pipeline.partition.net_lists import pin_hash, select_nets
 from gnnloom.pipeline.partition.stochastic.deadline import NO_DEADLINE, Deadline
-from gnnloom.storage.matrix.permutation import mix
 
-#: Hoeffding's bound is stated for an error of this share of the largest cost, missed this often.
+#: Hoeffding's bound is stated for an error of this share of the largest cost, exceeded with this probability.
 _ERROR, _MISSED = 0.1, 0.05
-#: Batches suffice when they have met this share of the pins.
+#: Batches suffice once they contain this share of the pins.
 _COVERED = 0.9
-#: Batches whose pins are this many times those of the full hypergraph have to do: partitioning takes as much longer.
+#: No more batches once their pins are this many times those of the full hypergraph: partitioning them takes that much
+#: longer than partitioning it.
 MOST_PINS = 4
 #: Most batches that are merged.
 MOST_BATCHES = 2000
@@ -33,11 +34,11 @@ class MergedBatches:
     """The nets of some batches.
 
     Attributes:
-        hypergraph: their nets; those with the same pins are one, with the weight of all.
+        hypergraph: their nets; nets with the same pins are one net, with the weight of all of them.
         count: batches drawn.
-        covered: the share of the full hypergraph's pins that lie in one or more.
-        stopped_by: ``coverage``: they have met most pins; ``pins``: they have too many; ``most``: there are
-            ``MOST_BATCHES``; ``time``: the deadline.
+        covered: the share of the full hypergraph's pins that lie in at least one batch.
+        stopped_by: ``coverage``: the batches contain most pins; ``pins``: they have too many; ``most``: there are
+            ``MOST_BATCHES``; ``time``: the deadline came.
     """
 
     hypergraph: Hypergraph
@@ -46,7 +47,7 @@ class MergedBatches:
     stopped_by: str
 
     def facts(self) -> dict[str, Any]:
-        """What was merged, and how many batches the theory asks for, ``batches_hoeffding``."""
+        """Describe what was merged; ``batches_hoeffding`` is the number of batches that the theory asks for."""
         return {
             "batches_hoeffding": hoeffding_batches(),
             "batches_merged": self.count,
@@ -57,10 +58,10 @@ class MergedBatches:
 
 
 def hoeffding_batches() -> int:
-    """ln(2/d) / (2 t^2) batches for an error of t times the largest cost that is missed with probability d.
+    """Return ln(2/d) / (2 t^2): batches for an error of t times the largest cost, exceeded with probability d.
 
-    The bound holds for a partition fixed beforehand; one that is fitted to the batches follows their accidents where
-    they are few, and needs as many as meet most pins: in the order of (n/B)^2 for B of n uniform vertices.
+    The bound (Hoeffding, JASA 58(301), 1963) holds for a partition fixed beforehand.  One that is fitted to few
+    batches overfits them; it needs as many as contain most pins, on the order of (n/B)^2 for B of n uniform vertices.
     """
     return math.ceil(math.log(2 / _MISSED) / (2 * _ERROR**2))
 
@@ -71,14 +72,15 @@ def merge_batches(
     draw: Callable[[int], NDArray[np.bool_]],
     deadline: Deadline = NO_DEADLINE,
 ) -> MergedBatches:
-    """Draw batches, one at least, until they have met most pins, and merge their nets.
+    """Draw batches, at least one, until they contain most pins, and merge their nets.
 
-    A batch has the nets whose owner it drew, without the pins that it did not; nets with one pin are dropped.
+    A batch has a net if it drew the net's owner, with those of its pins that it drew; nets with one pin are dropped.
 
     Args:
         full: the column-net hypergraph.
-        owner: (num_nets,) the pin of each net that sends.
-        draw: the (num_vertices,) vertices of the batch with a number.
+        owner: (num_nets,) int64 the pin of each net that sends.
+        draw: from the number of a batch to (num_vertices,) bool, whether each vertex is drawn.
+        deadline: when to stop drawing.
     """
     sizes: list[NDArray[np.int64]] = []
     pins: list[NDArray[Any]] = []
@@ -97,7 +99,12 @@ def merge_batches(
 
 
 def _stopping_rule(covered: float, times_pins: float, count: int, deadline: Deadline) -> str:
-    """What ends the drawing, one of ``MergedBatches.stopped_by``; empty if nothing does."""
+    """Return what ends the drawing, one of ``MergedBatches.stopped_by``; empty to draw more.
+
+    Args:
+        times_pins: pins drawn so far over those of the full hypergraph.
+        count: batches drawn so far.
+    """
     rules = {
         "coverage": covered >= _COVERED,
         "pins": times_pins > MOST_PINS,
@@ -110,15 +117,14 @@ def _stopping_rule(covered: float, times_pins: float, count: int, deadline: Dead
 def _merge_equal(
     full: Hypergraph, sizes: list[NDArray[np.int64]], pins: list[NDArray[Any]], hashes: list[NDArray[np.uint64]]
 ) -> Hypergraph:
-    """Nets with the same hash become the first of them, weighted by their number."""
+    """Keep the first of the nets with the same hash, weighted by their number."""
     size, pin = np.concatenate(sizes), np.concatenate(pins)
     _, first, weight = np.unique(np.concatenate(hashes), return_index=True, return_counts=True)
     kept = np.zeros(len(size), dtype=np.bool_)
     kept[first] = True
     net_weight = np.zeros(len(size), dtype=np.int64)
     net_weight[first] = weight
-    offset = np.concatenate([[0], np.cumsum(size[kept])]).astype(np.int64)
-    return Hypergraph(full.vertex_weight, offset, pin[np.repeat(kept, size)], net_weight[kept])
+    return Hypergraph(full.vertex_weight, *select_nets(size, pin, kept), net_weight[kept])
 
 
 @njit(cache=True, nogil=True)
@@ -129,11 +135,16 @@ def _restricted(
     batch: NDArray[np.bool_],
     met: NDArray[np.bool_],
 ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.uint64]]:
-    """Sizes, pins and hashes of the nets that a batch has, each with two pins or more; marks the pins met."""
+    """Return sizes, pins and hashes of the nets that a batch has, each with two or more pins.
+
+    Args:
+        met: (num_pins,) whether any batch so far contains each pin; changed.
+    """
     size = np.empty(len(offset) - 1, np.int64)
     hashed = np.empty(len(offset) - 1, np.uint64)
     kept_pin = np.empty(len(pin), pin.dtype)
     nets, end = 0, 0
+    # Pins are appended as they are found and taken back if the net turns out to have only one.
     for net in range(len(offset) - 1):
         if not batch[owner[net]]:
             continue
@@ -142,7 +153,7 @@ def _restricted(
             if batch[pin[position]]:
                 met[position] = True
                 kept_pin[end] = pin[position]
-                total += mix(mix(np.uint64(pin[position]) + np.uint64(0x9E3779B97F4A7C15)))
+                total += pin_hash(pin[position])
                 end += 1
         if end - start < 2:
             end = start

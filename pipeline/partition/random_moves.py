@@ -1,0 +1,47 @@
+"""Randomness of iterative refinement: the order of visits, and the acceptance of moves that lose (annealing).
+
+Kirkpatrick, Gelatt, Vecchi, Optimization by simulated annealing (Science 220, 1983).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.storage.matrix.permutation import mix
+from gnnloom.storage.matrix.random_numbers import unit
+
+
+def shuffled(count: int, seed: np.uint64) -> NDArray[np.int64]:
+    """Return the (count,) int64 numbers from 0 on, in a random order that depends on count and seed only."""
+    key = np.empty(count, dtype=np.uint64)
+    _fill_keys(seed, key)
+    return np.argsort(key, kind="stable")
+
+
+def cooling(heat: float, passes: int) -> list[float]:
+    """Return the heat of each pass: linear, and 0 in the last two, which only improve.
+
+    Args:
+        heat: the loss that a pass before the first would accept with a chance of 1/e.
+    """
+    return [max(0.0, heat * (1 - (number + 1) / max(1, passes - 2))) for number in range(passes)]
+
+
+@njit(cache=True, nogil=True, inline="always")
+def accepts_move(gain: float, heat: float, key: np.uint64, vertex: int) -> bool:
+    """Decide whether to make a move: always for a gain, else with a chance of exp(gain / heat), never without heat.
+
+    Args:
+        key: of the random numbers of this pass; each vertex has its own, whatever the order of visits.
+    """
+    return gain > 0 or (heat > 0 and unit(key, np.uint64(vertex)) < np.exp(gain / heat))
+
+
+@njit(cache=True, nogil=True)
+def _fill_keys(seed: np.uint64, key: NDArray[np.uint64]) -> None:
+    begin = mix(seed + np.uint64(0x9E3779B97F4A7C15))
+    # ``mix`` is a bijection, so different numbers have different sort keys.
+    for k in range(len(key)):
+        key[k] = mix(begin ^ np.uint64(k))

@@ -1,0 +1,67 @@
+"""What a user can choose about grid shards: the grid, and the order of the vertices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gnnloom.pipeline.shards.part_order import Order
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.permutation import KeyedPermutation, mix
+
+PERMUTATIONS = ("none", "single", "double", "partition")
+
+#: Most ranges that rows or columns are cut into: the names of cells have three digits.
+MAX_GRID = 999
+
+
+@dataclass(frozen=True)
+class GridOptions:
+    """How to permute and cut.
+
+    Attributes:
+        grid: (p, q), the ranges that rows and columns are cut into; shards serve any process grid.
+        permutation: one of ``PERMUTATIONS``; ``single`` moves rows and columns alike, ``double`` uses one key for
+            rows and another for columns (Plexus, SC 2025, section 5), which also spreads the diagonal;
+            ``partition`` sorts rows and columns by part.
+        seed: of the keys, 0 to 2^63 - 1.
+    """
+
+    grid: tuple[int, int] = (16, 16)
+    permutation: str = "double"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.permutation not in PERMUTATIONS:
+            raise InputError(f"permutation {self.permutation!r}: expected one of {', '.join(PERMUTATIONS)}")
+        if not all(1 <= cells <= MAX_GRID for cells in self.grid):
+            raise InputError(f"grid {self.grid[0]}x{self.grid[1]}: expected 1 to {MAX_GRID} ranges each way")
+        if not 0 <= self.seed < 1 << 63:
+            raise InputError(f"seed={self.seed}: expected 0 to 2^63 - 1")
+
+    def keyed_orders(self, num_vertices: int) -> dict[str, Order | None]:
+        """Return the row order Pr and the column order Pc; None if vertices stay in the order of their ids.
+
+        Permutation ``partition`` also gives None: its order comes from the partition.
+        """
+        if self.permutation in {"none", "partition"}:
+            return {"rows": None, "columns": None}
+        # Keys are mixed, so that neighboring seeds share no key.
+        keys = [int(mix(np.uint64((2 * self.seed + number) % 2**64))) for number in (1, 2)]
+        rows = KeyedPermutation(num_vertices, keys[0])
+        return {
+            "rows": rows,
+            "columns": rows if self.permutation == "single" else KeyedPermutation(num_vertices, keys[1]),
+        }
+
+    def parameters(self, parts: int | None = None, method: str | None = None) -> dict[str, Any]:
+        """Return everything except the inputs that decides the bytes of the shards.
+
+        Args:
+            parts: number of parts of the partition, for permutation ``partition``.
+            method: of the partition, likewise.
+        """
+        chosen = {"layout": "grid", "grid": list(self.grid), "permutation": self.permutation, "seed": self.seed}
+        return chosen | ({"parts": parts, "method": method} if parts is not None else {})

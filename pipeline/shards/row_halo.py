@@ -1,0 +1,83 @@
+"""The halo of a rank: vertices of other ranks that its rows refer to, numbered by owner and then by id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.shards.part_file import part_offsets
+from gnnloom.pipeline.shards.row_routed import RowSegment
+
+#: Halo candidates that may wait before they are merged: 8 MiB.
+_PENDING_IDS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Halo:
+    """The halo of one rank and matrix.
+
+    Attributes:
+        vertex: (num_halo,) int64 global ids, ordered by owner, then id.
+        offset: (num_parts + 1,) int64; those of owner p are vertex[offset[p]:offset[p + 1]].
+        ascending: (num_halo,) int64 the ids in ascending order.
+        position: (num_halo,) int64 the position in ``vertex`` of each id of ``ascending``.
+    """
+
+    vertex: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    ascending: NDArray[np.int64]
+    position: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, ascending: NDArray[np.int64], owner: NDArray[np.int32], num_parts: int) -> Halo:
+        """Order the halo's vertices by owner.
+
+        Args:
+            ascending: (num_halo,) int64 distinct global ids.
+            owner: (num_halo,) int32 the part of each.
+        """
+        order = np.argsort(owner, kind="stable")
+        position = np.empty_like(order)
+        position[order] = np.arange(len(order))
+        return cls(ascending[order], part_offsets(owner, num_parts), ascending, position)
+
+    def local_columns(self, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the halo numbers of (num_ids,) global ids, all of which lie in the halo."""
+        return self.position[np.searchsorted(self.ascending, vertex)]
+
+
+def halo_path(work: Path, kind: str, rank: int) -> Path:
+    """Spill file of the vertices that a rank needs, sorted by owner; the third pass reads it."""
+    return work / f"halo-{kind}" / f"{rank:05d}"
+
+
+def find_halo(
+    segments: Iterable[RowSegment], part: NDArray[np.int32], rank: int, num_parts: int
+) -> tuple[Halo, int, int]:
+    """Collect the columns that other ranks own.
+
+    Args:
+        segments: all rows of the rank.
+        part: (num_vertices,) int32, memory-mapped.
+
+    Returns:
+        The halo, the number of nonzeros with columns of this rank, and the number with columns of others.
+    """
+    merged = np.empty(0, dtype=np.int64)
+    waiting: list[NDArray[np.int64]] = []
+    own_nonzeros = halo_nonzeros = num_waiting = 0
+    for segment in segments:
+        foreign = segment.indices[part[segment.indices] != rank]
+        halo_nonzeros += len(foreign)
+        own_nonzeros += len(segment.indices) - len(foreign)
+        waiting.append(np.unique(foreign).astype(np.int64))
+        num_waiting += len(waiting[-1])
+        # Merging only when as many ids wait as are merged already sorts each id a few times at most.
+        if num_waiting > max(_PENDING_IDS, len(merged)):
+            merged, waiting, num_waiting = np.unique(np.concatenate([merged, *waiting])), [], 0
+    merged = np.unique(np.concatenate([merged, *waiting]))
+    return Halo.of(merged, part[merged], num_parts), own_nonzeros, halo_nonzeros

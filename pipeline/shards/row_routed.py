@@ -1,0 +1,146 @@
+"""What the first pass of the row shards leaves for each rank, and how the later passes read it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.shards.part_file import read_part
+from gnnloom.storage.format.artifact import ArtifactWriter
+
+#: Nonzeros that a later pass holds at once: 8 MiB of int64 column ids, and a few times that while they are sorted.
+SEGMENT_NONZEROS = 1 << 20
+
+
+@dataclass(frozen=True)
+class RowSegment:
+    """Some rows of one part, as they were routed.
+
+    Attributes:
+        row: (num_rows,) int64 global ids, ascending.
+        nonzeros: (num_rows,) int64 nonzeros of each row.
+        indices: (nnz,) global column ids, ascending within a row.
+        data: (nnz,) values, or None for a pattern.
+    """
+
+    row: NDArray[np.int64]
+    nonzeros: NDArray[np.int64]
+    indices: NDArray[Any]
+    data: NDArray[Any] | None
+
+
+@dataclass(frozen=True)
+class RoutedMatrix:
+    """The adjacency or its transpose, as routed.
+
+    Attributes:
+        kind: ``forward`` or ``backward``; part of the names of its spill files.
+        prefix: of its arrays in a rank's folder: empty, or ``transpose/``.
+        num_blocks: row blocks, each of which left one spill file.
+        index_dtype: of the global column ids.
+        data_dtype: of the values; None for a pattern.
+    """
+
+    kind: str
+    prefix: str
+    num_blocks: int
+    index_dtype: str
+    data_dtype: str | None
+
+    @property
+    def dtypes(self) -> list[np.dtype[Any]]:
+        """Dtypes of the columns of a spill file: rows, nonzeros, column ids and, if there are any, values."""
+        names = ["int64", "int64", self.index_dtype]
+        return [np.dtype(name) for name in (names if self.data_dtype is None else [*names, self.data_dtype])]
+
+
+@dataclass(frozen=True)
+class RoutedVertexArray:
+    """Features, labels or split, as routed.
+
+    Attributes:
+        name: of the array.
+        width: trailing shape of a row.
+        dtype: of the elements.
+        dims: names of all dimensions.
+        num_ranges: ranges of vertices, each of which left one spill file.
+    """
+
+    name: str
+    width: tuple[int, ...]
+    dtype: str
+    dims: tuple[str, ...]
+    num_ranges: int
+
+
+@dataclass(frozen=True)
+class RoutedRank:
+    """Everything that was routed to one rank; base of the tasks of the later passes.
+
+    Attributes:
+        part_path: ``.npy`` file of the (num_vertices,) int32 parts.
+        matrices: the adjacency and, if directed, its transpose.
+        vertex_arrays: empty if the dataset has no vertex data.
+    """
+
+    writer: ArtifactWriter
+    part_path: Path
+    num_parts: int
+    rank: int
+    matrices: tuple[RoutedMatrix, ...]
+    vertex_arrays: tuple[RoutedVertexArray, ...]
+
+    @property
+    def folder(self) -> str:
+        """The rank's folder in the artifact."""
+        return f"row/{self.rank:05d}"
+
+    def own_vertices(self) -> NDArray[np.int64]:
+        """Return the (num_own,) int64 global ids of the rank's rows, ascending."""
+        found = [np.empty(0, dtype=np.int64)]
+        matrix = self.matrices[0]
+        for block in range(matrix.num_blocks):
+            path = self.writer.work / routed_name(matrix.kind, block)
+            found += read_part(path, self.rank, [np.dtype(np.int64)])
+        return np.concatenate(found)
+
+    def segments(self, matrix: RoutedMatrix) -> Iterator[RowSegment]:
+        """Yield the rank's rows of a matrix, ascending, at most ``SEGMENT_NONZEROS`` nonzeros (or one row) each."""
+        for block in range(matrix.num_blocks):
+            columns = read_part(self.writer.work / routed_name(matrix.kind, block), self.rank, matrix.dtypes)
+            data = columns[3] if len(columns) > 3 else None
+            yield from _cut(RowSegment(columns[0], columns[1], columns[2], data))
+
+    def vertex_rows(self, array: RoutedVertexArray) -> Iterator[NDArray[Any]]:
+        """Yield the rank's (num_rows, ...) rows of a vertex array, one routed range at a time."""
+        for number in range(array.num_ranges):
+            path = routed_vertex_path(self.writer.work, routed_name("vertices", number), array.name)
+            (rows,) = read_part(path, self.rank, [np.dtype(array.dtype)])
+            yield rows.reshape(-1, *array.width)
+
+
+def routed_name(kind: str, number: int) -> str:
+    """Name of the task that routes a range; also the name of the range's spill file."""
+    return f"route-{kind}/{number:05d}"
+
+
+def routed_vertex_path(work: Path, task_name: str, array_name: str) -> Path:
+    """Spill file of one vertex array of a range."""
+    return work / f"{task_name}-{array_name}"
+
+
+def _cut(segment: RowSegment) -> Iterator[RowSegment]:
+    """Cut a segment into ones of at most ``SEGMENT_NONZEROS`` nonzeros, or a single row."""
+    offset = np.concatenate([[0], np.cumsum(segment.nonzeros)])
+    start = 0
+    while start < len(segment.row):
+        stop = max(start + 1, int(np.searchsorted(offset, offset[start] + SEGMENT_NONZEROS, side="right")) - 1)
+        entries = slice(offset[start], offset[stop])
+        data = None if segment.data is None else segment.data[entries]
+        yield RowSegment(segment.row[start:stop], segment.nonzeros[start:stop], segment.indices[entries], data)
+        start = stop

@@ -1,0 +1,59 @@
+"""Part files: each part reads back its own entries of every column, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.shards.part_file import PartColumn, part_offsets, read_all_parts, read_part, write_part_file
+
+
+def column(entries: NDArray[Any], part: NDArray[np.int32], num_parts: int) -> PartColumn:
+    """Entries sorted by part."""
+    return PartColumn(entries[np.argsort(part, kind="stable")], part_offsets(part, num_parts))
+
+
+@settings(max_examples=25, deadline=None)
+@given(count=st.integers(0, 40), num_parts=st.integers(1, 6), seed=st.integers(0, 10**6))
+def test_each_part_reads_its_own_entries(
+    tmp_path_factory: pytest.TempPathFactory, count: int, num_parts: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    part = rng.integers(0, num_parts, count).astype(np.int32)
+    ids, rows = rng.integers(0, 1 << 40, count), rng.random((count, 3)).astype(np.float32)
+    path = tmp_path_factory.mktemp("work") / "new folder" / "spill"
+    write_part_file(path, [column(ids, part, num_parts), column(rows, part, num_parts)])
+    for number in range(num_parts):
+        found_ids, found_rows = read_part(path, number, [np.dtype(np.int64), np.dtype(np.float32)])
+        np.testing.assert_array_equal(found_ids, ids[part == number])
+        np.testing.assert_array_equal(found_rows.reshape(-1, 3), rows[part == number])
+
+
+def test_columns_may_have_their_own_number_of_entries(tmp_path: Path) -> None:
+    part = np.array([1, 0, 1], dtype=np.int32)
+    rows = column(np.array([7, 8, 9]), part, 2)
+    nonzeros = PartColumn(np.arange(6, dtype=np.int32), np.array([0, 1, 6]))
+    write_part_file(tmp_path / "spill", [rows, nonzeros])
+    found = read_part(tmp_path / "spill", 1, [np.dtype(np.int64), np.dtype(np.int32)])
+    assert [array.tolist() for array in found] == [[7, 9], [1, 2, 3, 4, 5]]
+
+
+def test_the_first_columns_can_be_read_alone(tmp_path: Path) -> None:
+    part = np.array([0, 1], dtype=np.int32)
+    write_part_file(tmp_path / "spill", [column(np.array([3, 4]), part, 2), column(np.array([5.0, 6.0]), part, 2)])
+    (ids,) = read_part(tmp_path / "spill", 1, [np.dtype(np.int64)])
+    assert ids.tolist() == [4]
+
+
+def test_a_file_with_one_column_is_read_whole(tmp_path: Path) -> None:
+    written = column(np.array([10, 11, 12, 13]), np.array([2, 0, 2, 0], dtype=np.int32), 4)
+    write_part_file(tmp_path / "spill", [written])
+    found = read_all_parts(tmp_path / "spill", np.dtype(np.int64))
+    assert found.entry.tolist() == [11, 13, 10, 12]
+    assert found.offset.tolist() == [0, 2, 2, 4, 4]
