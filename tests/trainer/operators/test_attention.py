@@ -9,8 +9,8 @@ import torch
 
 from gnnloom.storage import CSR
 from gnnloom.storage.artifacts.row_shards import ShardMatrix
-from gnnloom.trainer.comm.communicator import Traffic
-from gnnloom.trainer.kernels.threads import Threads
+from gnnloom.trainer.comm.traffic import Traffic
+from gnnloom.trainer.kernels.dispatch import Threads
 from gnnloom.trainer.operators.attention import Attending, Attention
 from gnnloom.trainer.operators.halo import Arrival, HaloFetch
 
