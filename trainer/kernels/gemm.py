@@ -10,8 +10,8 @@ from torch import Tensor
 _TRIALS = 3
 
 
-def weight_gradient(features: Tensor, gradient: Tensor, *, swapped: bool) -> Tensor:
-    """H^T dQ, or the same matrix computed as (dQ^T H)^T (``swapped``).
+def weight_gradient(features: Tensor, gradient: Tensor, *, transposed: bool) -> Tensor:
+    """H^T dQ, or the same matrix as the transpose of dQ^T H (``transposed``).
 
     Args:
         features: (num_rows, input dim) H.
@@ -20,7 +20,7 @@ def weight_gradient(features: Tensor, gradient: Tensor, *, swapped: bool) -> Ten
     Returns:
         (input dim, output dim), contiguous.
     """
-    return (gradient.T @ features).T.contiguous() if swapped else features.T @ gradient
+    return (gradient.T @ features).T.contiguous() if transposed else features.T @ gradient
 
 
 def seconds_of_weight_gradients(features: Tensor, gradient: Tensor) -> tuple[float, float]:
@@ -28,13 +28,13 @@ def seconds_of_weight_gradients(features: Tensor, gradient: Tensor) -> tuple[flo
 
     Singh et al., "Plexus" (SC 2025), section 5: in some libraries one order takes several times as long as the other.
     """
-    return _seconds(features, gradient, swapped=False), _seconds(features, gradient, swapped=True)
+    return _seconds(features, gradient, transposed=False), _seconds(features, gradient, transposed=True)
 
 
-def _seconds(features: Tensor, gradient: Tensor, *, swapped: bool) -> float:
+def _seconds(features: Tensor, gradient: Tensor, *, transposed: bool) -> float:
     found = []
     for _ in range(_TRIALS):
         started = time.perf_counter()
-        weight_gradient(features, gradient, swapped=swapped)
+        weight_gradient(features, gradient, transposed=transposed)
         found.append(time.perf_counter() - started)
     return min(found)

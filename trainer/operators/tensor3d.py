@@ -28,7 +28,7 @@ from gnnloom.trainer.layout.partial_parameters import Piece
 from gnnloom.trainer.operators.grid import GridOperator
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency, split_rows
 from gnnloom.trainer.operators.operator import LayerPlan
-from gnnloom.trainer.operators.weight_product import swapped_is_faster
+from gnnloom.trainer.operators.weight_product import transposed_is_faster
 
 
 class Roles(NamedTuple):
@@ -87,17 +87,18 @@ class Tensor3D(GridOperator):
         Args:
             grid: axes ``x``, ``y``, ``z``.
             aggregation_blocks: number of row blocks of a product; the ranks sum a block while they multiply the next.
-            gradient_product: compute a weight's gradient as H^T dQ (``straight``), as (dQ^T H)^T (``turned``), or by
-                whichever the first product of each layer finds faster (``measured``).
+            gradient_product: compute a weight's gradient as H^T dQ (``straight``), as (dQ^T H)^T (``transposed``), or
+                in the way that the first product of each layer finds faster (``measured``).
 
         Raises:
             InputError: a degree is negative or not finite.
         """
         super().__init__(grid, adjacency, weight_axes=tuple(grid.axes))
         self._dims = plan.dims
-        chosen = {"straight": False, "turned": True}.get(gradient_product)
+        # ``turned`` is the former name of ``transposed``.
+        chosen = {"straight": False, "transposed": True, "turned": True}.get(gradient_product)
         #: For each layer, whether its weight's gradient is (dQ^T H)^T; None until it is measured.
-        self._swapped = dict.fromkeys(range(plan.num_layers), chosen)
+        self._transposed = dict.fromkeys(range(plan.num_layers), chosen)
         self._roles = [Roles("x", "y", "z", plan.propagates_first[0])]
         # One more than there are layers, for the layout of the output.
         for following in (*plan.propagates_first[1:], True):
@@ -202,11 +203,11 @@ class Tensor3D(GridOperator):
         return back, self._weight_gradient(features, gradient, layer)
 
     def _weight_gradient(self, features: Tensor, gradient: Tensor, layer: int) -> Tensor:
-        swapped = self._swapped[layer]
-        if swapped is None:
-            swapped = self._swapped[layer] = swapped_is_faster(features, gradient, self.grid.comm)
+        transposed = self._transposed[layer]
+        if transposed is None:
+            transposed = self._transposed[layer] = transposed_is_faster(features, gradient, self.grid.comm)
         with self.grid.comm.traffic.timing(GEMM):
-            return weight_gradient(features, gradient, swapped=swapped)
+            return weight_gradient(features, gradient, transposed=transposed)
 
     def release(self, layer: int) -> None:
         del self._products[layer, False]

@@ -26,7 +26,7 @@ def timed_product(features: Tensor, weight: Tensor, traffic: Traffic) -> Tensor:
     return result
 
 
-def swapped_is_faster(features: Tensor, gradient: Tensor, comm: Communicator) -> bool:
+def transposed_is_faster(features: Tensor, gradient: Tensor, comm: Communicator) -> bool:
     """Whether (dQ^T H)^T takes less time than H^T dQ, summed over all ranks. Collective; the same on every rank.
 
     Singh et al., "Plexus" (SC 2025), section 5.
@@ -36,8 +36,8 @@ def swapped_is_faster(features: Tensor, gradient: Tensor, comm: Communicator) ->
         gradient: (num_rows, output dim) dQ of this rank.
     """
     # One choice for all ranks, since each waits for the slowest.
-    straight, swapped = comm.gather_numbers(seconds_of_weight_gradients(features, gradient)).sum(0)
-    return bool(swapped < straight)
+    straight, transposed = comm.gather_numbers(seconds_of_weight_gradients(features, gradient)).sum(0)
+    return bool(transposed < straight)
 
 
 class _Product(torch.autograd.Function):

@@ -15,7 +15,6 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import CSR, Catalog, ReadCounter
 from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.trainer.comm.factors import factorizations, most_square
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.grid_rows import GridRows
 from gnnloom.trainer.data.vertex_data import read_feature
@@ -156,9 +155,3 @@ def test_reading_features_takes_little_more_memory_than_they(tmp_path, dtype) ->
     assert feature.nbytes < peak < 1.2 * feature.nbytes
     stored = 3600 * 256 * 4
     assert rows.counter.bytes < 1.2 * stored
-
-
-def test_factorizations_are_all_there_and_the_even_one_is_chosen() -> None:
-    assert factorizations(12, 2) == [(1, 12), (2, 6), (3, 4), (4, 3), (6, 2), (12, 1)]
-    assert len(factorizations(12, 3)) == 18
-    assert [most_square(number, 3) for number in (1, 7, 8, 12)] == [(1, 1, 1), (7, 1, 1), (2, 2, 2), (3, 2, 2)]
