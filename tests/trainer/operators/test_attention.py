@@ -130,15 +130,16 @@ def test_memory_holds_nothing_of_the_size_of_edges_and_features() -> None:
     given = [
         torch.randn(*shape, requires_grad=True) for shape in ((rows, 2, dim), (0, 2, dim), (rows, 2), (0, 2), (rows, 2))
     ]
-    _attend(attention, *given).sum().backward()  # type: ignore[no-untyped-call]  # compiles
-    tracemalloc.start()
     with LargestTensor() as largest:
         _attend(attention, *given).sum().backward()  # type: ignore[no-untyped-call]
+    tracemalloc.start()  # the kernels are compiled by now
+    _attend(attention, *given).sum().backward()  # type: ignore[no-untyped-call]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    # One float32 per edge and head. The arrays that NumPy makes are traced; the tensors are recorded.
+    # Less than one float32 per edge and head. NumPy's arrays are traced, and torch's tensors recorded; the kernels
+    # allocate nothing else.
     assert peak < own.nnz * 2 * 4
-    assert largest.bytes < own.nnz * 2 * 4 / 4
+    assert largest.bytes < own.nnz * 2
 
 
 class RecordedExchange:
