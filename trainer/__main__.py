@@ -17,10 +17,10 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-from mpi4py import MPI
-
 from gnnloom.storage.format.files import write_json
-from gnnloom.trainer.comm.communicator import CollectiveError, Communicator
+from gnnloom.trainer.comm.agreement import CollectiveError, together
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.mpi import finalize, world
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import parse_arguments
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
@@ -46,10 +46,10 @@ class StopRequest:
 def main(arguments: Sequence[str]) -> int:
     """Run one rank; returns its exit code."""
     stop = StopRequest(signal.SIGTERM, signal.SIGUSR1)
-    comm = Communicator(MPI.COMM_WORLD)
+    comm = world()
     _log_from_first_rank(comm)
     try:
-        job = comm.together(lambda: parse_arguments(arguments))
+        job = together(comm, lambda: parse_arguments(arguments))
         config = job.config
         result = train(comm, config, stop) if isinstance(config, TrainConfig) else predict(comm, config)
     except CollectiveError as error:
@@ -68,6 +68,5 @@ def _log_from_first_rank(comm: Communicator) -> None:
 
 if __name__ == "__main__":
     exit_code = main(sys.argv[1:])
-    # Else `-m mpi4py` would take the code, which all ranks have, for the failure of this one, and say so.
-    MPI.Finalize()
+    finalize()
     sys.exit(exit_code)

@@ -1,4 +1,4 @@
-"""Runs test programs on real MPI ranks."""
+"""Run test programs on real MPI ranks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MPI_PYTHON = (sys.executable, "-m", "mpi4py")
 
 
 def run_ranks(ranks: int, *arguments: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m mpi4py ARGUMENTS`` on new ranks, with this folder's modules in reach."""
+    """Run ``python -m mpi4py ARGUMENTS`` on new ranks, with the modules of ``tests/`` importable."""
     environment = {**rank_environment(ranks), "PYTHONPATH": str(TESTS)}
     return subprocess.run(
         [find_mpiexec(), "-n", str(ranks), *MPI_PYTHON, *arguments],
@@ -30,7 +30,7 @@ def run_ranks(ranks: int, *arguments: str, timeout: float = 240) -> subprocess.C
 
 
 def run_program(ranks: int, name: str, folder: Path, content: Any, timeout: float = 240) -> Any:
-    """Run tests/trainer/programs/NAME.py on ranks with JSON in; returns the JSON that rank 0 left."""
+    """Run tests/trainer/programs/NAME.py on ranks with JSON as its input; returns the JSON that rank 0 writes."""
     given, result = folder / f"{name}.given.json", folder / f"{name}.result.json"
     given.write_text(json.dumps(content))
     program = TESTS / "trainer" / "programs" / f"{name}.py"
@@ -42,4 +42,7 @@ def run_program(ranks: int, name: str, folder: Path, content: Any, timeout: floa
 def train_all(folder: Path, configs: list[TrainConfig], timeout: float = 240) -> list[dict[str, Any]]:
     """Train every configuration on its own number of ranks, all in one MPI job."""
     ranks = max(config.ranks for config in configs)
-    return run_program(ranks, "train_all", folder, [config.to_json() for config in configs], timeout)
+    results: list[dict[str, Any]] = run_program(
+        ranks, "train_all", folder, [config.to_json() for config in configs], timeout
+    )
+    return results

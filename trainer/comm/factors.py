@@ -1,10 +1,10 @@
-"""Numbers of ranks as products of numbers along axes."""
+"""Numbers of ranks as products of the sizes of a process grid's axes."""
 
 from __future__ import annotations
 
 
 def factorizations(number: int, num_axes: int) -> list[tuple[int, ...]]:
-    """All ways to write ``number`` as a product of ``num_axes`` factors, in their order."""
+    """All ways to write ``number`` as an ordered product of ``num_axes`` factors, in ascending order."""
     if num_axes == 1:
         return [(number,)]
     divisors = [first for first in range(1, number + 1) if number % first == 0]
@@ -12,5 +12,6 @@ def factorizations(number: int, num_axes: int) -> list[tuple[int, ...]]:
 
 
 def most_square(number: int, num_axes: int) -> tuple[int, ...]:
-    """The factors of ``number`` that differ least, the largest first."""
+    """The factorization of ``number`` whose factors differ least, largest factor first."""
+    # For a fixed product, the smallest sum belongs to the most even factors.
     return max(factorizations(number, num_axes), key=lambda factors: (-sum(factors), factors))

@@ -1,4 +1,4 @@
-"""Ranks on a grid with named axes, and the groups of ranks along them."""
+"""Ranks on a grid with named axes, and the groups of ranks along those axes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from gnnloom.trainer.comm.communicator import Communicator
 
 
 class ProcessGrid:
-    """The ranks of a communicator, numbered over the axes in the given order, the last one fastest."""
+    """The ranks of a communicator, numbered along the axes in the given order; the last axis varies fastest."""
 
     def __init__(self, comm: Communicator, axes: Mapping[str, int]) -> None:
-        """Lay the ranks out.
+        """Arrange the ranks.
 
         Args:
-            axes: name to number of ranks along it.
+            axes: number of ranks along each axis, by name.
 
         Raises:
-            InputError: the axes do not multiply to the number of ranks.
+            InputError: the product of the axes differs from the number of ranks.
         """
         if math.prod(axes.values()) != comm.size:
-            raise InputError(f"process grid {dict(axes)}: has {math.prod(axes.values())} places, not {comm.size}")
+            raise InputError(f"process grid {dict(axes)}: {math.prod(axes.values())} ranks, the job has {comm.size}")
         self.comm = comm
         self.axes = dict(axes)
         self.coordinate: dict[str, int] = {}
@@ -38,33 +38,33 @@ class ProcessGrid:
         return tuple(self.axes.values())
 
     def index(self, axes: Iterable[str], coordinate: Mapping[str, int] | None = None) -> int:
-        """Number within the group along ``axes`` of this rank, or of the one at a coordinate."""
+        """Number of this rank, or of the one at a coordinate, in its group along ``axes``."""
         number, coordinate = 0, coordinate or self.coordinate
         for axis in axes:
             number = number * self.axes[axis] + coordinate[axis]
         return number
 
     def members(self, axes: tuple[str, ...]) -> list[dict[str, int]]:
-        """Coordinates of the ranks of the group along ``axes``, in their order."""
+        """Coordinates of the ranks in this rank's group along ``axes``, in the group's order."""
         numbers = itertools.product(*(range(self.axes[axis]) for axis in axes))
         return [self.coordinate | dict(zip(axes, number, strict=True)) for number in numbers]
 
     def size(self, axes: Iterable[str]) -> int:
-        """Number of ranks along ``axes`` together."""
+        """Number of ranks in a group along ``axes``."""
         return math.prod(self.axes[axis] for axis in axes)
 
     def span(self, size: int, axes: Iterable[str], coordinate: Mapping[str, int] | None = None) -> Span:
-        """The range of 0..size-1 cut along ``axes`` of this rank, or of the one at a coordinate."""
+        """The part of 0..size-1, split along ``axes``, that belongs to this rank or to the one at a coordinate."""
         axes = tuple(axes)
         return split_range(size, self.size(axes), self.index(axes, coordinate))
 
     def sizes(self, size: int, axes: Iterable[str]) -> list[int]:
-        """Lengths of the ranges of all ranks of the group along ``axes``."""
-        parts = self.size(axes)
-        return [stop - start for start, stop in (split_range(size, parts, number) for number in range(parts))]
+        """Lengths of the spans of all ranks in a group along ``axes``."""
+        count = self.size(axes)
+        return [stop - start for start, stop in (split_range(size, count, number) for number in range(count))]
 
     def sizes_along_last(self, size: int, axes: tuple[str, ...]) -> list[int]:
-        """As :meth:`sizes`, of those ranks only that differ from this one along the last of the axes."""
+        """Like :meth:`sizes`, for the ranks that differ from this one along the last of ``axes`` only."""
         count = self.axes[axes[-1]]
         first = self.index(axes) - self.coordinate[axes[-1]]
         return self.sizes(size, axes)[first : first + count]

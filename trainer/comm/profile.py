@@ -1,32 +1,34 @@
-"""Where the time of an epoch goes, on every rank."""
+"""Reports how every rank spends an epoch."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gnnloom.trainer.comm.communicator import GEMM, SPMM, WAITING, Communicator, Kind, TrafficCounts
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.traffic import GEMM, SPMM, WAITING, Kind, TrafficCounts
 
 _NAMES = (SPMM, GEMM, WAITING, *Kind)
 
 
 def gather_profile(comm: Communicator, counts: TrafficCounts, epoch_seconds: float) -> list[dict[str, Any]]:
-    """The profile of every rank, the same on all. Collective.
+    """The profile of every rank, the same list on all ranks. Collective.
 
     Returns:
-        For each rank ``seconds`` (by kind of local product and of communication, ``waiting`` for others to begin,
-        and ``other``, the rest of the epoch), ``bytes`` and ``messages`` sent, by kind.
+        For each rank, ``seconds`` by name: local products, kinds of communication, ``waiting`` for late ranks, and
+        ``other``, the rest of the epoch; then ``bytes`` and ``messages`` sent, by kind.
     """
     mine = [counts.seconds.get(name, 0.0) for name in _NAMES]
     mine += [float(count[kind]) for count in (counts.bytes, counts.messages) for kind in Kind]
     everyones = comm.gather_numbers([epoch_seconds, *mine]).tolist()
-    return [_of_rank(*figures) for figures in everyones]
+    return [_rank_profile(*figures) for figures in everyones]
 
 
-def _of_rank(epoch_seconds: float, *figures: float) -> dict[str, Any]:
+def _rank_profile(epoch_seconds: float, *figures: float) -> dict[str, Any]:
     seconds, sent = figures[: len(_NAMES)], [int(figure) for figure in figures[len(_NAMES) :]]
     named = {str(name): value for name, value in zip(_NAMES, seconds, strict=True) if value}
     num_bytes, messages = sent[: len(Kind)], sent[len(Kind) :]
     return {
+        # Timer noise can make the named times exceed the epoch's.
         "seconds": {**named, "other": max(0.0, epoch_seconds - sum(seconds))},
         "bytes": {kind.value: count for kind, count in zip(Kind, num_bytes, strict=True) if count},
         "messages": {kind.value: count for kind, count in zip(Kind, messages, strict=True) if count},

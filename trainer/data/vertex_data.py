@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from mpi4py import MPI
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -15,7 +14,9 @@ from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.comm.communicator import Communicator, Kind
+from gnnloom.trainer.comm.communicator import Communicator, Reduction
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.kernels.arrays import array_dtype
 
 _CHECKED_ROWS = 256
 
@@ -104,7 +105,7 @@ def read_feature(rows: VertexRows, dtype: torch.dtype) -> Tensor:
     Raises:
         InputError: the shards hold no features, or one that is not a finite number.
     """
-    feature = torch.from_numpy(_read(rows, "feature", torch.empty(0, dtype=dtype).numpy().dtype))
+    feature = torch.from_numpy(_read(rows, "feature", array_dtype(dtype)))
     # A few rows at a time, as what the check makes of them would be as large as the features.
     if not all(bool(part.isfinite().all()) for part in torch.split(feature, _CHECKED_ROWS)):
         row = int((~feature.isfinite()).any(1).nonzero()[0, 0])
@@ -125,7 +126,7 @@ def normalize_feature(feature: Tensor, norm: str, comm: Communicator) -> Tensor:
     """
     if norm == "auto":
         negative = (feature < 0).any().to(torch.int64).reshape(1)
-        comm.all_reduce(negative, Kind.SETUP, MPI.MAX)
+        comm.all_reduce(negative, Kind.SETUP, Reduction.MAX)
         norm = "none" if bool(negative) else "row"
     if norm == "none":
         return feature

@@ -1,12 +1,9 @@
-"""Attention over the nonzeros of a sparse pattern, without a tensor over edges and features.
+"""Attention over the nonzeros of a sparse pattern, without a tensor over edges and features, compiled by numba.
 
-For target row i, source column j and head h, with scores s_j and t_i (Velickovic et al., ICLR 2018, equation 3):
-
-    e_ij = LeakyReLU(s_j + t_i),  weight_ij = exp(e_ij) / sum over k of exp(e_ik),  out_i = sum over j of weight_ij z_j
-
-A row's columns may lie in several matrices: each adds to a running maximum, sum and weighted sum, which are
-scaled down whenever the maximum grows (Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018).
-The adjoint computes the weights again from the maximum and the sum, so nothing of the size of the edges is kept.
+:class:`gnnloom.trainer.kernels.contract.EdgeSoftmax` has the formulas. A row's columns may lie in several patterns:
+each pattern adds to a running maximum, sum and weighted sum, which are scaled down whenever the maximum grows
+(Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018). The adjoint computes the weights again from
+the maximum and the sum, so nothing of the size of the edges is stored.
 """
 
 from __future__ import annotations
@@ -15,23 +12,27 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numba import njit
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR, transposed
+from gnnloom.trainer.kernels.arrays import array_dtype, as_array
+from gnnloom.trainer.kernels.contract import SoftmaxGradient, SoftmaxState
 from gnnloom.trainer.kernels.threads import Threads
 
 Dense = NDArray[Any]
 
 
-class Attended(NamedTuple):
-    """What the weights of the nonzeros come from, and what is summed by them.
+class _Attended(NamedTuple):
+    """What the kernels read to compute the weights and the weighted values.
 
     Attributes:
-        values: (num_columns, heads, dim) z of the columns.
+        values: (num_columns, heads, dim) values z of the columns.
         source: (num_columns, heads) scores s of the columns.
         target: (num_rows, heads) scores t of the rows.
-        slope: of LeakyReLU below 0, of the arrays' dtype.
+        slope: slope of the LeakyReLU below 0, of the arrays' dtype.
     """
 
     values: Dense
@@ -40,34 +41,16 @@ class Attended(NamedTuple):
     slope: Any
 
 
-class SoftmaxState(NamedTuple):
-    """What the columns seen so far add up to.
-
-    Attributes:
-        maximum: (num_rows, heads) of the scores e; minus infinity for a row without columns.
-        total: (num_rows, heads) sum of exp(e - maximum).
-        weighted: (num_rows, heads, dim) sum of exp(e - maximum) z.
-    """
+class _State(NamedTuple):
+    """A :class:`SoftmaxState` as arrays."""
 
     maximum: Dense
     total: Dense
     weighted: Dense
 
-    @classmethod
-    def like(cls, values: Dense) -> SoftmaxState:
-        """Of no columns, for rows with outputs of the shape and dtype of ``values``."""
-        maximum = np.full(values.shape[:2], -np.inf, values.dtype)
-        return cls(maximum, np.zeros_like(maximum), np.zeros_like(values))
 
-
-class SoftmaxGradient(NamedTuple):
-    """What the adjoint needs of the target rows.
-
-    Attributes:
-        maximum, total: as in :class:`SoftmaxState`.
-        output: (num_rows, heads, dim) gradient of the output.
-        along: (num_rows, heads) the output times its gradient, summed over the features.
-    """
+class _Gradient(NamedTuple):
+    """A :class:`SoftmaxGradient` as arrays."""
 
     maximum: Dense
     total: Dense
@@ -75,12 +58,12 @@ class SoftmaxGradient(NamedTuple):
     along: Dense
 
 
-class EdgeSoftmax:
-    """A pattern prepared for attention of its rows over its columns; dense arrays are C-contiguous, of one dtype."""
+class NumbaEdgeSoftmax:
+    """See :class:`gnnloom.trainer.kernels.contract.EdgeSoftmax`."""
 
     def __init__(self, pattern: CSR, negative_slope: float, threads: Threads) -> None:
         self._indptr, self._indices = pattern.indptr, pattern.indices
-        # The adjoint adds up over the rows of each column, one thread per column: the same order every time.
+        # The gradient of a column sums over its rows. With the transpose, one thread sums a whole column, in one order.
         by_column = transposed(replace(pattern, data=None))
         self._column_indptr, self._rows = by_column.indptr, by_column.indices
         self._slope = negative_slope
@@ -88,131 +71,132 @@ class EdgeSoftmax:
         self._row_ranges = threads.balanced_ranges(self._indptr)
         self._column_ranges = threads.balanced_ranges(self._column_indptr)
 
-    def accumulate(self, values: Dense, source: Dense, target: Dense, state: SoftmaxState) -> None:
-        """Add this pattern's columns to the state of the rows.
-
-        Args:
-            values: (num_columns, heads, dim).
-            source: (num_columns, heads) scores of the columns.
-            target: (num_rows, heads) scores of the rows.
-        """
-        attended = self._attended(values, source, target)
+    def accumulate(self, values: Tensor, source: Tensor, target: Tensor, state: SoftmaxState) -> None:
+        attended, sums = self._attended(values, source, target), _State(*map(as_array, state))
 
         def kernel(start: int, stop: int) -> None:
-            _accumulate(self._indptr, self._indices, attended, state, start, stop)
+            _accumulate(self._indptr, self._indices, attended, sums, start, stop)
 
         self._threads.run(kernel, self._row_ranges)
 
     def add_target_gradient(
-        self, values: Dense, source: Dense, target: Dense, gradient: SoftmaxGradient, out: Dense
+        self, values: Tensor, source: Tensor, target: Tensor, gradient: SoftmaxGradient, out: Tensor
     ) -> None:
-        """Add this pattern's part of the gradient of the target scores to ``out``, (num_rows, heads)."""
-        attended = self._attended(values, source, target)
+        attended, given = self._attended(values, source, target), _Gradient(*map(as_array, gradient))
+        result = as_array(out)
 
         def kernel(start: int, stop: int) -> None:
-            _target_gradient(self._indptr, self._indices, attended, gradient, out, start, stop)
+            _target_gradient(self._indptr, self._indices, attended, given, result, start, stop)
 
         self._threads.run(kernel, self._row_ranges)
 
     def source_gradient(
-        self, values: Dense, source: Dense, target: Dense, gradient: SoftmaxGradient
-    ) -> tuple[Dense, Dense]:
-        """Gradients of the columns: of the values (num_columns, heads, dim) and of the scores (num_columns, heads)."""
-        attended = self._attended(values, source, target)
-        by_value, by_score = np.zeros_like(values), np.zeros_like(source)
+        self, values: Tensor, source: Tensor, target: Tensor, gradient: SoftmaxGradient
+    ) -> tuple[Tensor, Tensor]:
+        attended, given = self._attended(values, source, target), _Gradient(*map(as_array, gradient))
+        of_values, of_scores = torch.zeros_like(values), torch.zeros_like(source)
+        results = as_array(of_values), as_array(of_scores)
 
         def kernel(start: int, stop: int) -> None:
-            _source_gradient(self._column_indptr, self._rows, attended, gradient, by_value, by_score, start, stop)
+            _source_gradient(self._column_indptr, self._rows, attended, given, *results, start, stop)
 
         self._threads.run(kernel, self._column_ranges)
-        return by_value, by_score
+        return of_values, of_scores
 
-    def _attended(self, values: Dense, source: Dense, target: Dense) -> Attended:
-        return Attended(values, source, target, values.dtype.type(self._slope))
+    def _attended(self, values: Tensor, source: Tensor, target: Tensor) -> _Attended:
+        slope = array_dtype(values.dtype).type(self._slope)
+        return _Attended(as_array(values), as_array(source), as_array(target), slope)
 
 
 @njit(cache=True, nogil=True)
-def _leaky(score: Any, slope: Any) -> Any:
-    return score if score > 0 else score * slope
+def _leaky(value: Any, score: Any, slope: Any) -> Any:
+    """``value`` times the derivative of the LeakyReLU at ``score``; the LeakyReLU itself if both are the score."""
+    return value if score > 0 else value * slope
 
 
 @njit(cache=True, nogil=True)
 def _accumulate(
-    indptr: NDArray[np.int64], indices: NDArray[Any], attended: Attended, state: SoftmaxState, start: int, stop: int
+    indptr: NDArray[np.int64], indices: NDArray[Any], attended: _Attended, state: _State, start: int, stop: int
 ) -> None:
     values, source, target, slope = attended
     maximum, total, weighted = state
     for row in range(start, stop):
+        # First the maximum over the row's scores, so that no exponential overflows; sums of earlier patterns are
+        # scaled down to the new maximum. exp(-inf) = 0 covers a row whose columns are the first.
         for head in range(target.shape[1]):
             highest = maximum[row, head]
             for entry in range(indptr[row], indptr[row + 1]):
-                highest = max(highest, _leaky(source[indices[entry], head] + target[row, head], slope))
+                score = source[indices[entry], head] + target[row, head]
+                highest = max(highest, _leaky(score, score, slope))
             if highest > maximum[row, head]:
                 factor = np.exp(maximum[row, head] - highest)
                 total[row, head] *= factor
                 weighted[row, head] *= factor
                 maximum[row, head] = highest
+        # Then the sums, edge by edge: a column's values of all heads are contiguous, and are fetched once.
         for entry in range(indptr[row], indptr[row + 1]):
             column = indices[entry]
             for head in range(target.shape[1]):
-                score = _leaky(source[column, head] + target[row, head], slope)
-                weight = np.exp(score - maximum[row, head])
+                score = source[column, head] + target[row, head]
+                weight = np.exp(_leaky(score, score, slope) - maximum[row, head])
                 total[row, head] += weight
                 for dim in range(values.shape[2]):
                     weighted[row, head, dim] += weight * values[column, head, dim]
 
 
 @njit(cache=True, nogil=True)
-def _score_gradient(attended: Attended, gradient: SoftmaxGradient, row: int, column: int, head: int) -> tuple[Any, Any]:
-    """Of one edge and head: its weight, and the gradient of s_j + t_i."""
+def _edge_gradient(attended: _Attended, gradient: _Gradient, row: int, column: int, head: int) -> tuple[Any, Any]:
+    """The weight of one edge and head, and the gradient of its score s_j + t_i.
+
+    The derivative of a softmax: weight times (gradient of the weight - ``along``), where ``along`` is the same sum
+    over all edges of the row, weighted.
+    """
     values, source, target, slope = attended
     score = source[column, head] + target[row, head]
-    weight = np.exp(_leaky(score, slope) - gradient.maximum[row, head]) / gradient.total[row, head]
-    by_weight = -gradient.along[row, head]
+    weight = np.exp(_leaky(score, score, slope) - gradient.maximum[row, head]) / gradient.total[row, head]
+    of_weight = -gradient.along[row, head]
     for dim in range(values.shape[2]):
-        by_weight += values[column, head, dim] * gradient.output[row, head, dim]
-    return weight, _leaky_gradient(weight * by_weight, score, slope)
-
-
-@njit(cache=True, nogil=True)
-def _leaky_gradient(gradient: Any, score: Any, slope: Any) -> Any:
-    return gradient if score > 0 else gradient * slope
+        of_weight += values[column, head, dim] * gradient.output[row, head, dim]
+    return weight, _leaky(weight * of_weight, score, slope)
 
 
 @njit(cache=True, nogil=True)
 def _target_gradient(
     indptr: NDArray[np.int64],
     indices: NDArray[Any],
-    attended: Attended,
-    gradient: SoftmaxGradient,
+    attended: _Attended,
+    gradient: _Gradient,
     out: Dense,
     start: int,
     stop: int,
 ) -> None:
+    # Row by row: the gradient of t_i sums over the edges of row i.
     for row in range(start, stop):
         for entry in range(indptr[row], indptr[row + 1]):
             column = indices[entry]
             for head in range(out.shape[1]):
-                _, by_edge = _score_gradient(attended, gradient, row, column, head)
-                out[row, head] += by_edge
+                _, of_score = _edge_gradient(attended, gradient, row, column, head)
+                out[row, head] += of_score
 
 
 @njit(cache=True, nogil=True)
 def _source_gradient(
     column_indptr: NDArray[np.int64],
     rows: NDArray[Any],
-    attended: Attended,
-    gradient: SoftmaxGradient,
-    by_value: Dense,
-    by_score: Dense,
+    attended: _Attended,
+    gradient: _Gradient,
+    of_values: Dense,
+    of_scores: Dense,
     start: int,
     stop: int,
 ) -> None:
+    # Column by column: the gradients of z_j and s_j sum over the edges of column j. Computing an edge's weight a second
+    # time costs less than storing it between this loop and the one above.
     for column in range(start, stop):
         for entry in range(column_indptr[column], column_indptr[column + 1]):
             row = rows[entry]
-            for head in range(by_score.shape[1]):
-                weight, by_edge = _score_gradient(attended, gradient, row, column, head)
-                by_score[column, head] += by_edge
-                for dim in range(by_value.shape[2]):
-                    by_value[column, head, dim] += weight * gradient.output[row, head, dim]
+            for head in range(of_scores.shape[1]):
+                weight, of_score = _edge_gradient(attended, gradient, row, column, head)
+                of_scores[column, head] += of_score
+                for dim in range(of_values.shape[2]):
+                    of_values[column, head, dim] += weight * gradient.output[row, head, dim]

@@ -1,7 +1,7 @@
-"""Dropout whose mask is computed, not drawn: a function of the seed, epoch, layer, vertex and feature.
+"""Dropout whose mask is a function of the seed, epoch, layer, vertex and feature instead of a random draw.
 
-So the same vertices lose the same features whatever rank holds them, and nothing is kept for the
-backward pass, which computes the mask again.
+The same vertices lose the same features whichever rank holds them. No mask is stored for the backward pass, which
+computes it again.
 """
 
 from __future__ import annotations
@@ -15,39 +15,46 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.trainer.kernels.arrays import array_dtype, as_array
 from gnnloom.trainer.kernels.threads import Threads
-from gnnloom.trainer.layout.layout import Layout
 
 
 @dataclass(frozen=True)
 class Dropout:
-    """Sets features to zero with a probability and scales the others, so that the expectation stays.
+    """Sets features to zero with a probability, and scales the others so that the expected value stays the same.
 
     Attributes:
-        probability: of a zero, in [0, 1).
-        seed: of the run.
+        probability: probability of a zero, in [0, 1).
+        seed: the run's seed.
     """
 
     probability: float
     seed: int
     threads: Threads
 
-    def apply(self, features: Tensor, layout: Layout, dim: int, epoch: int, layer: int) -> Tensor:
-        """Drop from this rank's share of a matrix of width ``dim``; differentiable.
+    def apply(self, features: Tensor, vertex: NDArray[np.int64], first_column: int, epoch: int, layer: int) -> Tensor:
+        """Drop some of a rank's features; differentiable.
 
         Args:
-            features: (num_rows, num_columns) of ``layout``.
+            features: (num_rows, num_columns) float32 or float64, a rectangle of the matrix of all vertices.
+            vertex: (num_rows,) int64 global ids of the rows.
+            first_column: column of the whole matrix at which the rectangle begins.
+
+        Returns:
+            (num_rows, num_columns); ``features`` itself if the probability is 0.
         """
         if self.probability == 0:
             return features
         key = np.random.SeedSequence([self.seed, epoch, layer]).generate_state(1, np.uint64)[0]
-        mask = _Mask(key, layout.vertex, layout.columns(dim).start, self)
+        mask = _Mask(key, vertex, first_column, self)
         result: Tensor = _Drop.apply(features, mask)  # type: ignore[no-untyped-call]
         return result
 
 
 @dataclass(frozen=True)
 class _Mask:
+    """The mask of one rectangle of features in one epoch and layer."""
+
     key: np.uint64
     vertex: NDArray[np.int64]
     first_column: int
@@ -57,19 +64,21 @@ class _Mask:
         source = features.contiguous()
         result = torch.empty_like(source)
         probability = self.dropout.probability
+        # A feature is dropped if its 32-bit hash is below the threshold; the cap keeps a probability near 1 in range.
         threshold = np.uint32(min(round(probability * 2**32), 2**32 - 1))
-        scale = source.numpy().dtype.type(1 / (1 - probability))
+        scale = array_dtype(source.dtype).type(1 / (1 - probability))
+        read, written = as_array(source), as_array(result)
 
         def kernel(start: int, stop: int) -> None:
-            _drop_rows(
-                source.numpy(), result.numpy(), self.vertex, self.first_column, self.key, threshold, scale, start, stop
-            )
+            _drop_rows(read, written, self.vertex, self.first_column, self.key, threshold, scale, start, stop)
 
         self.dropout.threads.run(kernel, self.dropout.threads.even_ranges(len(source)))
         return result
 
 
 class _Drop(torch.autograd.Function):
+    """Multiplication by the mask is its own adjoint."""
+
     @staticmethod
     def forward(ctx: Any, features: Tensor, mask: _Mask) -> Tensor:
         ctx.mask = mask
@@ -92,8 +101,10 @@ def _drop_rows(
     start: int,
     stop: int,
 ) -> None:
+    """Write rows ``start`` to ``stop`` of the masked, scaled features."""
     zero = source.dtype.type(0)
     for row in range(start, stop):
+        # One 64-bit hash per vertex; its halves feed a cheaper 32-bit hash per feature, which the compiler vectorizes.
         row_key = _mix64(np.uint64(vertex[row]) ^ key)
         low, high = np.uint32(row_key), np.uint32(row_key >> np.uint64(32))
         for column in range(source.shape[1]):
@@ -103,7 +114,7 @@ def _drop_rows(
 
 @njit(cache=True, nogil=True)
 def _mix64(value: np.uint64) -> np.uint64:
-    """SplitMix64's finalizer (Steele, Lea, Flood, OOPSLA 2014): every input bit reaches every output bit."""
+    """SplitMix64's step and finalizer (Steele, Lea, Flood, OOPSLA 2014): each input bit affects each output bit."""
     value += np.uint64(0x9E3779B97F4A7C15)
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -112,7 +123,7 @@ def _mix64(value: np.uint64) -> np.uint64:
 
 @njit(cache=True, nogil=True)
 def _mix32(value: np.uint32, key: np.uint32) -> np.uint32:
-    """Two rounds of a 32-bit finalizer with a key between them; 32 bits wide so that it fills a vector register."""
+    """Two rounds of a 32-bit finalizer with a key between them; 32 bits wide, so that more fit a vector register."""
     value = np.uint32((value ^ (value >> np.uint32(16))) * np.uint32(0x7FEB352D))
     value = np.uint32((value ^ (value >> np.uint32(15))) * np.uint32(0x846CA68B))
     value = np.uint32((value ^ (value >> np.uint32(16))) ^ key)

@@ -1,8 +1,8 @@
-"""The product of a sparse matrix (CSR) with a dense one, on this process's cores.
+"""The product of a sparse matrix (CSR) with a dense one on CPU cores, compiled by numba.
 
-Memory traffic bounds it: every nonzero fetches one row of the dense matrix.  Four nonzeros are
-added at a time, so that four rows are on their way at once, into a scratch row that stays in the
-first-level cache; the inner loops run over contiguous columns and are vectorized by the compiler.
+Memory traffic bounds it: every nonzero fetches one row of the dense matrix. Several nonzeros are added at a time, so
+that several rows are fetched at once, into a scratch row that stays in the first-level cache. The inner loops run
+over contiguous columns, and the compiler vectorizes them.
 """
 
 from __future__ import annotations
@@ -12,22 +12,19 @@ from typing import Any
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
+from gnnloom.trainer.kernels.arrays import as_array
 from gnnloom.trainer.kernels.threads import Threads
 
 Dense = NDArray[Any]
 
 
-class SparseProduct:
-    """A CSR matrix prepared for many products."""
+class NumbaSparseProduct:
+    """See :class:`gnnloom.trainer.kernels.contract.SparseProduct`."""
 
     def __init__(self, matrix: CSR, threads: Threads, dtype: np.dtype[Any]) -> None:
-        """Prepare a matrix.
-
-        Args:
-            dtype: of the dense matrices, float32 or float64; weights are cast to it.
-        """
         self.num_rows, self.num_columns = matrix.num_rows, matrix.num_columns
         self.nnz = matrix.nnz
         self._indptr, self._indices = matrix.indptr, matrix.indices
@@ -35,28 +32,19 @@ class SparseProduct:
         self._threads = threads
         self._ranges = threads.balanced_ranges(matrix.indptr)
 
-    def multiply(self, dense: Dense, out: Dense, row_scale: Dense, *, accumulate: bool = False) -> None:
-        """Write diag(row_scale) A dense into ``out``, or add it to what is there.
-
-        Args:
-            dense: (num_columns, dim) C-contiguous.
-            out: (num_rows, dim) C-contiguous, of the same dtype.
-            row_scale: (num_rows,) of the same dtype, or (0,) for ones.
-
-        Raises:
-            ValueError: a shape does not fit.
-        """
+    def multiply(self, dense: Tensor, out: Tensor, row_scale: Tensor, *, accumulate: bool = False) -> None:
         if dense.shape[0] != self.num_columns or out.shape != (self.num_rows, dense.shape[1]):
-            raise ValueError(f"({self.num_rows}, {self.num_columns}) times {dense.shape} into {out.shape}")
+            shapes = f"{tuple(dense.shape)} into {tuple(out.shape)}"
+            raise ValueError(f"sparse product: ({self.num_rows}, {self.num_columns}) times {shapes}")
         if accumulate and self.nnz == 0:
             return
-        data = self._data
+        source, target, scale, data = as_array(dense), as_array(out), as_array(row_scale), self._data
 
         def kernel(start: int, stop: int) -> None:
             if data is None:
-                _multiply_pattern(self._indptr, self._indices, dense, row_scale, out, accumulate, start, stop)
+                _multiply_pattern(self._indptr, self._indices, source, scale, target, accumulate, start, stop)
             else:
-                _multiply_weighted(self._indptr, self._indices, data, dense, row_scale, out, accumulate, start, stop)
+                _multiply_weighted(self._indptr, self._indices, data, source, scale, target, accumulate, start, stop)
 
         self._threads.run(kernel, self._ranges)
 
@@ -72,11 +60,14 @@ def _multiply_pattern(
     start: int,
     stop: int,
 ) -> None:
+    """Rows ``start`` to ``stop`` of a product with a pattern, whose nonzeros are ones."""
     dim = dense.shape[1]
     total = np.empty(dim, dense.dtype)
     for row in range(start, stop):
         total[:] = 0
         position, end = indptr[row], indptr[row + 1]
+        # Four rows of the dense matrix at a time: their cache misses overlap, and the scratch row is read and written
+        # once for the four. The grouping of the sums is part of the result; changing it changes the last bits.
         while position + 4 <= end:
             first, second = dense[indices[position]], dense[indices[position + 1]]
             third, fourth = dense[indices[position + 2]], dense[indices[position + 3]]
@@ -103,11 +94,13 @@ def _multiply_weighted(
     start: int,
     stop: int,
 ) -> None:
+    """Rows ``start`` to ``stop`` of a product with a weighted matrix."""
     dim = dense.shape[1]
     total = np.empty(dim, dense.dtype)
     for row in range(start, stop):
         total[:] = 0
         position, end = indptr[row], indptr[row + 1]
+        # Two rows at a time, fewer than above, because each also occupies a register with its weight.
         while position + 2 <= end:
             first, second = dense[indices[position]], dense[indices[position + 1]]
             first_weight, second_weight = data[position], data[position + 1]
@@ -123,6 +116,7 @@ def _multiply_weighted(
 
 @njit(cache=True, nogil=True)
 def _store_row(total: Dense, row_scale: Dense, out: Dense, accumulate: bool, row: int) -> None:
+    """Scale a finished row, and write it or add it: the output is touched once per row."""
     if len(row_scale):
         total *= row_scale[row]
     if accumulate:

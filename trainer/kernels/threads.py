@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-#: Ranges per thread: enough that an uneven one costs little.
+#: Ranges per thread: with eight, a range that takes twice as long as the others delays the end by an eighth.
 _RANGES_PER_THREAD = 8
 
 RowRange = tuple[int, int]
@@ -17,7 +17,7 @@ RowRange = tuple[int, int]
 class Threads:
     """Runs a kernel over ranges of rows; kernels release the GIL.
 
-    A row is always computed by one thread in one order, so the number of threads changes no bit of a result.
+    One thread computes a row, always in the same order, so the number of threads changes no bit of a result.
     """
 
     def __init__(self, num_threads: int = 1) -> None:
@@ -25,7 +25,7 @@ class Threads:
         self._pool = ThreadPoolExecutor(num_threads) if num_threads > 1 else None
 
     def run(self, kernel: Callable[[int, int], None], ranges: Iterable[RowRange]) -> None:
-        """Call ``kernel(start, stop)`` for every range; returns when all are done."""
+        """Call ``kernel(start, stop)`` for every range, and return when all calls have returned."""
         if self._pool is None:
             for start, stop in ranges:
                 kernel(start, stop)
@@ -33,11 +33,15 @@ class Threads:
             list(self._pool.map(lambda bounds: kernel(*bounds), ranges))
 
     def even_ranges(self, num_rows: int) -> list[RowRange]:
-        """Ranges of about equal numbers of rows."""
+        """Ranges with about equal numbers of rows."""
         return self._ranges(np.linspace(0, num_rows, self._num_ranges + 1).astype(np.int64))
 
     def balanced_ranges(self, indptr: NDArray[np.int64]) -> list[RowRange]:
-        """Ranges of rows with about equal numbers of nonzeros."""
+        """Ranges of rows with about equal numbers of nonzeros.
+
+        Args:
+            indptr: (num_rows + 1,) int64 row pointers of a CSR matrix.
+        """
         nnz, num_rows = int(indptr[-1]), len(indptr) - 1
         targets = np.linspace(0, nnz, self._num_ranges + 1)[1:-1]
         return self._ranges(np.concatenate([[0], np.searchsorted(indptr, targets), [num_rows]]))
@@ -48,5 +52,6 @@ class Threads:
 
     @staticmethod
     def _ranges(bounds: NDArray[np.int64]) -> list[RowRange]:
+        """The ranges between consecutive bounds, without empty ones."""
         pairs = zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
         return [(start, stop) for start, stop in pairs if start < stop]

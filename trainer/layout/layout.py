@@ -14,13 +14,13 @@ from gnnloom.trainer.comm.process_grid import ProcessGrid
 
 @dataclass(frozen=True)
 class Layout:
-    """The rows and columns that each rank holds; ranks along the other axes hold copies.
+    """The rows and columns of a matrix that each rank holds; ranks along the other axes hold copies.
 
     Attributes:
         vertex: (num_rows,) int64 global ids of this rank's rows.
         row_axes: axes of the grid that split the rows.
-        column_axes: axes that split the columns; share i of p holds columns i*dim//p to (i+1)*dim//p.
-        order: name of the order of all vertices that the rows are a range of.
+        column_axes: axes that split the columns; rank i of p along them holds columns i*dim//p to (i+1)*dim//p.
+        order: name of the vertex order of which the rows are a range.
     """
 
     grid: ProcessGrid
@@ -35,7 +35,7 @@ class Layout:
 
     @property
     def key(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-        """What tells the layouts of one grid and graph apart."""
+        """Identifies a layout among those of the same grid and graph."""
         return self.order, self.row_axes, self.column_axes
 
     def columns(self, dim: int, coordinate: Mapping[str, int] | None = None) -> slice:
@@ -43,7 +43,7 @@ class Layout:
         return slice(*self.grid.span(dim, self.column_axes, coordinate))
 
     def widths(self, dim: int) -> list[int]:
-        """Numbers of columns of all ranks of the column group."""
+        """Numbers of columns that the ranks of the column group hold."""
         return self.grid.sizes(dim, self.column_axes)
 
     @property
@@ -53,10 +53,10 @@ class Layout:
 
     @property
     def speaks_for_rows(self) -> bool:
-        """True on one rank of all that hold (columns or copies of) the same rows: the one that counts them in sums."""
+        """True on one of all ranks that hold columns or copies of the same rows: the one that counts them in sums."""
         return self.grid.index(axis for axis in self.grid.axes if axis not in self.row_axes) == 0
 
-    def speaks_for_share(self, among: Iterable[str]) -> bool:
-        """True on one rank of all along the axes ``among`` that hold copies of the same rows and columns."""
+    def speaks_for_piece(self, among: Iterable[str]) -> bool:
+        """True on one of all ranks along the axes ``among`` that hold copies of the same rows and columns."""
         split = self.row_axes + self.column_axes
         return self.grid.index(axis for axis in among if axis not in split) == 0

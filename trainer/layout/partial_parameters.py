@@ -1,7 +1,7 @@
-"""Parameters of which every rank holds a part, and their whole in checkpoints.
+"""Parameters of which every rank holds a piece, and how checkpoints assemble them.
 
-A plain ``nn.Parameter`` is the same on all ranks, and the gradients that the ranks form of it add up to the
-whole gradient.  A :class:`PartialParameter` is a rectangle of a matrix; its rank forms its gradient completely.
+A plain ``nn.Parameter`` is the same on all ranks, and its gradient is the sum of those that the ranks compute. A
+:class:`PartialParameter` is a rectangle of a matrix; its rank computes its complete gradient.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnnloom.trainer.comm.communicator import Communicator, Kind
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a rank's part of a matrix lies in it.
+class Piece:
+    """Which rectangle of a matrix a rank holds.
 
     Attributes:
-        comm: all ranks, which together hold the matrix.
-        shape: of the whole.
+        comm: all ranks; together they hold the matrix.
+        shape: shape of the whole matrix.
         rows: (num_rows,) int64 rows of the whole that the rank holds.
-        columns: columns that it holds.
-        speaks: True on one of all ranks that hold copies of the same part.
-        layout: that of a matrix with a row per vertex; None of others, which are small.
+        columns: columns of the whole that the rank holds.
+        speaks: True on one of all ranks that hold copies of the same piece.
+        layout: layout of a matrix with one row per vertex; None for other matrices, which are small.
     """
 
     comm: Communicator
@@ -37,69 +38,82 @@ class Place:
     layout: Layout | None = None
 
     def cut(self, whole: Tensor) -> Tensor:
-        """The rank's part of the whole, contiguous."""
+        """The rank's rectangle of the whole, contiguous."""
         return whole[:, self.columns].index_select(0, self.rows)
 
-    def gather(self, part: Tensor) -> Tensor:
-        """The whole on rank 0, nothing elsewhere. Collective."""
+    def gather(self, values: Tensor) -> Tensor:
+        """Assemble the whole on rank 0. Collective.
+
+        Args:
+            values: (num_rows, num_columns) the entries of this rank's piece.
+
+        Returns:
+            The whole on rank 0; an empty tensor on the others.
+        """
         columns = range(self.shape[1])[self.columns]
         mine = [len(self.rows), columns.start, columns.stop, self.speaks]
         everyones = self.comm.gather_numbers(mine).astype(int).tolist()
         if self.comm.rank > 0:
             if self.speaks:
-                given = part.contiguous()
-                sends = self.comm.send(self.rows, 0, Kind.CHECKPOINT)
-                self.comm.wait(sends + self.comm.send(given, 0, Kind.CHECKPOINT))
-            return part.new_empty(0)
-        whole = part.new_empty(self.shape)
+                self._send_to_first(values.contiguous())
+            return values.new_empty(0)
+        whole = values.new_empty(self.shape)
         if self.speaks:
-            whole[self.rows, self.columns] = part
+            whole[self.rows, self.columns] = values
+        # One rank after the other, so that rank 0 never holds more than the whole and one piece.
         for rank, (num_rows, start, stop, speaks) in enumerate(everyones[1:], 1):
             if speaks:
-                rows, values = self.rows.new_empty(num_rows), part.new_empty(num_rows, stop - start)
-                self.comm.wait(self.comm.receive(rows, rank) + self.comm.receive(values, rank))
-                whole[rows, start:stop] = values
+                rows, arrived = self.rows.new_empty(num_rows), values.new_empty(num_rows, stop - start)
+                self.comm.wait(self.comm.receive(rows, rank) + self.comm.receive(arrived, rank))
+                whole[rows, start:stop] = arrived
         return whole
+
+    def _send_to_first(self, values: Tensor) -> None:
+        requests = self.comm.send(self.rows, 0, Kind.CHECKPOINT)
+        self.comm.wait(requests + self.comm.send(values, 0, Kind.CHECKPOINT))
 
 
 class PartialParameter(nn.Parameter):
-    """A rank's part of a parameter."""
+    """A rank's piece of a parameter."""
 
-    place: Place
-
-    @classmethod
-    def cut(cls, whole: Tensor, place: Place) -> PartialParameter:
-        """The part of ``whole`` that this rank holds."""
-        return cls.of(place.cut(whole), place)
+    piece: Piece
 
     @classmethod
-    def of(cls, part: Tensor, place: Place) -> PartialParameter:
-        """A parameter of a part that was cut already."""
-        parameter = cls(part)
-        parameter.place = place
+    def cut(cls, whole: Tensor, piece: Piece) -> PartialParameter:
+        """The piece of ``whole`` that this rank holds."""
+        return cls.of(piece.cut(whole), piece)
+
+    @classmethod
+    def of(cls, values: Tensor, piece: Piece) -> PartialParameter:
+        """A parameter of the values of a piece."""
+        parameter = cls(values)
+        parameter.piece = piece
         return parameter
 
 
-def held(whole: Tensor, place: Place | None) -> nn.Parameter:
-    """A parameter of this rank's part, or of the whole where the place is None."""
-    return nn.Parameter(whole) if place is None else PartialParameter.cut(whole, place)
+def held(whole: Tensor, piece: Piece | None) -> nn.Parameter:
+    """A parameter of this rank's piece, or of the whole if ``piece`` is None."""
+    return nn.Parameter(whole) if piece is None else PartialParameter.cut(whole, piece)
 
 
-def vertex_place(layout: Layout, num_vertices: int, dim: int) -> Place:
-    """Where this rank's part of a (num_vertices, dim) matrix of ``layout`` lies in it."""
-    axes = layout.grid.axes
-    shape = (num_vertices, dim)
-    speaks = layout.speaks_for_share(axes)
-    return Place(layout.grid.comm, shape, torch.from_numpy(layout.vertex), layout.columns(dim), speaks, layout)
+def vertex_piece(layout: Layout, num_vertices: int, dim: int) -> Piece:
+    """This rank's piece of a (num_vertices, dim) matrix of ``layout``."""
+    speaks = layout.speaks_for_piece(layout.grid.axes)
+    rows = torch.from_numpy(layout.vertex)
+    return Piece(layout.grid.comm, (num_vertices, dim), rows, layout.columns(dim), speaks, layout)
 
 
 def columns_of(parameter: Tensor, layout: Layout, weight_axes: tuple[str, ...]) -> Tensor:
-    """The columns of a vector, the same on all ranks, that fit this rank's columns of a layout; differentiable.
+    """The entries of a vector that match this rank's columns of a layout; differentiable.
 
-    Its gradients add up along ``weight_axes``: of ranks with copies of the same columns and rows, one has it.
+    The gradients are summed along ``weight_axes``, so only one of the ranks that hold copies of the same columns and
+    rows contributes.
 
     Args:
-        parameter: (dim,).
+        parameter: (dim,) the same on all ranks.
+
+    Returns:
+        (columns held,).
     """
     result: Tensor = _Columns.apply(parameter, layout, weight_axes)  # type: ignore[no-untyped-call]
     return result
@@ -109,7 +123,7 @@ class _Columns(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, parameter: Tensor, layout: Layout, weight_axes: tuple[str, ...]) -> Tensor:
         ctx.dim, ctx.columns = len(parameter), layout.columns(len(parameter))
-        ctx.speaks = layout.speaks_for_share(weight_axes)
+        ctx.speaks = layout.speaks_for_piece(weight_axes)
         return parameter[ctx.columns].clone()
 
     @staticmethod

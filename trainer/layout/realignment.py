@@ -1,7 +1,7 @@
-"""From one layout of a matrix to another: other axes, other vertices on a rank, or another order of them.
+"""Moves a matrix from one layout to another: other axes, other vertices on a rank, or another vertex order.
 
-A layer adds what a vertex has itself to what its neighbors give it, and the two may lie differently: with
-the double permutation the rows change their order from layer to layer, and ``tensor3d`` turns its planes.
+A layer that adds a vertex's own features to those of its neighbors needs both in one layout. They may differ: with
+the double permutation the rows change their order from layer to layer, and ``tensor3d`` rotates its planes.
 """
 
 from __future__ import annotations
@@ -13,22 +13,29 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.comm.communicator import Kind
+from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
 
 
-class Places(Protocol):
+class VertexOrders(Protocol):
     """The orders of a graph's vertices."""
 
     num_vertices: int
 
-    def places(self, order: str, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Places of vertices in an order."""
+    def positions(self, order: str, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(len(vertex),) int64 positions of vertices in an order."""
         ...
 
 
 class _Peer(NamedTuple):
-    """A rank that this one gives rows to and takes rows from; of which columns, depends on the width."""
+    """A rank that this one exchanges rows with. Which columns they exchange depends on the matrix's width.
+
+    Attributes:
+        number: rank in the group.
+        coordinate: its coordinate in the process grid.
+        given: local rows of the source that it needs.
+        taken: local rows of the target that it sends.
+    """
 
     number: int
     coordinate: dict[str, int]
@@ -37,20 +44,20 @@ class _Peer(NamedTuple):
 
 
 class Realignment:
-    """Which rows of this rank go where, and where what arrives belongs.
+    """Which rows of this rank go to which rank, and where arriving rows belong.
 
-    Every rank takes what it needs from those ranks that differ from it along the source's axes only: they hold the
-    whole matrix once, this rank's own part among it, which is not sent.
+    Every rank takes what it needs from the ranks that differ from it along the source's axes only. They hold the
+    whole matrix exactly once, including this rank's own piece, which is not sent.
     """
 
-    def __init__(self, source: Layout, target: Layout, places: Places) -> None:
-        """Find the rows that stay and go; communicates nothing but to form the group of ranks. Collective."""
+    def __init__(self, source: Layout, target: Layout, orders: VertexOrders) -> None:
+        """Find the rows to exchange, without messages except to form the group of ranks. Collective."""
         self._source, self._target = source, target
         grid, axes = source.grid, source.row_axes + source.column_axes
         self._group = grid.group(axes)
-        given = _rows_by_block(source, target, places)
-        # What arrives from one rank is in the order of the target's rows.
-        taken = _rows_by_block(target, source, places, keep_order=True)
+        given = _rows_by_block(source, target, orders)
+        # A peer sends in the order of the target's rows, so no indices travel with the rows.
+        taken = _rows_by_block(target, source, orders, keep_order=True)
         self._peers = [
             _Peer(
                 number,
@@ -62,11 +69,11 @@ class Realignment:
         ]
 
     def move(self, features: Tensor, dim: int, kind: Kind) -> Tensor:
-        """This rank's part of the matrix in the target's layout. Collective.
+        """This rank's piece of the matrix in the target's layout. Collective.
 
         Args:
             features: (num_rows, columns held) of the source's layout.
-            dim: columns of the whole matrix.
+            dim: width of the whole matrix.
         """
         with self._group.traffic.timing(kind, self._group):
             return self._move(features, dim, kind)
@@ -75,6 +82,7 @@ class Realignment:
         columns = self._target.columns(dim)
         result = features.new_empty(self._target.num_rows, columns.stop - columns.start)
         arriving, requests, packed = [], [], []
+        # Receives are posted before sends, so that arriving rows go to their buffers directly.
         for peer in self._peers:
             there = _common(columns, self._source.columns(dim, peer.coordinate))
             arriving.append((peer.taken, there, features.new_empty(len(peer.taken), there.stop - there.start)))
@@ -82,6 +90,7 @@ class Realignment:
         held = self._source.columns(dim)
         for peer in self._peers:
             here = _shifted(_common(held, self._target.columns(dim, peer.coordinate)), held.start)
+            # The list keeps the packed rows alive until they are sent.
             packed.append(features[:, here].index_select(0, peer.given))
             requests += self._group.send(packed[-1], peer.number, kind)
         self._group.wait(requests)
@@ -90,46 +99,52 @@ class Realignment:
         return result
 
 
-def _rows_by_block(here: Layout, there: Layout, places: Places, *, keep_order: bool = False) -> list[Tensor]:
-    """Local rows of ``here`` by the block of rows of ``there`` that has their vertices.
+def _rows_by_block(here: Layout, there: Layout, orders: VertexOrders, *, keep_order: bool = False) -> list[Tensor]:
+    """Local rows of ``here``, grouped by the block of rows of ``there`` that has their vertices.
 
     Args:
-        keep_order: within a block in their own order, instead of that of ``there``.
+        keep_order: sort the rows of a block as in ``here`` instead of as in ``there``.
     """
-    n, parts = places.num_vertices, here.grid.size(there.row_axes)
+    n, num_blocks = orders.num_vertices, here.grid.size(there.row_axes)
     if here.order == there.order:
-        place = np.arange(*here.grid.span(n, here.row_axes), dtype=np.int64)
+        position = np.arange(*here.grid.span(n, here.row_axes), dtype=np.int64)
     else:
-        place = places.places(there.order, here.vertex)
-    block = ((place + 1) * parts - 1) // max(n, 1)
-    by_block = np.argsort(block if keep_order else place, kind="stable")
-    bounds = np.searchsorted(block[by_block], np.arange(1, parts))
+        position = orders.positions(there.order, here.vertex)
+    # Inverse of block b = b*n//num_blocks to (b+1)*n//num_blocks.
+    block = ((position + 1) * num_blocks - 1) // max(n, 1)
+    by_block = np.argsort(block if keep_order else position, kind="stable")
+    bounds = np.searchsorted(block[by_block], np.arange(1, num_blocks))
     return [torch.from_numpy(rows) for rows in np.split(by_block, bounds)]
 
 
 def _common(first: slice, second: slice) -> slice:
+    """The intersection of two ranges of columns, perhaps empty."""
     start = max(first.start, second.start)
     return slice(start, max(start, min(first.stop, second.stop)))
 
 
 def _shifted(columns: slice, start: int) -> slice:
+    """Columns of the whole matrix, numbered from the first column of a piece."""
     return slice(columns.start - start, columns.stop - start)
 
 
 class Realigner:
-    """Moves matrices between the layouts of a grid; prepares for each pair of layouts once."""
+    """Moves matrices between the layouts of a grid; prepares each pair of layouts once."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, orders: VertexOrders) -> None:
+        self._orders = orders
         self._prepared: dict[tuple[Any, Any], Realignment] = {}
 
     def align(self, features: Tensor, source: Layout, target: Layout, dim: int) -> Tensor:
         """A matrix of width ``dim`` in another layout; differentiable. Collective, forward and backward.
 
-        Costs nothing where both layouts are the same.
+        Free if both layouts are the same.
 
         Args:
             features: (num_rows, columns held) of ``source``.
+
+        Returns:
+            (num_rows, columns held) of ``target``.
         """
         if source.key == target.key:
             return features
@@ -137,14 +152,14 @@ class Realigner:
         return result
 
     def move(self, features: Tensor, source: Layout, target: Layout, dim: int, kind: Kind) -> Tensor:
-        """As :meth:`align`, without a gradient."""
+        """Like :meth:`align`, without a gradient. Collective."""
         if (source.key, target.key) not in self._prepared:
-            self._prepared[source.key, target.key] = Realignment(source, target, self._places)
+            self._prepared[source.key, target.key] = Realignment(source, target, self._orders)
         return self._prepared[source.key, target.key].move(features, dim, kind)
 
 
 class _Align(torch.autograd.Function):
-    """Entries only change places, so the adjoint takes their gradients back to them."""
+    """A permutation of the entries over the ranks, so the adjoint is the move in the other direction."""
 
     @staticmethod
     def forward(ctx: Any, features: Tensor, realigner: Realigner, source: Layout, target: Layout, dim: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""From rows as the ranks hold them to rows in the order of the vertices, and between whole rows and columns."""
+"""Redistributes rows: from a layout's order to the order of the vertices, and between whole rows and columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.comm.communicator import Kind
+from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
 
 
@@ -18,17 +18,18 @@ class VertexOrder:
     """Brings the rows of a matrix into the order of the vertices, chunk by chunk."""
 
     def __init__(self, layout: Layout, num_vertices: int, kind: Kind) -> None:
-        """Prepare for matrices whose rows lie as ``layout`` says."""
+        """Prepare for matrices of ``layout``. Communicates nothing."""
         self._comm, self._kind = layout.grid.comm, kind
+        # Of the ranks with the same rows, one sends them.
         vertex = layout.vertex if layout.speaks_for_rows else layout.vertex[:0]
-        self._order = torch.from_numpy(np.argsort(vertex))
-        self._vertex = vertex[self._order.numpy()]
+        order = np.argsort(vertex)
+        self._order, self._vertex = torch.from_numpy(order), vertex[order]
         self.num_vertices = num_vertices
 
     def chunks(self, rows: Tensor, chunk_rows: int) -> Iterator[tuple[int, Tensor]]:
-        """The chunks that this rank is to write; no rank holds more than one at a time. Collective.
+        """The chunks that this rank writes; no rank holds more than one at a time. Collective.
 
-        Chunk c belongs to rank c mod P, and every rank takes part in as many rounds as there are.
+        Chunk c belongs to rank c mod P. Every rank takes part in every round, even without a chunk of its own.
 
         Args:
             rows: (num_rows, ...) whole rows of the layout.
@@ -46,8 +47,9 @@ class VertexOrder:
                 yield int(bounds[self._comm.rank]), chunk
 
     def _exchange(self, rows: Tensor, bounds: NDArray[np.int64]) -> Tensor:
-        """Send every rank its vertices between the bounds; returns this rank's chunk."""
+        """Send every rank its vertices between the bounds; returns this rank's chunk. Collective."""
         offset = np.searchsorted(self._vertex, bounds)
+        # Every rank first announces how many rows it sends to whom, so that the receivers can size their buffers.
         counts = self._comm.gather_numbers(np.diff(offset).tolist())[:, self._comm.rank].astype(np.int64)
         arriving = np.concatenate([[0], np.cumsum(counts)]).tolist()
         ids = torch.empty(arriving[-1], dtype=torch.int64)
@@ -56,6 +58,7 @@ class VertexOrder:
         requests = []
         for rank in range(self._comm.size):
             here, there = slice(*arriving[rank : rank + 2]), slice(*offset[rank : rank + 2].tolist())
+            # Ids, then values: messages between two ranks arrive in the order in which they are sent.
             for target, source in ((ids, vertex), (values, rows)):
                 requests += self._comm.receive(target[here], rank)
                 requests += self._comm.send(source[there], rank, self._kind)
@@ -65,25 +68,26 @@ class VertexOrder:
         return chunk
 
 
-def whole_rows(part: Tensor, layout: Layout, dim: int, kind: Kind) -> Tensor:
-    """Put the columns that the ranks hold of their rows together. Collective.
+def whole_rows(piece: Tensor, layout: Layout, dim: int, kind: Kind) -> Tensor:
+    """Assemble whole rows from the columns that the ranks hold. Collective.
 
     Args:
-        part: (num_rows, columns held) of ``layout``.
+        piece: (num_rows, columns held) of ``layout``.
 
     Returns:
-        (num_rows, dim).
+        (num_rows, dim); ``piece`` itself if its rank holds all columns.
     """
     if layout.column_group.size == 1:
-        return part
-    return layout.column_group.all_gather(part.T.contiguous(), layout.widths(dim), kind).T.contiguous()
+        return piece
+    # An all-gather concatenates rows, so the columns are gathered as rows of the transpose.
+    return layout.column_group.all_gather(piece.T.contiguous(), layout.widths(dim), kind).T.contiguous()
 
 
 def split_rows(rows: Tensor, layout: Layout) -> Tensor:
-    """From whole rows, each held by one rank of a column group, to this rank's columns of all of them. Collective.
+    """From whole rows, each on one rank of a column group, to this rank's columns of all rows. Collective.
 
     Args:
-        rows: (own rows, dim); those of the group's ranks in their order are the rows of ``layout``.
+        rows: (own rows, dim); concatenated over the group's ranks, they are the rows of ``layout``.
 
     Returns:
         (num_rows, columns held) of the layout.
@@ -95,6 +99,7 @@ def split_rows(rows: Tensor, layout: Layout) -> Tensor:
     bounds = np.cumsum([0, *layout.widths(dim)]).tolist()
     result = rows.new_empty(sum(sizes), layout.widths(dim)[group.rank])
     requests = []
+    # The list keeps the packed columns alive until they are sent.
     sent = [rows[:, start:stop].contiguous() for start, stop in pairwise(bounds)]
     for other, arriving in enumerate(torch.split(result, sizes)):
         requests += group.receive(arriving, other)

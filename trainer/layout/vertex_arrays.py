@@ -1,4 +1,4 @@
-"""Arrays with a row per vertex, in the order of the vertices, written by all ranks together: each its own chunks."""
+"""Arrays with one row per vertex, in the order of the vertices, written by all ranks: each writes its own chunks."""
 
 from __future__ import annotations
 
@@ -12,33 +12,37 @@ from torch import Tensor
 
 from gnnloom.storage.format.arrays import ArrayRecord, create_array, default_chunk_rows, write_rows
 from gnnloom.storage.format.files import read_json, write_json
-from gnnloom.trainer.comm.communicator import Communicator, Kind
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.kernels.arrays import array_dtype, as_array
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import VertexOrder, whole_rows
 
 
 @dataclass(frozen=True)
 class VertexArray:
-    """This rank's part of an array.
+    """This rank's piece of an array.
 
     Attributes:
-        part: (num_rows, ...) of the layout; whole rows if ``dim`` is None.
+        name: path of the array below its folder.
+        piece: (num_rows, ...) of the layout; whole rows if ``dim`` is None.
         dims: names of the array's dimensions.
-        dim: columns of the whole array, of which the part has those that the layout gives it.
+        dim: width of the whole array, of which the piece has the columns of the layout.
     """
 
     name: str
-    part: Tensor
+    piece: Tensor
     layout: Layout
     dims: tuple[str, ...]
     dim: int | None = None
 
     def shape(self, num_vertices: int) -> tuple[int, ...]:
-        return (num_vertices, *(self.part.shape[1:] if self.dim is None else (self.dim,)))
+        """Shape of the whole array."""
+        return (num_vertices, *(self.piece.shape[1:] if self.dim is None else (self.dim,)))
 
     def rows(self, kind: Kind) -> Tensor:
-        """Whole rows. Collective."""
-        return self.part if self.dim is None else whole_rows(self.part, self.layout, self.dim, kind)
+        """(num_rows, ...) whole rows. Collective."""
+        return self.piece if self.dim is None else whole_rows(self.piece, self.layout, self.dim, kind)
 
 
 def write_vertex_arrays(
@@ -47,16 +51,16 @@ def write_vertex_arrays(
     """Write arrays below a folder that rank 0 has made. Collective.
 
     Returns:
-        On rank 0 the arrays' records, with the pieces of all ranks; nothing elsewhere.
+        On rank 0 the arrays' records, with the chunks of all ranks; an empty list on the others.
     """
     if comm.rank == 0:
         for array in arrays:
-            create_array(folder, array.name, array.shape(num_vertices), array.part.numpy().dtype, array.dims)
-    comm.barrier()
+            create_array(folder, array.name, array.shape(num_vertices), array_dtype(array.piece.dtype), array.dims)
+    comm.barrier()  # nobody writes a chunk before the array's metadata is there
     records = [_write_chunks(folder, array, num_vertices, kind) for array in arrays]
     work = folder / ".work"
     write_json(work / f"{comm.rank:05d}.json", {record.path: record.to_json() for record in records})
-    comm.barrier()
+    comm.barrier()  # rank 0 reads the records of all ranks
     if comm.rank > 0:
         return []
     merged = _merge_records([read_json(path) for path in sorted(work.glob("*.json"))])
@@ -65,19 +69,19 @@ def write_vertex_arrays(
 
 
 def _write_chunks(folder: Path, array: VertexArray, num_vertices: int, kind: Kind) -> ArrayRecord:
-    """Write this rank's chunks of one array; the record has their pieces. Collective."""
+    """Write this rank's chunks of one array, and return their record. Collective."""
     rows, shape = array.rows(kind), array.shape(num_vertices)
-    dtype = rows.numpy().dtype
+    dtype = array_dtype(rows.dtype)
+    order, chunk_rows = VertexOrder(array.layout, num_vertices, kind), default_chunk_rows(shape, dtype)
     written = [
-        write_rows(folder, array.name, start, chunk.numpy())
-        for start, chunk in VertexOrder(array.layout, num_vertices, kind).chunks(rows, default_chunk_rows(shape, dtype))
+        write_rows(folder, array.name, start, as_array(chunk)) for start, chunk in order.chunks(rows, chunk_rows)
     ]
     pieces = tuple(piece for record in written for piece in record.pieces)
     return ArrayRecord(array.name, shape, dtype.name, array.dims, pieces)
 
 
 def _merge_records(contents: list[dict[str, Any]]) -> list[ArrayRecord]:
-    """The arrays with the pieces of all ranks."""
+    """The records of the arrays, each with the chunks of all ranks in the order of the vertices."""
     merged = []
     for name in contents[0]:
         records = [ArrayRecord.from_json(name, content[name]) for content in contents]

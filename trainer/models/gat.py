@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.comm.communicator import Kind
-from gnnloom.trainer.kernels.dropout import Dropout
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.kernels.dispatch import Dropout
 from gnnloom.trainer.models.model import Inputs, Model, ModelOptions, glorot
 from gnnloom.trainer.operators.attention import Attending, Attention
 from gnnloom.trainer.operators.halo import HaloFetch

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gnnloom.trainer.kernels.dropout import Dropout
+from gnnloom.trainer.kernels.dispatch import Dropout
 from gnnloom.trainer.models.model import Inputs, Model, ModelOptions, glorot
 from gnnloom.trainer.operators.operator import Operator
 

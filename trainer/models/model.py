@@ -11,8 +11,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from gnnloom.trainer.kernels.dropout import Dropout
-from gnnloom.trainer.layout.partial_parameters import PartialParameter, columns_of, held, vertex_place
+from gnnloom.trainer.kernels.dispatch import Dropout
+from gnnloom.trainer.layout.partial_parameters import PartialParameter, columns_of, held, vertex_piece
 from gnnloom.trainer.models.norm import build_norms, unit_rows
 from gnnloom.trainer.operators.operator import LayerPlan, Operator
 
@@ -143,8 +143,8 @@ class Model(nn.Module, ABC):
         Args:
             feature: (num_rows, columns held) of the first layer's layout.
         """
-        place = vertex_place(self.operator.layout(0), num_vertices, self.options.dims[0])
-        parameter = PartialParameter.of(feature, place)
+        piece = vertex_piece(self.operator.layout(0), num_vertices, self.options.dims[0])
+        parameter = PartialParameter.of(feature, piece)
         self.register_parameter("feature", parameter)
         return parameter
 
@@ -188,7 +188,8 @@ class Model(nn.Module, ABC):
         if not self.training or (layer == 0 and not self.options.input_dropout):
             return inputs
         layout = self.operator.layout(layer)
-        value = self.dropout.apply(inputs.value, layout, self.options.dims[layer], self.epoch, layer)
+        first_column = layout.columns(self.options.dims[layer]).start
+        value = self.dropout.apply(inputs.value, layout.vertex, first_column, self.epoch, layer)
         return replace(inputs, value=value)
 
     def _product(self, inputs: Inputs, weight: Tensor, layer: int) -> Tensor:
@@ -216,7 +217,7 @@ class Model(nn.Module, ABC):
 
     def _held(self, whole: Tensor, layer: int) -> nn.Parameter:
         """A layer's weight, of which this rank keeps what the algorithm gives it."""
-        return held(whole, self.operator.weight_place(layer, (whole.shape[0], whole.shape[1])))
+        return held(whole, self.operator.weight_piece(layer, (whole.shape[0], whole.shape[1])))
 
     def _with_bias(self, output: Tensor, biases: nn.ParameterList, layer: int) -> Tensor:
         """The output plus the layer's bias, if there is one."""

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnnloom.trainer.comm.communicator import Communicator, Kind
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import columns_of
 

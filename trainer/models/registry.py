@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.kernels.dropout import Dropout
+from gnnloom.trainer.kernels.dispatch import Dropout
 from gnnloom.trainer.models.gat import GAT
 from gnnloom.trainer.models.gcn import GCN
 from gnnloom.trainer.models.gin import GIN

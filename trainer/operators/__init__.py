@@ -1,1 +1,5 @@
-"""Distributed operators: one file per algorithm."""
+"""Distributed operators: the products of one algorithm per file, over layouts and a communicator.
+
+Imports ``comm``, ``layout``, ``data``, ``storage``, and ``kernels.dispatch`` for local products; never a transport or
+a kernel itself.
+"""

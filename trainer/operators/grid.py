@@ -1,6 +1,6 @@
-"""What the algorithms over grid shards share: their two products as differentiable functions.
+"""Base of the algorithms over grid shards: their two products as differentiable functions.
 
-An algorithm gives the plain products, forward and backward; see :class:`GridOperator`.
+An algorithm provides the plain products, forward and backward; see :class:`GridOperator`.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnloom.trainer.comm.communicator import GEMM, SPMM
 from gnnloom.trainer.comm.process_grid import ProcessGrid
-from gnnloom.trainer.kernels.numba_spmm import SparseProduct
+from gnnloom.trainer.comm.traffic import GEMM, SPMM
+from gnnloom.trainer.kernels.dispatch import SparseProduct
 from gnnloom.trainer.layout.layout import Layout
-from gnnloom.trainer.layout.partial_parameters import Place
+from gnnloom.trainer.layout.partial_parameters import Piece
 from gnnloom.trainer.layout.realignment import Realigner
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
 
 
 class GridOperator(ABC):
-    """An algorithm on a process grid.
+    """An algorithm on a process grid; see :class:`gnnloom.trainer.operators.operator.Operator`.
 
-    Weights are the same on all ranks unless ``weight_place`` says otherwise.
+    Weights are the same on all ranks unless ``weight_piece`` returns a piece.
     """
 
     def __init__(self, grid: ProcessGrid, adjacency: GridAdjacency, weight_axes: tuple[str, ...]) -> None:
@@ -39,11 +39,19 @@ class GridOperator(ABC):
 
     @abstractmethod
     def multiply(self, features: Tensor, layer: int, *, backward: bool) -> Tensor:
-        """The layer's normalized adjacency, or its transpose (``backward``), times this rank's share. Collective."""
+        """The layer's normalized adjacency, or its transpose (``backward``), times the features. Collective.
+
+        Args:
+            features: (num_rows, columns held) this rank's piece, in the layout in which the product starts: the first
+                of :meth:`product_layouts`, or backward the second.
+
+        Returns:
+            (num_rows, columns held) in the other of the two layouts.
+        """
 
     @abstractmethod
     def release(self, layer: int) -> None:
-        """Forget the layer's adjacency, which will not be multiplied with again; other layers' may be the same."""
+        """Free the layer's adjacency, which will not be multiplied with again, unless another layer shares it."""
 
     def product_layouts(self, layer: int) -> tuple[Layout, Layout]:
         return self.layout(layer), self.layout(layer + 1)
@@ -51,23 +59,23 @@ class GridOperator(ABC):
     def align(self, features: Tensor, source: Layout, target: Layout, dim: int) -> Tensor:
         return self._realigner.align(features, source, target, dim)
 
-    def weight_place(self, layer: int, shape: tuple[int, int]) -> Place | None:  # noqa: ARG002
+    def weight_piece(self, layer: int, shape: tuple[int, int]) -> Piece | None:  # noqa: ARG002
         return None
 
     def gather_weight(self, weight: Tensor, layer: int) -> Tensor:  # noqa: ARG002
-        """What this rank multiplies with, from its part of the weight. Collective."""
+        """The block of the weight that this rank multiplies with, from the piece that it holds. Collective."""
         return weight
 
     def scatter_gradient(self, gradient: Tensor, layer: int) -> Tensor:  # noqa: ARG002
-        """The adjoint of :meth:`gather_weight`: the gradient of this rank's part. Collective."""
+        """The adjoint of :meth:`gather_weight`: the gradient of this rank's piece. Collective."""
         return gradient
 
     def gather_features(self, features: Tensor, layer: int) -> Tensor:  # noqa: ARG002
-        """What this rank multiplies its weight with, from its share of the features. Collective."""
+        """The rows that this rank multiplies its weight with, from the piece that it holds. Collective."""
         return features
 
     def multiply_weight(self, features: Tensor, weight: Tensor, layer: int) -> Tensor:  # noqa: ARG002
-        """This rank's share of the product of what was gathered. Collective."""
+        """This rank's piece of the product of the gathered features and weight. Collective."""
         return self.gemm(features, weight)
 
     def weight_adjoints(
@@ -79,7 +87,7 @@ class GridOperator(ABC):
         *,
         of_features: bool,
     ) -> tuple[Tensor | None, Tensor]:
-        """Gradients of this rank's share of the features, if wanted, and of the gathered weight. Collective."""
+        """Gradients of this rank's piece of the features, if wanted, and of the gathered weight. Collective."""
         return self.gemm(gradient, weight.T) if of_features else None, self.gemm(features.T, gradient)
 
     def propagate(self, features: Tensor, layer: int) -> Tensor:
@@ -91,8 +99,8 @@ class GridOperator(ABC):
         return result
 
     def grid_layout(self, layer: int, row_axes: tuple[str, ...], column_axes: tuple[str, ...]) -> Layout:
-        """The layout of a layer's input whose rows are cut along some axes and its columns along others."""
-        # Along an axis of one rank nothing is cut: layouts that are the same everywhere are one.
+        """The layout of a layer's input with rows split along some axes and columns along others."""
+        # An axis of one rank splits nothing; dropping it makes layouts that agree everywhere equal.
         rows, columns = (tuple(axis for axis in axes if self.grid.axes[axis] > 1) for axes in (row_axes, column_axes))
         key = self.adjacency.order(layer), rows, columns
         if key not in self._layouts:
@@ -101,16 +109,16 @@ class GridOperator(ABC):
         return self._layouts[key]
 
     def rows(self, axes: tuple[str, ...]) -> tuple[int, int]:
-        """This rank's range of the vertices cut along ``axes``."""
+        """This rank's range of the vertices when they are split along ``axes``."""
         return self.grid.span(self.adjacency.num_vertices, axes)
 
     def read_scaling(
         self, layer: int, source_axes: tuple[str, ...], target_axes: tuple[str, ...], *, backward: bool
     ) -> None:
-        """Read the normalization's factors that a product needs, as a part of loading.
+        """Read the normalization's factors for a product, so that bad degrees are found while loading.
 
         Args:
-            source_axes, target_axes: along which the rows are cut that enter and leave the product.
+            source_axes, target_axes: axes that split the rows of the product's input and of its output.
 
         Raises:
             InputError: a degree is negative or not finite.
@@ -119,30 +127,31 @@ class GridOperator(ABC):
         self.adjacency.scaling(self.adjacency.order(layer + (not backward)), self.rows(target_axes))
 
     def gemm(self, left: Tensor, right: Tensor) -> Tensor:
+        """A dense product, timed. Communicates nothing."""
         with self.grid.comm.traffic.timing(GEMM):
             return left @ right
 
-    def add_product(self, product: SparseProduct, features: Tensor, out: Tensor, row_scale: Any) -> None:
-        """Add diag(row_scale) A features to ``out``."""
+    def add_product(self, product: SparseProduct, features: Tensor, out: Tensor, row_scale: Tensor) -> None:
+        """Add diag(row_scale) A features to ``out``, timed. Communicates nothing."""
         with self.grid.comm.traffic.timing(SPMM):
-            product.multiply(features.numpy(), out.numpy(), row_scale, accumulate=True)
+            product.multiply(features, out, row_scale, accumulate=True)
 
     def scaled(self, features: Tensor, layer: int, row_axes: tuple[str, ...], *, backward: bool) -> Tensor:
         """Features times the normalization's factors on the right side of a layer's matrix, contiguous.
 
         Args:
-            features: rows cut along ``row_axes``: of the layer's input, or (``backward``) of its output.
+            features: rows split along ``row_axes``: of the layer's input, or (``backward``) of its output.
         """
         sides = self.adjacency.scaling(self.adjacency.order(layer + backward), self.rows(row_axes))
         factor = sides.left if backward else sides.right
-        if len(factor) < len(features):
+        if len(factor) < len(features):  # (0,) stands for ones
             return features.contiguous()
         return features.contiguous() * torch.from_numpy(factor).unsqueeze(1)
 
-    def row_scale(self, layer: int, row_axes: tuple[str, ...], *, backward: bool) -> Any:
+    def row_scale(self, layer: int, row_axes: tuple[str, ...], *, backward: bool) -> Tensor:
         """The normalization's factors on the left side, for the kernel: (num_rows,), or (0,) for ones."""
         sides = self.adjacency.scaling(self.adjacency.order(layer + (not backward)), self.rows(row_axes))
-        return sides.right if backward else sides.left
+        return torch.from_numpy(sides.right if backward else sides.left)
 
 
 class _Propagate(torch.autograd.Function):
@@ -161,6 +170,7 @@ class _Transform(torch.autograd.Function):
     def forward(ctx: Any, features: Tensor, weight: Tensor, operator: GridOperator, layer: int) -> Tensor:
         whole = operator.gather_weight(weight.detach(), layer)
         rows = operator.gather_features(features.detach(), layer)
+        # Saved as gathered: gathering again backward would save memory and cost the same messages once more.
         ctx.save_for_backward(rows, whole)
         ctx.operator, ctx.layer = operator, layer
         return operator.multiply_weight(rows, whole, layer)
@@ -169,7 +179,7 @@ class _Transform(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
         rows, weight = ctx.saved_tensors
         operator, layer = ctx.operator, ctx.layer
-        of_features, partial = operator.weight_adjoints(
+        of_features, of_weight = operator.weight_adjoints(
             gradient.contiguous(), rows, weight, layer, of_features=ctx.needs_input_grad[0]
         )
-        return of_features, operator.scatter_gradient(partial, layer), None, None
+        return of_features, operator.scatter_gradient(of_weight, layer), None, None

@@ -1,8 +1,8 @@
 """The windows of the permuted, normalized adjacency that a rank multiplies with, read from grid shards.
 
-Layers alternate between two matrices: layer 0, 2, ... multiplies with Pr A Pc^T and so takes rows in the
-order Pc to rows in the order Pr; layer 1, 3, ... multiplies with Pc A Pr^T, back again.  Without a
-permutation, or with a single one, both are the same matrix.
+Layers alternate between two matrices. Layers 0, 2, ... multiply with Pr A Pc^T, and so take rows in the order Pc to
+rows in the order Pr; layers 1, 3, ... multiply with Pc A Pr^T, and take them back. Without a permutation, or with a
+single one, both are the same matrix. The double permutation is that of Singh et al., "Plexus" (SC 2025), section 5.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.ranges import Span, split_range
 from gnnloom.trainer.data.adjacency_scaling import Scaling, scaling
-from gnnloom.trainer.kernels.numba_spmm import SparseProduct
-from gnnloom.trainer.kernels.threads import Threads
+from gnnloom.trainer.kernels.dispatch import SparseProduct, Threads, sparse_product
 
 
 def vertex_order(layer: int) -> str:
@@ -27,7 +26,7 @@ def vertex_order(layer: int) -> str:
 
 
 class GridAdjacency:
-    """Reads and keeps what a rank multiplies with; nothing is read or kept twice."""
+    """Reads and keeps what a rank multiplies with; nothing is read or kept twice. Communicates nothing."""
 
     def __init__(
         self,
@@ -48,16 +47,18 @@ class GridAdjacency:
         self._scalings: dict[tuple[str, Span], Scaling] = {}
 
     def order(self, layer: int) -> str:
-        """Order of the rows that enter a layer; one name where both orders are the same."""
+        """Order of the rows that enter a layer; always ``rows`` if both orders are the same."""
         return vertex_order(layer) if self.shards.permutation == "double" else "rows"
 
     def blocks(self, layer: int, rows: Span, columns: list[Span], *, transposed: bool = False) -> list[CSR]:
         """Rows of a layer's matrix, or of its transpose, in blocks of columns, each numbered from 0.
 
         Args:
-            columns: ascending ranges.
+            rows: positions in the order of the product's output.
+            columns: ascending ranges of positions in the order of its input.
         """
         variant = "even" if layer % 2 == 0 else "odd"
+        # Symmetric graphs and single permutations store fewer variants, so layers and directions share windows.
         stored = self._stored[TRANSPOSED[variant] if transposed else variant]
         key = (stored, rows, tuple(columns))
         if key not in self._blocks:
@@ -65,19 +66,22 @@ class GridAdjacency:
         return self._blocks[key]
 
     def forget(self) -> None:
-        """Leave the blocks to those who read them: none will be read again."""
+        """Leave the blocks to the operators that read them; no more will be read.
+
+        An operator that releases a layer then frees its memory.
+        """
         self._blocks.clear()
 
     def product(self, block: CSR) -> SparseProduct:
-        """A block, ready to multiply."""
-        return SparseProduct(block, self.threads, self.dtype)
+        """A block, prepared for products."""
+        return sparse_product(block, self.threads, self.dtype)
 
     def products(self, layer: int, rows: Span, columns: list[Span], *, transposed: bool = False) -> list[SparseProduct]:
-        """As :meth:`blocks`, ready to multiply."""
+        """Like :meth:`blocks`, prepared for products."""
         return [self.product(block) for block in self.blocks(layer, rows, columns, transposed=transposed)]
 
     def scaling(self, order: str, span: Span) -> Scaling:
-        """The normalization's factors of some places of an order.
+        """The normalization's factors of the vertices at some positions of an order.
 
         Raises:
             InputError: a degree is negative or not finite.
@@ -93,17 +97,21 @@ class GridAdjacency:
             degree = self.shards.vertex_data("degree", order, span, self._counter).astype(np.float64)
         return scaling(where, self._normalization, degree, self.dtype)
 
-    def places(self, order: str, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Places of vertices in an order."""
+    def positions(self, order: str, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(len(vertex),) int64 positions of vertices in an order."""
         return self.shards.positions(order, vertex)
 
     def vertex_ids(self, order: str, span: Span) -> NDArray[np.int64]:
-        """(span,) global ids of the vertices at some places of an order."""
+        """(span,) int64 global ids of the vertices at some positions of an order."""
         return self.shards.vertex_ids(order, span, self._counter)
 
 
 def split_rows(matrix: CSR, num_blocks: int) -> list[tuple[slice, CSR]]:
-    """Cut a matrix into blocks of about equal numbers of rows, which share its memory."""
+    """Split a matrix into blocks of about equal numbers of rows, which share its memory.
+
+    Returns:
+        For every block its rows within the matrix, and the block.
+    """
     blocks = []
     for start, stop in (split_range(matrix.num_rows, num_blocks, number) for number in range(num_blocks)):
         entries = slice(int(matrix.indptr[start]), int(matrix.indptr[stop]))

@@ -1,7 +1,7 @@
 """The exchange of halo rows with the ranks that own them, and its adjoint.
 
-Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training on Distributed-Memory
-Systems" (PVLDB 16(4), 2022), Algorithm 1, lines 3-9; the adjoint, section 4.4.
+Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training on Distributed-Memory Systems"
+(PVLDB 16(4), 2022), Algorithm 1, lines 3-9; the adjoint, section 4.4.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ import torch
 from torch import Tensor
 
 from gnnloom.storage.artifacts.row_shards import ShardMatrix
-from gnnloom.trainer.comm.communicator import Communicator, Kind, Request
+from gnnloom.trainer.comm.communicator import Communicator, Request
+from gnnloom.trainer.comm.traffic import Kind
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """Rows on their way.
+    """An exchange of rows in flight.
 
     Attributes:
-        rows: what arrives; to be read after the receives are waited for.
+        rows: the arriving rows; read them after the receives complete.
         receives, sends: requests to wait for.
-        packed: what is sent, which must stay unchanged until then.
+        packed: the rows being sent; they must stay alive and unchanged until the sends complete.
     """
 
     rows: Tensor
@@ -43,12 +44,13 @@ class HaloExchange:
         self._send_row = torch.from_numpy(matrix.send_row)
 
     def begin(self, own: Tensor, kind: Kind) -> Arrival:
-        """Begin to fetch the (num_halo, dim) halo rows, ordered by owner, then by the owner's local number.
+        """Begin to fetch the halo rows: (num_halo, dim), ordered by owner, then by the owner's local number.
 
         Args:
             own: (num_own, dim) this rank's rows.
         """
         halo = own.new_empty(self._halo_offset[-1], own.shape[1])
+        # Receives are posted first, so that arriving rows go to their buffer without another copy.
         receives = self._receive(halo, self._halo_offset)
         packed = own.index_select(0, self._send_row)
         return Arrival(halo, receives, self._send(packed, self._send_offset, kind), packed)
@@ -60,10 +62,10 @@ class HaloExchange:
         return arrival.rows
 
     def begin_return(self, halo: Tensor, kind: Kind) -> Arrival:
-        """Begin the adjoint of :meth:`gather`: what this rank has for its halo rows goes back to their owners.
+        """Begin the adjoint of :meth:`gather`: send the values of the halo rows back to their owners.
 
         Args:
-            halo: (num_halo, dim), for the halo rows.
+            halo: (num_halo, dim), usually gradients.
         """
         packed = halo.contiguous()
         returned = halo.new_empty(self._send_offset[-1], halo.shape[1])
@@ -71,7 +73,7 @@ class HaloExchange:
         return Arrival(returned, receives, self._send(packed, self._halo_offset, kind), packed)
 
     def add_returned(self, arrival: Arrival) -> Tensor:
-        """(num_own, dim) sums of what the other ranks sent back; from each that fetched a row."""
+        """(num_own, dim) sums of the values that came back for every row, one from each rank that fetched it."""
         self.comm.wait(arrival.receives + arrival.sends)
         returned = arrival.rows
         return returned.new_zeros(self.num_own, returned.shape[1]).index_add_(0, self._send_row, returned)
@@ -79,7 +81,7 @@ class HaloExchange:
     def _send(self, rows: Tensor, offset: list[int], kind: Kind) -> list[Request]:
         requests: list[Request] = []
         for step in range(1, self.comm.size):
-            # Starting behind oneself spreads the load: not every rank sends to rank 0 first.
+            # Each rank starts with the one after itself; starting with rank 0 would make all ranks send there first.
             other = (self.comm.rank + step) % self.comm.size
             requests += self.comm.send(rows[offset[other] : offset[other + 1]], other, kind)
         return requests
@@ -87,17 +89,18 @@ class HaloExchange:
     def _receive(self, rows: Tensor, offset: list[int]) -> list[Request]:
         requests: list[Request] = []
         for step in range(1, self.comm.size):
+            # In the order in which the others' sends begin.
             other = (self.comm.rank - step) % self.comm.size
             requests += self.comm.receive(rows[offset[other] : offset[other + 1]], other)
         return requests
 
 
 class HaloFetch:
-    """The halo's rows of one matrix on their way, and later their gradients on the way back; differentiable.
+    """Fetches halo rows forward, and returns their gradients backward; differentiable.
 
-    What is computed between :meth:`begin` and :meth:`finish` hides the exchange: forward because the rows are waited
-    for in the latter, and backward because autograd goes through operations in the reverse order of their making, so
-    that the gradients leave before those of what lies between are formed, and are waited for after it.
+    Work between :meth:`begin` and :meth:`finish` hides the exchange in both directions. Forward, ``finish`` waits for
+    the rows. Backward, autograd visits operations in reverse order: it sends the gradients in ``finish``, computes
+    those of the work in between, and waits in ``begin``.
     """
 
     def __init__(self, exchange: HaloExchange) -> None:
@@ -106,7 +109,7 @@ class HaloFetch:
         self.returning: Arrival | None = None
 
     def begin(self, own: Tensor) -> Tensor:
-        """Begin to fetch; what is returned has no values yet. Collective, forward and backward.
+        """Begin to fetch; the returned tensor has no values yet. Collective, forward and backward.
 
         Args:
             own: (num_own, dim) this rank's rows.
@@ -115,7 +118,7 @@ class HaloFetch:
         return result
 
     def finish(self, begun: Tensor) -> Tensor:
-        """(num_halo, dim) the rows. Collective, forward and backward."""
+        """(num_halo, dim) the halo rows. Collective, forward and backward."""
         result: Tensor = _Finish.apply(begun, self)  # type: ignore[no-untyped-call]
         return result
 
@@ -143,8 +146,8 @@ class _Finish(torch.autograd.Function):
             comm = fetch.exchange.comm
             with comm.traffic.timing(Kind.HALO_FORWARD, comm):
                 comm.wait(arrival.receives + arrival.sends)
-        # The same memory, but another tensor to autograd.
-        return torch.from_numpy(begun.detach().numpy())
+        # The same memory in another tensor: autograd takes an input that is returned for an identity.
+        return begun.detach()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:

@@ -1,7 +1,7 @@
-"""Row shards with point-to-point exchange of exactly the rows needed.
+"""Row shards with a point-to-point exchange of exactly the rows that each rank needs (``p2p``).
 
-Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training on Distributed-Memory
-Systems" (PVLDB 16(4), 2022), Algorithms 1 (forward) and 2 (backward).
+Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training on Distributed-Memory Systems"
+(PVLDB 16(4), 2022), Algorithms 1 (forward) and 2 (backward).
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import torch
 from torch import Tensor
 
 from gnnloom.storage.artifacts.row_shards import RowShard, ShardMatrix
-from gnnloom.trainer.comm.communicator import SPMM, Communicator, Kind
+from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.comm.traffic import SPMM, Kind
 from gnnloom.trainer.data.adjacency_scaling import Scaling, degrees, scaling
-from gnnloom.trainer.kernels.gemm import timed_product
-from gnnloom.trainer.kernels.numba_spmm import SparseProduct
-from gnnloom.trainer.kernels.threads import Threads
+from gnnloom.trainer.kernels.dispatch import Threads, sparse_product
 from gnnloom.trainer.layout.layout import Layout
-from gnnloom.trainer.layout.partial_parameters import Place
+from gnnloom.trainer.layout.partial_parameters import Piece
 from gnnloom.trainer.operators.halo import HaloExchange
+from gnnloom.trainer.operators.weight_product import timed_product
 
 AXIS = "row"
 
 
 class PointToPoint:
-    """Every rank holds the rows of its part, whole; weights are the same on all ranks."""
+    """Every rank holds whole rows, those of its part; weights are the same on all ranks."""
 
     weight_axes: tuple[str, ...] = (AXIS,)
 
@@ -45,27 +45,32 @@ class PointToPoint:
 
         Args:
             normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.
-            dtype: of the features, float32 or float64.
-            multiplies: products will be differentiated; attention needs no transpose, so none is read for it.
+            dtype: dtype of the features, float32 or float64.
+            multiplies: the model differentiates products with the adjacency. Attention does not, and needs no
+                transpose; none is read for it.
+
+        Raises:
+            InputError: a degree is negative or not finite.
         """
         self.grid = ProcessGrid(comm, {AXIS: comm.size})
         self._layout = Layout(self.grid, shard.vertex(), row_axes=(AXIS,))
         matrix = shard.matrix()
         where = f"{shard.shards.artifact.path}/{shard.prefix}"
         sides = scaling(where, normalization, degrees(matrix.own, matrix.halo), dtype)
-        #: The adjacency's rows of this rank, without the normalization, and the exchange of what their columns need.
+        #: This rank's rows of the adjacency, not normalized, and the exchange of the rows that their columns need.
         self.matrix, self.exchange = matrix, HaloExchange(comm, matrix)
         self.threads = threads
         self.forward_product = HaloProduct(self.exchange, matrix, sides, Kind.HALO_FORWARD, threads)
         self.backward_product = self._adjoint(shard, sides) if multiplies else None
 
     def _adjoint(self, shard: RowShard, sides: Scaling) -> HaloProduct:
+        """The product with the transpose, whose pattern and exchange are the same if the adjacency is symmetric."""
         same = shard.shards.symmetric
         transpose = self.matrix if same else shard.matrix(transpose=True)
         exchange = self.exchange if same else HaloExchange(self.grid.comm, transpose)
         return HaloProduct(exchange, transpose, sides.transposed, Kind.HALO_BACKWARD, self.threads)
 
-    def weight_place(self, layer: int, shape: tuple[int, int]) -> Place | None:  # noqa: ARG002
+    def weight_piece(self, layer: int, shape: tuple[int, int]) -> Piece | None:  # noqa: ARG002
         return None
 
     def layout(self, layer: int) -> Layout:  # noqa: ARG002 - the same for every layer
@@ -78,7 +83,7 @@ class PointToPoint:
         return features
 
     def release(self, layer: int) -> None:
-        """All layers multiply with the same matrix, so nothing can go."""
+        """All layers multiply with the same matrix, so nothing can be freed."""
 
     def propagate(self, features: Tensor, layer: int) -> Tensor:  # noqa: ARG002
         result: Tensor = _Propagate.apply(features, self)  # type: ignore[no-untyped-call]
@@ -89,19 +94,19 @@ class PointToPoint:
 
 
 class HaloProduct:
-    """One scaled matrix, own part and halo part, and its exchange of rows."""
+    """One scaled matrix, in an own and a halo block of columns, and its exchange of rows."""
 
     def __init__(
         self, exchange: HaloExchange, matrix: ShardMatrix, sides: Scaling, kind: Kind, threads: Threads
     ) -> None:
         self._exchange = exchange
         self._kind = kind
-        self._left = sides.left
-        # Columns are scaled by their owners before they are sent, so nobody needs the factors of its halo.
+        self._left = torch.from_numpy(sides.left)
+        # Owners scale their rows before they send them, so no rank needs the factors of its halo.
         self._right = torch.from_numpy(sides.right).unsqueeze(1) if len(sides.right) else None
         dtype = sides.left.dtype
-        self._own = SparseProduct(matrix.own, threads, dtype)
-        self._halo = SparseProduct(matrix.halo, threads, dtype)
+        self._own = sparse_product(matrix.own, threads, dtype)
+        self._halo = sparse_product(matrix.halo, threads, dtype)
 
     def multiply(self, features: Tensor) -> Tensor:
         """The scaled matrix times ``features``. Collective.
@@ -116,13 +121,15 @@ class HaloProduct:
         comm = self._exchange.comm
         with comm.traffic.timing(self._kind):
             arrival = self._exchange.begin(scaled, self._kind)
+        # The own columns need no rows of other ranks: their product hides the exchange.
         product = torch.empty_like(scaled)
         with comm.traffic.timing(SPMM):
-            self._own.multiply(scaled.numpy(), product.numpy(), self._left)
+            self._own.multiply(scaled, product, self._left)
         with comm.traffic.timing(self._kind, comm):
             comm.wait(arrival.receives)
         with comm.traffic.timing(SPMM):
-            self._halo.multiply(arrival.rows.numpy(), product.numpy(), self._left, accumulate=True)
+            self._halo.multiply(arrival.rows, product, self._left, accumulate=True)
+        # Sends are waited for last, when most have completed; until then the packed rows must stay alive.
         with comm.traffic.timing(self._kind):
             comm.wait(arrival.sends)
         return product

@@ -1,4 +1,4 @@
-"""Row blocks, each on one or several ranks: ``broadcast`` (1D) and ``replicated`` (1.5D).
+"""Row blocks, each on one rank or several: ``broadcast`` (1D) and ``replicated`` (1.5D).
 
 Tripathy, Yelick, Buluc, "Reducing Communication in Graph Neural Network Training" (SC 2020), sections IV-A and IV-B.
 """
@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from gnnloom.storage.matrix.ranges import split_range
-from gnnloom.trainer.comm.communicator import Kind
 from gnnloom.trainer.comm.process_grid import ProcessGrid
-from gnnloom.trainer.kernels.numba_spmm import SparseProduct
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.kernels.dispatch import SparseProduct
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.operators.grid import GridOperator
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
@@ -21,27 +21,30 @@ _ROW, _REPLICA = ("row",), ("replica",)
 
 
 class RowBlocks(GridOperator):
-    """Rank (i, j) holds rows i of all matrices; j counts the copies, which share the work of every product.
+    """Rank (i, j) holds block i of the rows of all matrices; j numbers the copies, which divide each product's work.
 
-    Copy j is sent, one after the other, those blocks of the features whose number is in its share,
-    multiplies with them, and the copies add up what they have.  Weights are the same on all ranks.
+    Copy j receives its subset of the blocks of the features, one after the other, and multiplies with each; then the
+    copies sum their results. Weights are the same on all ranks.
     """
 
     def __init__(self, grid: ProcessGrid, adjacency: GridAdjacency, plan: LayerPlan) -> None:
         """Read this rank's windows. Communicates nothing.
 
         Args:
-            grid: axes ``row``, and ``replica`` where there are copies.
+            grid: axes ``row``, and ``replica`` if there are copies.
+
+        Raises:
+            InputError: a degree is negative or not finite.
         """
         super().__init__(grid, adjacency, weight_axes=_ROW)
         self._replica_axes = tuple(axis for axis in _REPLICA if axis in grid.axes)
         blocks = grid.axes["row"]
-        share = split_range(blocks, grid.size(self._replica_axes), grid.index(self._replica_axes))
-        self._sources = range(*share)
+        self._sources = range(*split_range(blocks, grid.size(self._replica_axes), grid.index(self._replica_axes)))
         self._bounds = [split_range(adjacency.num_vertices, blocks, block) for block in range(blocks)]
         self._products = {(layer, backward): self._read(layer, backward=backward) for layer, backward in plan.products}
 
     def _read(self, layer: int, *, backward: bool) -> list[SparseProduct]:
+        """The rank's rows in one product for each block of columns that its copy multiplies with."""
         self.read_scaling(layer, _ROW, _ROW, backward=backward)
         columns = [self._bounds[source] for source in self._sources]
         return self.adjacency.products(layer, self.rows(_ROW), columns, transposed=backward)
@@ -57,6 +60,7 @@ class RowBlocks(GridOperator):
         own = self.scaled(features, layer, _ROW, backward=backward)
         result, row_scale = torch.zeros_like(own), self.row_scale(layer, _ROW, backward=backward)
         group = self.grid.group(_ROW)
+        # One block of the features in memory at a time: its owner broadcasts it, all ranks of the copy multiply.
         for source, product in zip(self._sources, self._products[layer, backward], strict=True):
             block = own if source == group.rank else own.new_empty(product.num_columns, own.shape[1])
             group.broadcast(block, source, kind)

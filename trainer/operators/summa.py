@@ -1,7 +1,7 @@
-"""SUMMA on a p x q grid (``summa``, 2D), and on c such layers that share the work (``split3d``, 3D).
+"""SUMMA on a p x q grid (``summa``, 2D), and on c such layers that divide the work (``split3d``, 3D).
 
-Tripathy, Yelick, Buluc, "Reducing Communication in Graph Neural Network Training" (SC 2020), sections IV-C and
-IV-D; the latter follows Split-3D-SpMM (Azad et al., SIAM J. Sci. Comput. 38(6), 2016).
+Tripathy, Yelick, Buluc, "Reducing Communication in Graph Neural Network Training" (SC 2020), sections IV-C and IV-D;
+the latter follows Split-3D-SpMM (Azad et al., SIAM J. Sci. Comput. 38(6), 2016).
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.matrix.ranges import Span, split_range
-from gnnloom.trainer.comm.communicator import Communicator, Kind
+from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.operators.grid import GridOperator
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
@@ -28,12 +29,12 @@ _ROW, _COLUMN, _LAYER = ("row",), ("column",), ("layer",)
 
 @dataclass(frozen=True)
 class Stage:
-    """A range of the vertices that is summed over at once.
+    """A range of the vertices that a product sums over in one step.
 
     Attributes:
-        span: places of the vertices.
-        row: process row that has the features' rows, from ``offset`` of its own on.
-        column: process column that has the adjacency's columns.
+        span: positions of the vertices.
+        row: process row that holds these rows of the features, from its local row ``offset`` on.
+        column: process column that holds these columns of the adjacency.
     """
 
     span: Span
@@ -47,11 +48,11 @@ class Stage:
 
 
 class Summa(GridOperator):
-    """Rank (i, j, k) holds rows i of the adjacency and columns j of the features; a layer k sums over its vertices.
+    """Rank (i, j, k) holds rows i of the adjacency and columns j of the features; layer k sums over its vertices.
 
-    The rows of the features are cut over i, and further over k.  In a layer, ranges of these rows go down the
-    process columns, and the adjacency's columns that belong to them along the process rows; then the layers
-    add up their products, and each keeps its rows.  No input is replicated; weights are the same on all ranks.
+    The rows of the features are split along i, and further along k. In each layer, ranges of these rows are broadcast
+    down the process columns, and the matching columns of the adjacency along the process rows. Then the layers sum
+    their products, and each keeps its rows. No input is replicated; weights are the same on all ranks.
     """
 
     def __init__(self, grid: ProcessGrid, adjacency: GridAdjacency, plan: LayerPlan, width: int = 0) -> None:
@@ -59,7 +60,10 @@ class Summa(GridOperator):
 
         Args:
             grid: axes ``row`` and ``column``, and ``layer`` for split3d.
-            width: most vertices in a stage; 0: as many as lie on one rank.
+            width: largest number of vertices in a stage; 0 for as many as one rank holds.
+
+        Raises:
+            InputError: a degree is negative or not finite.
         """
         super().__init__(grid, adjacency, weight_axes=tuple(grid.axes))
         self._layer_axes = tuple(axis for axis in _LAYER if axis in grid.axes)
@@ -69,11 +73,12 @@ class Summa(GridOperator):
         self._nnz: dict[tuple[int, bool], list[int]] = {}
 
     def _cut_stages(self, width: int) -> list[Stage]:
-        """Cut what this layer sums over wherever the owner of the features or of the adjacency changes."""
+        """Cut the vertices of this layer wherever the owner of the features or of the adjacency changes."""
         num_rows, num_columns = self.grid.axes["row"], self.grid.axes["column"]
         layers, layer = self.grid.size(self._layer_axes), self.grid.index(self._layer_axes)
         n = self.adjacency.num_vertices
         spans = [split_range(n, num_rows * layers, row * layers + layer) for row in range(num_rows)]
+        # The layer's vertices are numbered consecutively over its process rows.
         starts = np.cumsum([0] + [stop - start for start, stop in spans])
         total = int(starts[-1])
         owners = [split_range(total, num_columns, column)[1] for column in range(num_columns)]
@@ -88,7 +93,7 @@ class Summa(GridOperator):
         return stages
 
     def _read(self, layer: int, *, backward: bool) -> dict[int, CSR]:
-        """The blocks of this rank, by the number of their stage."""
+        """The blocks that this rank holds, by the number of their stage."""
         self.read_scaling(layer, self._feature_rows, _ROW, backward=backward)
         column = self.grid.coordinate["column"]
         mine = [number for number, stage in enumerate(self._stages) if stage.column == column]
@@ -107,9 +112,10 @@ class Summa(GridOperator):
         first, last = self.rows(_ROW)
         result = own.new_zeros(last - first, own.shape[1])
         row_scale = self.row_scale(layer, _ROW, backward=backward)
-        # All of them here: to form a group is collective over all ranks, and a layer without vertices has no stage.
+        # All groups here: forming one is collective over all ranks, and a layer without vertices has no stage below.
         down, _, fiber = (self.grid.group(axes) for axes in (_ROW, _COLUMN, self._layer_axes))
         for number, stage in enumerate(self._stages):
+            # Both operands of the stage are broadcast; then every rank multiplies them locally.
             block = self._broadcast_block(number, layer, backward=backward)
             rows = own[stage.offset : stage.offset + stage.width]
             rows = rows if stage.row == down.rank else own.new_empty(stage.width, own.shape[1])
@@ -119,7 +125,7 @@ class Summa(GridOperator):
         return fiber.reduce_scatter(result, sizes, kind)
 
     def _broadcast_block(self, number: int, layer: int, *, backward: bool) -> CSR:
-        """The adjacency's block of a stage, from the rank of this process row that has it. Collective."""
+        """The adjacency's block of a stage, from the rank of this process row that holds it. Collective."""
         along, root = self.grid.group(_COLUMN), self._stages[number].column
         if along.size == 1:
             return self._blocks[layer, backward][number]
@@ -133,26 +139,27 @@ class Summa(GridOperator):
         return block
 
     def _empty_block(self, nnz: int, width: int) -> CSR:
-        """Room for a block."""
+        """Buffers for a block to receive, with the dtypes of a stored one."""
         first, last = self.rows(_ROW)
         data = np.empty(nnz, self.adjacency.dtype) if self.adjacency.shards.weighted else None
         indptr = np.empty(last - first + 1, np.int64)
         return CSR(first, indptr, np.empty(nnz, index_dtype(width)), data, width)
 
     def _count_entries(self, along: Communicator, layer: int, *, backward: bool) -> list[int]:
-        """Nonzeros of the blocks of every stage on this process row. Collective at the first call."""
+        """Nonzeros of the blocks of all stages on this process row. Collective at the first call for a product."""
         if (layer, backward) not in self._nnz:
             blocks = self._blocks[layer, backward]
+            # Each block has one owner, so the sum over the ranks is its count.
             mine = [blocks[number].nnz if number in blocks else 0 for number in range(len(self._stages))]
             self._nnz[layer, backward] = along.gather_numbers(mine).sum(0).astype(np.int64).tolist()
         return self._nnz[layer, backward]
 
     def multiply_weight(self, features: Tensor, weight: Tensor, layer: int) -> Tensor:
-        """The features' blocks of columns go along the process row; each meets the rows of the weight it fits."""
+        """Multiply the features' blocks of columns, broadcast along the process row, with their rows of the weight."""
         layout, (dim, dim_out) = self.layout(layer), weight.shape
         columns = layout.columns(dim_out)
         result = features.new_zeros(len(features), columns.stop - columns.start)
-        for block, inner in self._pass_round(features, dim, Kind.TRANSFORM_FORWARD):
+        for block, inner in self._column_blocks(features, dim, Kind.TRANSFORM_FORWARD):
             result += self.gemm(block, weight[inner, columns])
         return result
 
@@ -162,17 +169,26 @@ class Summa(GridOperator):
         dim, dim_out = weight.shape
         inner = self.layout(layer).columns(dim)
         back = torch.zeros_like(features) if of_features else None
+        # This rank's rows and columns contribute to the rows ``inner`` of the gradient; the sum over all ranks is the
+        # whole gradient.
         of_weight = torch.zeros_like(weight)
-        for block, columns in self._pass_round(gradient, dim_out, Kind.TRANSFORM_BACKWARD):
+        for block, columns in self._column_blocks(gradient, dim_out, Kind.TRANSFORM_BACKWARD):
             if back is not None:
                 back += self.gemm(block, weight[inner, columns].T)
             of_weight[inner, columns] = self.gemm(features.T, block)
         return back, of_weight
 
-    def _pass_round(self, part: Tensor, dim: int, kind: Kind) -> Iterator[tuple[Tensor, slice]]:
-        """Broadcast the blocks of columns of a (n, dim) matrix along the process row, one by one. Collective."""
+    def _column_blocks(self, piece: Tensor, dim: int, kind: Kind) -> Iterator[tuple[Tensor, slice]]:
+        """Broadcast the blocks of columns of a (n, dim) matrix along the process row, one at a time. Collective.
+
+        Args:
+            piece: (num_rows, columns held) this rank's block.
+
+        Yields:
+            A block, and its columns.
+        """
         along = self.grid.group(_COLUMN)
-        own = part.contiguous()
+        own = piece.contiguous()
         for source in range(along.size):
             columns = slice(*split_range(dim, along.size, source))
             block = own if source == along.rank else own.new_empty(len(own), columns.stop - columns.start)

@@ -1,34 +1,34 @@
-"""Three-dimensional tensor parallelism (``tensor3d``): the adjacency on planes that turn from layer to layer.
+"""Three-dimensional tensor parallelism (``tensor3d``): the adjacency on planes of the grid that rotate over layers.
 
-Singh et al., "Plexus" (SC 2025), sections 3 and 5.  A layer gives the three axes three roles: *outer*
-splits the rows of its input, *inner* the columns, and along *depth* lie copies.  (The input features of
-the model have no copies: their rows are split further over depth.)  With (x, y, z) at first:
+Singh et al., "Plexus" (SC 2025), sections 3 and 5. In every layer the three axes have three roles: *outer* splits the
+rows of the layer's input, *inner* its columns, and ranks along *depth* hold copies. (The model's input features have
+no copies: depth splits their rows further.) With (outer, inner, depth) = (x, y, z) in the first layer:
 
-* (A H) W, as in the paper: A has rows over depth and columns over outer, W rows over inner and columns
-  over outer, split further over depth.  The output has rows over depth and columns over outer.
-* A (H W), ours: W has columns over depth and is split further over outer, A has rows over inner.  The
-  output has rows over inner and columns over depth.
+* (A H) W, as in the paper: A has rows over depth and columns over outer. W has rows over inner, split further over
+  depth, and columns over outer. The output has rows over depth and columns over outer.
+* A (H W), ours: W has columns over depth, and its rows are split over inner and further over outer. A has rows over
+  inner and columns over outer. The output has rows over inner and columns over depth.
 
-Both outputs are the next layer's input with the roles turned, one way or the other.
+Both outputs are the input of the next layer with the roles rotated, in one direction or the other.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.comm.communicator import GEMM, Communicator, Kind, Request
+from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.process_grid import ProcessGrid
-from gnnloom.trainer.kernels.gemm import transposed_product, turned_is_faster
-from gnnloom.trainer.kernels.numba_spmm import SparseProduct
+from gnnloom.trainer.comm.traffic import GEMM, Kind
+from gnnloom.trainer.kernels.dispatch import SparseProduct, weight_gradient
 from gnnloom.trainer.layout.layout import Layout
-from gnnloom.trainer.layout.partial_parameters import Place
+from gnnloom.trainer.layout.partial_parameters import Piece
 from gnnloom.trainer.operators.grid import GridOperator
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency, split_rows
 from gnnloom.trainer.operators.operator import LayerPlan
+from gnnloom.trainer.operators.weight_product import transposed_is_faster
 
 
 class Roles(NamedTuple):
@@ -52,7 +52,7 @@ class Roles(NamedTuple):
     @property
     def weight_rows(self) -> tuple[str, str]:
         """The axes that split the weight's rows, the second one further."""
-        return self.inner, self.weight_share
+        return self.inner, self.weight_split
 
     @property
     def weight_columns(self) -> str:
@@ -60,8 +60,8 @@ class Roles(NamedTuple):
         return self.outer if self.propagates_first else self.depth
 
     @property
-    def weight_share(self) -> str:
-        """The axis along which the weight's blocks are split further."""
+    def weight_split(self) -> str:
+        """The axis along which ranks need the same block of the weight, and hold a slice of it each."""
         return self.depth if self.propagates_first else self.outer
 
     def following(self, propagates_first: bool) -> Roles:
@@ -72,7 +72,7 @@ class Roles(NamedTuple):
 
 
 class Tensor3D(GridOperator):
-    """Rank x * (Y * Z) + y * Z + z of an X x Y x Z grid; weights are held in shares."""
+    """An X x Y x Z grid; coordinate (x, y, z) is rank x * (Y * Z) + y * Z + z. Ranks hold pieces of the weights."""
 
     def __init__(
         self,
@@ -86,15 +86,21 @@ class Tensor3D(GridOperator):
 
         Args:
             grid: axes ``x``, ``y``, ``z``.
-            aggregation_blocks: blocks of rows of a product, each summed over the ranks while the next is formed.
-            gradient_product: form a weight's gradient as H^T dQ (``straight``), as (dQ^T H)^T (``turned``), or as
-                the first product of each layer finds to be faster (``measured``).
+            aggregation_blocks: number of row blocks of a product; the ranks sum a block while they multiply the next.
+            gradient_product: compute a weight's gradient as H^T dQ (``straight``), as (dQ^T H)^T (``transposed``), or
+                in the way that the first product of each layer finds faster (``measured``).
+
+        Raises:
+            InputError: a degree is negative or not finite.
         """
         super().__init__(grid, adjacency, weight_axes=tuple(grid.axes))
         self._dims = plan.dims
-        chosen = {"straight": False, "turned": True}.get(gradient_product)
-        self._turned = dict.fromkeys(range(plan.num_layers), chosen)
+        # ``turned`` is the former name of ``transposed``.
+        chosen = {"straight": False, "transposed": True, "turned": True}.get(gradient_product)
+        #: For each layer, whether its weight's gradient is (dQ^T H)^T; None until it is measured.
+        self._transposed = dict.fromkeys(range(plan.num_layers), chosen)
         self._roles = [Roles("x", "y", "z", plan.propagates_first[0])]
+        # One more than there are layers, for the layout of the output.
         for following in (*plan.propagates_first[1:], True):
             self._roles.append(self._roles[-1].following(following))
         self._products = {
@@ -108,7 +114,7 @@ class Tensor3D(GridOperator):
         self.read_scaling(layer, (source,), (target,), backward=backward)
         rows, columns = self.rows((target,)), self.rows((source,))
         (window,) = self.adjacency.blocks(layer, rows, [columns], transposed=backward)
-        return [(part, self.adjacency.product(block)) for part, block in split_rows(window, num_blocks)]
+        return [(block_rows, self.adjacency.product(block)) for block_rows, block in split_rows(window, num_blocks)]
 
     def layout(self, layer: int) -> Layout:
         roles = self._roles[layer]
@@ -120,15 +126,16 @@ class Tensor3D(GridOperator):
             return self.layout(layer), self.grid_layout(layer + 1, (roles.depth,), (roles.inner,))
         return self.grid_layout(layer, (roles.outer,), (roles.depth,)), self.layout(layer + 1)
 
-    def weight_place(self, layer: int, shape: tuple[int, int]) -> Place:
+    def weight_piece(self, layer: int, shape: tuple[int, int]) -> Piece:
         roles = self._roles[layer]
         rows = torch.arange(*self.grid.span(shape[0], roles.weight_rows))
-        return Place(self.grid.comm, shape, rows, slice(*self.grid.span(shape[1], (roles.weight_columns,))))
+        return Piece(self.grid.comm, shape, rows, slice(*self.grid.span(shape[1], (roles.weight_columns,))))
 
     def multiply(self, features: Tensor, layer: int, *, backward: bool) -> Tensor:
         roles = self._roles[layer]
         source, target = roles.sides(backward=backward)
         kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
+        # The model's input has no copies along depth: forward its rows are gathered, backward they are scattered.
         takes_input = layer == 0 and roles.propagates_first
         if takes_input and not backward:
             features = self._gather_input(features, kind)
@@ -143,17 +150,18 @@ class Tensor3D(GridOperator):
         self,
         products: list[tuple[slice, SparseProduct]],
         features: Tensor,
-        row_scale: NDArray[Any],
+        row_scale: Tensor,
         group: Communicator | None,
         kind: Kind,
     ) -> Tensor:
-        """The product, summed over a group; a block of rows is on its way while the next one is multiplied."""
+        """The product, summed over a group if there is one. Collective."""
         result = features.new_zeros(sum(product.num_rows for _, product in products), features.shape[1])
         requests: list[Request] = []
-        for part, product in products:
-            self.add_product(product, features, result[part], row_scale[part])
+        for rows, product in products:
+            self.add_product(product, features, result[rows], row_scale[rows])
             if group is not None:
-                requests += group.begin_all_reduce(result[part], kind)
+                # In flight while the next block is multiplied (Plexus, section 5).
+                requests += group.begin_all_reduce(result[rows], kind)
         if group is not None:
             group.finish(requests, kind)
         return result
@@ -165,7 +173,7 @@ class Tensor3D(GridOperator):
         return self._weight_group(layer).reduce_scatter(gradient, self._weight_sizes(layer), Kind.WEIGHT)
 
     def _weight_group(self, layer: int) -> Communicator:
-        return self.grid.group((self._roles[layer].weight_share,))
+        return self.grid.group((self._roles[layer].weight_split,))
 
     def _weight_sizes(self, layer: int) -> list[int]:
         return self.grid.sizes_along_last(self._dims[layer], self._roles[layer].weight_rows)
@@ -177,6 +185,7 @@ class Tensor3D(GridOperator):
 
     def multiply_weight(self, features: Tensor, weight: Tensor, layer: int) -> Tensor:
         result = self.gemm(features, weight)
+        # Ranks along inner hold different columns of the features, so their products are summands.
         self.grid.group((self._roles[layer].inner,)).all_reduce(result, Kind.TRANSFORM_FORWARD)
         return result
 
@@ -189,25 +198,26 @@ class Tensor3D(GridOperator):
             if layer == 0 and not roles.propagates_first:
                 back = self._scatter_input(back, Kind.TRANSFORM_BACKWARD)
             else:
+                # Ranks along these hold different columns of the gradient.
                 self.grid.group((roles.weight_columns,)).all_reduce(back, Kind.TRANSFORM_BACKWARD)
         return back, self._weight_gradient(features, gradient, layer)
 
     def _weight_gradient(self, features: Tensor, gradient: Tensor, layer: int) -> Tensor:
-        turned = self._turned[layer]
-        if turned is None:
-            turned = self._turned[layer] = turned_is_faster(features, gradient, self.grid.comm)
+        transposed = self._transposed[layer]
+        if transposed is None:
+            transposed = self._transposed[layer] = transposed_is_faster(features, gradient, self.grid.comm)
         with self.grid.comm.traffic.timing(GEMM):
-            return transposed_product(features, gradient, turned=turned)
+            return weight_gradient(features, gradient, transposed=transposed)
 
     def release(self, layer: int) -> None:
         del self._products[layer, False]
 
     def _gather_input(self, features: Tensor, kind: Kind) -> Tensor:
-        """The input features' rows of all ranks along the first layer's depth."""
+        """The input features' rows of all ranks along the first layer's depth. Collective."""
         return self.grid.group((self._roles[0].depth,)).all_gather(features, self._input_sizes(), kind)
 
     def _scatter_input(self, gradient: Tensor, kind: Kind) -> Tensor:
-        """The adjoint: sums the gradients, and keeps this rank's rows."""
+        """The adjoint of :meth:`_gather_input`: the summed gradient of this rank's rows. Collective."""
         return self.grid.group((self._roles[0].depth,)).reduce_scatter(gradient, self._input_sizes(), kind)
 
     def _input_sizes(self) -> list[int]:

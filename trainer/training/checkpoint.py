@@ -16,8 +16,10 @@ from gnnloom.storage.runs.checkpoint import (
     publish_checkpoint,
     write_arrays,
 )
-from gnnloom.trainer.comm.communicator import Communicator, Kind
-from gnnloom.trainer.layout.partial_parameters import PartialParameter, Place
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.kernels.arrays import as_array
+from gnnloom.trainer.layout.partial_parameters import PartialParameter, Piece
 from gnnloom.trainer.layout.vertex_arrays import VertexArray, write_vertex_arrays
 from gnnloom.trainer.training.optimizer import MOMENTS, Optimizer
 
@@ -30,32 +32,32 @@ def save_checkpoint(comm: Communicator, folder: Path, epoch: int, model: nn.Modu
     Rank 0 writes the weights, whatever the ranks hold of them put together; what has a row per vertex is written by
     all ranks, and is nowhere whole.
     """
-    places = _places(model)
+    pieces = _pieces(model)
     tensors = {_PARAMETER + name: parameter.detach() for name, parameter in model.named_parameters()}
     tensors |= {_BUFFER + name: buffer for name, buffer in model.named_buffers()}
     tensors |= {_OPTIMIZER + name: tensor for name, tensor in optimizer.state.items()}
     spread, whole = [], {}
     for name, tensor in sorted(tensors.items()):
-        place = places.get(name)
-        if place is not None and place.layout is not None:
-            spread.append(VertexArray(name, tensor, place.layout, ("dim0", "dim1"), place.shape[1]))
+        piece = pieces.get(name)
+        if piece is not None and piece.layout is not None:
+            spread.append(VertexArray(name, tensor, piece.layout, ("dim0", "dim1"), piece.shape[1]))
         else:
-            whole[name] = tensor if place is None else place.gather(tensor)
+            whole[name] = tensor if piece is None else piece.gather(tensor)
     if comm.rank == 0:
         begin_checkpoint(folder, epoch)
-    num_vertices = max((places[array.name].shape[0] for array in spread), default=0)
+    num_vertices = max((pieces[array.name].shape[0] for array in spread), default=0)
     records = write_vertex_arrays(comm, checkpoint_aside(folder, epoch), spread, num_vertices, Kind.CHECKPOINT)
     if comm.rank == 0:
-        arrays = {name: tensor.numpy() for name, tensor in whole.items()}
+        arrays = {name: as_array(tensor) for name, tensor in whole.items()}
         records += write_arrays(checkpoint_aside(folder, epoch), arrays)
         publish_checkpoint(folder, epoch, records, {})
 
 
-def _places(model: nn.Module) -> dict[str, Place]:
+def _pieces(model: nn.Module) -> dict[str, Piece]:
     """Where the tensors lie of which every rank holds a part."""
-    places = {name: p.place for name, p in model.named_parameters() if isinstance(p, PartialParameter)}
-    moments = {f"{_OPTIMIZER}{name}/{moment}": place for name, place in places.items() for moment in MOMENTS}
-    return {_PARAMETER + name: place for name, place in places.items()} | moments
+    pieces = {name: p.piece for name, p in model.named_parameters() if isinstance(p, PartialParameter)}
+    moments = {f"{_OPTIMIZER}{name}/{moment}": piece for name, piece in pieces.items() for moment in MOMENTS}
+    return {_PARAMETER + name: piece for name, piece in pieces.items()} | moments
 
 
 def restore_parameters(checkpoint: StoredCheckpoint, model: nn.Module) -> None:
@@ -64,11 +66,11 @@ def restore_parameters(checkpoint: StoredCheckpoint, model: nn.Module) -> None:
     Raises:
         FormatError: the checkpoint is of a model of other shapes.
     """
-    places = _places(model)
+    pieces = _pieces(model)
     for name, parameter in model.named_parameters():
-        _copy(checkpoint, _PARAMETER + name, parameter.detach(), places)
+        _copy(checkpoint, _PARAMETER + name, parameter.detach(), pieces)
     for name, buffer in model.named_buffers():
-        _copy(checkpoint, _BUFFER + name, buffer, places)
+        _copy(checkpoint, _BUFFER + name, buffer, pieces)
 
 
 def restore(checkpoint: StoredCheckpoint, model: nn.Module, optimizer: Optimizer) -> None:
@@ -78,30 +80,30 @@ def restore(checkpoint: StoredCheckpoint, model: nn.Module, optimizer: Optimizer
         FormatError: the checkpoint is of a model of other shapes.
     """
     restore_parameters(checkpoint, model)
-    places = _places(model)
+    pieces = _pieces(model)
     for name, tensor in optimizer.state.items():
-        _copy(checkpoint, _OPTIMIZER + name, tensor, places)
+        _copy(checkpoint, _OPTIMIZER + name, tensor, pieces)
 
 
-def _copy(checkpoint: StoredCheckpoint, name: str, target: Tensor, places: dict[str, Place]) -> None:
-    stored, place = checkpoint.readers.get(name), places.get(name)
-    shape = tuple(target.shape) if place is None else place.shape
+def _copy(checkpoint: StoredCheckpoint, name: str, target: Tensor, pieces: dict[str, Piece]) -> None:
+    stored, piece = checkpoint.readers.get(name), pieces.get(name)
+    shape = tuple(target.shape) if piece is None else piece.shape
     if stored is None or stored.shape != shape:
         found = "none" if stored is None else f"shape {stored.shape}"
         raise FormatError(f"checkpoint: {name}: expected shape {shape}, found {found}")
-    if place is None:
+    if piece is None:
         target.copy_(torch.from_numpy(stored.read()))
     else:
-        _read_part(stored, place, target)
+        _read_part(stored, piece, target)
 
 
-def _read_part(stored: ArrayReader, place: Place, target: Tensor) -> None:
+def _read_part(stored: ArrayReader, piece: Piece, target: Tensor) -> None:
     """Read a rank's part of a matrix, with a chunk of the whole in memory."""
-    order = torch.argsort(place.rows)
-    rows = place.rows[order]
-    for start in range(0, place.shape[0], stored.chunk_rows):
-        stop = min(start + stored.chunk_rows, place.shape[0])
+    order = torch.argsort(piece.rows)
+    rows = piece.rows[order]
+    for start in range(0, piece.shape[0], stored.chunk_rows):
+        stop = min(start + stored.chunk_rows, piece.shape[0])
         first, last = torch.searchsorted(rows, torch.tensor([start, stop])).tolist()
         if first < last:
             chunk = torch.from_numpy(stored.read(start, stop))
-            target[order[first:last]] = chunk[rows[first:last] - start, place.columns].to(target.dtype)
+            target[order[first:last]] = chunk[rows[first:last] - start, piece.columns].to(target.dtype)

@@ -17,8 +17,10 @@ from gnnloom.storage.errors import CorruptError, ExistsError, InputError
 from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, checkpoint_epochs, read_checkpoint
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.comm.communicator import CollectiveError, Communicator, Kind, TrafficCounts
+from gnnloom.trainer.comm.agreement import CollectiveError, together
+from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.profile import gather_profile
+from gnnloom.trainer.comm.traffic import Kind, TrafficCounts
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.vertex_data import read_labels
 from gnnloom.trainer.training.checkpoint import restore, save_checkpoint
@@ -70,7 +72,7 @@ def train(comm: Communicator, config: TrainConfig, stop: Callable[[], bool] = la
     """
     num_threads = threads_per_rank(comm, config.threads)
     with writing(comm, lambda: _run_of(config)):
-        start = comm.together(lambda: _Start.read(comm, config, num_threads))
+        start = together(comm, lambda: _Start.read(comm, config, num_threads))
         if start.is_finished:
             return start.run.result()
         training = Training(start, comm)
@@ -162,7 +164,7 @@ class Training:
         self._check_same_checkpoint()
         checkpoint = start.checkpoint
         if checkpoint is not None:
-            comm.together(lambda: restore(checkpoint, self.model, self.optimizer))
+            together(comm, lambda: restore(checkpoint, self.model, self.optimizer))
         self.lines = [line for line in self.run.metrics() if line["epoch"] < self.first_epoch]
         self.last_traffic = TrafficCounts()
 

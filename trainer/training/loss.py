@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
-from mpi4py import MPI
 from torch import Tensor
 
-from gnnloom.trainer.comm.communicator import Kind
+from gnnloom.trainer.comm.communicator import Reduction
+from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 
@@ -100,7 +100,7 @@ class MaskedCrossEntropy(MaskedLoss):
         """The sum of the rows' losses, and its derivative: softmax minus the indicator of the label. Collective."""
         group = self._layout.column_group
         maximum = _row_maximum(scores)
-        group.all_reduce(maximum, Kind.LOSS, MPI.MAX)
+        group.all_reduce(maximum, Kind.LOSS, Reduction.MAX)
         softmax = (scores - maximum).exp_()
         total = softmax.sum(1, keepdim=True)
         held = self._held.nonzero().squeeze(1)
@@ -132,7 +132,7 @@ class MaskedBinaryCrossEntropy(MaskedLoss):
         super().__init__(layout, mask)
         held = label[self._rows, layout.columns(num_classes)]
         self._known, self._target = held >= 0, held == 1
-        self.speaks = layout.speaks_for_share(layout.grid.axes)
+        self.speaks = layout.speaks_for_piece(layout.grid.axes)
         self._num_terms = self._total(int(self._known.sum()) if self.speaks else 0)
 
     @property

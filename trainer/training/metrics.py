@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from mpi4py import MPI
 from torch import Tensor
 
 from gnnloom.storage.artifacts.vertices import SPLIT
-from gnnloom.trainer.comm.communicator import Kind
+from gnnloom.trainer.comm.communicator import Reduction
+from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 
@@ -83,7 +83,7 @@ class LabelScores:
     def __call__(self, scores: Tensor) -> dict[str, float | None]:
         """The figures over all ranks; None for a split without known labels. Collective."""
         counts = torch.zeros(len(ACCURACIES), 4, self.num_classes, dtype=torch.int64)
-        if self.layout.speaks_for_share(self.layout.grid.axes):
+        if self.layout.speaks_for_piece(self.layout.grid.axes):
             columns = self.layout.columns(self.num_classes)
             label, predicted = self.label[:, columns], scores > 0
             for number, code in enumerate(ACCURACIES.values()):
@@ -124,10 +124,10 @@ def predicted_class(layout: Layout, scores: Tensor, num_classes: int) -> Tensor:
         return scores.argmax(1)
     highest = scores.amax(1) if scores.shape[1] else scores.new_full((len(scores),), -torch.inf)
     overall = highest.clone()
-    group.all_reduce(overall, Kind.METRICS, MPI.MAX)
+    group.all_reduce(overall, Kind.METRICS, Reduction.MAX)
     winner = torch.full((len(scores),), num_classes, dtype=torch.int64)
     if scores.shape[1]:
         mine = highest == overall
         winner[mine] = scores[mine].argmax(1) + layout.columns(num_classes).start
-    group.all_reduce(winner, Kind.METRICS, MPI.MIN)
+    group.all_reduce(winner, Kind.METRICS, Reduction.MIN)
     return winner

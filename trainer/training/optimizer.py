@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor, nn
 
-from gnnloom.trainer.comm.communicator import Communicator, Kind
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.partial_parameters import PartialParameter
 
 if TYPE_CHECKING:

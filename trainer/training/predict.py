@@ -12,7 +12,9 @@ from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.comm.communicator import Communicator, Kind
+from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.config.train_config import PredictConfig, TrainConfig
 from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.layout.vertex_arrays import VertexArray, write_vertex_arrays
@@ -40,9 +42,9 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
     """
     num_threads = threads_per_rank(comm, config.threads)
     with writing(comm, lambda: _run_of(config)):
-        session, run, checkpoint = comm.together(lambda: _open(comm, config, num_threads))
+        session, run, checkpoint = together(comm, lambda: _open(comm, config, num_threads))
         inputs = session.take_inputs()
-        comm.together(lambda: restore_parameters(checkpoint, session.model))
+        together(comm, lambda: restore_parameters(checkpoint, session.model))
         write_predictions(session, inputs, run, checkpoint.epoch, embeddings=config.embeddings)
     per_rank = comm.gather_numbers([session.counter.bytes, peak_memory()])
     return {

@@ -17,6 +17,7 @@ from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.runs.run import Run, sole_writer
+from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.grid_rows import GridRows
@@ -97,7 +98,7 @@ def writing(comm: Communicator, find: Callable[[], Run]) -> Iterator[None]:
         CollectiveError: another process writes the run, or what ``find`` raises.
     """
     with ExitStack() as held:
-        comm.together(lambda: held.enter_context(sole_writer(find())) if comm.rank == 0 else None)
+        together(comm, lambda: held.enter_context(sole_writer(find())) if comm.rank == 0 else None)
         yield
 
 

@@ -12,13 +12,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from mpi4py import MPI
-
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.tasks.mpi_cluster import LEAST_RANKS, memory_per_rank, serve_ranks
 from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.trainer.__main__ import StopRequest
-from gnnloom.trainer.comm.communicator import CollectiveError, Communicator
+from gnnloom.trainer.comm.agreement import CollectiveError, together
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.mpi import RawCommunicator, abort, duplicate_world, finalize, world
 from gnnloom.trainer.config.train_config import PredictConfig, TrainConfig
 from gnnloom.trainer.training.full_graph import train
 from gnnloom.trainer.training.predict import predict
@@ -57,15 +57,15 @@ def run_on_ranks(request: Request, progress: Callable[[], AbstractContextManager
     Raises:
         CollectiveError: something cannot be used, or a stage failed; on every rank.
     """
-    comm = Communicator(MPI.COMM_WORLD)
+    comm = world()
     # Sent before the time of a job is over; the training that follows stops after its first epoch then.
     stop = StopRequest(signal.SIGUSR1)
-    job = _agreed(comm, comm.together(lambda: _checked(request, comm.size)))
+    job = _agreed(comm, together(comm, lambda: _checked(request, comm.size)))
     if job.plan.prepares:
         _prepare_together(comm, job, progress)
     finished = _train(comm, job, stop) if job.plan.trains else True
     if finished:
-        comm.together(lambda: write_output(job.recipe, job.plan) if comm.rank == 0 else None)
+        together(comm, lambda: write_output(job.recipe, job.plan) if comm.rank == 0 else None)
     return Done(job, comm.rank == 0, finished)
 
 
@@ -91,9 +91,9 @@ def _prepare_together(comm: Communicator, job: Job, progress: Callable[[], Abstr
     """Run the stages before training. Collective."""
     ranks_here = comm.ranks_on_this_machine()
     if comm.size >= LEAST_RANKS:
-        comm.together(lambda: _check_memory(job, ranks_here))
-    world = MPI.COMM_WORLD.Dup()
-    leads, options = _take_place(world, ranks_here, job)
+        together(comm, lambda: _check_memory(job, ranks_here))
+    ranks = duplicate_world()
+    leads, options = _take_place(ranks, ranks_here, job)
     failure: GnnloomError | None = None
     if leads:
         try:
@@ -101,9 +101,9 @@ def _prepare_together(comm: Communicator, job: Job, progress: Callable[[], Abstr
                 prepare(job.recipe, job.plan, cluster)
         except GnnloomError as error:
             failure = error
-    _meet(world)
-    world.Free()
-    comm.together(lambda: _fail_with(failure))
+    _meet(ranks)
+    ranks.Free()
+    together(comm, lambda: _fail_with(failure))
 
 
 def _check_memory(job: Job, ranks_here: int) -> None:
@@ -115,7 +115,7 @@ def _check_memory(job: Job, ranks_here: int) -> None:
         )
 
 
-def _take_place(world: MPI.Comm, ranks_here: int, job: Job) -> tuple[bool, ClusterOptions]:
+def _take_place(world: RawCommunicator, ranks_here: int, job: Job) -> tuple[bool, ClusterOptions]:
     """Serve the cluster until its end, or return at once on the rank that leads. Collective."""
     if world.Get_size() < LEAST_RANKS:
         return world.Get_rank() == 0, replace(job.cluster, kind="local", workers=0)
@@ -124,7 +124,7 @@ def _take_place(world: MPI.Comm, ranks_here: int, job: Job) -> tuple[bool, Clust
     return leads, replace(job.cluster, workers=world.Get_size() - 2)
 
 
-def _meet(world: MPI.Comm) -> None:
+def _meet(world: RawCommunicator) -> None:
     """Wait until every rank is here, asleep: one of them may be at work for hours. Collective."""
     request = world.Ibarrier()
     while not request.Test():
@@ -165,7 +165,7 @@ def _train_stage(comm: Communicator, job: Job, stage: str, stop: Callable[[], bo
     if stage == "predict":
         predict(comm, _prediction(config, job))
         return
-    comm.together(lambda: save_recipe(job.recipe, config) if comm.rank == 0 else None)
+    together(comm, lambda: save_recipe(job.recipe, config) if comm.rank == 0 else None)
     if train(comm, config, stop)["state"] == "stopped":
         raise _StoppedError
 
@@ -197,11 +197,10 @@ def end_job_on_error() -> Iterator[None]:
     except BaseException:  # noqa: BLE001 - the others would wait for ever
         traceback.print_exc()
         sys.stderr.flush()
-        MPI.COMM_WORLD.Abort(1)
+        abort(1)
 
 
 def leave(code: int) -> NoReturn:
     """End this rank, as all others do, with an exit code. Collective."""
-    # Else `python -m mpi4py` would take the code for a failure of this rank alone, and say so.
-    MPI.Finalize()
+    finalize()
     sys.exit(code)

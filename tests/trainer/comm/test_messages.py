@@ -1,92 +1,53 @@
-"""Messages arrive whole, are counted, and a loss may be split over ranks; options are checked."""
+"""Messages between three real ranks arrive complete, are counted, and carry a loss whose rows are split."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from typing import Any
 
 import pytest
 
-from gnnloom.storage.errors import InputError
-from gnnloom.trainer.config.train_config import PredictConfig, TrainConfig
-from gnnloom.trainer.job.arguments import parse_arguments
 from support.mpi import run_program
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory) -> dict:
-    return run_program(3, "messages", tmp_path_factory.mktemp("messages"), {})
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    results: dict[str, Any] = run_program(3, "messages", tmp_path_factory.mktemp("messages"), {})
+    return results
 
 
-def test_messages_beyond_the_largest_count_go_in_pieces(found):
-    assert found["pieces"]["received"]
-    assert found["pieces"]["total"] == [3.0 * number for number in range(10)]
+def test_messages_beyond_the_largest_count_are_sent_in_segments(found: dict[str, Any]) -> None:
+    assert found["segments"]["received"]
+    assert found["segments"]["total"] == [3.0 * number for number in range(10)]
 
 
-def test_messages_and_bytes_are_counted_as_documented(found):
-    # 3 ranks send 40 bytes in 3 pieces each; a ring all-reduce of 80 bytes sends 2 * (3 - 1) * 80 in all.
-    assert found["pieces"]["counts"] == [120, 9, 320]
+def test_messages_and_bytes_are_counted_as_documented(found: dict[str, Any]) -> None:
+    # Each of 3 ranks sends 40 bytes in 3 segments; a ring all-reduce of 80 bytes sends 2 * (3 - 1) * 80 in all.
+    assert found["segments"]["counts"] == [120, 9, 320]
 
 
-def test_collectives_move_uneven_shares_whole_or_in_pieces_and_are_counted_as_rings(found):
+def test_collectives_move_uneven_blocks_whole_or_in_segments_and_are_counted_as_rings(found: dict[str, Any]) -> None:
     for one in found["collectives"]:
         assert one["same"]
-        # 128 bytes, g = 3: g - 1 times in all, in g (g - 1) messages, or g - 1 of a chain.
+        # 128 bytes, g = 3: g - 1 times in all, in g (g - 1) messages, or in the g - 1 of a chain.
         assert one["counts"] == [256, 6, 256, 6, 256, 2]
 
 
-def test_cross_entropy_over_split_rows_equals_torch_and_leaves_the_labels(found):
+def test_reductions_take_the_sum_the_maximum_and_the_minimum(found: dict[str, Any]) -> None:
+    assert found["reductions"] == {"SUM": [3.0, -3.0], "MAX": [2.0, 0.0], "MIN": [0.0, -2.0]}
+
+
+def test_a_group_is_ordered_by_key_and_remembers_the_world_ranks(found: dict[str, Any]) -> None:
+    # Ranks 0 and 2, in reverse order: the members, and the bytes that rank 2 sent, by world rank of the receiver.
+    assert found["group"] == {"members": [2, 0], "bytes_to": {"0": 8}}
+
+
+def test_cross_entropy_over_split_rows_equals_torch_and_leaves_the_labels(found: dict[str, Any]) -> None:
     assert found["loss"]["loss"][0] == pytest.approx(found["loss"]["loss"][1], rel=1e-13)
     assert found["loss"]["gradient"] < 1e-14
     assert found["loss"]["predicted"]
     assert found["loss"]["label"] == [0, 6, -1, 3, 2]
 
 
-def test_binary_cross_entropy_over_split_columns_equals_torch(found):
+def test_binary_cross_entropy_over_split_columns_equals_torch(found: dict[str, Any]) -> None:
     assert found["binary"]["loss"][0] == pytest.approx(found["binary"]["loss"][1], rel=1e-13)
     assert found["binary"]["gradient"] < 1e-14
-
-
-def test_options_by_hand_equal_a_configuration():
-    job = parse_arguments(["--catalog", "c", "cora", "--parts", "4", "--hidden", "16,8", "--lr", "0.5", "--no-bias"])
-    assert job.config == TrainConfig(catalog="c", dataset="cora", ranks=4, hidden=(16, 8), lr=0.5, bias=False)
-    assert TrainConfig.from_json(job.config.to_json()) == job.config
-    job = parse_arguments(["predict", "--catalog", "c", "cora", "--run", "x", "--embeddings"])
-    assert job.config == PredictConfig(catalog="c", dataset="cora", run="x", embeddings=True)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"lr": "fast"},
-        {"lr": float("nan")},
-        {"dropout": 1.0},
-        {"epochs": 0},
-        {"hidden": (8, -1)},
-        {"hidden": (8.5,)},
-        {"algorithm": "magic"},
-        {"dataset": "../secret"},
-        {"run": "../run"},
-        {"seed": -1},
-        {"ranks": True},
-        {"color": "red"},
-    ],
-)
-def test_wrong_options_are_named(options):
-    name = next(iter(options))
-    with pytest.raises(InputError, match=name):
-        TrainConfig.from_json({"catalog": "c", "dataset": "cora", **options})
-
-
-def test_runs_are_named_by_what_decides_them():
-    config = TrainConfig(catalog="c", dataset="cora", ranks=4)
-    assert config.run_name.startswith("gcn-p2p-4-")
-    longer = TrainConfig(catalog="elsewhere", dataset="cora", ranks=4, epochs=7)
-    assert longer.run_name == config.run_name
-    assert TrainConfig(catalog="c", dataset="cora", ranks=4, lr=0.5).run_name != config.run_name
-
-
-def test_what_starts_the_ranks_loads_neither_torch_nor_mpi():
-    program = "import sys, gnnloom.trainer.job.launch; print({'torch', 'mpi4py'} & sys.modules.keys())"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"

@@ -10,10 +10,9 @@ import torch
 from mpi4py import MPI
 
 from gnnloom.storage import Catalog
-from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.mpi import MpiCommunicator
 from gnnloom.trainer.config.choices import settled_normalization
-from gnnloom.trainer.kernels.dropout import Dropout
-from gnnloom.trainer.kernels.threads import Threads
+from gnnloom.trainer.kernels.dispatch import Dropout, Threads
 from gnnloom.trainer.models.model import Inputs, ModelOptions
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.operators.p2p import PointToPoint
@@ -35,7 +34,7 @@ def _model(given: Problem, kind: str, folder, threads: int = 1):
     shard = dataset.row_shards(parts=1).shard(0)
     pool = Threads(threads)
     normalization = settled_normalization(kind, "auto")
-    operator = PointToPoint(Communicator(MPI.COMM_SELF), shard, normalization, np.dtype(np.float64), pool)
+    operator = PointToPoint(MpiCommunicator(MPI.COMM_SELF), shard, normalization, np.dtype(np.float64), pool)
     options = ModelOptions(dims=DIMS, heads=HEADS)
     model = MODELS[kind](operator, options, Dropout(0.0, 0, pool), 5, torch.float64)
     generator = torch.Generator().manual_seed(1)

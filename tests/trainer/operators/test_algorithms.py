@@ -1,12 +1,15 @@
-"""Every algorithm on every process grid trains the dense model, and sends what its paper says."""
+"""Every algorithm on every process grid trains the dense model, and sends what its paper states."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.runs.checkpoint import read_checkpoint
@@ -20,7 +23,7 @@ from support.dense_models import DenseModel
 from support.mpi import train_all
 from support.problems import Problem, problem, usual_problems
 
-#: The first step's gradients show in the second epoch's loss, and the second step's in the parameters.
+#: The first step's gradients affect the second epoch's loss; the second step's affect the parameters.
 EPOCHS = 2
 LR = 0.02
 HIDDEN = {2: (17,), 3: (17, 11), 4: (17, 11, 6)}
@@ -33,7 +36,7 @@ PROBLEMS = {
         problem("weighted", 45, 200, symmetric=False, weighted=True),
     )
 }
-#: Uneven grids of a few algorithms, for what need not be tried on all of them.
+#: Uneven grids of a few algorithms, for promises that need not be tested on all of them.
 SOME_GRIDS = (
     ("broadcast", (3,)),
     ("replicated", (2, 2)),
@@ -43,18 +46,18 @@ SOME_GRIDS = (
     ("tensor3d", (3, 1, 2)),
     ("tensor3d", (2, 2, 2)),
 )
-#: Options that must not change a result.
-SAVINGS = {
+#: Options that must not change any result.
+SAVINGS: dict[str, dict[str, Any]] = {
     "propagate-first": {"product_order": "propagate-first"},
     "transform-first": {"product_order": "transform-first"},
     "nothing-saved": {"cache_input_product": False, "skip_input_gradient": False, "product_order": "propagate-first"},
     "turned-gradient": {"skip_input_gradient": False, "product_order": "transform-first"},
     "turned-products": {"gradient_product": "turned"},
     "measured-products": {"gradient_product": "measured"},
-    "in-pieces": {"cache_input_product": False, "aggregation_blocks": 3, "summa_width": 7},
+    "in-blocks": {"cache_input_product": False, "aggregation_blocks": 3, "summa_width": 7},
 }
-#: Other models and options.
-VARIANTS = {
+#: Other models and options, each compared with its own dense model.
+VARIANTS: dict[str, dict[str, Any]] = {
     "sage": {"model": "sage", "hidden": (7, 11)},
     "residual": {"hidden": (9, 9, 9), "residual": True},
     "layer-norm": {"norm": "layer"},
@@ -81,7 +84,7 @@ class Case:
         return "-".join((*filter(None, parts), *(["features"] if self.train_features else [])))
 
     def config(self, catalog: Catalog, **options: object) -> TrainConfig:
-        fixed = {
+        fixed: dict[str, Any] = {
             "ranks": int(np.prod(self.grid)),
             "grid": self.grid,
             "algorithm": self.algorithm,
@@ -112,7 +115,7 @@ PREDICTED = [
 ]
 PREDICTED += [Case("directed", *where, depth=2) for where in SOME_GRIDS[1::2]]
 ODD_GRAPHS = [
-    # Of seven layers two have no vertex of five.
+    # Two of the seven layers have none of the five vertices.
     Case("fewer-vertices-than-ranks", "split3d", (1, 1, 7)),
     *(Case("fewer-vertices-than-ranks", *where) for where in (("replicated", (4, 2)), *SOME_GRIDS[4:])),
     *(Case("isolated", *where, "none") for where in SOME_GRIDS[:6:2]),
@@ -146,31 +149,31 @@ VARIED["sage"] += [Case("directed", *SOME_GRIDS[5], switch="sage", train_feature
 class Results:
     """All runs of one MPI job."""
 
-    def __init__(self, folder, cases: list[Case]) -> None:
+    def __init__(self, folder: Path, cases: list[Case]) -> None:
         self.catalog = Catalog(folder / "catalog")
-        # The weights at the start are those of any graph.
+        # The initial weights are the same for every graph.
         self.first = [Case("directed", "broadcast", (1,), depth=depth, switch="start") for depth in HIDDEN]
         for given in PROBLEMS.values():
             permutations = {case.permutation for case in (*self.first, *cases) if case.problem == given.name}
             given.store_grid(self.catalog, *sorted(permutations), grid=(3, 2))
         self.first += [Case("directed", "broadcast", (1,), switch=switch) for switch in VARIANTS]
-        # Nothing is learnt at rate 0: these runs' checkpoints hold the weights at the start.
+        # At learning rate 0 nothing changes, so the checkpoints of these runs hold the initial weights.
         configs = [case.config(self.catalog, lr=0.0, epochs=1) for case in self.first]
         configs += [case.config(self.catalog, save_embeddings=case in PREDICTED) for case in cases]
         results = train_all(folder, configs, timeout=1000)
         self.of = dict(zip([*self.first, *cases], results, strict=True))
 
-    def arrays(self, case: Case) -> dict[str, np.ndarray]:
+    def arrays(self, case: Case) -> dict[str, NDArray[Any]]:
         return dict(read_checkpoint(self.catalog[case.problem].run_path(case.run) / "checkpoint").arrays)
 
     def dense(self, case: Case) -> DenseGCN:
-        """The dense model with the weights that all runs start with."""
+        """The dense model with the initial weights of all runs."""
         start = next(first for first in self.first if first.depth == case.depth)
         operator = normalized(PROBLEMS[case.problem].adjacency.toarray(), "symmetric")
         return from_arrays(operator, self.arrays(start), case.depth)
 
     def compare(self, case: Case) -> None:
-        """Losses, parameters and trained features against the dense reference."""
+        """Compare losses, parameters and trained features with the dense reference."""
         given, dense, result = PROBLEMS[case.problem], self.dense(case), self.of[case]
         assert "error" not in result, result
         feature = given.feature.astype(float)
@@ -188,44 +191,44 @@ class Results:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory) -> Results:
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     cases = EVERY_GRID + PREDICTED + ODD_GRAPHS + DEEPER + SWITCHED + FEATURES + DROPPED
     cases += [case for varied in VARIED.values() for case in varied]
     return Results(tmp_path_factory.mktemp("algorithms"), cases)
 
 
 @pytest.mark.parametrize("algorithm", ON_GRIDS)
-def test_every_grid_gives_the_dense_loss_curve_and_parameters(results, algorithm):
+def test_every_grid_gives_the_dense_loss_curve_and_parameters(results: Results, algorithm: str) -> None:
     for case in EVERY_GRID:
         if case.algorithm == algorithm:
             results.compare(case)
 
 
 @pytest.mark.parametrize("case", ODD_GRAPHS + DEEPER, ids=lambda case: f"{case.problem}-{case.run}")
-def test_empty_ranks_isolated_vertices_weights_and_depth_change_nothing(results, case):
+def test_empty_ranks_isolated_vertices_weights_and_depth_change_no_result(results: Results, case: Case) -> None:
     results.compare(case)
 
 
 @pytest.mark.parametrize("switch", SAVINGS)
-def test_savings_and_pieces_change_no_result(results, switch):
+def test_options_that_save_work_change_no_result(results: Results, switch: str) -> None:
     for case in SWITCHED:
         if case.switch == switch:
             results.compare(case)
 
 
 @pytest.mark.parametrize("case", FEATURES, ids=lambda case: case.run)
-def test_input_features_are_trained_on_every_layout(results, case):
+def test_input_features_are_trained_on_every_layout(results: Results, case: Case) -> None:
     results.compare(case)
 
 
-def test_dropout_draws_the_same_masks_on_every_layout(results):
+def test_dropout_has_the_same_masks_on_every_layout(results: Results) -> None:
     curves = [results.of[case]["loss"] for case in DROPPED]
     for curve in curves[1:]:
         np.testing.assert_allclose(curve, curves[0], rtol=1e-10)
     assert abs(curves[0][-1] - results.of[PREDICTED[0]]["loss"][-1]) > 1e-6
 
 
-def _dense_variant(results: Results, switch: str, train_features: bool) -> tuple[list[float], dict[str, np.ndarray]]:
+def _dense_variant(results: Results, switch: str, train_features: bool) -> tuple[list[float], dict[str, NDArray[Any]]]:
     """Losses and parameters of the dense model."""
     given, options = PROBLEMS["directed"], dict(VARIANTS[switch])
     kind, lr = options.pop("model", "gcn"), options.pop("lr", LR)
@@ -239,7 +242,7 @@ def _dense_variant(results: Results, switch: str, train_features: bool) -> tuple
 
 
 @pytest.mark.parametrize(("switch", "features"), [*((switch, False) for switch in VARIANTS), ("sage", True)])
-def test_other_models_and_norms_equal_the_dense_ones(results, switch, features):
+def test_other_models_and_norms_equal_the_dense_ones(results: Results, switch: str, features: bool) -> None:
     losses, parameters = _dense_variant(results, switch, features)
     cases = [case for case in VARIED[switch] if case.train_features == features]
     assert cases
@@ -252,7 +255,7 @@ def test_other_models_and_norms_equal_the_dense_ones(results, switch, features):
 
 
 def _cuts(case: Case, orders: tuple[bool, ...]) -> list[tuple[traffic.Cut, ...]]:
-    """Of every layer: what enters and leaves the product with A, and what enters and leaves the layer."""
+    """For every layer, the cuts of the product's input and output, and of the layer's input and output."""
     names = ("columns", "rows") if case.permutation == "double" else ("rows", "rows")
     if case.algorithm == "tensor3d":
         return traffic.plane_cuts(orders, names)
@@ -262,7 +265,7 @@ def _cuts(case: Case, orders: tuple[bool, ...]) -> list[tuple[traffic.Cut, ...]]
 
 
 @pytest.mark.parametrize("switch", ["sage", "residual"])
-def test_own_rows_are_realigned_by_sending_each_rank_only_what_it_lacks(results, switch):
+def test_realignment_sends_each_rank_only_what_it_lacks(results: Results, switch: str) -> None:
     for case in VARIED[switch]:
         shards = results.catalog["directed"].grid_shards(permutation=case.permutation)
         vertices = {order: shards.vertex_ids(order, (0, shards.num_vertices)) for order in ("rows", "columns")}
@@ -287,7 +290,7 @@ def test_own_rows_are_realigned_by_sending_each_rank_only_what_it_lacks(results,
 
 
 @pytest.mark.parametrize("case", PREDICTED, ids=lambda case: f"{case.problem}-{case.run}")
-def test_predictions_and_accuracy_are_those_of_the_dense_model_in_vertex_order(results, case):
+def test_predictions_and_accuracy_are_those_of_the_dense_model_in_vertex_order(results: Results, case: Case) -> None:
     given = PROBLEMS[case.problem]
     operator = normalized(given.adjacency.toarray(), "symmetric")
     outputs = from_arrays(operator, results.arrays(case), case.depth).layers(given.feature.astype(float))
@@ -301,7 +304,7 @@ def test_predictions_and_accuracy_are_those_of_the_dense_model_in_vertex_order(r
 
 
 def expected_traffic(given: Problem, config: TrainConfig) -> tuple[dict[str, int], dict[str, int]]:
-    """What the papers' formulas say of an epoch."""
+    """Bytes and messages of an epoch by the papers' formulas."""
     dims = (5, *config.hidden, 3)
     gradient = config.train_features or not config.skip_input_gradient
     kept = config.cache_input_product and config.product_order != "transform-first" and not gradient
@@ -325,8 +328,8 @@ def expected_traffic(given: Problem, config: TrainConfig) -> tuple[dict[str, int
 
 
 @pytest.mark.parametrize("algorithm", ON_GRIDS)
-def test_bytes_and_messages_of_an_epoch_equal_the_papers_formulas(results, algorithm):
-    # With weights, or without a permutation, blocks are sent that the formulas do not speak of.
+def test_bytes_and_messages_of_an_epoch_equal_the_papers_formulas(results: Results, algorithm: str) -> None:
+    # The formulas do not cover the blocks that are sent for weighted edges.
     odd = [case for case in ODD_GRAPHS if case.problem != "weighted"]
     for case in EVERY_GRID + SWITCHED + FEATURES + DEEPER + odd:
         if case.algorithm == algorithm:

@@ -1,24 +1,30 @@
-"""Attention over the nonzeros against a dense softmax, its gradients against torch's."""
+"""Attention over the nonzeros equals a dense softmax, and its gradients equal torch's."""
 
 from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse
 import torch
+from numpy.typing import NDArray
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gnnloom.storage import CSR
 from gnnloom.storage.artifacts.row_shards import ShardMatrix
-from gnnloom.trainer.comm.communicator import Traffic
-from gnnloom.trainer.kernels.threads import Threads
+from gnnloom.trainer.comm.traffic import Traffic
+from gnnloom.trainer.kernels.dispatch import Threads
 from gnnloom.trainer.operators.attention import Attending, Attention
 from gnnloom.trainer.operators.halo import Arrival, HaloFetch
 
 ROWS, HALO, HEADS, DIM, SLOPE = 30, 12, 3, 4, 0.2
 
 
-def _pattern(columns: int, seed: int) -> tuple[CSR, np.ndarray]:
-    """A matrix with some rows and columns without nonzeros."""
+def _pattern(columns: int, seed: int) -> tuple[CSR, NDArray[np.bool_]]:
+    """A pattern with some empty rows and columns, sparse and dense."""
     dense = np.random.default_rng(seed).random((ROWS, columns)) < 0.15
     dense[:2] = dense[:, 3] = False
     matrix = scipy.sparse.csr_array(dense)
@@ -28,14 +34,21 @@ def _pattern(columns: int, seed: int) -> tuple[CSR, np.ndarray]:
 
 
 def _attention() -> tuple[Attention, torch.Tensor]:
-    """Of an own and a halo part, and the dense pattern of both side by side."""
+    """Attention over an own and a halo pattern, and the dense pattern of both side by side."""
     (own, own_dense), (halo, halo_dense) = _pattern(ROWS, 1), _pattern(HALO, 2)
     nothing = np.empty(0, np.int64)
     matrix = ShardMatrix(own, halo, nothing, nothing, nothing, nothing)
     return Attention(matrix, SLOPE, Threads(1), Traffic()), torch.from_numpy(np.hstack([own_dense, halo_dense]))
 
 
-def _attend(attention: Attention, own, halo, source, halo_source, target) -> torch.Tensor:
+def _attend(
+    attention: Attention,
+    own: torch.Tensor,
+    halo: torch.Tensor,
+    source: torch.Tensor,
+    halo_source: torch.Tensor,
+    target: torch.Tensor,
+) -> torch.Tensor:
     step = Attending(attention)
     return step.finish(step.begin(own, source, target), halo, halo_source, target)
 
@@ -48,7 +61,14 @@ def _given(dtype: torch.dtype, scale: float) -> list[torch.Tensor]:
     return [tensor.to(dtype).requires_grad_() for tensor in tensors]
 
 
-def _dense(pattern: torch.Tensor, own, halo, source, halo_source, target) -> torch.Tensor:
+def _dense(
+    pattern: torch.Tensor,
+    own: torch.Tensor,
+    halo: torch.Tensor,
+    source: torch.Tensor,
+    halo_source: torch.Tensor,
+    target: torch.Tensor,
+) -> torch.Tensor:
     scores = target[:, None] + torch.cat([source, halo_source])[None]
     scores = torch.nn.functional.leaky_relu(scores, SLOPE).masked_fill(~pattern[:, :, None], -torch.inf)
     weights = torch.where(pattern.any(1)[:, None, None], scores, 0.0).softmax(1) * pattern[:, :, None]
@@ -57,7 +77,7 @@ def _dense(pattern: torch.Tensor, own, halo, source, halo_source, target) -> tor
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("scale", [1.0, 300.0])
-def test_attention_and_its_gradients_equal_the_dense_softmax(dtype, scale):
+def test_attention_and_its_gradients_equal_the_dense_softmax(dtype: torch.dtype, scale: float) -> None:
     attention, pattern = _attention()
     assert not pattern.any(1).all()
     mine, dense = _given(dtype, scale), [tensor.detach().double().requires_grad_() for tensor in _given(dtype, scale)]
@@ -65,25 +85,41 @@ def test_attention_and_its_gradients_equal_the_dense_softmax(dtype, scale):
     tolerance = 200 * torch.finfo(dtype).eps * max(1.0, scale)
     torch.testing.assert_close(found.double(), expected, rtol=0, atol=tolerance)
     factor = torch.randn(found.shape, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
-    (found * factor.to(dtype)).sum().backward()
-    (expected * factor).sum().backward()
+    (found * factor.to(dtype)).sum().backward()  # type: ignore[no-untyped-call]
+    (expected * factor).sum().backward()  # type: ignore[no-untyped-call]
     for ours, theirs in zip(mine, dense, strict=True):
+        assert ours.grad is not None
+        assert theirs.grad is not None
         torch.testing.assert_close(ours.grad.double(), theirs.grad, rtol=0, atol=tolerance)
 
 
-def test_a_row_without_neighbors_is_zero_and_inputs_stay():
+def test_a_row_without_neighbors_is_zero_and_inputs_do_not_change() -> None:
     attention, pattern = _attention()
     given = _given(torch.float64, 1.0)
     before = [tensor.detach().clone() for tensor in given]
     found = _attend(attention, *given)
     assert (found[~pattern.any(1)] == 0).all()
-    found.sum().backward()
+    found.sum().backward()  # type: ignore[no-untyped-call]
     assert all(torch.equal(tensor, old) for tensor, old in zip(given, before, strict=True))
 
 
-def test_memory_holds_nothing_of_the_size_of_edges_and_features():
-    import tracemalloc
+class LargestTensor(TorchDispatchMode):
+    """Records the bytes of the largest tensor that torch makes."""
 
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.bytes = 0
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            self.bytes = max(self.bytes, result.nbytes)
+        return result
+
+
+def test_memory_holds_nothing_of_the_size_of_edges_and_features() -> None:
     rng = np.random.default_rng(0)
     rows, degree, dim = 400, 300, 16
     indices = np.concatenate([np.sort(rng.choice(rows, degree, replace=False)) for _ in range(rows)]).astype(np.int32)
@@ -94,18 +130,20 @@ def test_memory_holds_nothing_of_the_size_of_edges_and_features():
     given = [
         torch.randn(*shape, requires_grad=True) for shape in ((rows, 2, dim), (0, 2, dim), (rows, 2), (0, 2), (rows, 2))
     ]
-    _attend(attention, *given).sum().backward()  # compiled before it is measured
-    tracemalloc.start()
-    _attend(attention, *given).sum().backward()
+    with LargestTensor() as largest:
+        _attend(attention, *given).sum().backward()  # type: ignore[no-untyped-call]
+    tracemalloc.start()  # the kernels are compiled by now
+    _attend(attention, *given).sum().backward()  # type: ignore[no-untyped-call]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (
-        peak < own.nnz * 2 * 4
-    )  # one float32 per edge and head; NumPy's arrays are traced, the kernels make no others
+    # Less than one float32 per edge and head. NumPy's arrays are traced, and torch's tensors recorded; the kernels
+    # allocate nothing else.
+    assert peak < own.nnz * 2 * 4
+    assert largest.bytes < own.nnz * 2
 
 
 class RecordedExchange:
-    """Moves nothing, and notes when rows leave and are waited for."""
+    """Moves no rows, and records when they leave and when they are waited for."""
 
     def __init__(self, events: list[str]) -> None:
         self.events, self.comm = events, self
@@ -115,7 +153,7 @@ class RecordedExchange:
         self.events.append("rows leave")
         return Arrival(own.detach()[:HALO].clone(), [], [], own)
 
-    def wait(self, requests: list) -> None:
+    def wait(self, requests: list[Any]) -> None:
         self.events.append("rows are waited for")
 
     def begin_return(self, halo: torch.Tensor, kind: str) -> Arrival:
@@ -127,19 +165,19 @@ class RecordedExchange:
         return torch.cat([arrival.rows, arrival.rows.new_zeros(ROWS - HALO, DIM)])
 
 
-def test_the_exchange_is_hidden_behind_the_own_part_forward_and_backward(monkeypatch):
+def test_the_exchange_is_hidden_behind_the_own_columns_forward_and_backward(monkeypatch: pytest.MonkeyPatch) -> None:
     attention, _ = _attention()
     events: list[str] = []
     for name, event in (("accumulate", "own sums"), ("source_gradient", "own gradients")):
         method = getattr(attention.own, name)
         monkeypatch.setattr(attention.own, name, lambda *given, m=method, e=event: (events.append(e), m(*given))[1])
     values = torch.randn(ROWS, DIM, requires_grad=True)
-    fetch, step = HaloFetch(RecordedExchange(events)), Attending(attention)
+    fetch, step = HaloFetch(RecordedExchange(events)), Attending(attention)  # type: ignore[arg-type]
     begun = fetch.begin(values)
     own = values.view(ROWS, 1, DIM).expand(ROWS, HEADS, DIM)
     attended = step.begin(own, own.sum(2), own.sum(2))
     halo = fetch.finish(begun).view(HALO, 1, DIM).expand(HALO, HEADS, DIM)
-    step.finish(attended, halo, halo.sum(2), own.sum(2)).sum().backward()
+    step.finish(attended, halo, halo.sum(2), own.sum(2)).sum().backward()  # type: ignore[no-untyped-call]
     assert events == [
         "rows leave",
         "own sums",

@@ -1,9 +1,11 @@
-"""Every algorithm on every grid of up to twelve ranks has the loss curve of one rank, which is the dense one."""
+"""Every algorithm on every grid of up to twelve ranks has the loss curve of one rank, which is the dense model's."""
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,16 +23,16 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
 EPOCHS = 20
 LR = 0.02
-#: Numbers of ranks, and whether every graph is tried with every depth there; with one depth each otherwise.
+#: Numbers of ranks, and whether every graph is tested at every depth there; with one depth each if not.
 RANKS = {1: True, 2: True, 3: True, 4: True, 6: False, 8: False, 12: False}
 HIDDEN = {2: (17,), 3: (17, 11), 4: (17, 11, 6)}
 PERMUTATIONS = ("double", "single", "none")
-#: Rounding errors of an epoch grow in those after it, as Adam divides by the size of the gradients.
+#: Rounding errors of an epoch grow in the epochs after it, as Adam divides by the size of the gradients.
 TOLERANCE = 2**10 * EPOCHS * np.finfo(np.float64).eps
 
 PROBLEMS = {given.name: given for given in usual_problems()}
-#: All that must not change a result.
-SAVINGS = (
+#: Options that must not change any result.
+SAVINGS: tuple[dict[str, Any], ...] = (
     {},
     {"product_order": "propagate-first"},
     {"cache_input_product": False},
@@ -41,8 +43,14 @@ SAVINGS = (
 )
 
 
+#: Loss curves by graph, depth and whether features are trained.
+Curves = dict[tuple[str, int, bool], list[float]]
+
+
 @dataclass(frozen=True)
 class Case:
+    """One training run."""
+
     problem: str
     depth: int
     algorithm: str
@@ -73,21 +81,21 @@ class Case:
 
 
 def cases(ranks: int) -> list[Case]:
-    """Every grid with every graph; what else there is takes turns, so that all pairs meet somewhere."""
+    """Every grid with every graph; other choices rotate, so that every pair of values occurs in some case."""
     where = [(name, grid) for name, axes in AXES.items() for grid in factorizations(ranks, len(axes))]
     depths = sorted(HIDDEN)
     found = []
     for number, (algorithm, grid) in enumerate(where):
-        for place, name in enumerate(PROBLEMS):
-            chosen = depths if RANKS[ranks] else [depths[(number + place) % len(depths)]]
-            for turn, depth in enumerate(chosen, start=number + 2 * place):
-                given = (PERMUTATIONS[turn % 3], turn // 3 % 2 == 0, turn % len(SAVINGS))
+        for index, name in enumerate(PROBLEMS):
+            chosen = depths if RANKS[ranks] else [depths[(number + index) % len(depths)]]
+            for step, depth in enumerate(chosen, start=number + 2 * index):
+                given = (PERMUTATIONS[step % 3], step // 3 % 2 == 0, step % len(SAVINGS))
                 found.append(Case(name, depth, algorithm, grid, *given))
     return found
 
 
 @pytest.fixture(scope="module")
-def catalog(tmp_path_factory) -> Catalog:
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     catalog = Catalog(tmp_path_factory.mktemp("every-grid") / "catalog")
     for given in PROBLEMS.values():
         given.store(catalog, *RANKS)
@@ -96,10 +104,10 @@ def catalog(tmp_path_factory) -> Catalog:
 
 
 @pytest.fixture(scope="module")
-def dense(catalog, tmp_path_factory) -> dict[tuple[str, int, bool], list[float]]:
-    """The dense curves by graph, depth and whether features are trained."""
+def dense(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Curves:
+    """The dense models' loss curves."""
     still = Case("directed", 2, "broadcast", (1,), "double", False, 0)
-    # Nothing is learnt at rate 0: these runs' checkpoints hold the weights at the start, which are those of any graph.
+    # At learning rate 0 nothing changes, so the checkpoints hold the initial weights, the same for every graph.
     configs = [
         replace(replace(still, depth=depth).config(catalog, depth), lr=0.0, epochs=1, run=f"start-{depth}")
         for depth in HIDDEN
@@ -115,7 +123,9 @@ def dense(catalog, tmp_path_factory) -> dict[tuple[str, int, bool], list[float]]
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_every_factorization_gives_the_dense_loss_curve(catalog, dense, ranks, tmp_path):
+def test_every_factorization_gives_the_dense_loss_curve(
+    catalog: Catalog, dense: Curves, ranks: int, tmp_path: Path
+) -> None:
     chosen = cases(ranks)
     configs = [case.config(catalog, number).to_json() for number, case in enumerate(chosen)]
     curves = run_program(ranks, "curves", tmp_path, configs, timeout=1800)
@@ -125,11 +135,11 @@ def test_every_factorization_gives_the_dense_loss_curve(catalog, dense, ranks, t
         np.testing.assert_allclose(curve, expected, rtol=TOLERANCE, err_msg=str(case))
 
 
-def test_every_pair_of_what_is_varied_meets():
+def test_every_pair_of_choices_occurs() -> None:
     for first, second in itertools.combinations(range(len(Case.__dataclass_fields__)), 2):
         tried = [tuple(vars(case).values()) for ranks in RANKS for case in cases(ranks)]
         pairs = {(case[first], case[second]) for case in tried}
         singles = [{case[number] for case in tried} for number in (first, second)]
-        if 3 in (first, second):  # a grid belongs to some algorithms only
+        if 3 in (first, second):  # a grid fits some algorithms only
             continue
         assert pairs == set(itertools.product(*singles)), (first, second)

@@ -1,25 +1,27 @@
-"""What a rank multiplies with is cut exactly, kept once, and read in little more memory than it takes."""
+"""A rank cuts its windows of the adjacency exactly, keeps them once, and reads them in little extra memory."""
 
 from __future__ import annotations
 
 import tracemalloc
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse
 import torch
+from numpy.typing import NDArray
 
 from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import CSR, Catalog, ReadCounter
 from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.trainer.comm.factors import factorizations, most_square
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.grid_rows import GridRows
 from gnnloom.trainer.data.vertex_data import read_feature
-from gnnloom.trainer.kernels.threads import Threads
+from gnnloom.trainer.kernels.dispatch import Threads
 from gnnloom.trainer.models.registry import model_options
 from gnnloom.trainer.operators.build import build_operator
 from gnnloom.trainer.operators.grid import GridOperator
@@ -28,11 +30,11 @@ from support.graphs import random_adjacency, store_graph, store_vertices
 from support.problems import problem
 
 
-def dense(block: CSR) -> np.ndarray:
+def dense(block: CSR) -> NDArray[Any]:
     data = np.ones(block.nnz) if block.data is None else block.data
-    return scipy.sparse.csr_array(
-        (data, block.indices, block.indptr), shape=(block.num_rows, block.num_columns)
-    ).toarray()
+    shape = (block.num_rows, block.num_columns)
+    found: NDArray[Any] = scipy.sparse.csr_array((data, block.indices, block.indptr), shape=shape).toarray()
+    return found
 
 
 def test_blocks_of_rows_are_slices() -> None:
@@ -43,7 +45,7 @@ def test_blocks_of_rows_are_slices() -> None:
         np.testing.assert_array_equal(dense(block), whole[rows])
 
 
-def test_the_same_window_is_read_and_kept_once(tmp_path) -> None:
+def test_the_same_window_is_read_and_kept_once(tmp_path: Path) -> None:
     given = problem("graph", 60, 240, symmetric=True)
     shards = given.store_grid(Catalog(tmp_path), "single").grid_shards()
     adjacency = GridAdjacency(shards, "symmetric", np.dtype("float64"), Threads())
@@ -53,7 +55,7 @@ def test_the_same_window_is_read_and_kept_once(tmp_path) -> None:
     assert adjacency.blocks(1, (0, 20), blocks, transposed=True) is forward
 
 
-#: Planes whose edges are no edges of cells, and ranks of them.
+#: Process grids whose windows cut through stored cells, and some of their ranks.
 PLANES = (
     ("broadcast", (5,), (0, 2, 4)),
     ("replicated", (4, 2), (1, 6)),
@@ -67,14 +69,14 @@ PLANES = (
 
 @dataclass(frozen=True)
 class Rank:
-    """A rank that is built and never speaks."""
+    """A rank of a communicator; operators are built on it and send nothing."""
 
     rank: int
     size: int
 
 
 class Recorded(GridShards):
-    """Remembers the windows that were asked for."""
+    """Records the windows that are read."""
 
     def windows(self, variant, rows, columns, counter=None, dtype=None):  # type: ignore[no-untyped-def]
         self.asked = getattr(self, "asked", [])
@@ -83,7 +85,7 @@ class Recorded(GridShards):
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory) -> Artifact:
+def large(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     catalog = Catalog(tmp_path_factory.mktemp("large"))
     given = problem("large", 4000, 600_000, symmetric=True)
     return given.store_grid(catalog, "double", grid=(6, 6)).grid_shards().artifact
@@ -99,8 +101,10 @@ def _build(shards: GridShards, algorithm: str, grid: tuple[int, ...], rank: int,
 
 
 @pytest.mark.parametrize(("algorithm", "grid", "ranks"), PLANES)
-def test_every_plane_is_read_with_little_beside_it(large, algorithm, grid, ranks) -> None:
-    """Bytes read and memory taken stay within 1.2 times the rank's exact share, where ranks do not divide cells."""
+def test_a_rank_reads_little_more_than_its_window(
+    large: Artifact, algorithm: str, grid: tuple[int, ...], ranks: tuple[int, ...]
+) -> None:
+    """Bytes read and memory used stay within 1.2 times the rank's exact fraction, even if it cuts through cells."""
     stored = {
         variant: sum(file.stat().st_size for file in (large.path / "grid" / variant).rglob("c/*"))
         for variant in ("even", "odd")
@@ -118,10 +122,10 @@ def test_every_plane_is_read_with_little_beside_it(large, algorithm, grid, ranks
         exact = sum(size * height * width / 4000**2 for size, height, width in spans)
         assert 0.9 * exact < counter.bytes < 1.2 * exact
         assert operator.adjacency.num_vertices == 4000
-        assert peak < 1.2 * kept + (1 << 18)  # chunks on their way, and the readers
+        assert peak < 1.2 * kept + (1 << 18)  # chunks being read, and the readers
 
 
-def test_the_first_window_is_freed_once_its_product_is_kept(large) -> None:
+def test_releasing_the_first_layer_frees_its_window(large: Artifact) -> None:
     operator = _build(GridShards(large), "tensor3d", (2, 2, 1), 1, ReadCounter())
     tracemalloc.start()
     try:
@@ -131,7 +135,7 @@ def test_the_first_window_is_freed_once_its_product_is_kept(large) -> None:
         freed = before - tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    # Rows over z, columns over x: half of the entries, of which there are four bytes each, and nobody else's.
+    # Rows over z (one rank), columns over x (two): half of the entries, four bytes each; no other layer shares them.
     assert freed > 0.9 * 4 * GridShards(large).artifact.facts["nnz"] / 2
 
 
@@ -140,7 +144,7 @@ def _width(span: tuple[int, int]) -> int:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_reading_features_takes_little_more_memory_than_they(tmp_path, dtype) -> None:
+def test_reading_features_takes_little_more_memory_than_the_features(tmp_path: Path, dtype: torch.dtype) -> None:
     dataset, rng = Catalog(tmp_path).create("wide"), np.random.default_rng(0)
     graph = store_graph(dataset, random_adjacency(6000, 6000, 0, symmetric=True), symmetric=True)
     store_vertices(dataset, rng.normal(size=(6000, 256)), None, None)
@@ -156,9 +160,3 @@ def test_reading_features_takes_little_more_memory_than_they(tmp_path, dtype) ->
     assert feature.nbytes < peak < 1.2 * feature.nbytes
     stored = 3600 * 256 * 4
     assert rows.counter.bytes < 1.2 * stored
-
-
-def test_factorizations_are_all_there_and_the_even_one_is_chosen() -> None:
-    assert factorizations(12, 2) == [(1, 12), (2, 6), (3, 4), (4, 3), (6, 2), (12, 1)]
-    assert len(factorizations(12, 3)) == 18
-    assert [most_square(number, 3) for number in (1, 7, 8, 12)] == [(1, 1, 1), (7, 1, 1), (2, 2, 2), (3, 2, 2)]

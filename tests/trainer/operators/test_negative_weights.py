@@ -1,6 +1,8 @@
-"""Weights may be negative where nothing is normalized by their sums; elsewhere every rank knows of the one error."""
+"""Negative weights are accepted if nothing is normalized by their sums; otherwise all ranks fail with one error."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,15 +16,15 @@ GRIDS = (("p2p", (2,)), ("broadcast", (2,)), ("summa", (1, 2)), ("tensor3d", (2,
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory) -> dict[tuple[str, str], dict]:
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], dict[str, Any]]:
     folder = tmp_path_factory.mktemp("negative")
     catalog = Catalog(folder / "catalog")
     given = problem("signed", 40, 160, symmetric=False, weighted=True)
-    # One row only, which one rank has.
+    # In one row only, which one rank holds.
     given.adjacency.data[: given.adjacency.indptr[1]] *= -1
     given.store_grid(catalog, "single", grid=(2, 2))
     given.store(catalog, 2)
-    fixed = {"hidden": (4,), "epochs": 3, "dtype": "float64", "seed": 3, "eval_every": 0, "threads": 1}
+    fixed: dict[str, Any] = {"hidden": (4,), "epochs": 3, "dtype": "float64", "seed": 3, "eval_every": 0, "threads": 1}
     chosen = [(algorithm, grid, kind) for kind in ("symmetric", "none") for algorithm, grid in GRIDS]
     configs = [
         TrainConfig(
@@ -42,9 +44,11 @@ def results(tmp_path_factory) -> dict[tuple[str, str], dict]:
 
 
 @pytest.mark.parametrize("algorithm", [algorithm for algorithm, _ in GRIDS])
-def test_a_negative_sum_is_one_error_of_loading_unless_nothing_is_normalized(results, algorithm):
+def test_a_negative_sum_fails_all_ranks_with_one_error_unless_nothing_is_normalized(
+    results: dict[tuple[str, str], dict[str, Any]], algorithm: str
+) -> None:
     refused = results[algorithm, "symmetric"]
-    # The other rank, where it has the row alone, reports it.
+    # Rank 1 may be the only one that holds the row, and then reports it.
     assert refused["error"].endswith(("a negative or infinite sum, which cannot be normalized", "rank 1 failed"))
     assert refused["code"] == 3
     np.testing.assert_allclose(results[algorithm, "none"]["loss"], results["p2p", "none"]["loss"], rtol=1e-10)

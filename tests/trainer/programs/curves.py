@@ -4,9 +4,9 @@ import json
 import sys
 from pathlib import Path
 
-from mpi4py import MPI
-
-from gnnloom.trainer.comm.communicator import CollectiveError, Communicator
+from gnnloom.trainer.comm.agreement import CollectiveError
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.mpi import world
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.full_graph import Training, train
 
@@ -26,7 +26,7 @@ def curve(comm: Communicator, config: TrainConfig) -> list[float] | str:
 
 
 def main(given: str, result: str) -> None:
-    comm = Communicator(MPI.COMM_WORLD)
+    comm = world()
     Training._save = Unsaved()
     configs = [TrainConfig.from_json(content) for content in json.loads(Path(given).read_text())]
     curves = [curve(comm, config) for config in configs]

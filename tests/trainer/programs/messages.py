@@ -1,22 +1,28 @@
-"""Exchanges in pieces, and a loss whose rows are split over ranks, on 3 ranks."""
+"""Exchanges in segments, collectives, and a loss whose rows are split over the ranks, on 3 ranks."""
+
+from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from mpi4py import MPI
 
-from gnnloom.trainer.comm.communicator import Communicator, Kind
+from gnnloom.trainer.comm.communicator import Reduction
+from gnnloom.trainer.comm.mpi import MAX_COUNT, MpiCommunicator, world
 from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.training.loss import MaskedBinaryCrossEntropy, MaskedCrossEntropy
 from gnnloom.trainer.training.metrics import predicted_class
 
 
-def exchange_in_pieces() -> dict:
-    comm = Communicator(MPI.COMM_WORLD, max_count=4)
+def exchange_in_segments() -> dict[str, Any]:
+    """10 elements to the next rank, and an all-reduce of 10, at most 4 in one call."""
+    comm = MpiCommunicator(MPI.COMM_WORLD, max_count=4)
     sent, received = torch.arange(10.0) + comm.rank, torch.empty(10)
     before, after = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
     with comm.traffic.recording() as counts:
@@ -31,9 +37,9 @@ def exchange_in_pieces() -> dict:
     }
 
 
-def collectives(max_count: int) -> dict:
-    """Shares of 3, 0 and 5 rows: gathered, summed and scattered, broadcast; and what each is counted as."""
-    comm = Communicator(MPI.COMM_WORLD, max_count=max_count)
+def collectives(max_count: int) -> dict[str, Any]:
+    """Blocks of 3, 0 and 5 rows: gathered, summed and scattered, broadcast; and how each is counted."""
+    comm = MpiCommunicator(MPI.COMM_WORLD, max_count=max_count)
     sizes = [3, 0, 5]
     whole = torch.arange(16, dtype=torch.float64).view(8, 2)
     mine = whole.split(sizes)[comm.rank]
@@ -54,9 +60,32 @@ def collectives(max_count: int) -> dict:
     }
 
 
-def split_loss() -> dict:
+def reductions() -> dict[str, list[float]]:
+    """Each reduction of (rank, -rank)."""
+    comm, found = world(), {}
+    for operation in Reduction:
+        tensor = torch.tensor([comm.rank, -comm.rank], dtype=torch.float64)
+        comm.all_reduce(tensor, Kind.METRICS, operation)
+        found[operation.name] = tensor.tolist()
+    return found
+
+
+def group_in_reverse() -> dict[str, Any]:
+    """Ranks 0 and 2 as a group in reverse order; its first rank, 2, sends 8 bytes to the other."""
+    comm = world()
+    group = comm.group(comm.rank % 2, -comm.rank)
+    with comm.traffic.recording() as counts:
+        if comm.rank == 2:
+            group.wait(group.send(torch.zeros(1, dtype=torch.float64), 1, Kind.SETUP))
+        elif comm.rank == 0:
+            group.wait(group.receive(torch.empty(1, dtype=torch.float64), 0))
+    sent = comm.gather_numbers([counts.bytes_to[rank] for rank in range(comm.size)])[2].astype(int)
+    return {"members": list(group.members), "bytes_to": {rank: int(count) for rank, count in enumerate(sent) if count}}
+
+
+def split_loss() -> dict[str, Any]:
     """7 classes split over 3 ranks, every rank with all rows."""
-    comm = Communicator(MPI.COMM_WORLD)
+    comm = world()
     layout = Layout(ProcessGrid(comm, {"row": 1, "column": comm.size}), np.arange(5), ("row",), ("column",))
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(5, 7, generator=generator, dtype=torch.float64) * 50
@@ -64,11 +93,13 @@ def split_loss() -> dict:
     mine = scores[:, layout.columns(7)].clone().requires_grad_()
     loss = MaskedCrossEntropy(layout, label, mask, 7)
     contribution = loss(mine)
-    contribution.backward()
+    contribution.backward()  # type: ignore[no-untyped-call]
     whole = scores.clone().requires_grad_()
     expected = torch.nn.functional.cross_entropy(whole[mask], label[mask])
-    expected.backward()
+    expected.backward()  # type: ignore[no-untyped-call]
     total = comm.gather_numbers([float(contribution)]).sum()
+    assert mine.grad is not None
+    assert whole.grad is not None
     difference = (mine.grad - whole.grad[:, layout.columns(7)]).abs().max()
     return {
         "loss": [float(total), float(expected)],
@@ -78,19 +109,21 @@ def split_loss() -> dict:
     }
 
 
-def split_binary_loss() -> dict:
+def split_binary_loss() -> dict[str, Any]:
     """7 columns of zeros and ones split over 3 ranks, with scores whose exponentials overflow."""
-    comm = Communicator(MPI.COMM_WORLD)
+    comm = world()
     layout = Layout(ProcessGrid(comm, {"row": 1, "column": comm.size}), np.arange(5), ("row",), ("column",))
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(5, 7, generator=generator, dtype=torch.float64) * 1000
     label, mask = torch.randint(0, 2, (5, 7), generator=generator), torch.tensor([True, True, False, True, False])
     mine = scores[:, layout.columns(7)].clone().requires_grad_()
     contribution = MaskedBinaryCrossEntropy(layout, label.to(torch.int8), mask, 7)(mine)
-    contribution.backward()
+    contribution.backward()  # type: ignore[no-untyped-call]
     whole = scores.clone().requires_grad_()
     expected = torch.nn.functional.binary_cross_entropy_with_logits(whole[mask], label[mask].double())
-    expected.backward()
+    expected.backward()  # type: ignore[no-untyped-call]
+    assert mine.grad is not None
+    assert whole.grad is not None
     difference = (mine.grad - whole.grad[:, layout.columns(7)]).abs().max()
     return {
         "loss": [float(comm.gather_numbers([float(contribution)]).sum()), float(expected)],
@@ -99,10 +132,12 @@ def split_binary_loss() -> dict:
 
 
 results = {
-    "pieces": exchange_in_pieces(),
+    "segments": exchange_in_segments(),
     "loss": split_loss(),
     "binary": split_binary_loss(),
-    "collectives": [collectives(4), collectives(2**31 - 1)],
+    "reductions": reductions(),
+    "group": group_in_reverse(),
+    "collectives": [collectives(4), collectives(MAX_COUNT)],
 }
-if MPI.COMM_WORLD.rank == 0:
+if world().rank == 0:
     Path(sys.argv[2]).write_text(json.dumps(results))

@@ -6,7 +6,7 @@ import sys
 
 from mpi4py import MPI
 
-from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.mpi import MpiCommunicator
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.full_graph import train
 
@@ -35,7 +35,7 @@ def main(what: str, catalog: str, dataset: str, ranks: int) -> None:
     if what == "trace":
         trace_files()
     stop = {"raise": raise_on_one_rank, "trace": lambda: False}[what]
-    train(Communicator(MPI.COMM_WORLD), config, stop)
+    train(MpiCommunicator(MPI.COMM_WORLD), config, stop)
 
 
 signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from gnnloom.trainer.comm.communicator import CollectiveError, Communicator
+from gnnloom.trainer.comm.agreement import CollectiveError
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.mpi import MpiCommunicator
 from gnnloom.trainer.config.train_config import PredictConfig, TrainConfig
 from gnnloom.trainer.training.full_graph import train
 from gnnloom.trainer.training.predict import predict
@@ -33,7 +35,7 @@ def wait_asleep() -> None:
 def main(given: str, result: str) -> None:
     # Waiting for the disk takes a third of so small a run, and nothing here is about what survives a power cut.
     os.fsync = lambda _: None
-    world = Communicator(MPI.COMM_WORLD)
+    world = MpiCommunicator(MPI.COMM_WORLD)
     jobs = json.loads(Path(given).read_text())
     groups = {size: world.group(int(world.rank < size), world.rank) for size in sorted({job["ranks"] for job in jobs})}
     results = []

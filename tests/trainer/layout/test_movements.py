@@ -1,0 +1,71 @@
+"""Matrices keep their entries on the way between layouts, and on disk. Several ranks: see the operators' tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gnnloom.storage.format.arrays import ArrayReader
+from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.layout.realignment import Realigner
+from gnnloom.trainer.layout.redistribute import VertexOrder
+from gnnloom.trainer.layout.vertex_arrays import VertexArray, write_vertex_arrays
+from support.lone import LoneCommunicator
+
+NUM_VERTICES = 11
+
+
+class Orders:
+    """Two orders of the vertices: as they are, and shuffled."""
+
+    num_vertices = NUM_VERTICES
+
+    def __init__(self) -> None:
+        self.shuffled = np.random.default_rng(0).permutation(NUM_VERTICES)
+
+    def positions(self, order: str, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = np.argsort(self.shuffled)[vertex] if order == "columns" else vertex
+        return found
+
+
+def layouts(orders: Orders) -> tuple[Layout, Layout]:
+    grid = ProcessGrid(LoneCommunicator(), {"row": 1})
+    plain = np.arange(NUM_VERTICES)
+    return Layout(grid, plain, ("row",)), Layout(grid, orders.shuffled, ("row",), order="columns")
+
+
+def test_realigned_rows_follow_the_other_order_and_gradients_go_back() -> None:
+    orders = Orders()
+    source, target = layouts(orders)
+    features = torch.randn(NUM_VERTICES, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    realigner = Realigner(orders)
+    found = realigner.align(features, source, target, 3)
+    assert torch.equal(found.detach(), features.detach()[orders.shuffled])
+    assert realigner.align(features, source, source, 3) is features
+    gradient = torch.randn(NUM_VERTICES, 3, generator=torch.Generator().manual_seed(1))
+    found.backward(gradient)
+    assert features.grad is not None
+    assert torch.equal(features.grad[orders.shuffled], gradient)
+
+
+def test_chunks_are_in_the_order_of_the_vertices() -> None:
+    _, layout = layouts(Orders())
+    rows = torch.from_numpy(layout.vertex).double().view(-1, 1) * torch.ones(2, dtype=torch.float64)
+    chunks = list(VertexOrder(layout, NUM_VERTICES, Kind.PREDICTION).chunks(rows, 4))
+    assert [first for first, _ in chunks] == [0, 4, 8]
+    assert torch.equal(torch.cat([chunk for _, chunk in chunks])[:, 0], torch.arange(float(NUM_VERTICES)).double())
+
+
+def test_arrays_are_written_in_the_order_of_the_vertices(tmp_path: Path) -> None:
+    _, layout = layouts(Orders())
+    values = torch.from_numpy(layout.vertex).to(torch.int32)
+    array = VertexArray("label", values, layout, ("vertex",))
+    (record,) = write_vertex_arrays(LoneCommunicator(), tmp_path, [array], NUM_VERTICES, Kind.PREDICTION)
+    assert (record.shape, record.dtype) == ((NUM_VERTICES,), "int32")
+    assert not (tmp_path / ".work").exists()
+    assert np.array_equal(ArrayReader(tmp_path, record).read(), np.arange(NUM_VERTICES))

@@ -1,0 +1,49 @@
+"""Errors that all ranks agree on: what fails on one rank fails on all, and one rank reports it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+
+from gnnloom.storage.errors import GnnloomError
+from gnnloom.trainer.comm.communicator import Communicator
+
+Result = TypeVar("Result")
+
+
+class CollectiveError(GnnloomError):
+    """An error that is raised on every rank of a group.
+
+    Attributes:
+        reports: True on the one rank that writes the message: the lowest rank on which the error occurred.
+        code: exit code, the same on every rank.
+    """
+
+    def __init__(self, message: str, *, reports: bool, code: int) -> None:
+        super().__init__(message)
+        self.reports = reports
+        self.code = code
+
+
+def together(comm: Communicator, action: Callable[[], Result]) -> Result:
+    """Run ``action`` on every rank; if it fails on one rank, fail on all. Collective.
+
+    Args:
+        action: must not communicate, as a failed rank would leave the others waiting.
+
+    Raises:
+        CollectiveError: ``action`` raised a GnnloomError on some rank.
+    """
+    failure: GnnloomError | None = None
+    try:
+        result = action()
+    except GnnloomError as error:
+        failure = error
+    codes = comm.gather_numbers([failure.exit_code if failure else 0])[:, 0]
+    if not codes.any():
+        return result
+    first = int(np.flatnonzero(codes)[0])
+    message = str(failure) if failure else f"rank {first} failed"
+    raise CollectiveError(message, reports=first == comm.rank, code=int(codes[first])) from failure

@@ -1,0 +1,191 @@
+"""The MPI transport; the only module that imports mpi4py."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import torch
+from mpi4py import MPI
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.trainer.comm.communicator import Reduction, Request
+from gnnloom.trainer.comm.traffic import Kind, Ring, Traffic
+
+#: Elements in one MPI call; most MPI libraries keep counts in a C int.
+MAX_COUNT = 2**31 - 1
+
+#: A waiting rank first spins, as messages usually arrive within 0.2 ms, and then sleeps between looks: where ranks
+#: outnumber cores, a spinning rank starves the one it waits for. A sleep lasts from 50 us, the resolution of the
+#: system's timer, to 5 ms, which is little compared with a wait of that length.
+_SPIN_SECONDS = 2e-4
+_SLEEP_SECONDS, _LONGEST_SLEEP_SECONDS = 5e-5, 5e-3
+#: Largest delay of a wake-up, as a fraction of the time waited so far.
+_LATE = 1 / 32
+
+_OPERATIONS = {Reduction.SUM: MPI.SUM, Reduction.MAX: MPI.MAX, Reduction.MIN: MPI.MIN}
+
+#: An MPI communicator, for libraries that take one.
+RawCommunicator = MPI.Intracomm
+
+
+class MpiCommunicator:
+    """A group of MPI ranks; see :class:`gnnloom.trainer.comm.communicator.Communicator`. Tensors are on the CPU."""
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        traffic: Traffic | None = None,
+        max_count: int = MAX_COUNT,
+        members: Sequence[int] | None = None,
+    ) -> None:
+        """Wrap an MPI communicator.
+
+        Args:
+            traffic: where messages are counted; a new record by default.
+            max_count: largest number of elements of one MPI call; longer messages are sent in segments.
+            members: (size,) world ranks of the group; 0 to size - 1 by default.
+        """
+        self._comm = comm
+        self._max_count = max_count
+        self.traffic = traffic if traffic is not None else Traffic()
+        self.rank: int = comm.Get_rank()
+        self.size: int = comm.Get_size()
+        self.members: Sequence[int] = members if members is not None else range(self.size)
+        self._ring = Ring(self.traffic, self.rank, self.members)
+
+    def group(self, color: int, key: int) -> MpiCommunicator:
+        everyones = self.gather_numbers([color, key, self.members[self.rank]])
+        same = everyones[everyones[:, 0] == color]
+        # A stable sort breaks ties by rank, as MPI_Comm_split does.
+        members = [int(member) for member in same[np.argsort(same[:, 1], kind="stable"), 2]]
+        return MpiCommunicator(self._comm.Split(color, key), self.traffic, self._max_count, members)
+
+    def ranks_on_this_machine(self) -> int:
+        local = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
+        size: int = local.Get_size()
+        local.Free()
+        return size
+
+    def send(self, tensor: Tensor, destination: int, kind: Kind) -> list[Request]:
+        segments = self._segments(tensor)
+        if destination != self.rank:
+            self.traffic.counts.add(kind, tensor.nbytes, len(segments), self.members[destination])
+        return [self._comm.Isend(segment, destination) for segment in segments]
+
+    def receive(self, tensor: Tensor, source: int) -> list[Request]:
+        return [self._comm.Irecv(segment, source) for segment in self._segments(tensor)]
+
+    def wait(self, requests: Sequence[Request]) -> None:
+        pending = cast("list[MPI.Request]", list(requests))
+        started = time.perf_counter()
+        while not MPI.Request.Testall(pending):
+            waited = time.perf_counter() - started
+            if waited > _SPIN_SECONDS:
+                # The longer the wait, the less a late wake-up matters, so look less often.
+                time.sleep(min(max(_SLEEP_SECONDS, waited * _LATE), _LONGEST_SLEEP_SECONDS))
+
+    def all_reduce(self, tensor: Tensor, kind: Kind, operation: Reduction = Reduction.SUM) -> None:
+        self.finish(self.begin_all_reduce(tensor, kind, operation), kind)
+
+    def begin_all_reduce(self, tensor: Tensor, kind: Kind, operation: Reduction = Reduction.SUM) -> list[Request]:
+        if self.size == 1:
+            return []
+        self._ring.count_all_reduce(kind, tensor.numel(), tensor.element_size())
+        mpi_operation = _OPERATIONS[operation]
+        return [self._comm.Iallreduce(MPI.IN_PLACE, segment, op=mpi_operation) for segment in self._segments(tensor)]
+
+    def finish(self, requests: Sequence[Request], kind: Kind) -> None:
+        if self.size > 1:
+            with self.traffic.timing(kind, self):
+                self.wait(requests)
+
+    def broadcast(self, tensor: Tensor, root: int, kind: Kind) -> None:
+        if self.size == 1:
+            return
+        with self.traffic.timing(kind, self):
+            self.wait([self._comm.Ibcast(segment, root) for segment in self._segments(tensor)])
+        self._ring.count_broadcast(kind, tensor.nbytes, root)
+
+    def all_gather(self, block: Tensor, sizes: Sequence[int], kind: Kind) -> Tensor:
+        if self.size == 1:
+            return block
+        whole = block.new_empty(sum(sizes), *block.shape[1:])
+        blocks = torch.split(whole, list(sizes))
+        blocks[self.rank].copy_(block)
+        with self.traffic.timing(kind, self):
+            if whole.numel() <= self._max_count:
+                counts = [other.numel() for other in blocks]
+                self.wait([self._comm.Iallgatherv(MPI.IN_PLACE, [whole.view(-1).numpy(), counts])])
+            else:
+                # Allgatherv's displacements would overflow a C int, so each rank broadcasts its block in segments.
+                segments = [(segment, root) for root, other in enumerate(blocks) for segment in self._segments(other)]
+                self.wait([self._comm.Ibcast(segment, root) for segment, root in segments])
+        self._ring.count_all_gather(kind, [other.nbytes for other in blocks])
+        return whole
+
+    def reduce_scatter(self, whole: Tensor, sizes: Sequence[int], kind: Kind) -> Tensor:
+        if self.size == 1:
+            return whole
+        blocks = torch.split(whole, list(sizes))
+        mine = torch.empty_like(blocks[self.rank])
+        with self.traffic.timing(kind, self):
+            if whole.numel() <= self._max_count:
+                counts = [block.numel() for block in blocks]
+                flat = (whole.view(-1).numpy(), mine.view(-1).numpy())
+                self.wait([self._comm.Ireduce_scatter(*flat, recvcounts=counts)])
+            else:
+                self._reduce_block_by_block(blocks, mine)
+        self._ring.count_reduce_scatter(kind, [block.nbytes for block in blocks])
+        return mine
+
+    def _reduce_block_by_block(self, blocks: Sequence[Tensor], mine: Tensor) -> None:
+        """Reduce every block in segments to the rank that keeps it."""
+        requests: list[Request] = []
+        for root, block in enumerate(blocks):
+            # Only the root passes a receive buffer; all ranks pass the same number of segments.
+            targets = self._segments(mine) if root == self.rank else [None] * len(self._segments(block))
+            pairs = zip(self._segments(block), targets, strict=True)
+            requests += [self._comm.Ireduce(segment, target, root=root) for segment, target in pairs]
+        self.wait(requests)
+
+    def _segments(self, tensor: Tensor) -> list[NDArray[Any]]:
+        """Views of the tensor's memory, each short enough for one MPI call; none of an empty tensor."""
+        flat = tensor.detach().view(-1).numpy()
+        return [flat[start : start + self._max_count] for start in range(0, len(flat), self._max_count)]
+
+    def gather_numbers(self, numbers: Sequence[float]) -> NDArray[np.float64]:
+        mine = np.array(numbers, np.float64)
+        everyones = np.empty((self.size, len(mine)), np.float64)
+        self.wait([self._comm.Iallgather(mine, everyones)])
+        return everyones
+
+    def barrier(self) -> None:
+        self.wait([self._comm.Ibarrier()])
+
+
+def world() -> MpiCommunicator:
+    """All ranks of this MPI job. Entry points call it; everything else takes a communicator."""
+    return MpiCommunicator(MPI.COMM_WORLD)
+
+
+def duplicate_world() -> RawCommunicator:
+    """A raw MPI communicator of all ranks, for a library that must not share ours. Collective; free it after use."""
+    return MPI.COMM_WORLD.Dup()
+
+
+def abort(code: int) -> None:
+    """End all ranks of the job at once."""
+    MPI.COMM_WORLD.Abort(code)
+
+
+def finalize() -> None:
+    """Leave MPI in order. Collective.
+
+    Call it before a rank exits with a non-zero code that all ranks share: ``python -m mpi4py`` would otherwise take
+    the code for a failure of this rank alone, and abort the others.
+    """
+    MPI.Finalize()

@@ -1,0 +1,107 @@
+"""What each kernel computes, whatever implements it. Tensors are contiguous and on the device of the kernel."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+
+class SparseProduct(Protocol):
+    """A CSR matrix A prepared for many products with dense matrices of one dtype."""
+
+    @property
+    def num_rows(self) -> int: ...
+
+    @property
+    def num_columns(self) -> int: ...
+
+    @property
+    def nnz(self) -> int: ...
+
+    def multiply(self, dense: Tensor, out: Tensor, row_scale: Tensor, *, accumulate: bool = False) -> None:
+        """Write diag(row_scale) A dense into ``out``, or add it to ``out``.
+
+        Args:
+            dense: (num_columns, dim) of the product's dtype.
+            out: (num_rows, dim) of the same dtype.
+            row_scale: (num_rows,) of the same dtype, or (0,) for ones.
+            accumulate: add to ``out`` instead of overwriting it.
+
+        Raises:
+            ValueError: the shapes do not match the matrix.
+        """
+        ...
+
+
+class SoftmaxState(NamedTuple):
+    """Running sums of an edge softmax over the columns seen so far.
+
+    Attributes:
+        maximum: (num_rows, heads) largest score e; minus infinity for a row without columns.
+        total: (num_rows, heads) sum of exp(e - maximum).
+        weighted: (num_rows, heads, dim) sum of exp(e - maximum) z.
+    """
+
+    maximum: Tensor
+    total: Tensor
+    weighted: Tensor
+
+    @classmethod
+    def like(cls, values: Tensor) -> SoftmaxState:
+        """The state before the first column, for outputs of the shape and dtype of ``values``."""
+        maximum = values.new_full(values.shape[:2], -torch.inf)
+        return cls(maximum, torch.zeros_like(maximum), torch.zeros_like(values))
+
+
+class SoftmaxGradient(NamedTuple):
+    """What the adjoint of an edge softmax needs to know about the target rows.
+
+    Attributes:
+        maximum, total: (num_rows, heads) as in :class:`SoftmaxState`, over all columns.
+        output: (num_rows, heads, dim) gradient of the output.
+        along: (num_rows, heads) sum over the features of the output times its gradient.
+    """
+
+    maximum: Tensor
+    total: Tensor
+    output: Tensor
+    along: Tensor
+
+
+class EdgeSoftmax(Protocol):
+    """A sparsity pattern prepared for attention of its rows over its columns.
+
+    For target row i, source column j and head h, with scores s_j and t_i (Velickovic et al., "Graph Attention
+    Networks", ICLR 2018, equation 3):
+
+        e_ij = LeakyReLU(s_j + t_i)
+        weight_ij = exp(e_ij) / sum over k of exp(e_ik)
+        out_i = sum over j of weight_ij z_j
+
+    All tensors have one dtype.
+    """
+
+    def accumulate(self, values: Tensor, source: Tensor, target: Tensor, state: SoftmaxState) -> None:
+        """Add this pattern's columns to the running sums of the rows.
+
+        Args:
+            values: (num_columns, heads, dim) values z of the columns.
+            source: (num_columns, heads) scores s of the columns.
+            target: (num_rows, heads) scores t of the rows.
+            state: updated in place.
+        """
+        ...
+
+    def add_target_gradient(
+        self, values: Tensor, source: Tensor, target: Tensor, gradient: SoftmaxGradient, out: Tensor
+    ) -> None:
+        """Add this pattern's contribution to the gradient of the target scores to ``out``, (num_rows, heads)."""
+        ...
+
+    def source_gradient(
+        self, values: Tensor, source: Tensor, target: Tensor, gradient: SoftmaxGradient
+    ) -> tuple[Tensor, Tensor]:
+        """Gradients of the columns: of the values (num_columns, heads, dim) and of the scores (num_columns, heads)."""
+        ...

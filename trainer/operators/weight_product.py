@@ -1,0 +1,60 @@
+"""Products of a rank's rows with a weight, timed, and the choice between two ways to compute a weight's gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.traffic import GEMM, Traffic
+from gnnloom.trainer.kernels.dispatch import seconds_of_weight_gradients
+
+
+def timed_product(features: Tensor, weight: Tensor, traffic: Traffic) -> Tensor:
+    """``features`` times ``weight``, timed forward and backward; differentiable. Communicates nothing.
+
+    Args:
+        features: (num_rows, input dim).
+        weight: (input dim, output dim).
+
+    Returns:
+        (num_rows, output dim).
+    """
+    result: Tensor = _Product.apply(features, weight, traffic)  # type: ignore[no-untyped-call]
+    return result
+
+
+def transposed_is_faster(features: Tensor, gradient: Tensor, comm: Communicator) -> bool:
+    """Whether (dQ^T H)^T takes less time than H^T dQ, summed over all ranks. Collective; the same on every rank.
+
+    Singh et al., "Plexus" (SC 2025), section 5.
+
+    Args:
+        features: (num_rows, input dim) H of this rank.
+        gradient: (num_rows, output dim) dQ of this rank.
+    """
+    # One choice for all ranks, since each waits for the slowest.
+    straight, transposed = comm.gather_numbers(seconds_of_weight_gradients(features, gradient)).sum(0)
+    return bool(transposed < straight)
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, weight: Tensor, traffic: Traffic) -> Tensor:
+        ctx.save_for_backward(features, weight)
+        ctx.traffic = traffic
+        with traffic.timing(GEMM):
+            return features @ weight
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        features, weight = ctx.saved_tensors
+        of_features, of_weight, _ = ctx.needs_input_grad
+        with ctx.traffic.timing(GEMM):
+            return (
+                gradient @ weight.T if of_features else None,
+                features.T @ gradient if of_weight else None,
+                None,
+            )
