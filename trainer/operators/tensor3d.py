@@ -87,12 +87,12 @@ class Tensor3D(GridOperator):
         Args:
             grid: axes ``x``, ``y``, ``z``.
             aggregation_blocks: blocks of rows of a product, each summed over the ranks while the next is formed.
-            gradient_product: form a weight's gradient as H^T dQ (``straight``), as (dQ^T H)^T (``turned``), or as
+            gradient_product: form a weight's gradient as H^T dQ (``straight``), as (dQ^T H)^T (``transposed``), or as
                 the first product of each layer finds to be faster (``measured``).
         """
         super().__init__(grid, adjacency, weight_axes=tuple(grid.axes))
         self._dims = plan.dims
-        chosen = {"straight": False, "turned": True}.get(gradient_product)
+        chosen = {"straight": False, "transposed": True}.get(gradient_product)
         self._turned = dict.fromkeys(range(plan.num_layers), chosen)
         self._roles = [Roles("x", "y", "z", plan.propagates_first[0])]
         for following in (*plan.propagates_first[1:], True):

@@ -1,4 +1,4 @@
-"""The state of a training as a checkpoint: parameters, running figures and the optimizer's memory, by name."""
+"""Checkpoints of a training: parameters, running averages and the optimizer's state, by name."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _PARAMETER, _BUFFER, _OPTIMIZER = "parameter/", "buffer/", "optimizer/"
 def save_checkpoint(comm: Communicator, folder: Path, epoch: int, model: nn.Module, optimizer: Optimizer) -> None:
     """Write the state after ``epoch`` epochs below ``folder``. Collective.
 
-    Rank 0 writes the weights, whatever the ranks hold of them put together; what has a row per vertex is written by
-    all ranks, and is nowhere whole.
+    Rank 0 gathers and writes the weights. Arrays with a row per vertex are written by all ranks, each its own rows, and
+    are never whole in memory.
     """
     places = _places(model)
     tensors = {_PARAMETER + name: parameter.detach() for name, parameter in model.named_parameters()}
@@ -52,17 +52,17 @@ def save_checkpoint(comm: Communicator, folder: Path, epoch: int, model: nn.Modu
 
 
 def _places(model: nn.Module) -> dict[str, Place]:
-    """Where the tensors lie of which every rank holds a part."""
+    """Which part of a tensor this rank holds, for tensors that are split over ranks."""
     places = {name: p.place for name, p in model.named_parameters() if isinstance(p, PartialParameter)}
     moments = {f"{_OPTIMIZER}{name}/{moment}": place for name, place in places.items() for moment in MOMENTS}
     return {_PARAMETER + name: place for name, place in places.items()} | moments
 
 
 def restore_parameters(checkpoint: StoredCheckpoint, model: nn.Module) -> None:
-    """Put the parameters and running figures of a checkpoint into a model.
+    """Copy the parameters and running averages of a checkpoint into a model.
 
     Raises:
-        FormatError: the checkpoint is of a model of other shapes.
+        FormatError: the checkpoint belongs to a model with other shapes.
     """
     places = _places(model)
     for name, parameter in model.named_parameters():
@@ -72,10 +72,10 @@ def restore_parameters(checkpoint: StoredCheckpoint, model: nn.Module) -> None:
 
 
 def restore(checkpoint: StoredCheckpoint, model: nn.Module, optimizer: Optimizer) -> None:
-    """Put the whole state of a checkpoint into a model and its optimizer.
+    """Copy the whole state of a checkpoint into a model and its optimizer.
 
     Raises:
-        FormatError: the checkpoint is of a model of other shapes.
+        FormatError: the checkpoint belongs to a model with other shapes.
     """
     restore_parameters(checkpoint, model)
     places = _places(model)
@@ -96,7 +96,7 @@ def _copy(checkpoint: StoredCheckpoint, name: str, target: Tensor, places: dict[
 
 
 def _read_part(stored: ArrayReader, place: Place, target: Tensor) -> None:
-    """Read a rank's part of a matrix, with a chunk of the whole in memory."""
+    """Read this rank's part of a matrix, with only one chunk of the matrix in memory."""
     order = torch.argsort(place.rows)
     rows = place.rows[order]
     for start in range(0, place.shape[0], stored.chunk_rows):

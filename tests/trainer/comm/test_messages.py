@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.config.train_config import PredictConfig, TrainConfig
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import parse_arguments
 from support.mpi import run_program
 

@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 from gnnloom.storage import Catalog
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.config.choices import settled_normalization
+from gnnloom.trainer.config.model_config import settled_normalization
 from gnnloom.trainer.kernels.dropout import Dropout
 from gnnloom.trainer.kernels.threads import Threads
 from gnnloom.trainer.models.model import Inputs, ModelOptions
@@ -37,7 +37,7 @@ def _model(given: Problem, kind: str, folder, threads: int = 1):
     normalization = settled_normalization(kind, "auto")
     operator = PointToPoint(Communicator(MPI.COMM_SELF), shard, normalization, np.dtype(np.float64), pool)
     options = ModelOptions(dims=DIMS, heads=HEADS)
-    model = MODELS[kind](operator, options, Dropout(0.0, 0, pool), 5, torch.float64)
+    model = MODELS[kind].load()(operator, options, Dropout(0.0, 0, pool), 5, torch.float64)
     generator = torch.Generator().manual_seed(1)
     for name, parameter in model.named_parameters():
         if not name.startswith("weights"):  # biases and the like start at 0, where mistakes would not show

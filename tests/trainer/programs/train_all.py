@@ -9,7 +9,8 @@ from pathlib import Path
 from mpi4py import MPI
 
 from gnnloom.trainer.comm.communicator import CollectiveError, Communicator
-from gnnloom.trainer.config.train_config import PredictConfig, TrainConfig
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.full_graph import train
 from gnnloom.trainer.training.predict import predict
 

@@ -10,9 +10,9 @@ from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch
-from gnnloom.trainer.operators.algorithms import AXES, settled_grid
 from support.mpi import train_all
 from support.problems import problem
 
@@ -160,9 +160,9 @@ def test_a_profile_says_where_the_time_of_every_rank_goes(results, run, sends):
 
 
 def test_grids_are_as_even_as_can_be_and_others_are_refused_with_those_that_fit():
-    assert settled_grid("summa", None, 12) == {"row": 4, "column": 3}
-    assert settled_grid("tensor3d", None, 12) == {"x": 3, "y": 2, "z": 2}
-    assert settled_grid("broadcast", None, 7) == {"row": 7}
+    assert ALGORITHMS["summa"].settled_grid(None, 12) == {"row": 4, "column": 3}
+    assert ALGORITHMS["tensor3d"].settled_grid(None, 12) == {"x": 3, "y": 2, "z": 2}
+    assert ALGORITHMS["broadcast"].settled_grid(None, 7) == {"row": 7}
     with pytest.raises(InputError, match=r"grid 2x2: algorithm summa on 6 ranks .*: one of 1x6, 2x3, 3x2, 6x1"):
         TrainConfig(catalog="c", dataset="graph", ranks=6, algorithm="summa", grid=(2, 2))
     with pytest.raises(InputError, match="for x, y, z: one of"):
@@ -176,8 +176,8 @@ def test_a_grid_is_kept_in_json():
     assert TrainConfig.from_json({**config.to_json(), "grid": None}).grid is None
 
 
-@pytest.mark.parametrize("algorithm", [name for name in AXES if name != "p2p"])
+@pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "p2p"])
 def test_missing_grid_shards_are_named_with_the_command_that_makes_them(results, algorithm):
-    config = _config(results.catalog, "none", algorithm, (1,) * len(AXES[algorithm]), permutation="single")
+    config = _config(results.catalog, "none", algorithm, (1,) * len(ALGORITHMS[algorithm].axes), permutation="single")
     with pytest.raises(NotFoundError, match="gnnloom shard graph --grid 16x16 --permutation single"):
         launch(config)
