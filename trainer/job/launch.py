@@ -99,9 +99,9 @@ def launch_prediction(
     """
     opened = Run.open(dataset, run)
     # The catalog may have moved since the training.
-    here = {"catalog": str(dataset.path.parent), "dataset": dataset.name, "run": run}
+    catalog, name = str(dataset.path.parent), dataset.name
     config = PredictConfig.of_training(
-        replace(TrainConfig.of_run(opened), **here),
+        replace(TrainConfig.of_run(opened), catalog=catalog, dataset=name, run=run),
         shards=opened.inputs().get("shards"),
         ranks=ranks,
         embeddings=embeddings,
