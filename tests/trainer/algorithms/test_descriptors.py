@@ -46,9 +46,8 @@ def test_a_model_runs_on_the_algorithms_that_have_what_it_needs(algorithm: str, 
 
 
 def test_an_algorithm_is_given_its_own_options_only() -> None:
-    options = {"summa_width": 7, "aggregation_blocks": 3}
     own = {
-        name: TrainConfig(catalog="c", dataset="d", algorithm=name, **options).own_options()
+        name: TrainConfig(catalog="c", dataset="d", algorithm=name, summa_width=7, aggregation_blocks=3).own_options()
         for name in ("p2p", "split3d", "tensor3d")
     }
     assert own == {
