@@ -3,10 +3,10 @@
     mpirun -n 4 python -m mpi4py -m gnnloom.trainer --catalog catalog --dataset cora --ranks 4 --hidden 16
     mpirun -n 4 python -m mpi4py -m gnnloom.trainer predict --catalog catalog --dataset cora --ranks 4 --run NAME
 
-An error that all ranks know of is reported once, by the lowest rank that has it, and every rank
-leaves with its exit code.  Any other exception ends the whole job at once (``-m mpi4py`` sees to
-that), with its traceback.  SIGTERM (or SIGUSR1, which MPICH's launcher passes on) makes the run write
-a checkpoint after the current epoch and leave with code 75; ``--resume`` goes on from there.
+An error that all ranks know of is reported once, by the lowest rank that has it, and every rank exits with the error's
+code. Any other exception ends the whole job at once, with its traceback (``-m mpi4py`` ensures that). On SIGTERM (or
+SIGUSR1, which MPICH's launcher forwards) the run writes a checkpoint after the current epoch and exits with code 75;
+``--resume`` continues from there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class StopRequest:
         for number in signals:
             signal.signal(number, self._receive)
 
-    def _receive(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - what signal calls
+    def _receive(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
         self.received = True
 
     def __call__(self) -> bool:
@@ -68,5 +68,6 @@ def _log_from_first_rank(comm: Communicator) -> None:
 
 if __name__ == "__main__":
     exit_code = main(sys.argv[1:])
+    # Otherwise `-m mpi4py` would take the exit code of all ranks for a failure of this one, and report it.
     finalize()
     sys.exit(exit_code)

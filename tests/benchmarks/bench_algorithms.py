@@ -25,7 +25,7 @@ from typing import Any
 
 from balance import report_balance, report_permutation
 
-from gnnloom.trainer.operators.algorithms import AXES
+from gnnloom.trainer.algorithms.registry import ALGORITHMS
 
 DATASET = "web"
 SCALES = {"small": (11, 3), "full": (17, 8)}
@@ -40,7 +40,7 @@ def main() -> None:
         _prepare(folder, scale, options.ranks)
         for ranks in options.ranks:
             for mode in options.modes:
-                _report(scale, ranks, mode, {name: _train(folder, name, ranks, epochs, mode) for name in AXES})
+                _report(scale, ranks, mode, {name: _train(folder, name, ranks, epochs, mode) for name in ALGORITHMS})
         small = options.scale == "small"
         report_balance(partial(_gnnloom, folder), options.data, 200 if small else 1000)
         report_permutation(1 << (18 if small else 24))

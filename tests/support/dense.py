@@ -1,15 +1,18 @@
-"""A GCN in dense float64 NumPy, forward and backward by hand: the reference of the distributed one."""
+"""A GCN in dense float64 NumPy with a hand-written backward pass: the reference for the distributed one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-Matrix = np.ndarray
+Matrix = NDArray[Any]
 
 
 def normalized(adjacency: Matrix, normalization: str) -> Matrix:
+    """(n, n) diag(left) A diag(right); rows of degree 0 become 0."""
     degree = adjacency.sum(1)
     with np.errstate(divide="ignore"):
         if normalization == "symmetric":
@@ -22,14 +25,14 @@ def normalized(adjacency: Matrix, normalization: str) -> Matrix:
 
 @dataclass
 class DenseGCN:
-    """Weights and biases of every layer; ``operator`` is the normalized adjacency."""
+    """Weights and biases of every layer; ``operator`` is the (n, n) normalized adjacency."""
 
     operator: Matrix
     weights: list[Matrix]
     biases: list[Matrix]
 
     def layers(self, feature: Matrix) -> list[Matrix]:
-        """The input of every layer, then the scores."""
+        """The input of every layer, followed by the scores."""
         outputs = [feature]
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             output = self.operator @ outputs[-1] @ weight + bias
@@ -37,7 +40,7 @@ class DenseGCN:
         return outputs
 
     def loss_and_gradients(self, feature: Matrix, label: Matrix, mask: Matrix) -> tuple[float, list[Matrix]]:
-        """The loss over ``mask`` and the gradients (weights, then biases)."""
+        """The loss over ``mask`` and the gradients of the weights, then of the biases."""
         outputs = self.layers(feature)
         loss, gradient = self.loss(outputs[-1], label, mask)
         by_weight, by_bias = [], []
@@ -50,7 +53,7 @@ class DenseGCN:
         return loss, by_weight[::-1] + by_bias[::-1]
 
     def loss(self, scores: Matrix, label: Matrix, mask: Matrix) -> tuple[float, Matrix]:
-        """Mean cross-entropy over ``mask``, and its gradient by the scores."""
+        """Mean cross-entropy over ``mask``, and its gradient with respect to the scores."""
         scores = scores - scores.max(1, keepdims=True)
         log_probability = scores - np.log(np.exp(scores).sum(1, keepdims=True))
         rows = np.flatnonzero(mask)
@@ -65,10 +68,10 @@ class DenseGCN:
 
 
 class DenseMultilabelGCN(DenseGCN):
-    """The same for labels of zeros and ones, -1 where they are not known."""
+    """The same for labels of zeros and ones, with -1 for unknown."""
 
     def loss(self, scores: Matrix, label: Matrix, mask: Matrix) -> tuple[float, Matrix]:
-        """Mean binary cross-entropy over the known labels of ``mask``, and its gradient by the scores."""
+        """Mean binary cross-entropy over the known labels of ``mask``, and its gradient with respect to the scores."""
         known = (label >= 0) & mask[:, None]
         probability = 1 / (1 + np.exp(-scores))
         losses = -np.where(label == 1, np.log(probability), np.log(1 - probability))
@@ -87,7 +90,7 @@ def train_dense(
     *,
     train_features: bool = False,
 ) -> list[float]:
-    """Losses of training with SGD or Adam (Kingma, Ba, 2015); changes the model, and features that are trained."""
+    """Losses of training with SGD or Adam (Kingma, Ba, 2015); updates the model, and trained features."""
     losses = []
     parameters = model.parameters + ([feature] if train_features else [])
     first = [np.zeros_like(p) for p in parameters]

@@ -1,8 +1,9 @@
-"""GCN, GraphSAGE, GIN and GAT with dense float64 torch and its own autograd: the reference of the distributed ones."""
+"""GCN, GraphSAGE, GIN and GAT in dense float64 torch with its autograd: the reference for the distributed ones."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ EPSILON = 1e-5
 
 @dataclass
 class DenseModel:
-    """A model over the dense adjacency, with the parameters of a checkpoint."""
+    """A model over the (n, n) dense adjacency, with the parameters of a checkpoint."""
 
     kind: str
     adjacency: np.ndarray
@@ -26,11 +27,11 @@ class DenseModel:
     unit_embedding: bool = False
     heads: int = 1
     negative_slope: float = 0.2
-    #: Mean and (sample) variance of every batch normalization, as training leaves them.
+    #: Running mean and (unbiased) variance of every batch normalization.
     running: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     @classmethod
-    def from_arrays(cls, kind: str, adjacency: np.ndarray, arrays: dict[str, np.ndarray], **options) -> DenseModel:
+    def from_arrays(cls, kind: str, adjacency: np.ndarray, arrays: dict[str, np.ndarray], **options: Any) -> DenseModel:
         names = [name for name in arrays if name.startswith("parameter/")]
         parameters = {name.removeprefix("parameter/"): torch.tensor(arrays[name]).requires_grad_() for name in names}
         num_layers = sum(name.startswith("weights.") for name in parameters)
@@ -101,10 +102,10 @@ class DenseModel:
     def train(
         self, feature: np.ndarray, label: np.ndarray, mask: np.ndarray, epochs: int, lr: float, optimizer: str
     ) -> list[float]:
-        """Losses with torch's own optimizers; changes the parameters."""
+        """Losses with torch's own optimizers; updates the parameters."""
         kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[optimizer]
         steps = kind(list(self.parameters.values()), lr=lr)
-        # Input features that are trained are a parameter of the checkpoint, as the others.
+        # Trained input features are a parameter of the checkpoint like the others.
         inputs = self.parameters.get("feature", torch.tensor(feature).double())
         target = torch.tensor(label)
         losses = []

@@ -1,4 +1,4 @@
-"""Small training problems: a graph, features, labels, a split, and how it lies on any number of ranks."""
+"""Small training problems: a graph, features, labels, a split, and a partition for any number of ranks."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from support.shards import store_row_shards
 
 @dataclass(frozen=True)
 class Problem:
-    """A graph with all that training needs.
+    """A graph with everything that training needs.
 
-    ``crowded``: all vertices lie on the first two ranks, so that others have none.
-    ``gathered``: all training vertices lie on the first rank.
+    Attributes:
+        crowded: all vertices are on the first two ranks, so the other ranks have none.
+        gathered: all training vertices are on the first rank.
     """
 
     name: str
@@ -35,13 +36,16 @@ class Problem:
 
     @property
     def training(self) -> np.ndarray:
+        """(n,) bool: the labeled vertices of the training split."""
         return (self.split == 1) & (self.label >= 0)
 
     def part(self, num_parts: int) -> np.ndarray:
+        """(n,) rank of every vertex, random."""
         part = np.random.default_rng(7).integers(0, min(2, num_parts) if self.crowded else num_parts, len(self.label))
         return np.where(self.training, 0, part) if self.gathered else part
 
     def store(self, catalog: Catalog, *parts: int) -> Dataset:
+        """Store row shards for each of these numbers of ranks."""
         dataset = catalog.create(self.name)
         for num_parts in parts:
             store_row_shards(
@@ -73,11 +77,11 @@ class Problem:
 def problem(
     name: str, num_vertices: int, nnz: int, *, symmetric: bool, loops: bool = True, seed: int = 0, **options: bool
 ) -> Problem:
-    """Random, with three classes, some vertices unlabeled and some training vertices among them."""
+    """A random problem with three classes; some vertices, including training vertices, have no label."""
     rng = np.random.default_rng(seed)
     adjacency = random_adjacency(num_vertices, nnz, seed, symmetric=symmetric, loops=loops)
     if options.get("weighted"):
-        # Weights are stored in float32.
+        # Weights are stored in float32, so the reference rounds them too.
         adjacency.data = rng.uniform(0.1, 2.0, adjacency.nnz).astype(np.float32).astype(np.float64)
     feature = rng.standard_normal((num_vertices, 5)).astype(np.float32)
     label = rng.integers(-1, 3, num_vertices)
@@ -87,7 +91,7 @@ def problem(
 
 
 def usual_problems() -> list[Problem]:
-    """A directed and an undirected graph, one smaller than most jobs, and one with isolated vertices."""
+    """A directed graph, an undirected one, one with fewer vertices than ranks, and one with isolated vertices."""
     return [
         problem("directed", 60, 240, symmetric=False),
         problem("undirected", 61, 150, symmetric=True),

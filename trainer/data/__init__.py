@@ -1,1 +1,4 @@
-"""What a rank reads: its shards, the vertex data of its rows, and the scaling of its adjacency."""
+"""What a rank reads: its shards, the vertex data of its rows, and the scaling of its adjacency.
+
+Imports ``comm`` and ``storage``. A new kind of shards goes into ``open_shards``, new vertex data into ``vertex_data``.
+"""

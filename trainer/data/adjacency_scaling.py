@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.csr import CSR
 
-NORMALISATIONS = ("symmetric", "mean", "none")
+NORMALIZATIONS = ("symmetric", "mean", "none")
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """The two vectors of a rank's rows, each (num_rows,), or (0,) for ones.
+    """The two vectors of a rank's rows, each (num_rows,), or (0,) if all factors are 1.
 
-    The transpose of the scaled matrix has them on the other sides.
+    The transpose of the scaled matrix has the two exchanged.
     """
 
     left: NDArray[Any]
@@ -33,11 +33,11 @@ def scaling(where: str, normalization: str, degree: NDArray[np.float64], dtype: 
     """The vectors of a normalization, for some rows of the adjacency.
 
     Args:
-        where: the array or artifact that a message names.
+        where: array or artifact to name in an error message.
         normalization: ``symmetric`` (degree^-1/2 on both sides, as PyG's gcn_norm), ``mean`` (1/degree on the
             left) or ``none``.
-        degree: (num_rows,) sums of the rows, with their self loops. A row of degree 0 gets the factor 0.
-        dtype: of the result.
+        degree: (num_rows,) sums of the rows, including self loops. A row of degree 0 gets the factor 0.
+        dtype: dtype of the result.
 
     Raises:
         InputError: a degree is negative or not finite, which only ``none`` allows.
@@ -54,7 +54,7 @@ def scaling(where: str, normalization: str, degree: NDArray[np.float64], dtype: 
 
 
 def degrees(*blocks: CSR) -> NDArray[np.float64]:
-    """(num_rows,) sums of the rows of matrices that lie side by side."""
+    """(num_rows,) float64 row sums of the matrix that consists of these column blocks."""
     degree = np.zeros(blocks[0].num_rows, np.float64)
     for block in blocks:
         if block.data is None:

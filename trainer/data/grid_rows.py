@@ -1,4 +1,4 @@
-"""Some rows of the vertex data of grid shards: a range of places of one of the two orders."""
+"""Some rows of the vertex data of grid shards: a range of positions in one of the two orders of the vertices."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from gnnloom.storage.matrix.ranges import Span
 
 @dataclass(frozen=True)
 class GridRows:
-    """Reads nothing but its rows.
+    """A range of rows; reads nothing else.
 
     Attributes:
-        order: ``rows`` (Pr) or ``columns`` (Pc).
-        span: places of the order.
+        order: order of the vertices: ``rows`` (Pr) or ``columns`` (Pc).
+        span: first position in this order and the one after the last.
+        counter: counts the bytes read.
     """
 
     shards: GridShards
@@ -35,7 +36,7 @@ class GridRows:
         return f"{order_path('rows', 0)}/{name}" in self.shards.artifact
 
     def read(self, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
-        """Rows of an array such as ``feature``, perhaps in another dtype."""
+        """Rows of an array such as ``feature``, converted to ``dtype`` if given."""
         return self.shards.vertex_data(name, self.order, self.span, self.counter, dtype)
 
     def vertex(self) -> NDArray[np.int64]:

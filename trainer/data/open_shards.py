@@ -1,59 +1,148 @@
-"""Which shards a run reads."""
+"""Opens the shards that a rank reads: its own row shard, or the grid shards, which serve all ranks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
 from gnnloom.storage.artifacts.grid_shards import GridShards
-from gnnloom.storage.artifacts.row_shards import RowShard
+from gnnloom.storage.artifacts.row_shards import RowShard, RowShards
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.arrays import ReadCounter
-from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.operators.algorithms import settled_grid
+from gnnloom.storage.matrix.ranges import Span
+from gnnloom.trainer.data.grid_rows import GridRows
+from gnnloom.trainer.data.vertex_rows import VertexRows
 
 
-def open_source(
-    dataset: Dataset, config: TrainConfig, rank: int, num_ranks: int, counter: ReadCounter
-) -> RowShard | GridShards:
-    """What a rank reads: its row shard, or the grid shards, which serve all ranks.
+class ShardRequest(Protocol):
+    """The fields of a configuration that choose shards."""
 
-    Raises:
-        InputError: the shards are made for another number of ranks, or the process grid does not fit it.
-        NotFoundError: there are no such shards.
+    @property
+    def algorithm(self) -> str: ...
+
+    @property
+    def ranks(self) -> int: ...
+
+    @property
+    def shards(self) -> str | None: ...
+
+    @property
+    def method(self) -> str | None: ...
+
+    @property
+    def permutation(self) -> str | None: ...
+
+
+class OpenedShards(Protocol):
+    """Shards as one rank sees them."""
+
+    @property
+    def shards(self) -> RowShards | GridShards:
+        """The artifact that holds them."""
+        ...
+
+    def vertex_rows(self, order: str, span: Span) -> VertexRows:
+        """The vertex data of this rank's rows.
+
+        Args:
+            order: order of the vertices that the layout's rows are a range of.
+            span: first position in this order and the one after the last.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class OwnRowShard:
+    """The row shard of one rank, whose rows are fixed."""
+
+    shard: RowShard
+
+    @property
+    def shards(self) -> RowShards:
+        return self.shard.shards
+
+    def vertex_rows(self, order: str, span: Span) -> VertexRows:  # noqa: ARG002 - all rows of the shard
+        return self.shard
+
+
+@dataclass(frozen=True)
+class SharedGridShards:
+    """Grid shards, of which every rank reads the parts that it needs."""
+
+    shards: GridShards
+    counter: ReadCounter
+
+    def vertex_rows(self, order: str, span: Span) -> VertexRows:
+        return GridRows(self.shards, order, span, self.counter)
+
+
+Opened = TypeVar("Opened", bound=OpenedShards)
+
+
+@dataclass(frozen=True)
+class ShardKind(Generic[Opened]):
+    """A kind of shards.
+
+    Attributes:
+        name: as in ``[shards] layout`` of a recipe.
+        serves_any_ranks: the same shards serve any number of ranks.
+        open: opens what a rank reads, from the dataset, the request, the rank, the number of ranks and the counter of
+            its bytes. Raises InputError if the shards or the request do not fit the number of ranks, NotFoundError if
+            there are none; the message says how to make them.
     """
-    if config.algorithm == "p2p":
-        return _open_shard(dataset, config, rank, num_ranks, counter)
-    if config.ranks != num_ranks:
-        raise InputError(
-            f"the job has {num_ranks} ranks, {config.ranks} were configured; start as many, or say --ranks"
-        )
-    settled_grid(config.algorithm, config.grid, num_ranks)
+
+    name: str
+    serves_any_ranks: bool
+    open: Callable[[Dataset, ShardRequest, int, int, ReadCounter], Opened]
+
+
+def _open_row_shard(
+    dataset: Dataset, request: ShardRequest, rank: int, num_ranks: int, counter: ReadCounter
+) -> OwnRowShard:
+    parts = None if request.shards else request.ranks
     try:
-        return dataset.grid_shards(config.shards, counter, permutation=config.permutation)
+        shards = dataset.row_shards(parts=parts, key=request.shards, counter=counter, method=request.method)
+    except NotFoundError as error:
+        raise NotFoundError(
+            f"{error}; make some with `gnnloom partition {dataset.name} --parts {request.ranks}` and `gnnloom shard"
+            f" {dataset.name} --parts {request.ranks}`, or train on as many ranks as there are parts"
+        ) from error
+    if not shards.num_parts == request.ranks == num_ranks:
+        raise InputError(
+            f"{shards.artifact.path}: shards for {shards.num_parts} ranks, but the run has {num_ranks}"
+            f" (configured: {request.ranks}); start {shards.num_parts} ranks or run"
+            f" `gnnloom shard {dataset.name} --parts {num_ranks}`"
+        )
+    return OwnRowShard(shards.shard(rank, counter))
+
+
+def _open_grid_shards(
+    dataset: Dataset,
+    request: ShardRequest,
+    rank: int,  # noqa: ARG001 - every rank opens the same
+    num_ranks: int,
+    counter: ReadCounter,
+) -> SharedGridShards:
+    if request.ranks != num_ranks:
+        raise InputError(
+            f"the job has {num_ranks} ranks, but {request.ranks} are configured; start {request.ranks} ranks or set"
+            f" --ranks {num_ranks}"
+        )
+    try:
+        shards = dataset.grid_shards(request.shards, counter, permutation=request.permutation)
     except InputError as error:
         raise InputError(f"{error} (--shards KEY, or another --permutation)") from error
     except NotFoundError as error:
-        permutation = config.permutation or "double"
-        permutation += f" --parts {config.ranks}" if permutation == "partition" else ""
+        permutation = request.permutation or "double"
+        permutation += f" --parts {request.ranks}" if permutation == "partition" else ""
         raise NotFoundError(
-            f"{error}; algorithm {config.algorithm} reads grid shards: make some with"
+            f"{error}; algorithm {request.algorithm} reads grid shards: make some with"
             f" `gnnloom shard {dataset.name} --grid 16x16 --permutation {permutation}`"
         ) from error
+    return SharedGridShards(shards, counter)
 
 
-def _open_shard(dataset: Dataset, config: TrainConfig, rank: int, num_ranks: int, counter: ReadCounter) -> RowShard:
-    """The shard of one rank; checks that the shards are made for this number of ranks."""
-    parts = None if config.shards else config.ranks
-    try:
-        shards = dataset.row_shards(parts=parts, key=config.shards, counter=counter, method=config.method)
-    except NotFoundError as error:
-        raise NotFoundError(
-            f"{error}; make some with `gnnloom partition {dataset.name} --parts {config.ranks}` and `gnnloom shard"
-            f" {dataset.name} --parts {config.ranks}`, or train on as many ranks as there are parts"
-        ) from error
-    if not shards.num_parts == config.ranks == num_ranks:
-        raise InputError(
-            f"{shards.artifact.path}: shards for {shards.num_parts} ranks, the run has {num_ranks}"
-            f" (configured: {config.ranks}); start {shards.num_parts} ranks or run"
-            f" `gnnloom shard {dataset.name} --parts {num_ranks}`"
-        )
-    return shards.shard(rank, counter)
+ROW_SHARDS = ShardKind("row", serves_any_ranks=False, open=_open_row_shard)
+GRID_SHARDS = ShardKind("grid", serves_any_ranks=True, open=_open_grid_shards)

@@ -1,46 +1,24 @@
-"""What a rank knows of its own vertices: features, labels and split, checked."""
+"""Features, labels and split of a rank's own vertices, read and checked."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.artifacts.grid_shards import GridShards
-from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.communicator import Communicator, Reduction
 from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.data.vertex_rows import VertexRows
 from gnnloom.trainer.kernels.arrays import array_dtype
 
+#: Rows that are checked at once: the check needs a mask of their size.
 _CHECKED_ROWS = 256
-
-
-class VertexRows(Protocol):
-    """Some rows of the vertex data of shards."""
-
-    @property
-    def shards(self) -> RowShards | GridShards: ...
-
-    @property
-    def prefix(self) -> str:
-        """Where they lie, for messages."""
-        ...
-
-    def __contains__(self, name: str) -> bool: ...
-
-    def read(self, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
-        """The rows of an array such as ``feature``, perhaps in another dtype."""
-        ...
-
-    def vertex(self) -> NDArray[np.int64]:
-        """(num_rows,) int64 global ids."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -48,8 +26,8 @@ class Labels:
     """Labels and split of this rank's rows.
 
     Attributes:
-        label: (num_rows,) int64, -1 where there is none; or of a multi-label task (num_rows, num_classes) int8, 1 or
-            0, -1 where it is not known.
+        label: (num_rows,) int64, -1 for none; in a multi-label task (num_rows, num_classes) int8, 1 or 0, -1 for
+            unknown.
         split: (num_rows,) uint8, see ``SPLIT``.
     """
 
@@ -63,7 +41,7 @@ class Labels:
 
     @property
     def training(self) -> Tensor:
-        """(num_rows,) bool: vertices that the loss counts."""
+        """(num_rows,) bool: vertices that contribute to the loss."""
         known = self.label >= 0
         return (self.split == SPLIT["train"]) & (known.any(1) if self.is_multilabel else known)
 
@@ -72,7 +50,7 @@ def read_labels(rows: VertexRows) -> Labels:
     """Read the labels and split of some rows. Communicates nothing.
 
     Raises:
-        InputError: the shards lack labels or a split, or hold labels out of range or of other classes than they say.
+        InputError: the shards lack labels or a split, or have labels out of range or for another number of classes.
     """
     if "multilabel" in rows:
         return Labels(_read_multilabel(rows), torch.from_numpy(_read(rows, "split")), rows.shards.num_classes)
@@ -103,10 +81,10 @@ def read_feature(rows: VertexRows, dtype: torch.dtype) -> Tensor:
         (num_rows, num_features) of ``dtype``.
 
     Raises:
-        InputError: the shards hold no features, or one that is not a finite number.
+        InputError: the shards have no features, or a feature that is not a finite number.
     """
     feature = torch.from_numpy(_read(rows, "feature", array_dtype(dtype)))
-    # A few rows at a time, as what the check makes of them would be as large as the features.
+    # A few rows at a time, so the check's masks do not add to the peak memory.
     if not all(bool(part.isfinite().all()) for part in torch.split(feature, _CHECKED_ROWS)):
         row = int((~feature.isfinite()).any(1).nonzero()[0, 0])
         raise InputError(
@@ -121,8 +99,8 @@ def normalize_feature(feature: Tensor, norm: str, comm: Communicator) -> Tensor:
 
     Args:
         feature: (num_rows, num_features) whole rows.
-        norm: ``row`` divides each row by the sum of its absolute values, as usual for word counts; ``auto`` does
-            so if no feature of any rank is negative; ``none`` leaves them.
+        norm: ``row`` divides each row by the sum of its absolute values, as is usual for word counts; ``auto`` does so
+            if no feature of any rank is negative; ``none`` leaves the features unchanged.
     """
     if norm == "auto":
         negative = (feature < 0).any().to(torch.int64).reshape(1)
@@ -137,7 +115,7 @@ def _read(rows: VertexRows, name: str, dtype: np.dtype[Any] | None = None) -> ND
     if name not in rows:
         dataset = rows.shards.artifact.path.parent.parent.name
         raise InputError(
-            f"{rows.shards.artifact.path}: the shards hold no {name}; add one with `gnnloom features {dataset} ...`"
+            f"{rows.shards.artifact.path}: the shards have no {name}; add one with `gnnloom features {dataset} ...`"
             " (or ingest a source that has it) and run `gnnloom shard` again"
         )
     return rows.read(name, dtype)

@@ -1,4 +1,4 @@
-"""The command line of a rank, made from the fields of the configurations."""
+"""The command line of a rank, derived from the fields of the configurations."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from typing import Any, NoReturn
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.files import read_json
-from gnnloom.trainer.config.train_config import CHOICES, PredictConfig, TrainConfig
+from gnnloom.trainer.algorithms.option import Option
+from gnnloom.trainer.config.algorithm_config import gather_fields, other_options
+from gnnloom.trainer.config.fields import option_of
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.train_config import TrainConfig
 
 PREDICT = "predict"
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a rank is to do.
+    """What a rank has to do.
 
     Attributes:
-        result: file that rank 0 writes the summary to, as JSON.
+        result: file to which rank 0 writes the summary, as JSON.
     """
 
     config: TrainConfig | PredictConfig
@@ -29,18 +33,19 @@ class Job:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises where argparse would end the process, so that one rank can speak for all."""
+    """Raises an error instead of ending the process, so that one rank can report it for all."""
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message}; see --help")
 
 
 def parse_arguments(arguments: Sequence[str]) -> Job:
-    """Parse ``[predict] [CONFIG.json | DATASET] [--field value ...] [--result FILE]``; options win over the file.
+    """Parse ``[predict] [CONFIG.json | DATASET] [--field value ...] [--result FILE]``.
+
+    Options override the file.
 
     Raises:
-        InputError: an option or field is unknown or has a wrong value.
-        NotFoundError: there is no such file.
+        InputError: an option or field is unknown or has a wrong value, or the file cannot be read.
     """
     predicts = list(arguments[:1]) == [PREDICT]
     kind = PredictConfig if predicts else TrainConfig
@@ -51,7 +56,7 @@ def parse_arguments(arguments: Sequence[str]) -> Job:
         content = _read_config(Path(target))
     elif target is not None:
         content = {"dataset": target}
-    return Job(kind.from_json({**content, **values}), result)
+    return Job(kind.from_json(gather_fields({**content, **values})), result)
 
 
 def _read_config(path: Path) -> dict[str, Any]:
@@ -63,35 +68,58 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 def _build_parser(kind: type[TrainConfig | PredictConfig]) -> argparse.ArgumentParser:
     parser = _Parser(prog="python -m mpi4py -m gnnloom.trainer", argument_default=argparse.SUPPRESS, allow_abbrev=False)
-    parser.add_argument("target", nargs="?", default=None, help="a configuration (CONFIG.json) or a dataset's name")
-    parser.add_argument("--result", type=Path, default=None, help="file for the summary, as JSON")
+    parser.add_argument("target", nargs="?", default=None, help="Configuration (CONFIG.json) or name of the dataset")
+    parser.add_argument("--result", type=Path, default=None, help="File for the summary, as JSON")
     for field in dataclasses.fields(kind):
-        _add_option(parser, field)
+        _add_field(parser, field)
+    if kind is TrainConfig:
+        for name, option in other_options().items():
+            _add_option(parser, [_flag(name)], name, option, type(option.default))
     return parser
 
 
-def _add_option(parser: argparse.ArgumentParser, field: dataclasses.Field[Any]) -> None:
-    flags = [f"--{field.name.replace('_', '-')}", *(["--parts"] if field.name == "ranks" else [])]
-    text = str(field.metadata.get("help", "")) or None
+def _add_field(parser: argparse.ArgumentParser, field: dataclasses.Field[Any]) -> None:
+    # --parts is what the stages before training call the same number.
+    flags = [_flag(field.name), *(["--parts"] if field.name == "ranks" else [])]
+    option = option_of(field)
     if field.type == "bool":
-        parser.add_argument(*flags, dest=field.name, action=argparse.BooleanOptionalAction, help=text)
-    else:
-        convert = _CONVERSIONS.get(str(field.type), str)
-        choices = CHOICES.get(field.name)
-        parser.add_argument(*flags, dest=field.name, type=convert, choices=choices, help=text)
-        if former := field.metadata.get("former"):
-            flag = f"--{former.replace('_', '-')}"
-            parser.add_argument(flag, dest=field.name, type=convert, choices=choices, help=argparse.SUPPRESS)
+        parser.add_argument(*flags, dest=field.name, action=argparse.BooleanOptionalAction, help=option.help)
+        return
+    convert = _CONVERSIONS.get(str(field.type), str)
+    _add_option(parser, flags, field.name, option, convert)
+    if former := field.metadata["former"]:
+        hidden = dataclasses.replace(option, help=argparse.SUPPRESS)
+        _add_option(parser, [_flag(former)], field.name, hidden, convert)
+
+
+def _add_option(
+    parser: argparse.ArgumentParser, flags: list[str], name: str, option: Option, convert: Callable[[str], Any]
+) -> None:
+    def current(text: str) -> Any:
+        return option.current(convert(text))
+
+    # argparse names the conversion in its message about a value of another type.
+    current.__name__ = getattr(convert, "__name__", "value")
+    parser.add_argument(*flags, dest=name, type=current, choices=option.choices or None, help=option.help)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _widths(text: str) -> tuple[int, ...]:
-    """``128,128`` as numbers; nothing for no hidden layer."""
+    """``128,128`` as integers; an empty text for no hidden layer."""
     return tuple(int(width) for width in text.split(",") if width)
 
 
 def _grid(text: str) -> tuple[int, ...]:
-    """``2x1x2`` as numbers."""
+    """``2x1x2`` as integers."""
     return tuple(int(size) for size in text.split("x"))
+
+
+def _texts(text: str) -> tuple[str, ...]:
+    """``a=1,b=2`` as texts."""
+    return tuple(text.split(","))
 
 
 _CONVERSIONS: dict[str, Callable[[str], Any]] = {
@@ -100,4 +128,5 @@ _CONVERSIONS: dict[str, Callable[[str], Any]] = {
     "float": float,
     "tuple[int, ...]": _widths,
     "tuple[int, ...] | None": _grid,
+    "tuple[str, ...]": _texts,
 }

@@ -12,7 +12,7 @@ import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
@@ -22,8 +22,8 @@ from gnnloom.storage.errors import GnnloomError, IncompleteError, InputError, La
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.runs.run import Run, sole_writer
-from gnnloom.trainer.config.train_config import PredictConfig, TrainConfig
-from gnnloom.trainer.data.open_shards import open_source
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import PREDICT
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.signals import handling
@@ -40,12 +40,13 @@ class StoppedError(LaunchError):
     exit_code = EXIT_STOPPED
 
 
-#: How the ranks begin the one line that tells an error which all of them know of, and what it is by their exit code.
+#: The ranks begin the one line that reports an error of all of them with this; their exit code is that of its class.
 _ERROR = "error: "
 _ERRORS: Mapping[int, type[GnnloomError]] = {kind.exit_code: kind for kind in (InputError, IncompleteError)}
 
-#: Becomes the command that follows, which Linux ends when this process ends, however that happens: ranks that went on
-#: alone would write into the run that the next command goes on with.  The launcher ends its ranks when it is ended.
+#: Replaces itself by the command that follows. Linux kills that command when this process ends, however that happens:
+#: ranks without a parent would write to the run that the next command resumes. The launcher kills its ranks when it is
+#: killed.
 _WITH_PARENT = """
 import ctypes, os, signal, sys
 if sys.platform == "linux":
@@ -55,9 +56,9 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def launch(config: TrainConfig, ranks: int | None = None) -> dict[str, Any]:
-    """Train on new MPI processes of this machine; what rank 0 logs goes to this module's logger.
+    """Train on new MPI processes of this machine. The log of rank 0 goes to this module's logger.
 
-    SIGTERM to this process makes the ranks write a checkpoint and leave.
+    On SIGTERM to this process the ranks write a checkpoint and exit.
 
     Args:
         ranks: number of processes; ``config.ranks`` by default.
@@ -66,17 +67,17 @@ def launch(config: TrainConfig, ranks: int | None = None) -> dict[str, Any]:
         The result that rank 0 wrote.
 
     Raises:
-        LaunchError: there is no mpiexec, or the ranks failed; the message ends with what they said last.
+        LaunchError: there is no mpiexec, or the ranks failed; the message ends with the last lines of their output.
         StoppedError: the run was stopped before its end.
-        NotFoundError: there is no such dataset or shards; seen before a rank is started.
-        ExistsError: another process writes the run; seen before a rank is started.
-        InputError, IncompleteError: what the ranks found wrong with the configuration, the run or what they read.
+        NotFoundError: the dataset or its shards do not exist; raised before a rank is started.
+        ExistsError: another process writes the run; raised before a rank is started.
+        InputError, IncompleteError: the ranks found an error in the configuration, the run or the shards.
     """
     config = replace(config, ranks=config.ranks if ranks is None else ranks)
     dataset = Catalog(config.catalog).dataset(config.dataset)
-    open_source(dataset, config, 0, config.ranks, ReadCounter())
+    config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter())
     with sole_writer(Run(dataset.run_path(config.run_name))):
-        pass  # the ranks take it
+        pass  # only a check: the ranks take the lock themselves
     return _launch([], config.to_json(), config.ranks, config.threads)
 
 
@@ -86,7 +87,7 @@ def launch_prediction(
     """Predict with the last checkpoint of a run on new MPI processes of this machine.
 
     Args:
-        ranks: number of processes, for which there must be shards; that of the training by default.
+        ranks: number of processes, for which there must be shards; by default that of the training.
         embeddings: write the last hidden layer's output too.
 
     Returns:
@@ -97,24 +98,19 @@ def launch_prediction(
         NotFoundError: there is no such run.
     """
     opened = Run.open(dataset, run)
-    trained = TrainConfig.of_run(opened)
-    same = ranks is None or ranks == trained.ranks
-    config = PredictConfig(
-        catalog=str(dataset.path.parent),
-        dataset=dataset.name,
-        run=run,
-        ranks=trained.ranks if ranks is None else ranks,
-        # Grid shards serve any number of ranks.
-        shards=opened.inputs().get("shards") if same or trained.algorithm != "p2p" else None,
-        method=trained.method,
-        grid=trained.grid if same else None,
+    # The catalog may have moved since the training.
+    catalog, name = str(dataset.path.parent), dataset.name
+    config = PredictConfig.of_training(
+        replace(TrainConfig.of_run(opened), catalog=catalog, dataset=name, run=run),
+        shards=opened.inputs().get("shards"),
+        ranks=ranks,
         embeddings=embeddings,
     )
-    return _launch([PREDICT], asdict(config), config.ranks, config.threads)
+    return _launch([PREDICT], config.to_json(), config.ranks, config.threads)
 
 
 def _launch(action: list[str], content: dict[str, Any], ranks: int, threads: int) -> dict[str, Any]:
-    """Run the ranks with a configuration in a file and return the result that they leave in another."""
+    """Run the ranks with a configuration in a file; returns the result that they leave in another file."""
     with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
         config, result = Path(folder, "config.json"), Path(folder, "result.json")
         write_json(config, content)
@@ -127,10 +123,10 @@ def _launch(action: list[str], content: dict[str, Any], ranks: int, threads: int
 
 
 def _failure(code: int, last_lines: Sequence[str]) -> GnnloomError:
-    """What the ranks' exit code and last lines tell."""
+    """The error that the ranks' exit code and last lines stand for."""
     if code == EXIT_STOPPED:
         return StoppedError(
-            "stopped after a checkpoint; `gnnloom run` goes on from there, `gnnloom train` with --resume"
+            "stopped after a checkpoint; `gnnloom run` continues from there, `gnnloom train` with --resume"
         )
     if code in _ERRORS and last_lines and last_lines[-1].startswith(_ERROR):
         return _ERRORS[code](last_lines[-1].removeprefix(_ERROR))
@@ -138,40 +134,40 @@ def _failure(code: int, last_lines: Sequence[str]) -> GnnloomError:
 
 
 def find_mpiexec() -> str:
-    """Path of the MPI launcher: beside this Python, where the mpich wheel puts it, else on the PATH.
+    """Path of the MPI launcher: next to this Python, where the mpich wheel puts it, or on the PATH.
 
     Raises:
         LaunchError: there is none.
     """
-    beside = Path(sys.executable).parent / "mpiexec"
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    bundled = Path(sys.executable).parent / "mpiexec"
+    found = str(bundled) if bundled.exists() else shutil.which("mpiexec")
     if found is None:
-        raise LaunchError(f"no mpiexec beside {sys.executable} nor on the PATH; `pip install mpich` brings one")
+        raise LaunchError(f"no mpiexec next to {sys.executable} or on the PATH; `pip install mpich` installs one")
     return found
 
 
 def rank_environment(ranks: int, threads: int = 0) -> dict[str, str]:
-    """This process's environment with what must be set before a rank starts.
+    """This process's environment, with the variables that must be set before a rank starts.
 
     Args:
-        threads: per rank; 0 shares the cores.
+        threads: per rank; 0 divides the cores among the ranks.
     """
     count = str(threads or max(1, len(os.sched_getaffinity(0)) // ranks))
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-    # Threads that wait by spinning cost an epoch tenfold as soon as anything else runs on the cores.
-    # Freed activations go back to the system, so that a rank's memory is what it uses.
+    # Waiting threads that spin make an epoch ten times slower as soon as anything else runs on the cores.
+    # Freed activations go back to the system, so a rank's memory is what it uses.
     defaults = {"OMP_WAIT_POLICY": "PASSIVE", "MALLOC_TRIM_THRESHOLD_": "65536", "PYTHONUNBUFFERED": "1"}
     return {**defaults, **os.environ, **dict.fromkeys(names, count)}
 
 
 def _run(command: list[str], environment: dict[str, str], *, stops: bool) -> tuple[int, list[str]]:
-    """Run the launcher; returns its exit code and the last lines of what it and the ranks said.
+    """Run the launcher; returns its exit code and the last lines that it and the ranks printed.
 
     Args:
-        stops: the ranks stop in order when they are asked to; others are just ended with this process.
+        stops: on SIGTERM, ask the ranks to stop after a checkpoint; otherwise they just end with this process.
     """
     last_lines: deque[str] = deque(maxlen=_LAST_LINES)
-    # In a session of its own, so that a signal to our group reaches the ranks through us only.
+    # In a session of its own, so that a signal to this process group reaches the ranks only through this process.
     with subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _WITH_PARENT, *command],
         env=environment,
@@ -186,7 +182,7 @@ def _run(command: list[str], environment: dict[str, str], *, stops: bool) -> tup
             with _stop_signal_passed_to(process) if stops else nullcontext():
                 for line in _lines(process.stdout):
                     last_lines.append(line)
-                    if not line.startswith(_ERROR):  # told by what is raised
+                    if not line.startswith(_ERROR):  # the error that is raised says it
                         logger.info("%s", line)
                 code = process.wait()
         except BaseException:
@@ -201,9 +197,9 @@ def _lines(stream: IO[str] | None) -> Iterator[str]:
 
 
 def _stop_signal_passed_to(process: subprocess.Popen[str]) -> AbstractContextManager[None]:
-    """While inside, pass SIGTERM on to the ranks, as SIGUSR1: mpiexec passes only that one on."""
+    """Forward SIGTERM to the ranks while inside, as SIGUSR1: mpiexec forwards only that one."""
 
-    def pass_on(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - what signal calls
+    def pass_on(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of a handler
         process.send_signal(signal.SIGUSR1)
 
     return handling(signal.SIGTERM, pass_on)

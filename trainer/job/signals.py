@@ -1,4 +1,4 @@
-"""Signals that are handled for a while."""
+"""Signal handlers for the time of a ``with`` block."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+#: Delay before a lost signal is sent again; long enough for the interpreter to leave the destructor that lost it.
 _SECONDS_AGAIN = 0.05
 
 
 @contextmanager
 def handling(number: signal.Signals, handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Call ``handler`` at a signal while inside; without effect beside the main thread, which alone gets signals."""
+    """Call ``handler`` on a signal while inside. Has no effect outside the main thread, which alone gets signals."""
     try:
         before = signal.signal(number, handler)
     except ValueError:
@@ -29,25 +30,25 @@ def handling(number: signal.Signals, handler: Callable[[int, FrameType | None], 
 
 @contextmanager
 def raised_again(signals: Mapping[type[BaseException], signal.Signals]) -> Iterator[None]:
-    """Send a signal again when what its handler raised was lost.
+    """Send a signal again if the exception that its handler raised was lost.
 
-    Python drops what is raised while it frees an object or calls back from C, and the work would go on as if nobody
-    had asked it to stop.
+    Python drops exceptions that are raised while it frees an object or returns to C code. Without this, the work would
+    continue as if nobody had asked it to stop.
 
     Args:
-        signals: what is raised by the handler of which signal.
+        signals: type of the exception to the signal whose handler raises it.
     """
     before, main = sys.unraisablehook, threading.main_thread().ident
 
-    def look(lost: Any) -> None:
+    def resend(lost: Any) -> None:
         number = signals.get(lost.exc_type)
         if number is None or main is None:
             before(lost)
         else:
-            # Not from here, where it would be lost again.
+            # In another thread and later: raised here, the exception would be lost again.
             threading.Timer(_SECONDS_AGAIN, signal.pthread_kill, (main, number)).start()
 
-    sys.unraisablehook = look
+    sys.unraisablehook = resend
     try:
         yield
     finally:

@@ -1,21 +1,38 @@
-"""Graph attention network (Velickovic et al., ICLR 2018): heads side by side in hidden layers, averaged in the last.
+"""Graph attention network (Velickovic et al., ICLR 2018).
 
-Features are dropped between layers, the attention's weights are not.
+Heads are concatenated in hidden layers and averaged in the last one. Dropout applies to the features between layers,
+not to the attention weights.
 """
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 import torch
 from torch import Tensor, nn
 
+from gnnloom.storage.artifacts.row_shards import ShardMatrix
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.dispatch import Dropout
+from gnnloom.trainer.kernels.dispatch import Dropout, Threads
 from gnnloom.trainer.models.model import Inputs, Model, ModelOptions, glorot
 from gnnloom.trainer.operators.attention import Attending, Attention
-from gnnloom.trainer.operators.halo import HaloFetch
+from gnnloom.trainer.operators.halo import HaloExchange, HaloFetch
 from gnnloom.trainer.operators.operator import Operator
-from gnnloom.trainer.operators.p2p import PointToPoint
+
+
+@runtime_checkable
+class NeighborOperator(Operator, Protocol):
+    """An operator that also fetches the rows of in-neighbors (``capabilities`` has ``NEIGHBORS``).
+
+    Attributes:
+        matrix: this rank's rows of the adjacency, without normalization.
+        exchange: fetches the halo rows that the matrix's columns refer to.
+    """
+
+    matrix: ShardMatrix
+    exchange: HaloExchange
+    threads: Threads
 
 
 class GAT(Model):
@@ -26,33 +43,34 @@ class GAT(Model):
     def __init__(
         self, operator: Operator, options: ModelOptions, dropout: Dropout, seed: int, dtype: torch.dtype
     ) -> None:
-        """Initialize the weights (Glorot, uniform) from ``seed``: the same on every rank.
+        """Prepare attention and initialize the weights; see :class:`Model`.
 
         Raises:
-            InputError: the operator knows no neighbors, only products.
+            InputError: the operator forms only products and cannot fetch neighbors.
         """
-        super().__init__(operator, options, dropout, dtype)
-        if not isinstance(operator, PointToPoint):
-            raise InputError("model gat runs on algorithm p2p")
+        if not isinstance(operator, NeighborOperator):
+            raise InputError("model gat: the algorithm does not fetch the rows of neighbors; use p2p")
+        super().__init__(operator, options, dropout, seed, dtype)
         self._exchange = operator.exchange
         self._attention = Attention(
             operator.matrix, options.negative_slope, operator.threads, operator.grid.comm.traffic
         )
-        generator = torch.Generator().manual_seed(seed)
-        heads, widths = options.heads, [self._head_width(layer) for layer in range(self.num_layers)]
-        shapes = [(before, heads * width) for before, width in zip(options.dims[:-1], widths, strict=True)]
-        self.weights = nn.ParameterList([glorot(shape, generator, dtype) for shape in shapes])
+
+    def _create_parameters(self, generator: torch.Generator) -> None:
+        heads, widths = self.options.heads, [self._head_width(layer) for layer in range(self.num_layers)]
+        shapes = [(before, heads * width) for before, width in zip(self.options.dims[:-1], widths, strict=True)]
+        self.weights = self._weights(shapes, generator)
         self.source_attention, self.target_attention = (
-            nn.ParameterList([glorot((heads, width), generator, dtype) for width in widths]) for _ in range(2)
+            nn.ParameterList([glorot((heads, width), generator, self.dtype) for width in widths]) for _ in range(2)
         )
-        self.biases = nn.ParameterList([torch.zeros(width, dtype=dtype) for _, width in options.pairs if options.bias])
+        self.biases = self._biases(self.options.dims[1:])
 
     def _head_width(self, layer: int) -> int:
         width = self.options.dims[layer + 1]
         return width if layer == self.num_layers - 1 else width // self.options.heads
 
     def keep(self, features: Tensor) -> Inputs:
-        """The features with those of the halo. Collective."""
+        """The features together with those of the halo. Collective."""
         return Inputs(self._exchange.gather(features, Kind.HALO_FORWARD), propagated=True, own=features)
 
     def _activate(self, output: Tensor) -> Tensor:
@@ -61,7 +79,7 @@ class GAT(Model):
     def _layer(self, inputs: Inputs, layer: int) -> Tensor:
         values = self.operator.transform(inputs.features, self.weights[layer], layer)
         fetch = HaloFetch(self._exchange)
-        # The narrower of H and H W is sent, and arrives while the own columns are summed.
+        # The narrower one of H and H W is sent; it arrives while attention runs over the rank's own columns.
         sends_inputs = self.options.propagates_first(layer, values.shape[1])
         begun = None if inputs.propagated else fetch.begin(inputs.value if sends_inputs else values)
         own, step = self._by_head(values), Attending(self._attention)
@@ -77,10 +95,10 @@ class GAT(Model):
         return self._with_bias(output, self.biases, layer)
 
     def _by_head(self, values: Tensor) -> Tensor:
-        """(num_rows, heads, dim), of which a rank may have no rows."""
+        """(num_rows, heads, dim). The width is given explicitly, as a rank may have no rows to infer it from."""
         return values.view(len(values), self.options.heads, values.shape[1] // self.options.heads)
 
 
 def _score(values: Tensor, attention: Tensor) -> Tensor:
-    """(num_rows, heads) of (num_rows, heads, dim) values."""
+    """(num_rows, heads) scores of (num_rows, heads, dim) values."""
     return (values * attention).sum(2)

@@ -1,8 +1,7 @@
 """Graph isomorphism network (Xu, Hu, Leskovec, Jegelka, ICLR 2019): H' = MLP((1 + epsilon) H + A H).
 
-A H sums the stored in-neighbors.  A stored self loop counts as one of them, so that a vertex with a loop
-has the factor 2 + epsilon, as in PyG's GINConv on the same edges; ingest with ``--self-loops remove`` for the
-paper's factor.
+A H sums the stored in-neighbors. A stored self loop counts as one of them, so a vertex with a loop has the factor
+2 + epsilon, as in PyG's GINConv on the same edges. Ingest with ``--self-loops remove`` to get the paper's factor.
 """
 
 from __future__ import annotations
@@ -10,37 +9,25 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gnnloom.trainer.kernels.dispatch import Dropout
-from gnnloom.trainer.models.model import Inputs, Model, ModelOptions, glorot
-from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.models.model import Inputs, Model
 
 
 class GIN(Model):
-    """A learned epsilon and a perceptron of two layers per layer.
+    """A learned epsilon and a two-layer perceptron per layer.
 
-    Both are of the layer's width; the inner one of the last layer is as wide as its input, as few classes
-    would be a bottleneck that a rectifier closes easily.
+    Both perceptron layers have the layer's width. Only in the last layer is the inner one as wide as its input: the
+    number of classes would be a narrow bottleneck, which a ReLU can close.
     """
 
     needs_features = True
 
-    def __init__(
-        self, operator: Operator, options: ModelOptions, dropout: Dropout, seed: int, dtype: torch.dtype
-    ) -> None:
-        """Initialize the weights (Glorot, uniform) from ``seed``: the same on every rank."""
-        super().__init__(operator, options, dropout, dtype)
-        generator = torch.Generator().manual_seed(seed)
-        outer = options.dims[1:]
+    def _create_parameters(self, generator: torch.Generator) -> None:
+        before, outer = self.options.dims[:-1], self.options.dims[1:]
         inner = [*outer[:-1], outer[-2] if len(outer) > 1 else outer[-1]]
-        self.epsilons = nn.ParameterList([torch.zeros(1, dtype=dtype) for _ in outer])
-        self.weights, self.outer_weights = (
-            nn.ParameterList([glorot(pair, generator, dtype) for pair in zip(before, after, strict=True)])
-            for before, after in ((options.dims[:-1], inner), (inner, outer))
-        )
-        self.biases, self.outer_biases = (
-            nn.ParameterList([torch.zeros(width, dtype=dtype) for width in widths if options.bias])
-            for widths in (inner, outer)
-        )
+        self.epsilons = nn.ParameterList([torch.zeros(1, dtype=self.dtype) for _ in outer])
+        self.weights = self._weights(zip(before, inner, strict=True), generator)
+        self.outer_weights = self._weights(zip(inner, outer, strict=True), generator)
+        self.biases, self.outer_biases = self._biases(inner), self._biases(outer)
 
     def _layer(self, inputs: Inputs, layer: int) -> Tensor:
         inner = self._inner(inputs, layer)

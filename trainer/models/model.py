@@ -1,10 +1,10 @@
-"""What all models share: layers over a distributed adjacency, and what lies between them."""
+"""What all models share: layers over a distributed adjacency, and everything between the layers."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -19,13 +19,13 @@ from gnnloom.trainer.operators.operator import LayerPlan, Operator
 
 @dataclass(frozen=True)
 class Inputs:
-    """The input of a layer: (num_rows, dim) of its layout.
+    """The input of a layer.
 
     Attributes:
-        value: the features.
-        propagated: ``value`` is what the layer's communication makes of the features already, such as the
-            adjacency times them: it is kept where they never change.
-        own: the features themselves, where the product lies, beside a propagated ``value``, for models that need both.
+        value: (num_rows, dim) features in the layer's layout or, if ``propagated``, what the layer's communication made
+            of them, such as the adjacency times the features. It is formed once if the features never change.
+        propagated: see ``value``.
+        own: (num_rows, dim) the features themselves in the layout of a propagated ``value``, if the model needs both.
     """
 
     value: Tensor
@@ -34,24 +34,26 @@ class Inputs:
 
     @property
     def features(self) -> Tensor:
+        """The features themselves, whether or not ``value`` is propagated."""
         return self.value if self.own is None else self.own
 
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """What decides a model besides its weights.
+    """Everything that decides a model except its weights.
 
     Attributes:
         dims: widths from the input features to the classes.
-        input_dropout: drop from the input features as well, as Kipf and PyG do on citation graphs.
-        product_order: (A H) W, A (H W), or the cheaper of the two for each layer.
+        input_dropout: apply dropout to the input features too, as Kipf and PyG do on citation graphs.
+        product_order: ``propagate-first`` for (A H) W, ``transform-first`` for A (H W), or ``auto`` for the cheaper one
+            in each layer.
         input_needs_gradient: form the gradient of the input features.
         input_is_kept: the first layer's product with the adjacency is formed once.
-        norm: ``none``, ``layer`` or ``batch``: normalize the output of every hidden layer before its activation.
-        residual: add a hidden layer's input to its output where their widths are equal.
-        unit_embedding: scale the last layer's input to rows of length 1 (Zeng et al., ICLR 2020, use it).
-        heads: attention heads of every layer (GAT).
-        negative_slope: of the LeakyReLU of the attention (GAT).
+        norm: ``none``, ``layer`` or ``batch``: normalization of every hidden layer's output before its activation.
+        residual: add a hidden layer's input to its output if their widths are equal.
+        unit_embedding: scale the rows of the last layer's input to length 1 (as Zeng et al., ICLR 2020, do).
+        heads: number of attention heads in every layer (GAT).
+        negative_slope: slope of the attention's LeakyReLU for negative values (GAT).
     """
 
     dims: tuple[int, ...]
@@ -67,13 +69,13 @@ class ModelOptions:
     negative_slope: float = 0.2
 
     def propagates_first(self, layer: int, width: int | None = None) -> bool:
-        """Whether a layer is (A H) W: the product with A costs, and sends, in proportion to its width.
+        """Whether a layer is (A H) W rather than A (H W).
 
-        Without a gradient for the inputs the first layer's (A H) W needs no product backwards, and where A H
-        is kept it needs none at all.
+        The cost and the traffic of a product with A are proportional to its width. (A H) W of a first layer without a
+        gradient of the inputs needs no backward product, and if A H is kept it needs no forward product either.
 
         Args:
-            width: of H W, by default the width of the layer's output.
+            width: width of H W; by default that of the layer's output.
         """
         if layer == 0 and self.input_is_kept:
             return True
@@ -84,7 +86,7 @@ class ModelOptions:
         return before * (1 + backward) <= after * 2
 
     def layer_plan(self) -> LayerPlan:
-        """What the model asks of its operator."""
+        """The products that the model will ask its operator for."""
         orders = tuple(self.propagates_first(layer) for layer in range(len(self.pairs)))
         return LayerPlan(self.dims, orders, self.input_needs_gradient)
 
@@ -97,31 +99,56 @@ class ModelOptions:
 class Model(nn.Module, ABC):
     """A model on one rank; ``forward`` is collective.
 
-    A kind of model holds its parameters in parameter lists with one entry per layer, and computes one layer
-    from its input; everything between the layers is here.
+    A subclass holds its parameters in parameter lists with one entry per layer, and computes one layer from its input;
+    this class does everything between the layers.
     """
 
-    #: The model is defined for weighted edges.
-    takes_weights: ClassVar[bool] = False
-    #: The layers multiply with the adjacency, and so their adjoints with its transpose.
+    #: The layers multiply by the adjacency, so their adjoints multiply by its transpose.
     multiplies: ClassVar[bool] = True
-    #: The layers use the features besides what the adjacency makes of them.
+    #: The layers use the features themselves as well as their product with the adjacency.
     needs_features: ClassVar[bool] = False
 
-    def __init__(self, operator: Operator, options: ModelOptions, dropout: Dropout, dtype: torch.dtype) -> None:
+    def __init__(
+        self, operator: Operator, options: ModelOptions, dropout: Dropout, seed: int, dtype: torch.dtype
+    ) -> None:
+        """Initialize the parameters. Communicates nothing.
+
+        Args:
+            seed: seed of the initial weights (Glorot, uniform), which are the same on every rank.
+            dtype: float32 or float64.
+        """
         super().__init__()
         self.operator = operator
         self.options = options
         self.dropout = dropout
+        self.dtype = dtype
         self.epoch = 0
         self.norms = nn.ModuleList(build_norms(options.norm, options.dims[1:-1], dtype))
+        self._create_parameters(torch.Generator().manual_seed(seed))
+
+    @abstractmethod
+    def _create_parameters(self, generator: torch.Generator) -> None:
+        """Create the parameter lists; the order of the draws from the generator decides the initial weights."""
+
+    def _weights(self, shapes: Iterable[tuple[int, int]], generator: torch.Generator) -> nn.ParameterList:
+        """Initial weights of these shapes, whole on every rank."""
+        return nn.ParameterList([glorot(shape, generator, self.dtype) for shape in shapes])
+
+    def _held_weights(self, generator: torch.Generator) -> nn.ParameterList:
+        """Initial (input width, output width) weights of all layers, of which this rank keeps its part."""
+        wholes = [glorot(pair, generator, self.dtype) for pair in self.options.pairs]
+        return nn.ParameterList([self._held(whole, layer) for layer, whole in enumerate(wholes)])
+
+    def _biases(self, widths: Iterable[int]) -> nn.ParameterList:
+        """Zeros of these widths; an empty list for a model without biases."""
+        return nn.ParameterList([torch.zeros(width, dtype=self.dtype) for width in widths if self.options.bias])
 
     @property
     def num_layers(self) -> int:
         return len(self.options.dims) - 1
 
     def parameters_by_layer(self) -> list[list[nn.Parameter]]:
-        """The parameters of every layer, with those of the normalization behind it."""
+        """The parameters of every layer, including those of the normalization that follows it."""
         lists = [child for child in self.children() if isinstance(child, nn.ParameterList)]
         layers = [[entries[layer] for entries in lists if layer < len(entries)] for layer in range(self.num_layers)]
         for layer, norm in enumerate(self.norms):
@@ -129,7 +156,7 @@ class Model(nn.Module, ABC):
         return layers
 
     def keep(self, features: Tensor) -> Inputs:
-        """The inputs with all of the first layer that never changes while ``features`` do not. Collective."""
+        """The inputs, with the part of the first layer that is constant as long as ``features`` are. Collective."""
         product = self.operator.propagate(features, 0)
         self.operator.release(0)
         if not self.needs_features:
@@ -138,10 +165,11 @@ class Model(nn.Module, ABC):
         return Inputs(product, propagated=True, own=own)
 
     def train_features(self, feature: Tensor, num_vertices: int) -> nn.Parameter:
-        """Make the input features a parameter, of which every rank keeps (and updates) its share.
+        """Make the input features a parameter, of which every rank keeps and updates its share.
 
         Args:
-            feature: (num_rows, columns held) of the first layer's layout.
+            feature: (num_rows, columns held) this rank's share in the first layer's layout.
+            num_vertices: number of rows of the whole matrix.
         """
         piece = vertex_piece(self.operator.layout(0), num_vertices, self.options.dims[0])
         parameter = PartialParameter.of(feature, piece)
@@ -149,11 +177,11 @@ class Model(nn.Module, ABC):
         return parameter
 
     def forward(self, inputs: Inputs) -> Tensor:
-        """(num_rows, num_classes) scores, in the layout behind the last layer."""
+        """(num_rows, columns held) scores of the classes, in the layout of the last layer's output. Collective."""
         return self.classify(self.embed(inputs))
 
     def embed(self, inputs: Inputs) -> Inputs:
-        """What the last layer sees: (num_rows, last hidden width), or the inputs of a model of one layer."""
+        """The last layer's input: (num_rows, last hidden width), or the inputs of a one-layer model. Collective."""
         hidden = inputs
         for layer in range(self.num_layers - 1):
             hidden = Inputs(self._hidden_layer(hidden, layer))
@@ -162,7 +190,7 @@ class Model(nn.Module, ABC):
         return hidden
 
     def classify(self, hidden: Inputs) -> Tensor:
-        """Scores from what :meth:`embed` returned."""
+        """Scores from the result of :meth:`embed`. Collective."""
         last = self.num_layers - 1
         return self._layer(self._dropped(hidden, last), last)
 
@@ -175,13 +203,13 @@ class Model(nn.Module, ABC):
 
     @abstractmethod
     def _layer(self, inputs: Inputs, layer: int) -> Tensor:
-        """(num_rows, output width) of a layer before normalization and activation. Collective."""
+        """(num_rows, columns held) output of a layer before normalization and activation. Collective."""
 
     def _activate(self, output: Tensor) -> Tensor:
         return torch.relu(output)
 
     def adds_input(self, layer: int) -> bool:
-        """Whether a layer's output has its input added: between hidden layers of the same width."""
+        """Whether a layer adds its input to its output: only between hidden layers of equal width."""
         return self.options.residual and layer > 0 and self.options.dims[layer] == self.options.dims[layer + 1]
 
     def _dropped(self, inputs: Inputs, layer: int) -> Inputs:
@@ -201,7 +229,7 @@ class Model(nn.Module, ABC):
         return self.operator.propagate(self.operator.transform(inputs.value, weight, layer), layer)
 
     def _own_product(self, inputs: Inputs, weight: Tensor, layer: int) -> Tensor:
-        """The inputs times ``weight``, where :meth:`_product` lies and in the same order of its steps. Collective."""
+        """The inputs times ``weight``, in the layout of :meth:`_product` and in the same order of steps. Collective."""
         if inputs.propagated:
             return self.operator.transform(inputs.features, weight, layer)
         source, target = self.operator.product_layouts(layer)
@@ -216,7 +244,7 @@ class Model(nn.Module, ABC):
         return self.operator.align(features, source, target, self.options.dims[layer])
 
     def _held(self, whole: Tensor, layer: int) -> nn.Parameter:
-        """A layer's weight, of which this rank keeps what the algorithm gives it."""
+        """A layer's weight, of which this rank keeps the piece that the algorithm assigns to it."""
         return held(whole, self.operator.weight_piece(layer, (whole.shape[0], whole.shape[1])))
 
     def _with_bias(self, output: Tensor, biases: nn.ParameterList, layer: int) -> Tensor:
@@ -227,9 +255,9 @@ class Model(nn.Module, ABC):
 
 
 def glorot(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
-    """(input width, output width) uniform weights (Glorot, Bengio, AISTATS 2010).
+    """(input width, output width) uniform weights (Glorot, Bengio, AISTATS 2010, equation 16).
 
-    Drawn in float64, so that models of either dtype start at the same point.
+    Drawn in float64, so that models of both dtypes start at the same point.
     """
     bound = math.sqrt(6 / (shape[0] + shape[1]))
     uniform = torch.rand(tuple(shape), generator=generator, dtype=torch.float64)

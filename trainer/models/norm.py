@@ -1,4 +1,4 @@
-"""Layer and batch normalization of matrices that are spread over ranks."""
+"""Layer and batch normalization of matrices that are distributed over ranks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import columns_of
 
+#: Added to the variance; torch's default.
 _EPSILON = 1e-5
 
 
 class Norm(nn.Module, ABC):
-    """Standardizes a matrix, then scales and shifts its columns by learned factors."""
+    """Standardizes a matrix, then scales and shifts its columns by learned parameters."""
 
     def __init__(self, dim: int, dtype: torch.dtype) -> None:
         super().__init__()
@@ -30,30 +31,32 @@ class Norm(nn.Module, ABC):
         """Normalize this rank's share of a (n, dim) matrix. Collective.
 
         Args:
-            weight_axes: axes along which the gradients of parameters add up.
+            features: (num_rows, columns held) of ``layout``.
+            weight_axes: axes of the grid along which the gradients of parameters are summed.
         """
         scale, shift = (columns_of(vector, layout, weight_axes) for vector in (self.scale, self.shift))
         return self._standardized(features, layout) * scale + shift
 
     @abstractmethod
     def _standardized(self, features: Tensor, layout: Layout) -> Tensor:
-        """The features with mean 0 and variance 1."""
+        """The features with mean 0 and variance 1. Collective."""
 
 
 class LayerNorm(Norm):
-    """Every row by its own mean and variance (Ba, Kiros, Hinton, 2016)."""
+    """Normalizes every row by its own mean and variance (Ba, Kiros, Hinton, 2016)."""
 
     def _standardized(self, features: Tensor, layout: Layout) -> Tensor:
         return standardize(features, 1, layout.column_group).values
 
 
 class BatchNorm(Norm):
-    """Every column by its mean and variance over the rows of all ranks (Ioffe, Szegedy, ICML 2015).
+    """Normalizes every column by its mean and variance over the rows of all ranks (Ioffe, Szegedy, ICML 2015).
 
-    Evaluation uses running figures, which follow those of training; all vertices count, as the whole
-    graph is the batch.
+    The whole graph is the batch, so all vertices count. Evaluation uses running averages of the training's means and
+    variances.
     """
 
+    #: Weight of the newest epoch in the running averages; torch's default.
     MOMENTUM = 0.1
 
     def __init__(self, dim: int, dtype: torch.dtype) -> None:
@@ -68,32 +71,32 @@ class BatchNorm(Norm):
             columns = layout.columns(self.dim)
             return (features - self.running_mean[columns]) * (self.running_variance[columns] + _EPSILON).rsqrt()
         result = standardize(features, 0, layout.grid.group(layout.row_axes))
-        self._follow(result, layout)
+        self._update_running(result, layout)
         return result.values
 
-    def _follow(self, result: Standardized, layout: Layout) -> None:
-        """Move the running figures towards those of all columns, which the ranks of the column group hold."""
-        figures = result.mean.new_zeros(2, self.dim)
-        # As usual, the variance that is kept is the one of a sample, with n - 1.
+    def _update_running(self, result: Standardized, layout: Layout) -> None:
+        """Update the running averages of all columns, which are spread over the ranks of the column group."""
+        moments = result.mean.new_zeros(2, self.dim)
+        # As in torch, the variance that is kept is the unbiased one, with n - 1.
         sample = result.variance * (result.count / max(result.count - 1, 1))
-        figures[:, layout.columns(self.dim)] = torch.cat([result.mean, sample])
-        layout.column_group.all_reduce(figures, Kind.NORM)
-        self.running_mean.lerp_(figures[0], self.MOMENTUM)
-        self.running_variance.lerp_(figures[1], self.MOMENTUM)
+        moments[:, layout.columns(self.dim)] = torch.cat([result.mean, sample])
+        layout.column_group.all_reduce(moments, Kind.NORM)
+        self.running_mean.lerp_(moments[0], self.MOMENTUM)
+        self.running_variance.lerp_(moments[1], self.MOMENTUM)
 
 
 class Standardized:
-    """Values of mean 0 and variance 1 along one dim, and the figures that made them so."""
+    """Values of mean 0 and variance 1 along one dim, and the moments that they were standardized with."""
 
     def __init__(self, values: Tensor, mean: Tensor, variance: Tensor, count: int) -> None:
         self.values, self.mean, self.variance, self.count = values, mean, variance, count
 
 
 def standardize(features: Tensor, dim: int, group: Communicator) -> Standardized:
-    """Subtract the mean along ``dim`` and divide by the deviation; differentiable. Collective.
+    """Subtract the mean along ``dim`` and divide by the standard deviation; differentiable. Collective.
 
     Args:
-        features: (num_rows, num_columns) of this rank; the ranks of ``group`` hold the others along ``dim``.
+        features: (num_rows, num_columns) this rank's share; the other ranks of ``group`` hold the rest along ``dim``.
     """
     values, mean, variance, count = _Standardize.apply(features, dim, group)  # type: ignore[no-untyped-call]
     return Standardized(values, mean, variance, int(count))
@@ -105,11 +108,11 @@ class _Standardize(torch.autograd.Function):
         count = torch.tensor([features.shape[dim]], dtype=torch.int64)
         group.all_reduce(count, Kind.NORM)
         mean = _sum(features, dim, group) / count
-        centred = features - mean
-        # A second sum over the centred values: the mean of squares less the square of the mean would cancel.
-        variance = _sum(centred.square(), dim, group) / count
+        centered = features - mean
+        # Two passes: the mean of squares minus the square of the mean would lose digits to cancellation.
+        variance = _sum(centered.square(), dim, group) / count
         factor = (variance + _EPSILON).rsqrt()
-        values = centred * factor
+        values = centered * factor
         ctx.dim, ctx.group, ctx.count = dim, group, count
         ctx.save_for_backward(values, factor)
         ctx.mark_non_differentiable(mean, variance, count)
@@ -117,7 +120,7 @@ class _Standardize(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor, None, None]:
-        """The values change with an input also by way of the mean and of the variance: two sums over all ranks."""
+        """An input also acts through the mean and the variance, which adds two sums over all ranks."""
         values, factor = ctx.saved_tensors
         sums = torch.stack([gradient.sum(ctx.dim, keepdim=True), (gradient * values).sum(ctx.dim, keepdim=True)])
         ctx.group.all_reduce(sums, Kind.NORM)
@@ -132,7 +135,7 @@ def _sum(values: Tensor, dim: int, group: Communicator) -> Tensor:
 
 
 def unit_rows(features: Tensor, layout: Layout) -> Tensor:
-    """Scale every row to length 1; rows of zeros stay. Differentiable and collective.
+    """Scale every row to length 1; rows of zeros stay zero. Differentiable. Collective.
 
     Args:
         features: (num_rows, columns held) of ``layout``.
@@ -162,5 +165,5 @@ _KINDS: dict[str, type[Norm]] = {"layer": LayerNorm, "batch": BatchNorm}
 
 
 def build_norms(norm: str, dims: Sequence[int], dtype: torch.dtype) -> list[Norm]:
-    """One normalization for each width; none for ``none``."""
+    """One normalization per width; an empty list for ``none``."""
     return [] if norm == "none" else [_KINDS[norm](dim, dtype) for dim in dims]

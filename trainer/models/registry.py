@@ -1,61 +1,88 @@
-"""Models by name, built from the configuration of a run."""
+"""The models by name: what the configuration must know of each one, without loading torch."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
-
-from gnnloom.storage.errors import InputError
-from gnnloom.trainer.kernels.dispatch import Dropout
-from gnnloom.trainer.models.gat import GAT
-from gnnloom.trainer.models.gcn import GCN
-from gnnloom.trainer.models.gin import GIN
-from gnnloom.trainer.models.model import Model, ModelOptions
-from gnnloom.trainer.models.sage import GraphSAGE
+from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
 
 if TYPE_CHECKING:
-    from gnnloom.storage.artifacts.grid_shards import GridShards
-    from gnnloom.storage.artifacts.row_shards import RowShards
-    from gnnloom.trainer.config.train_config import TrainConfig
-    from gnnloom.trainer.kernels.threads import Threads
-    from gnnloom.trainer.operators.operator import Operator
-
-MODELS: dict[str, type[GCN | GraphSAGE | GIN | GAT]] = {"gcn": GCN, "sage": GraphSAGE, "gin": GIN, "gat": GAT}
+    from gnnloom.trainer.models.model import Model
 
 
-def check_graph(model: str, shards: RowShards | GridShards) -> None:
-    """Check that a model is defined for a graph.
+@dataclass(frozen=True, kw_only=True)
+class ModelKind:
+    """A model that can be chosen.
 
-    Raises:
-        InputError: it is not.
+    Attributes:
+        help: one line for people who choose.
+        source: the paper.
+        normalizations: of the adjacency, for which the model is defined; the usual one comes first.
+        load: imports the class.
+        needs: capabilities that an algorithm must have to run the model.
+        takes_weights: defined for weighted edges.
     """
-    if shards.weighted and not MODELS[model].takes_weights:
-        able = ", ".join(name for name, kind in MODELS.items() if kind.takes_weights)
-        raise InputError(
-            f"{shards.artifact.path}: the edges have weights, which model {model} does not use; choose {able}, or"
-            " ingest the graph without them"
-        )
+
+    help: str
+    source: str
+    normalizations: tuple[str, ...]
+    load: Callable[[], type[Model]]
+    needs: frozenset[str] = frozenset()
+    takes_weights: bool = False
 
 
-def model_options(config: TrainConfig, num_features: int, num_classes: int) -> ModelOptions:
-    """What decides the model of a configuration besides its weights."""
-    return ModelOptions(
-        dims=(num_features, *config.hidden, num_classes),
-        bias=config.bias,
-        input_dropout=config.input_dropout,
-        product_order=config.product_order,
-        input_needs_gradient=config.input_has_gradient,
-        input_is_kept=config.input_is_cached,
-        norm=config.norm,
-        residual=config.residual,
-        unit_embedding=config.unit_embedding,
-        heads=config.heads,
-        negative_slope=config.negative_slope,
-    )
+def _gcn() -> type[Model]:
+    from gnnloom.trainer.models.gcn import GCN  # noqa: PLC0415 - imports torch
+
+    return GCN
 
 
-def build_model(operator: Operator, config: TrainConfig, options: ModelOptions, threads: Threads) -> Model:
-    """The model of ``config.model``, its weights drawn from ``config.seed``: the same on every rank."""
-    dropout = Dropout(config.dropout, config.seed, threads)
-    return MODELS[config.model](operator, options, dropout, config.seed, getattr(torch, config.dtype))
+def _sage() -> type[Model]:
+    from gnnloom.trainer.models.sage import GraphSAGE  # noqa: PLC0415 - imports torch
+
+    return GraphSAGE
+
+
+def _gin() -> type[Model]:
+    from gnnloom.trainer.models.gin import GIN  # noqa: PLC0415 - imports torch
+
+    return GIN
+
+
+def _gat() -> type[Model]:
+    from gnnloom.trainer.models.gat import GAT  # noqa: PLC0415 - imports torch
+
+    return GAT
+
+
+MODELS: Mapping[str, ModelKind] = {
+    "gcn": ModelKind(
+        help="Graph convolutional network",
+        source="Kipf, Welling, ICLR 2017",
+        normalizations=("symmetric", "mean", "none"),
+        load=_gcn,
+        takes_weights=True,
+    ),
+    "sage": ModelKind(
+        help="GraphSAGE with the mean aggregator",
+        source="Hamilton, Ying, Leskovec, NeurIPS 2017",
+        normalizations=("mean",),
+        load=_sage,
+    ),
+    "gin": ModelKind(
+        help="Graph isomorphism network",
+        source="Xu, Hu, Leskovec, Jegelka, ICLR 2019",
+        normalizations=("none",),
+        load=_gin,
+        needs=frozenset({ONE_LAYOUT}),
+    ),
+    "gat": ModelKind(
+        help="Graph attention network",
+        source="Velickovic et al., ICLR 2018",
+        normalizations=("none",),
+        load=_gat,
+        needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
+    ),
+}

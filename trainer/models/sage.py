@@ -1,16 +1,15 @@
-"""GraphSAGE with the mean (Hamilton, Ying, Leskovec, NeurIPS 2017): H' = relu(H W_self + mean of neighbors W + b).
+"""GraphSAGE with the mean aggregator (Hamilton, Ying, Leskovec, NeurIPS 2017).
 
-The mean is over the stored in-neighbors, a stored self loop among them, as in PyG's SAGEConv on the same edges.
+H' = relu(H W_self + mean(H of in-neighbors) W + b). The mean is over the stored in-neighbors, including a stored self
+loop, as in PyG's SAGEConv on the same edges.
 """
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from gnnloom.trainer.kernels.dispatch import Dropout
-from gnnloom.trainer.models.model import Inputs, Model, ModelOptions, glorot
-from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.models.model import Inputs, Model
 
 
 class GraphSAGE(Model):
@@ -18,19 +17,10 @@ class GraphSAGE(Model):
 
     needs_features = True
 
-    def __init__(
-        self, operator: Operator, options: ModelOptions, dropout: Dropout, seed: int, dtype: torch.dtype
-    ) -> None:
-        """Initialize the weights (Glorot, uniform) from ``seed``: the same on every rank."""
-        super().__init__(operator, options, dropout, dtype)
-        generator = torch.Generator().manual_seed(seed)
-        self.weights, self.self_weights = (
-            nn.ParameterList(
-                [self._held(glorot(pair, generator, dtype), layer) for layer, pair in enumerate(options.pairs)]
-            )
-            for _ in range(2)
-        )
-        self.biases = nn.ParameterList([torch.zeros(width, dtype=dtype) for _, width in options.pairs if options.bias])
+    def _create_parameters(self, generator: torch.Generator) -> None:
+        self.weights = self._held_weights(generator)
+        self.self_weights = self._held_weights(generator)
+        self.biases = self._biases(self.options.dims[1:])
 
     def _layer(self, inputs: Inputs, layer: int) -> Tensor:
         neighbors = self._product(inputs, self.weights[layer], layer)

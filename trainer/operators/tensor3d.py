@@ -95,8 +95,7 @@ class Tensor3D(GridOperator):
         """
         super().__init__(grid, adjacency, weight_axes=tuple(grid.axes))
         self._dims = plan.dims
-        # ``turned`` is the former name of ``transposed``.
-        chosen = {"straight": False, "transposed": True, "turned": True}.get(gradient_product)
+        chosen = {"straight": False, "transposed": True}.get(gradient_product)
         #: For each layer, whether its weight's gradient is (dQ^T H)^T; None until it is measured.
         self._transposed = dict.fromkeys(range(plan.num_layers), chosen)
         self._roles = [Roles("x", "y", "z", plan.propagates_first[0])]

@@ -1,4 +1,4 @@
-"""The state of a training as a checkpoint: parameters, running figures and the optimizer's memory, by name."""
+"""Checkpoints of a training: parameters, running averages and the optimizer's state, by name."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _PARAMETER, _BUFFER, _OPTIMIZER = "parameter/", "buffer/", "optimizer/"
 def save_checkpoint(comm: Communicator, folder: Path, epoch: int, model: nn.Module, optimizer: Optimizer) -> None:
     """Write the state after ``epoch`` epochs below ``folder``. Collective.
 
-    Rank 0 writes the weights, whatever the ranks hold of them put together; what has a row per vertex is written by
-    all ranks, and is nowhere whole.
+    Rank 0 gathers and writes the weights. Arrays with a row per vertex are written by all ranks, each its own rows, and
+    are never whole in memory.
     """
     pieces = _pieces(model)
     tensors = {_PARAMETER + name: parameter.detach() for name, parameter in model.named_parameters()}
@@ -54,17 +54,17 @@ def save_checkpoint(comm: Communicator, folder: Path, epoch: int, model: nn.Modu
 
 
 def _pieces(model: nn.Module) -> dict[str, Piece]:
-    """Where the tensors lie of which every rank holds a part."""
+    """Which piece of a tensor this rank holds, for tensors that are split over ranks."""
     pieces = {name: p.piece for name, p in model.named_parameters() if isinstance(p, PartialParameter)}
     moments = {f"{_OPTIMIZER}{name}/{moment}": piece for name, piece in pieces.items() for moment in MOMENTS}
     return {_PARAMETER + name: piece for name, piece in pieces.items()} | moments
 
 
 def restore_parameters(checkpoint: StoredCheckpoint, model: nn.Module) -> None:
-    """Put the parameters and running figures of a checkpoint into a model.
+    """Copy the parameters and running averages of a checkpoint into a model.
 
     Raises:
-        FormatError: the checkpoint is of a model of other shapes.
+        FormatError: the checkpoint belongs to a model with other shapes.
     """
     pieces = _pieces(model)
     for name, parameter in model.named_parameters():
@@ -74,10 +74,10 @@ def restore_parameters(checkpoint: StoredCheckpoint, model: nn.Module) -> None:
 
 
 def restore(checkpoint: StoredCheckpoint, model: nn.Module, optimizer: Optimizer) -> None:
-    """Put the whole state of a checkpoint into a model and its optimizer.
+    """Copy the whole state of a checkpoint into a model and its optimizer.
 
     Raises:
-        FormatError: the checkpoint is of a model of other shapes.
+        FormatError: the checkpoint belongs to a model with other shapes.
     """
     restore_parameters(checkpoint, model)
     pieces = _pieces(model)
@@ -94,11 +94,11 @@ def _copy(checkpoint: StoredCheckpoint, name: str, target: Tensor, pieces: dict[
     if piece is None:
         target.copy_(torch.from_numpy(stored.read()))
     else:
-        _read_part(stored, piece, target)
+        _read_piece(stored, piece, target)
 
 
-def _read_part(stored: ArrayReader, piece: Piece, target: Tensor) -> None:
-    """Read a rank's part of a matrix, with a chunk of the whole in memory."""
+def _read_piece(stored: ArrayReader, piece: Piece, target: Tensor) -> None:
+    """Read this rank's piece of a matrix, with only one chunk of the matrix in memory."""
     order = torch.argsort(piece.rows)
     rows = piece.rows[order]
     for start in range(0, piece.shape[0], stored.chunk_rows):

@@ -1,4 +1,4 @@
-"""Full-graph training: the loop over epochs on every rank, its metrics, checkpoints and result."""
+"""Full-graph training: the loop over epochs on every rank, with its metrics, checkpoints and result."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from gnnloom.trainer.training.session import Session, open_session, threads_per_
 
 logger = logging.getLogger(__name__)
 
-#: What a resumed run must find as it was, and how it is called when it is not.
+#: Inputs that a resumed run must find unchanged, and what to call them in the error if they have changed.
 _DATA = {"graph": "another graph", "vertices": "other vertex data"}
-#: Up to this many ranks the result holds the bytes between every two of them.
+#: Up to this many ranks, the result holds the bytes sent between every pair; the matrix grows with their square.
 _MATRIX_RANKS = 256
 
 
 @dataclass(frozen=True)
 class EpochReport:
-    """What one epoch of training did, the same on every rank.
+    """Loss and cost of one epoch, the same on every rank.
 
     Attributes:
-        seconds: of the slowest rank.
-        bytes, messages: by kind, sent by all ranks.
-        stopped: some rank was asked to stop.
-        profile: of every rank, if wanted: see :func:`gnnloom.trainer.comm.profile.gather_profile`.
+        seconds: time of the slowest rank.
+        bytes, messages: sent by all ranks, by kind.
+        stopped: at least one rank was asked to stop.
+        profile: time profile of every rank, if requested; see :func:`gnnloom.trainer.comm.profile.gather_profile`.
     """
 
     loss: float
@@ -58,16 +58,16 @@ class EpochReport:
 
 
 def train(comm: Communicator, config: TrainConfig, stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:
-    """Train what ``config`` says. Collective.
+    """Train as configured. Collective.
 
     Args:
-        stop: asked once per epoch on every rank; when one says yes, all write a checkpoint and return.
+        stop: called once per epoch on every rank; if it returns True on any rank, all write a checkpoint and return.
 
     Returns:
         The run's result, the same on every rank; ``state`` is ``finished`` or ``stopped``.
 
     Raises:
-        CollectiveError: the configuration, dataset or run does not allow it, another process writes the run, or the
+        CollectiveError: the configuration does not fit the dataset or the run, another process writes the run, or the
             loss is not finite.
     """
     num_threads = threads_per_rank(comm, config.threads)
@@ -88,14 +88,14 @@ def _run_of(config: TrainConfig) -> Run:
 
 
 def _inputs(session: Session) -> dict[str, str]:
-    """Kind to key of what the session reads, and of what that was made from."""
+    """Kind to key of the shards that the session reads and of the artifacts that they were made from."""
     artifact = session.shards.artifact
     return {kind: artifact.inputs[kind] for kind in _DATA if kind in artifact.inputs} | {"shards": artifact.key}
 
 
 @dataclass(frozen=True)
 class _Start:
-    """All that is read before the ranks first speak."""
+    """Everything that is read before the ranks communicate."""
 
     session: Session
     labels: Any
@@ -111,7 +111,7 @@ class _Start:
 
     @property
     def is_finished(self) -> bool:
-        """Whether all that was asked for is there."""
+        """Whether the run already has everything that was asked for."""
         config = self.session.config
         if self.checkpoint is None or self.checkpoint.epoch < config.epochs or not self.run.is_finished:
             return False
@@ -119,7 +119,7 @@ class _Start:
 
 
 def _find_checkpoint(run: Run, config: TrainConfig, inputs: Mapping[str, str]) -> StoredCheckpoint | None:
-    """Where to go on, with what is read now; None at the beginning."""
+    """The checkpoint to continue from; None to start at the beginning."""
     if run.exists:
         different = config.changes_since(TrainConfig.of_run(run))
         if different:
@@ -141,10 +141,10 @@ class Training:
     """The state of a training on one rank."""
 
     def __init__(self, start: _Start, comm: Communicator) -> None:
-        """Build what the loop needs. Collective.
+        """Build everything that the loop needs. Collective.
 
         Raises:
-            CollectiveError: there is no training vertex, or not every rank finds the same checkpoint, or one that fits.
+            CollectiveError: there is no training vertex, or the checkpoint does not fit or differs between ranks.
         """
         self.comm = comm
         self.session, self.run = start.session, start.run
@@ -174,11 +174,11 @@ class Training:
             message = (
                 f"{self.run.checkpoints}: ranks see checkpoints of different epochs {sorted(set(epochs.tolist()))}"
             )
-            message += "; the catalog must lie on a file system that all machines share"
+            message += "; the catalog must be on a file system that all machines share"
             raise CollectiveError(message, reports=self.comm.rank == 0, code=CorruptError.exit_code)
 
     def run_epochs(self, stop: Callable[[], bool]) -> bool:
-        """Train to the last epoch, or until a rank is asked to stop; True in this case. Collective."""
+        """Train to the last epoch, or until a rank is asked to stop (then True). Collective."""
         for epoch in range(self.first_epoch, self.config.epochs):
             report = self._train_epoch(epoch, stop)
             self._check_finite(epoch, report.loss)
@@ -205,7 +205,7 @@ class Training:
             contribution.backward()  # type: ignore[no-untyped-call]
             sum_gradients(self.model.parameters(), operator.grid.group(operator.weight_axes))
             self.optimizer.step()
-            # The request to stop rides along, so that all ranks stop after the same epoch.
+            # The request to stop is summed along with the loss, so all ranks stop after the same epoch.
             totals = torch.tensor([float(contribution.detach()), float(stop())], dtype=torch.float64)
             self.comm.all_reduce(totals, Kind.LOSS)
         return self._report(totals, time.perf_counter() - started, counts)
@@ -227,7 +227,7 @@ class Training:
 
     def _evaluate(self) -> dict[str, float | None]:
         self.model.eval()
-        # Its own record, so that an epoch's figures are those of training only.
+        # A separate traffic record, so the epoch's own counts only training.
         with torch.no_grad(), self.comm.traffic.recording():
             return self.metrics(self.model(self.inputs))
 
@@ -243,7 +243,7 @@ class Training:
         save_checkpoint(self.comm, self.run.checkpoints, epoch, self.model, self.optimizer)
 
     def finish(self, stopped: bool) -> dict[str, Any]:
-        """Predict if wanted, gather the result and write it. Collective."""
+        """Predict if requested, gather the result and write it. Collective."""
         if self.config.save_embeddings and not stopped:
             write_predictions(self.session, self.inputs, self.run, self.config.epochs, embeddings=True)
         loaded = self.session.loaded
@@ -262,7 +262,7 @@ class Training:
         return result
 
     def _traffic_matrix(self) -> dict[str, Any]:
-        """Bytes that rank [p] sent to rank [q] in the last epoch, of few enough ranks. Collective."""
+        """Bytes that rank p sent to rank q in the last epoch, as ``[p][q]``; not for too many ranks. Collective."""
         if self.comm.size > _MATRIX_RANKS:
             return {}
         mine = [self.last_traffic.bytes_to[rank] for rank in self.comm.members]

@@ -18,26 +18,26 @@ def build_loss(layout: Layout, labels: Labels) -> MaskedLoss:
     """The loss that fits the labels: over one class per vertex, or over zeros and ones. Collective.
 
     Args:
-        layout: of the scores.
+        layout: layout of the scores.
     """
     kind = MaskedBinaryCrossEntropy if labels.is_multilabel else MaskedCrossEntropy
     return kind(layout, labels.label, labels.training, labels.num_classes)
 
 
 class MaskedLoss(ABC):
-    """A mean over what is known of given vertices, normalized over all ranks.
+    """A mean over the known labels of given vertices, normalized over all ranks.
 
     Attributes:
-        num_vertices: that count, over all ranks.
-        speaks: this rank adds its sum to the loss; others hold copies of the same.
+        num_vertices: number of these vertices over all ranks.
+        speaks: this rank adds its sum to the loss; ranks that hold copies of the same scores do not.
     """
 
     def __init__(self, layout: Layout, mask: Tensor) -> None:
         """Count the vertices of all ranks. Collective.
 
         Args:
-            layout: of the scores.
-            mask: (num_rows,) bool, the vertices that count.
+            layout: layout of the scores.
+            mask: (num_rows,) bool, the vertices that contribute to the loss.
         """
         self._layout = layout
         self._rows = mask.nonzero().squeeze(1)
@@ -50,7 +50,7 @@ class MaskedLoss(ABC):
         return int(count)
 
     def __call__(self, scores: Tensor) -> Tensor:
-        """This rank's contribution: the contributions of all ranks add up to the loss. Collective.
+        """This rank's contribution; the sum of all ranks' contributions is the loss. Collective.
 
         Args:
             scores: (num_rows, columns held) of the layout.
@@ -61,31 +61,34 @@ class MaskedLoss(ABC):
     @property
     @abstractmethod
     def num_terms(self) -> int:
-        """What the sum over all ranks is divided by."""
+        """Number of terms of the sum over all ranks, which divides it."""
 
     @abstractmethod
     def parts(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """The sum of the losses, and its derivative. Collective.
+        """The sum of this rank's losses, and its derivative. Collective.
 
         Args:
-            scores: (num_vertices of this rank, columns held).
+            scores: (number of this rank's vertices in the mask, columns held).
+
+        Returns:
+            () float64, and a tensor of the shape and dtype of ``scores``.
         """
 
 
 class MaskedCrossEntropy(MaskedLoss):
     """Mean cross-entropy over given vertices, normalized by their number over all ranks.
 
-    A row of scores may be split over ranks: its maximum and its sum of exponentials are then formed
-    over the ranks that hold it.
+    A row of scores may be split over ranks: its maximum and its sum of exponentials are then formed over the ranks that
+    hold it.
     """
 
     def __init__(self, layout: Layout, label: Tensor, mask: Tensor, num_classes: int) -> None:
         """Count the vertices of all ranks. Collective.
 
         Args:
-            layout: of the scores.
+            layout: layout of the scores.
             label: (num_rows,) int64, below ``num_classes`` where ``mask`` is set.
-            mask: (num_rows,) bool, the vertices that count.
+            mask: (num_rows,) bool, the vertices that contribute to the loss.
         """
         super().__init__(layout, mask)
         columns = layout.columns(num_classes)
@@ -99,10 +102,12 @@ class MaskedCrossEntropy(MaskedLoss):
     def parts(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """The sum of the rows' losses, and its derivative: softmax minus the indicator of the label. Collective."""
         group = self._layout.column_group
+        # Subtracting the row's maximum keeps the exponentials from overflowing and does not change the softmax.
         maximum = _row_maximum(scores)
         group.all_reduce(maximum, Kind.LOSS, Reduction.MAX)
         softmax = (scores - maximum).exp_()
         total = softmax.sum(1, keepdim=True)
+        # Exactly one rank of the group holds the label's column; the others add 0.
         held = self._held.nonzero().squeeze(1)
         logit = torch.zeros_like(total)
         logit[held, 0] = scores[held, self._target[held]]
@@ -117,17 +122,17 @@ class MaskedCrossEntropy(MaskedLoss):
 class MaskedBinaryCrossEntropy(MaskedLoss):
     """Mean binary cross-entropy of the logits, over the rows and classes whose label is known.
 
-    Where all are known, that is the mean over rows and classes of ``torch.nn.BCEWithLogitsLoss``.  Every column stands
-    for itself, so that ranks which hold columns of the same rows need nothing of each other.
+    If all are known, it equals ``torch.nn.BCEWithLogitsLoss``. Columns are independent, so ranks that hold different
+    columns of the same rows exchange nothing.
     """
 
     def __init__(self, layout: Layout, label: Tensor, mask: Tensor, num_classes: int) -> None:
         """Count the vertices and labels of all ranks. Collective.
 
         Args:
-            layout: of the scores.
-            label: (num_rows, num_classes) int8, 1 or 0, -1 where it is not known.
-            mask: (num_rows,) bool, the vertices that count.
+            layout: layout of the scores.
+            label: (num_rows, num_classes) int8, 1 or 0, -1 for unknown.
+            mask: (num_rows,) bool, the vertices that contribute to the loss.
         """
         super().__init__(layout, mask)
         held = label[self._rows, layout.columns(num_classes)]
@@ -141,7 +146,7 @@ class MaskedBinaryCrossEntropy(MaskedLoss):
 
     def parts(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """The sum of the losses, and its derivative: the sigmoid minus the label. Communicates nothing."""
-        # log(1 + e^x) - t x without an exponential that could overflow.
+        # log(1 + e^x) - t x, written as max(x, 0) + log(1 + e^-|x|) - t x, which cannot overflow.
         losses = scores.clamp_min(0) + scores.abs().neg_().exp_().log1p_()
         losses -= torch.where(self._target, scores, 0)
         derivative = scores.sigmoid() - self._target.to(scores.dtype)
@@ -165,6 +170,6 @@ class _MaskedMean(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        # The loss is the sum of all ranks' contributions, so every rank differentiates it with factor 1.
+        # The loss is the sum of all ranks' contributions, so every rank differentiates its own with factor 1.
         (derivative,) = ctx.saved_tensors
         return derivative * gradient.to(derivative.dtype), None

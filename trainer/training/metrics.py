@@ -1,4 +1,4 @@
-"""How good scores are over the vertices of all ranks, on any layout."""
+"""Accuracy and F1 over the vertices of all ranks, on any layout."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 
-#: Names of the figures, in the order of the splits.
+#: Name of the accuracy of each split, and the split's code.
 ACCURACIES = {"train_accuracy": SPLIT["train"], "val_accuracy": SPLIT["valid"], "test_accuracy": SPLIT["test"]}
 
 
 def build_metrics(layout: Layout, labels: Labels) -> Accuracy | LabelScores:
-    """The figures that fit the labels.
+    """The metrics that fit the labels.
 
     Args:
-        layout: of the scores.
+        layout: layout of the scores.
     """
     kind = LabelScores if labels.is_multilabel else Accuracy
     return kind(layout, labels.label, labels.split, labels.num_classes)
@@ -29,11 +29,11 @@ def build_metrics(layout: Layout, labels: Labels) -> Accuracy | LabelScores:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Share of the labeled vertices of each split whose highest score is that of their label.
+    """Share of each split's labeled vertices whose highest score is that of their label.
 
     Attributes:
-        layout: of the scores.
-        label: (num_rows,) int64, -1 where there is none.
+        layout: layout of the scores.
+        label: (num_rows,) int64, -1 for none.
         split: (num_rows,) uint8.
     """
 
@@ -60,14 +60,14 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class LabelScores:
-    """Of each split, over the labels that are known: the share that is right, and the F1 of those that are set.
+    """Accuracy and F1 of each split over the known labels.
 
-    ``f1`` counts all classes together (micro), ``macro_f1`` is the mean over the classes, 0 for a class that neither
-    occurs nor is predicted.  A label is predicted where its score, a logit, is above 0.
+    ``f1`` counts all classes together (micro-averaged). ``macro_f1`` is the mean over the classes, with 0 for a class
+    that neither occurs nor is predicted. A label is predicted if its score, a logit, is positive.
 
     Attributes:
-        layout: of the scores.
-        label: (num_rows, num_classes) int8, 1 or 0, -1 where it is not known.
+        layout: layout of the scores.
+        label: (num_rows, num_classes) int8, 1 or 0, -1 for unknown.
         split: (num_rows,) uint8.
     """
 
@@ -81,7 +81,7 @@ class LabelScores:
     )
 
     def __call__(self, scores: Tensor) -> dict[str, float | None]:
-        """The figures over all ranks; None for a split without known labels. Collective."""
+        """The metrics over all ranks; None for a split without known labels. Collective."""
         counts = torch.zeros(len(ACCURACIES), 4, self.num_classes, dtype=torch.int64)
         if self.layout.speaks_for_piece(self.layout.grid.axes):
             columns = self.layout.columns(self.num_classes)
@@ -103,18 +103,20 @@ def _figures(counts: Tensor) -> tuple[float, float, float]:
     """Accuracy, micro F1 and macro F1.
 
     Args:
-        counts: (4, num_classes) labels that are set and predicted, set and not, predicted and not set, and neither.
+        counts: (4, num_classes) numbers of true positives, false negatives, false positives and true negatives.
     """
-    hits, misses, false_alarms, rejections = counts.to(torch.float64)
-    twice = 2 * hits
-    each = twice / (twice + misses + false_alarms).clamp_min(1)
-    all_together = twice.sum() / (twice + misses + false_alarms).sum().clamp_min(1)
-    accuracy = (hits + rejections).sum() / counts.sum()
-    return float(accuracy), float(all_together), float(each.mean())
+    true_positives, false_negatives, false_positives, true_negatives = counts.to(torch.float64)
+    twice = 2 * true_positives
+    # F1 = 2 TP / (2 TP + FN + FP); without any positive both sides are 0, and so is the result.
+    total = twice + false_negatives + false_positives
+    by_class = twice / total.clamp_min(1)
+    micro = twice.sum() / total.sum().clamp_min(1)
+    accuracy = (true_positives + true_negatives).sum() / counts.sum()
+    return float(accuracy), float(micro), float(by_class.mean())
 
 
 def predicted_class(layout: Layout, scores: Tensor, num_classes: int) -> Tensor:
-    """(num_rows,) int64, the class of the highest score, the lowest among equals. Collective.
+    """(num_rows,) int64, the class with the highest score; of equal ones the lowest. Collective.
 
     Args:
         scores: (num_rows, columns held) of the layout.
@@ -123,6 +125,7 @@ def predicted_class(layout: Layout, scores: Tensor, num_classes: int) -> Tensor:
     if group.size == 1:
         return scores.argmax(1)
     highest = scores.amax(1) if scores.shape[1] else scores.new_full((len(scores),), -torch.inf)
+    # First the ranks agree on the highest score, then on the lowest class that has it.
     overall = highest.clone()
     group.all_reduce(overall, Kind.METRICS, Reduction.MAX)
     winner = torch.full((len(scores),), num_classes, dtype=torch.int64)

@@ -1,6 +1,6 @@
 """SGD and Adam over named parameters, and the sum of the ranks' gradients.
 
-Of our own, because importing ``torch.optim`` brings in torch's compiler: a second and 100 MB on every rank.
+They replace ``torch.optim`` because importing it also loads torch's compiler, which costs a second and 100 MB per rank.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from gnnloom.trainer.models.model import Model
 
 
-#: What an optimizer may keep of every parameter, beside its name in the state.
+#: Moments that an optimizer may keep for every parameter; its state has them as ``PARAMETER/MOMENT``.
 MOMENTS = ("first", "second")
 
 
 class Optimizer(Protocol):
-    """Changes parameters by their gradients.
+    """Updates parameters from their gradients.
 
     Attributes:
-        state: what must be kept to go on, by name; the tensors are changed in place.
+        state: tensors that a checkpoint must hold, by name; they are updated in place.
     """
 
     state: dict[str, Tensor]
@@ -53,7 +53,7 @@ class SGD:
 
 
 class Adam:
-    """Kingma, Ba, "Adam: A Method for Stochastic Optimization" (ICLR 2015), Algorithm 1; decay joins the gradient."""
+    """Kingma, Ba, "Adam: A Method for Stochastic Optimization" (ICLR 2015), Algorithm 1; L2 decay in the gradient."""
 
     BETAS = (0.9, 0.999)
     EPSILON = 1e-8
@@ -82,7 +82,7 @@ OPTIMIZERS: dict[str, type[Adam | SGD]] = {"adam": Adam, "sgd": SGD}
 
 
 def build_optimizer(model: Model, config: TrainConfig) -> Optimizer:
-    """The optimizer of ``config`` over all parameters of a model."""
+    """The configured optimizer over all parameters of a model."""
     decaying = len(model.parameters_by_layer()) if config.weight_decay_layers == "all" else 1
     chosen = {id(parameter) for layer in model.parameters_by_layer()[:decaying] for parameter in layer}
     parameters = dict(model.named_parameters())
@@ -91,7 +91,7 @@ def build_optimizer(model: Model, config: TrainConfig) -> Optimizer:
 
 
 def sum_gradients(parameters: Iterable[nn.Parameter], group: Communicator) -> None:
-    """Add up the gradients of parameters that all ranks hold, in one buffer and so in one message. Collective."""
+    """Sum the gradients of the parameters that all ranks hold, in one buffer and so in one message. Collective."""
     parameters = [p for p in parameters if p.grad is not None and not isinstance(p, PartialParameter)]
     if not parameters:
         return

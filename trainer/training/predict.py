@@ -1,4 +1,4 @@
-"""Predictions of a trained run for every vertex, written to the run in the order of the dataset's vertices."""
+"""Predicts every vertex with a trained run and writes the predictions to the run, in the order of the dataset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.config.train_config import PredictConfig, TrainConfig
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.layout.vertex_arrays import VertexArray, write_vertex_arrays
 from gnnloom.trainer.models.model import Inputs
@@ -38,7 +39,7 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
         The summary, the same on every rank.
 
     Raises:
-        CollectiveError: there is no such run, checkpoint or shards, or another process writes the run.
+        CollectiveError: the run, its checkpoint or the shards do not exist, or another process writes the run.
     """
     num_threads = threads_per_rank(comm, config.threads)
     with writing(comm, lambda: _run_of(config)):
@@ -74,7 +75,7 @@ def write_predictions(session: Session, inputs: Inputs, run: Run, epoch: int, *,
     """Run the model without dropout and write its predictions to the run. Collective.
 
     Args:
-        epoch: number of epochs that the model was trained for.
+        epoch: number of epochs that the model was trained.
         embeddings: write the last hidden layer's output too.
     """
     outputs = _forward(session, inputs, embeddings)
@@ -94,7 +95,7 @@ def write_predictions(session: Session, inputs: Inputs, run: Run, epoch: int, *,
 
 
 def _forward(session: Session, inputs: Inputs, embeddings: bool) -> dict[str, torch.Tensor]:
-    """What is written of this rank's rows, by name. Collective."""
+    """The arrays to write for this rank's rows, by name. Collective."""
     model, num_classes = session.model.eval(), session.shards.num_classes
     with torch.no_grad(), session.comm.traffic.recording():
         hidden = model.embed(inputs)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.config.train_config import CHOICES, TrainConfig, former_names
+from gnnloom.trainer.algorithms.option import Option
+from gnnloom.trainer.algorithms.registry import ALGORITHMS
+from gnnloom.trainer.config.algorithm_config import gather_fields, other_options
+from gnnloom.trainer.config.fields import former_names, option_of
+from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch, launch_prediction
 from gnnloom.workflows.cli.options import Sizes, Widths, current_catalog, json_option
 from gnnloom.workflows.cli.output import show
@@ -18,38 +22,63 @@ from gnnloom.workflows.cli.progress import shown_epochs
 from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.interop.tables import check_file
 
-#: Fields that are not options: the catalog is global, the dataset an argument.
-_NOT_OPTIONS = frozenset({"catalog", "dataset"})
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+
+#: Fields that are not options: the catalog is global, the dataset is an argument, and the options of other packages'
+#: algorithms have names of their own.
+_NOT_OPTIONS = frozenset({"catalog", "dataset", "algorithm_options"})
+
+
+class _Choice(click.Choice[str]):
+    """One of the choices, or the name that one of them had in an earlier version."""
+
+    def __init__(self, choices: tuple[str, ...], former: Mapping[str, str]) -> None:
+        super().__init__(choices)
+        self._former = former
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(self._former.get(value, value), param, ctx)
 
 
 def config_options(command: Callable[..., None]) -> Callable[..., None]:
-    """One option for every field of the training configuration, with its default and its help."""
-    for field in reversed(dataclasses.fields(TrainConfig)):
-        if field.name not in _NOT_OPTIONS:
-            command = _option(field)(command)
+    """One option for every field of the training configuration, with its default and its help.
+
+    The options of other packages' algorithms follow; they have no default, so only those that are given are passed on.
+    """
+    decorators = [_field_option(field) for field in dataclasses.fields(TrainConfig) if field.name not in _NOT_OPTIONS]
+    decorators += [_other_option(name, option) for name, option in other_options().items()]
+    for decorator in reversed(decorators):
+        command = decorator(command)
     return command
 
 
-def _option(field: dataclasses.Field[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    name = field.name.replace("_", "-")
-    text = str(field.metadata["help"])
-    default: Any = field.default
+def _field_option(field: dataclasses.Field[Any]) -> Decorator:
+    name, option = field.name.replace("_", "-"), option_of(field)
+    default = option.default
     if isinstance(default, bool):
         flags = f"--{name}" if not default else f"--{name}/--no-{name}"
-        return click.option(flags, is_flag=True, default=default, show_default=default, help=text)
+        return click.option(flags, is_flag=True, default=default, show_default=default, help=option.help)
+    kind = _type(field, option)
     if isinstance(default, tuple):
         default = ",".join(map(str, default))
-    return click.option(f"--{name}", type=_type(field), default=default, show_default=default is not None, help=text)
+    return click.option(f"--{name}", type=kind, default=default, show_default=default is not None, help=option.help)
 
 
-def _type(field: dataclasses.Field[Any]) -> Any:
-    if field.name in CHOICES:
-        return click.Choice(CHOICES[field.name])
-    if isinstance(field.default, tuple):
+def _other_option(name: str, option: Option) -> Decorator:
+    flag = name.replace("_", "-")
+    kind = _Choice(option.choices, option.former_choices) if option.choices else type(option.default)
+    return click.option(f"--{flag}", name, type=kind, default=None, help=f"{option.help}  [default: {option.default}]")
+
+
+def _type(field: dataclasses.Field[Any], option: Option) -> Any:
+    if option.choices:
+        return _Choice(option.choices, option.former_choices)
+    if isinstance(option.default, tuple):
         return Widths()
     if field.name == "grid":
-        return Sizes(1, 3)
-    return str if field.default is None else type(field.default)
+        num_axes = [len(algorithm.axes) for algorithm in ALGORITHMS.values()]
+        return Sizes(min(num_axes), max(num_axes))
+    return str if option.default is None else type(option.default)
 
 
 def _name_today(option: str) -> str:
@@ -58,15 +87,22 @@ def _name_today(option: str) -> str:
     return former.get(option, option)
 
 
-@click.command("train", context_settings={"token_normalize_func": _name_today})
+def _algorithm_lines() -> str:
+    """The algorithms and what they do, for the end of the help."""
+    return "\b\nAlgorithms:\n" + "\n".join(
+        f"  {algorithm.name:12}{algorithm.help}" for algorithm in ALGORITHMS.values()
+    )
+
+
+@click.command("train", context_settings={"token_normalize_func": _name_today}, epilog=_algorithm_lines())
 @click.argument("name")
 @config_options
 @json_option
 def train_command(name: str, as_json: bool, **options: Any) -> None:
-    """Train on the whole graph of dataset NAME, every rank with its own shard.
+    """Train on the whole graph of dataset NAME; every rank reads only its own shards.
 
-    Ranks are started with the mpiexec beside this Python, or the one on the PATH. By hand, or in a batch job:
-    mpirun -n 4 python -m mpi4py -m gnnloom.trainer --catalog DIR --dataset NAME --ranks 4 (the same options)
+    The ranks are started with the mpiexec next to this Python, or with the one on the PATH. To start them by hand or in
+    a batch job: mpirun -n 4 python -m mpi4py -m gnnloom.trainer --catalog DIR --dataset NAME --ranks 4 (same options)
 
     \b
     Example:
@@ -75,7 +111,7 @@ def train_command(name: str, as_json: bool, **options: Any) -> None:
       gnnloom train cora --ranks 2 --hidden 16 --epochs 200 --dropout 0.5 --weight-decay 5e-4
     """
     catalog = current_catalog()
-    config = TrainConfig(catalog=str(catalog.root), dataset=catalog[name].name, **options)
+    config = TrainConfig(catalog=str(catalog.root), dataset=catalog[name].name, **gather_fields(options))
     with shown_epochs(Run(catalog[name].run_path(config.run_name)), config.epochs):
         result = launch(config)
     show(result, as_json=as_json, title=f"run {result['run']} of {name}", hide=("bytes_between",))
@@ -83,15 +119,15 @@ def train_command(name: str, as_json: bool, **options: Any) -> None:
 
 @click.command("predict")
 @click.argument("name")
-@click.option("--run", required=True, help="Run whose last checkpoint predicts.")
-@click.option("--ranks", type=click.IntRange(min=1), default=None, help="MPI ranks.  [default: as the run]")
+@click.option("--run", required=True, help="Run to predict with; its last checkpoint is used.")
+@click.option("--ranks", type=click.IntRange(min=1), default=None, help="MPI ranks.  [default: those of the run]")
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     default=None,
-    help="Also write the classes here: .npy in the order of the vertices, or .npz, .parquet, .csv with their ids.",
+    help="File for the classes: .npy in the order of the vertices, or .npz, .parquet, .csv with their ids.",
 )
-@click.option("--embeddings", is_flag=True, help="Keep the last hidden layer too.")
+@click.option("--embeddings", is_flag=True, help="Keep the output of the last hidden layer too.")
 @json_option
 def predict_command(name: str, run: str, ranks: int | None, out: Path | None, embeddings: bool, as_json: bool) -> None:
     """Predict the class of every vertex of dataset NAME, in the order of the vertices.

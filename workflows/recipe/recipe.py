@@ -285,7 +285,7 @@ def find_recipe(path: Path) -> Path:
 
 def _shards(document: Document, train: TrainConfig) -> ShardsSection:
     """The shards with their layout settled: what the algorithm reads."""
-    needed = "row" if train.algorithm == "p2p" else "grid"
+    needed = train.chosen_algorithm.reads.name
     shards = document.build("shards", ShardsSection)
     if shards.layout not in {None, needed}:
         where = document.where("shards", "layout")
@@ -305,6 +305,6 @@ def _partition(document: Document, train: TrainConfig, shards: ShardsSection) ->
     if shards.layout == "row" and options.parts != train.ranks:
         raise InputError(
             f"{document.where('partition', 'parts')}: [partition] parts = {options.parts}, but [train] ranks ="
-            f" {train.ranks}: algorithm p2p needs one part per rank; leave parts out, or make the two equal"
+            f" {train.ranks}: algorithm {train.algorithm} needs one part per rank; leave parts out, or make them equal"
         )
     return options

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from hashlib import sha256
-from json import dumps
 from pathlib import Path
 
 from gnnloom.pipeline.ingest.stage import graph_key
@@ -232,15 +230,12 @@ def _train_config(recipe: Recipe, shards: str) -> TrainConfig:
 
     More epochs go on with the run of fewer; fewer epochs than it has are another run, which leaves it as it is.
     """
-    config = replace(recipe.train, shards=shards)
-    if config.run is not None:
-        return config
-    decides = [config.identity(), shards, config.algorithm, config.ranks, config.grid]
-    digest = sha256(dumps(decides, sort_keys=True).encode()).hexdigest()[:8]
-    named = replace(config, run=f"{config.model}-{config.algorithm}-{config.ranks}-{digest}")
-    if _trained_epochs(_run(recipe, named)) <= config.epochs:
+    named = recipe.train.named_with_shards(shards)
+    if recipe.train.run is not None:
         return named
-    return replace(named, run=f"{named.run}-{config.epochs}")
+    if _trained_epochs(_run(recipe, named)) <= named.epochs:
+        return named
+    return replace(named, run=f"{named.run}-{named.epochs}")
 
 
 def _is_trained(run: Run, config: TrainConfig) -> bool:

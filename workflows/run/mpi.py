@@ -19,7 +19,8 @@ from gnnloom.trainer.__main__ import StopRequest
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import RawCommunicator, abort, duplicate_world, finalize, world
-from gnnloom.trainer.config.train_config import PredictConfig, TrainConfig
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.full_graph import train
 from gnnloom.trainer.training.predict import predict
 from gnnloom.workflows.cli.output import readable_bytes
@@ -171,13 +172,9 @@ def _train_stage(comm: Communicator, job: Job, stage: str, stop: Callable[[], bo
 
 
 def _prediction(config: TrainConfig, job: Job) -> PredictConfig:
-    return PredictConfig(
-        catalog=config.catalog,
-        dataset=config.dataset,
-        run=config.run_name,
-        ranks=config.ranks,
+    return PredictConfig.of_training(
+        config,
         shards=config.shards,
-        grid=config.grid,
         embeddings=bool(job.recipe.predict and job.recipe.predict.embeddings),
         threads=config.threads,
     )

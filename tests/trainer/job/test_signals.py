@@ -1,4 +1,4 @@
-"""A request to stop is not lost, wherever it comes."""
+"""A request to stop is not lost, whenever it arrives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gnnloom.trainer.job.signals import handling, raised_again
 
 
 class Interrupted:
-    """An object while which is freed Ctrl-C is pressed."""
+    """An object that receives Ctrl-C while it is freed."""
 
     def __del__(self) -> None:
         signal.raise_signal(signal.SIGINT)
@@ -25,7 +25,7 @@ def free_and_wait() -> None:
     threading.Event().wait(60)
 
 
-def test_an_interrupt_that_is_lost_while_an_object_is_freed_comes_again() -> None:
+def test_an_interrupt_that_is_lost_while_an_object_is_freed_is_sent_again() -> None:
     started = time.monotonic()
     with (
         handling(signal.SIGINT, signal.default_int_handler),
@@ -36,13 +36,13 @@ def test_an_interrupt_that_is_lost_while_an_object_is_freed_comes_again() -> Non
     assert time.monotonic() - started < 30
 
 
-def test_what_else_is_lost_is_told_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_lost_exceptions_are_reported_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
         def __del__(self) -> None:
             raise ValueError("broken")
 
-    told = []
-    monkeypatch.setattr("sys.unraisablehook", lambda lost: told.append(str(lost.exc_value)))
+    reported: list[str] = []
+    monkeypatch.setattr("sys.unraisablehook", lambda lost: reported.append(str(lost.exc_value)))
     with raised_again({KeyboardInterrupt: signal.SIGINT}):
         Broken()
-    assert told == ["broken"]
+    assert reported == ["broken"]

@@ -1,11 +1,14 @@
-"""GraphSAGE, GIN, GAT and GCN's options are PyG's layers on one rank, and themselves on any number of ranks."""
+"""GraphSAGE, GIN, GAT and the options of all models equal the dense reference on any number of ranks."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
@@ -29,30 +32,30 @@ PROBLEMS = {
         problem("empty-ranks", 40, 100, symmetric=True, crowded=True),
     )
 }
-#: Numbers of ranks that every problem is tried on, and those for the options of models.
+#: Numbers of ranks that each problem is trained on, for the models and for their options.
 RANKS = {"directed": (1, 2, 3, 4, 7), "isolated": (1, 3), "empty-ranks": (2, 7)}
 OPTION_RANKS = {"directed": (1, 4), "empty-ranks": (7,)}
 MODELS = ("sage", "gin", "gat")
-#: Options of all models, tried on some of them; residuals need hidden layers of one width.
-OPTIONS = {
+#: Options of all models, each tried on one of them; residuals need hidden layers of equal width.
+OPTIONS: dict[str, dict[str, Any]] = {
     "gcn-batch": {"model": "gcn", "norm": "batch", "residual": True, "optimizer": "sgd", "lr": 0.2},
     "gcn-layer": {"model": "gcn", "norm": "layer", "residual": True},
     "sage-unit": {"model": "sage", "unit_embedding": True},
     "gin-batch": {"model": "gin", "norm": "batch", "optimizer": "sgd", "lr": 0.05},
     "gat-layer": {"model": "gat", "norm": "layer", "residual": True, "negative_slope": 0.05},
 }
-SAVINGS = {
+SAVINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "propagate-first": ("gat", {"product_order": "propagate-first"}),
     "sage-transform-first": ("sage", {"product_order": "transform-first"}),
     "gin-transform-first": ("gin", {"product_order": "transform-first"}),
     "gat-transform-first": ("gat", {"product_order": "transform-first"}),
     "input-gradient": ("gat", {"skip_input_gradient": False}),
 }
-REFUSED = [{"model": model, "run": f"{model}-refused"} for model in MODELS]
+REFUSED: list[dict[str, Any]] = [{"model": model, "run": f"{model}-refused"} for model in MODELS]
 
 
-def _config(catalog: Catalog, name: str, ranks: int, run: str, **options: object) -> TrainConfig:
-    fixed = {
+def _config(catalog: Catalog, name: str, ranks: int, run: str, **options: Any) -> TrainConfig:
+    fixed: dict[str, Any] = {
         "hidden": (6, 6) if options.get("residual") else HIDDEN,
         "heads": HEADS,
         "epochs": EPOCHS,
@@ -66,9 +69,9 @@ def _config(catalog: Catalog, name: str, ranks: int, run: str, **options: object
 
 
 def _starts(catalog: Catalog) -> list[TrainConfig]:
-    """Runs whose checkpoints hold the weights at the start: nothing is learnt at rate 0."""
-    all_options = {**{model: {"model": model} for model in MODELS}, **OPTIONS}
-    still = {"lr": 0.0, "epochs": 1}
+    """Runs whose checkpoints hold the initial weights: at learning rate 0 nothing changes."""
+    all_options: dict[str, dict[str, Any]] = {**{model: {"model": model} for model in MODELS}, **OPTIONS}
+    still: dict[str, Any] = {"lr": 0.0, "epochs": 1}
     return [_config(catalog, "directed", 1, f"{run}-start", **{**given, **still}) for run, given in all_options.items()]
 
 
@@ -88,12 +91,12 @@ def _curves(catalog: Catalog) -> list[TrainConfig]:
 
 
 def _variations(catalog: Catalog) -> list[TrainConfig]:
-    """One step whose change is the gradient, dropout, savings, and runs in two halves."""
+    """Runs of one step whose change is the gradient, with dropout, with savings, and in two halves."""
     configs = []
     for model in MODELS:
-        step = {"model": model, "optimizer": "sgd", "lr": 1.0, "epochs": 1}
+        step: dict[str, Any] = {"model": model, "optimizer": "sgd", "lr": 1.0, "epochs": 1}
         configs.append(_config(catalog, "directed", 4, f"{model}-step-4", **step))
-        dropout = {"model": model, "dropout": 0.4}
+        dropout: dict[str, Any] = {"model": model, "dropout": 0.4}
         configs += [_config(catalog, "directed", ranks, f"{model}-dropout-{ranks}", **dropout) for ranks in (1, 4)]
     for switch, (model, options) in SAVINGS.items():
         configs.append(_config(catalog, "directed", 3, f"{switch}-3", model=model, **options))
@@ -106,27 +109,30 @@ def _variations(catalog: Catalog) -> list[TrainConfig]:
 class Results:
     """All runs of one MPI job, by name."""
 
-    def __init__(self, catalog: Catalog, configs: list[TrainConfig], others: list[dict], folder) -> None:
+    def __init__(
+        self, catalog: Catalog, configs: list[TrainConfig], others: list[dict[str, Any]], folder: Path
+    ) -> None:
         self.catalog = catalog
         found = run_program(7, "train_all", folder, [*(config.to_json() for config in configs), *others])
         self.by_run = {(c.dataset, c.run): r for c, r in zip(configs, found, strict=False)}
         self.others = found[len(configs) :]
 
-    def __call__(self, name: str, run: str, ranks: int) -> dict:
-        return self.by_run[name, f"{run}-{ranks}"]
+    def __call__(self, name: str, run: str, ranks: int) -> dict[str, Any]:
+        found: dict[str, Any] = self.by_run[name, f"{run}-{ranks}"]
+        return found
 
     def arrays(self, name: str, run: str) -> dict[str, np.ndarray]:
         return dict(read_checkpoint(self.catalog[name].run_path(run) / "checkpoint").arrays)
 
-    def dense(self, name: str, run: str, **options: object) -> DenseModel:
-        """The dense model with a run's parameters; the weights at the start are those of any graph."""
+    def dense(self, name: str, run: str, **options: Any) -> DenseModel:
+        """The dense model with a run's parameters; the initial weights are the same for every graph."""
         kind, adjacency = run.partition("-")[0], PROBLEMS[name].adjacency.toarray()
         arrays = self.arrays("directed" if run.endswith("start") else name, run)
         return DenseModel.from_arrays(kind, adjacency, arrays, heads=HEADS, **options)
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory) -> Results:
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     folder = tmp_path_factory.mktemp("models")
     catalog = Catalog(folder / "catalog")
     for name, given in PROBLEMS.items():
@@ -147,7 +153,7 @@ def _train(
 
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("model", MODELS)
-def test_every_model_equals_the_dense_one_on_any_number_of_ranks(results, name, model):
+def test_every_model_equals_the_dense_one_on_any_number_of_ranks(results: Results, name: str, model: str) -> None:
     dense = results.dense(name, f"{model}-start")
     start = {key: parameter.detach().clone() for key, parameter in dense.parameters.items()}
     losses = _train(dense, name)
@@ -157,11 +163,11 @@ def test_every_model_equals_the_dense_one_on_any_number_of_ranks(results, name, 
         for key, parameter in dense.parameters.items():
             mine = arrays[f"parameter/{key}"]
             np.testing.assert_allclose(mine, parameter.detach().numpy(), rtol=1e-7, atol=1e-9, err_msg=key)
-            assert not np.array_equal(mine, start[key].numpy()), f"{key} never learns"
+            assert not np.array_equal(mine, start[key].numpy()), f"{key} does not change"
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_gradient_of_every_parameter_equals_the_dense_one(results, model):
+def test_the_gradient_of_every_parameter_equals_the_dense_one(results: Results, model: str) -> None:
     dense = results.dense("directed", f"{model}-start")
     start = {key: parameter.detach().clone() for key, parameter in dense.parameters.items()}
     _train(dense, "directed", epochs=1, lr=1.0, optimizer="sgd")
@@ -174,7 +180,7 @@ def test_the_gradient_of_every_parameter_equals_the_dense_one(results, model):
 
 @pytest.mark.parametrize("name", OPTION_RANKS)
 @pytest.mark.parametrize("run", OPTIONS)
-def test_norms_residuals_and_unit_rows_equal_the_dense_model(results, name, run):
+def test_norms_residuals_and_unit_rows_equal_the_dense_model(results: Results, name: str, run: str) -> None:
     given, options = PROBLEMS[name], dict(OPTIONS[run])
     optimizer, lr = options.pop("optimizer", "adam"), options.pop("lr", 0.02)
     del options["model"]
@@ -189,34 +195,32 @@ def test_norms_residuals_and_unit_rows_equal_the_dense_model(results, name, run)
         np.testing.assert_allclose(found, scores, rtol=1e-8, atol=1e-9)
 
 
-def _double(feature: np.ndarray):
-    import torch
-
+def _double(feature: np.ndarray) -> torch.Tensor:
     return torch.tensor(feature).double()
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_dropout_draws_the_same_masks_on_any_number_of_ranks(results, model):
+def test_dropout_draws_the_same_masks_on_any_number_of_ranks(results: Results, model: str) -> None:
     one, four = (results("directed", f"{model}-dropout", ranks)["loss"] for ranks in (1, 4))
     np.testing.assert_allclose(four, one, rtol=1e-10)
     assert one != results("directed", model, 1)["loss"]
 
 
 @pytest.mark.parametrize("switch", SAVINGS)
-def test_savings_change_no_result(results, switch):
+def test_savings_do_not_change_the_result(results: Results, switch: str) -> None:
     curves = [results("directed", run, 3)["loss"] for run in (SAVINGS[switch][0], switch)]
     np.testing.assert_allclose(curves[1], curves[0], rtol=1e-10)
 
 
 @pytest.mark.parametrize("run", ["gcn-batch", "gat-layer"])
-def test_a_run_in_two_halves_is_the_run_in_one(results, run):
+def test_a_run_in_two_halves_equals_the_uninterrupted_run(results: Results, run: str) -> None:
     assert results("directed", f"{run}-halves", 4)["loss"] == results("directed", run, 4)["loss"]
     whole, halves = (results.arrays("directed", f"{name}-4") for name in (run, f"{run}-halves"))
     assert whole.keys() == halves.keys()
     assert all(np.array_equal(whole[key], halves[key]) for key in whole)
 
 
-def test_predictions_on_other_ranks_use_the_running_figures(results):
+def test_predictions_on_other_ranks_use_the_running_averages(results: Results) -> None:
     assert results.others[-1]["state"] == "finished"
     given = PROBLEMS["directed"]
     trained = results.dense("directed", "gcn-batch-4", norm="batch", residual=True)
@@ -232,13 +236,13 @@ def test_predictions_on_other_ranks_use_the_running_figures(results):
 
 @pytest.mark.parametrize(("name", "ranks"), [(name, number) for name, ranks in RANKS.items() for number in ranks])
 @pytest.mark.parametrize("model", MODELS)
-def test_bytes_of_an_epoch_equal_the_formula(results, name, ranks, model):
+def test_bytes_of_an_epoch_equal_the_formula(results: Results, name: str, ranks: int, model: str) -> None:
     given, itemsize = PROBLEMS[name], 8
     part = given.part(ranks)
     there = volume(given.adjacency, part, ranks)
-    # What the first layer needs of others is kept. Then products go over H W of 6 columns, and over 3, the classes;
-    # for GIN over H of 6, as is the perceptron; attention fetches H W of 6, then H of 6 (two heads of 3 classes are
-    # no narrower), and what it fetched goes back to its owners.
+    # The first layer's exchange is cached. GraphSAGE then sends H W of width 6 and of width 3, the classes; GIN sends H
+    # of width 6 in both layers. Attention fetches H W of width 6, then H of width 6, as two heads of 3 classes are not
+    # narrower; the gradients of what it fetched go back to the owners.
     columns = 6 + 3 if model == "sage" else 6 + 6
     back = there if model == "gat" else volume(given.adjacency.T.tocsr(), part, ranks)
     arrays = results.arrays("directed", f"{model}-1")
@@ -252,16 +256,16 @@ def test_bytes_of_an_epoch_equal_the_formula(results, name, ranks, model):
     assert results(name, model, ranks)["bytes_by_kind"] == {kind: count for kind, count in expected.items() if count}
 
 
-def test_attention_reads_no_transpose(results):
+def test_attention_does_not_read_the_transpose(results: Results) -> None:
     assert results("directed", "gat", 1)["bytes_read"][0] < results("directed", "sage", 1)["bytes_read"][0]
 
 
-def test_batch_norm_sends_three_sums_per_layer_and_two_back(results):
-    # A count, the sums and the squares over 6 columns, twice 6 backwards; a ring on 7 ranks sends 2 (7 - 1) times that.
+def test_batch_norm_sends_three_sums_per_layer_and_two_back(results: Results) -> None:
+    # Forward a count, 6 sums and 6 sums of squares, backward 2 * 6 sums; a ring of 7 ranks sends 2 (7 - 1) times that.
     assert results("empty-ranks", "gcn-batch", 7)["bytes_by_kind"]["norm"] == 2 * (1 + 4 * 6) * 8 * 12
 
 
-def test_weighted_graphs_are_refused_by_models_that_would_ignore_the_weights(results):
+def test_weighted_graphs_are_refused_by_models_that_would_ignore_the_weights(results: Results) -> None:
     for given, found in zip(REFUSED, results.others, strict=False):
         assert f"model {given['model']} does not use" in found["error"]
         assert found["code"] == InputError.exit_code
@@ -280,11 +284,11 @@ def test_weighted_graphs_are_refused_by_models_that_would_ignore_the_weights(res
         ({"norm": "group"}, "norm"),
     ],
 )
-def test_options_that_make_no_model_are_named(options, said):
+def test_options_that_do_not_fit_the_model_are_named(options: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         TrainConfig(catalog="c", dataset="d", **options)
 
 
-def test_every_model_has_its_usual_normalization():
+def test_every_model_has_its_usual_normalization() -> None:
     found = {model: TrainConfig(catalog="c", dataset="d", model=model).normalization for model in ("gcn", *MODELS)}
     assert found == {"gcn": "symmetric", "sage": "mean", "gin": "none", "gat": "none"}

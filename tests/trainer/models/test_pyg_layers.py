@@ -1,8 +1,9 @@
-"""On one rank every model is PyG's layers with the same weights: scores and gradients."""
+"""On one rank every model gives the scores and gradients of PyG's layers with the same weights."""
 
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +12,9 @@ from mpi4py import MPI
 
 from gnnloom.storage import Catalog
 from gnnloom.trainer.comm.mpi import MpiCommunicator
-from gnnloom.trainer.config.choices import settled_normalization
+from gnnloom.trainer.config.model_config import settled_normalization
 from gnnloom.trainer.kernels.dispatch import Dropout, Threads
-from gnnloom.trainer.models.model import Inputs, ModelOptions
+from gnnloom.trainer.models.model import Inputs, Model, ModelOptions
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.operators.p2p import PointToPoint
 from support.problems import Problem, problem
@@ -29,22 +30,22 @@ PROBLEMS = {
 }
 
 
-def _model(given: Problem, kind: str, folder, threads: int = 1):
+def _model(given: Problem, kind: str, folder: Path, threads: int = 1) -> Model:
     dataset = given.store(Catalog(folder / "catalog"), 1)
     shard = dataset.row_shards(parts=1).shard(0)
     pool = Threads(threads)
     normalization = settled_normalization(kind, "auto")
     operator = PointToPoint(MpiCommunicator(MPI.COMM_SELF), shard, normalization, np.dtype(np.float64), pool)
     options = ModelOptions(dims=DIMS, heads=HEADS)
-    model = MODELS[kind](operator, options, Dropout(0.0, 0, pool), 5, torch.float64)
+    model = MODELS[kind].load()(operator, options, Dropout(0.0, 0, pool), 5, torch.float64)
     generator = torch.Generator().manual_seed(1)
     for name, parameter in model.named_parameters():
-        if not name.startswith("weights"):  # biases and the like start at 0, where mistakes would not show
+        if not name.startswith("weights"):  # biases start at 0, which would hide mistakes
             parameter.data.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
     return model
 
 
-#: PyG's name of each parameter list; PyG's linear maps hold their weights transposed.
+#: PyG's name of each parameter list. PyG's linear layers store their weights transposed.
 NAMES = {
     "gcn": {"weights": "lin.weight", "biases": "bias"},
     "sage": {"weights": "lin_l.weight", "self_weights": "lin_r.weight", "biases": "lin_l.bias"},
@@ -76,7 +77,7 @@ def _pyg_layer(kind: str, before: int, after: int, last: bool) -> torch.nn.Modul
     return pyg.GATConv(before, after if last else after // HEADS, HEADS, concat=not last, add_self_loops=False)
 
 
-def _pyg_layers(model, kind: str) -> list[torch.nn.Module]:
+def _pyg_layers(model: Model, kind: str) -> list[torch.nn.Module]:
     """PyG's layers with the model's weights."""
     layers = [_pyg_layer(kind, *pair, last=pair == DIMS[-2:]).double() for pair in pairwise(DIMS)]
     with torch.no_grad():
@@ -87,7 +88,7 @@ def _pyg_layers(model, kind: str) -> list[torch.nn.Module]:
 
 
 def _theirs(layers: list[torch.nn.Module], kind: str, ours: str) -> torch.nn.Parameter:
-    """PyG's parameter of the same meaning."""
+    """PyG's counterpart of a parameter."""
     kept, layer = ours.rsplit(".", 1)
     return dict(layers[int(layer)].named_parameters())[NAMES[kind][kept]]
 
@@ -98,7 +99,7 @@ def _as_ours(ours: str, tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor
 
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("kind", MODELS)
-def test_scores_and_gradients_equal_those_of_pyg(tmp_path, name, kind):
+def test_scores_and_gradients_equal_those_of_pyg(tmp_path: Path, name: str, kind: str) -> None:
     given = PROBLEMS[name]
     model = _model(given, kind, tmp_path)
     layers = _pyg_layers(model, kind)
@@ -121,7 +122,7 @@ def test_scores_and_gradients_equal_those_of_pyg(tmp_path, name, kind):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-10, atol=1e-11, msg=ours)
 
 
-def test_threads_change_no_bit_of_attention(tmp_path):
+def test_threads_do_not_change_a_bit_of_attention(tmp_path: Path) -> None:
     results = []
     for threads in (1, 3):
         model = _model(PROBLEMS["directed"], "gat", tmp_path / str(threads), threads)

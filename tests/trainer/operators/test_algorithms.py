@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from gnnloom.storage import Catalog
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.comm.factors import factorizations
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.operators.algorithms import AXES
 from support import traffic
 from support.dense import DenseGCN, from_arrays, normalized, train_dense
 from support.dense_models import DenseModel
@@ -52,7 +52,7 @@ SAVINGS: dict[str, dict[str, Any]] = {
     "transform-first": {"product_order": "transform-first"},
     "nothing-saved": {"cache_input_product": False, "skip_input_gradient": False, "product_order": "propagate-first"},
     "turned-gradient": {"skip_input_gradient": False, "product_order": "transform-first"},
-    "turned-products": {"gradient_product": "turned"},
+    "turned-products": {"gradient_product": "transposed"},
     "measured-products": {"gradient_product": "measured"},
     "in-blocks": {"cache_input_product": False, "aggregation_blocks": 3, "summa_width": 7},
 }
@@ -105,7 +105,12 @@ class Case:
 
 
 def grids_of(ranks: tuple[int, ...]) -> list[tuple[str, tuple[int, ...]]]:
-    return [(name, grid) for name in ON_GRIDS for count in ranks for grid in factorizations(count, len(AXES[name]))]
+    return [
+        (name, grid)
+        for name in ON_GRIDS
+        for count in ranks
+        for grid in factorizations(count, len(ALGORITHMS[name].axes))
+    ]
 
 
 EVERY_GRID = [Case("directed", *where) for where in grids_of((2, 4))]

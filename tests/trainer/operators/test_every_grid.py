@@ -12,9 +12,9 @@ import pytest
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.runs.checkpoint import read_checkpoint
+from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.comm.factors import factorizations
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.operators.algorithms import AXES
 from support.dense import from_arrays, normalized, train_dense
 from support.mpi import run_program, train_all
 from support.problems import usual_problems
@@ -82,7 +82,7 @@ class Case:
 
 def cases(ranks: int) -> list[Case]:
     """Every grid with every graph; other choices rotate, so that every pair of values occurs in some case."""
-    where = [(name, grid) for name, axes in AXES.items() for grid in factorizations(ranks, len(axes))]
+    where = [(name, grid) for name, kind in ALGORITHMS.items() for grid in factorizations(ranks, len(kind.axes))]
     depths = sorted(HIDDEN)
     found = []
     for number, (algorithm, grid) in enumerate(where):

@@ -20,12 +20,12 @@ from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.grid_rows import GridRows
+from gnnloom.trainer.data.open_shards import SharedGridShards
 from gnnloom.trainer.data.vertex_data import read_feature
 from gnnloom.trainer.kernels.dispatch import Threads
-from gnnloom.trainer.models.registry import model_options
-from gnnloom.trainer.operators.build import build_operator
 from gnnloom.trainer.operators.grid import GridOperator
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency, split_rows
+from gnnloom.trainer.training.build import build_operator, model_options
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.problems import problem
 
@@ -97,7 +97,7 @@ def _build(shards: GridShards, algorithm: str, grid: tuple[int, ...], rank: int,
         catalog="c", dataset="large", ranks=ranks, algorithm=algorithm, grid=grid, hidden=(16, 16), threads=1
     )
     plan = model_options(config, 5, 3).layer_plan()
-    return build_operator(Rank(rank, ranks), shards, config, plan, Threads(), counter)  # type: ignore[arg-type,return-value]
+    return build_operator(Rank(rank, ranks), SharedGridShards(shards, counter), config, plan, Threads(), counter)  # type: ignore[arg-type,return-value]
 
 
 @pytest.mark.parametrize(("algorithm", "grid", "ranks"), PLANES)

@@ -1,4 +1,4 @@
-"""Trains a list of configurations on all ranks of this job, and keeps nothing but their losses."""
+"""Trains a list of configurations on all ranks of this job and reports only their losses."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from gnnloom.trainer.training.full_graph import Training, train
 
 
 class Unsaved:
-    """Takes the place of the method that writes a checkpoint, which costs more than all epochs of so small a run."""
+    """Replaces the method that writes a checkpoint, which takes longer than all epochs of such a small run."""
 
     def __call__(self, epoch: int) -> None:
         pass
@@ -20,14 +20,15 @@ class Unsaved:
 
 def curve(comm: Communicator, config: TrainConfig) -> list[float] | str:
     try:
-        return train(comm, config)["loss"]
+        losses: list[float] = train(comm, config)["loss"]
     except CollectiveError as error:
         return str(error)
+    return losses
 
 
 def main(given: str, result: str) -> None:
     comm = world()
-    Training._save = Unsaved()
+    Training._save = Unsaved()  # type: ignore[method-assign,assignment]
     configs = [TrainConfig.from_json(content) for content in json.loads(Path(given).read_text())]
     curves = [curve(comm, config) for config in configs]
     if comm.rank == 0:

@@ -1,6 +1,5 @@
-"""A training in which something happens to one rank in the middle: it raises, or is asked to stop."""
+"""A training in which one rank raises in the middle, or in which ranks report the files that they open."""
 
-import os
 import signal
 import sys
 
@@ -10,7 +9,7 @@ from gnnloom.trainer.comm.mpi import MpiCommunicator
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.full_graph import train
 
-asked = []
+asked: list[int] = []
 
 
 def raise_on_one_rank() -> bool:
@@ -21,11 +20,11 @@ def raise_on_one_rank() -> bool:
 
 
 def trace_files() -> None:
-    """Print every file that this rank opens below the shards."""
+    """Report every file below the shards that this rank opens."""
 
-    def hook(event: str, arguments: tuple) -> None:
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
         if event == "open" and "/shards/" in str(arguments[0]):
-            sys.stderr.write(f"OPENED {MPI.COMM_WORLD.rank} {os.fspath(arguments[0])}\n")
+            sys.stderr.write(f"OPENED {MPI.COMM_WORLD.rank} {arguments[0]}\n")
 
     sys.addaudithook(hook)
 

@@ -1,22 +1,24 @@
-"""Trains a list of configurations and predicts with others, each on the first ranks of this job."""
+"""Trains a list of configurations and predicts with others, each on as many of this job's ranks as it asks for."""
 
 import json
 import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from mpi4py import MPI
 
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import MpiCommunicator
-from gnnloom.trainer.config.train_config import PredictConfig, TrainConfig
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.full_graph import train
 from gnnloom.trainer.training.predict import predict
 
 
-def run(group: Communicator, content: dict) -> dict:
+def run(group: Communicator, content: dict[str, Any]) -> dict[str, Any]:
     try:
         if "epochs" in content:
             return train(group, TrainConfig.from_json(content))
@@ -26,15 +28,15 @@ def run(group: Communicator, content: dict) -> dict:
 
 
 def wait_asleep() -> None:
-    """A barrier at which early ranks leave the processors to the others."""
+    """A barrier at which waiting ranks sleep, so the others get the processors."""
     request = MPI.COMM_WORLD.Ibarrier()
     while not request.Test():
         time.sleep(0.01)
 
 
 def main(given: str, result: str) -> None:
-    # Waiting for the disk takes a third of so small a run, and nothing here is about what survives a power cut.
-    os.fsync = lambda _: None
+    # Waiting for the disk is a third of the time of such small runs, and no test here is about power failures.
+    os.fsync = lambda _: None  # type: ignore[assignment]
     world = MpiCommunicator(MPI.COMM_WORLD)
     jobs = json.loads(Path(given).read_text())
     groups = {size: world.group(int(world.rank < size), world.rank) for size in sorted({job["ranks"] for job in jobs})}

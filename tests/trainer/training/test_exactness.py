@@ -1,8 +1,10 @@
-"""The distributed training is the dense one: losses, parameters, predictions, bytes; on any number of ranks."""
+"""On any number of ranks, losses, parameters, predictions and traffic equal the dense reference."""
 
 from __future__ import annotations
 
 from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,8 +34,8 @@ PROBLEMS = {
         problem("weighted", 45, 200, symmetric=False, weighted=True),
     )
 }
-#: Everything that must not change a result, and the options that switch it.
-SAVINGS = {
+#: Options that must not change a result.
+SAVINGS: dict[str, dict[str, Any]] = {
     "propagate-first": {"product_order": "propagate-first"},
     "transform-first": {"product_order": "transform-first"},
     "nothing-cached": {"cache_input_product": False},
@@ -41,8 +43,8 @@ SAVINGS = {
 }
 
 
-def _config(catalog: Catalog, name: str, ranks: int, run: str, **options: object) -> TrainConfig:
-    fixed = {
+def _config(catalog: Catalog, name: str, ranks: int, run: str, **options: Any) -> TrainConfig:
+    fixed: dict[str, Any] = {
         "hidden": HIDDEN,
         "epochs": EPOCHS,
         "lr": 0.02,
@@ -57,12 +59,12 @@ def _config(catalog: Catalog, name: str, ranks: int, run: str, **options: object
 class Results:
     """All runs of one MPI job, by name."""
 
-    def __init__(self, catalog: Catalog, configs: list[TrainConfig], folder) -> None:
+    def __init__(self, catalog: Catalog, configs: list[TrainConfig], folder: Path) -> None:
         self.catalog = catalog
         results = train_all(folder, configs)
         self.by_run = {(c.dataset, c.run, c.ranks): r for c, r in zip(configs, results, strict=True)}
 
-    def __call__(self, name: str, run: str, ranks: int) -> dict:
+    def __call__(self, name: str, run: str, ranks: int) -> dict[str, Any]:
         return self.by_run[name, f"{run}-{ranks}", ranks]
 
     def arrays(self, name: str, run: str) -> dict[str, np.ndarray]:
@@ -77,13 +79,13 @@ class Results:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory) -> Results:
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     folder = tmp_path_factory.mktemp("exactness")
     catalog = Catalog(folder / "catalog")
     configs = []
     for name, given in PROBLEMS.items():
         given.store(catalog, *RANKS)
-        # Nothing is learnt at rate 0: this run's checkpoint holds the weights at the start.
+        # At learning rate 0 nothing changes, so this run's checkpoint holds the initial weights.
         configs.append(_config(catalog, name, 1, "start", lr=0.0, epochs=1))
         configs += [_config(catalog, name, ranks, f"adam-{ranks}", save_embeddings=True) for ranks in RANKS]
         configs += [_config(catalog, name, ranks, f"sgd-{ranks}", optimizer="sgd", lr=0.3) for ranks in FEWER_RANKS]
@@ -102,7 +104,9 @@ def results(tmp_path_factory) -> Results:
 
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize(("optimizer", "lr"), [("adam", 0.02), ("sgd", 0.3)])
-def test_loss_curve_and_parameters_equal_the_dense_reference_on_any_number_of_ranks(results, name, optimizer, lr):
+def test_loss_curve_and_parameters_equal_the_dense_reference_on_any_number_of_ranks(
+    results: Results, name: str, optimizer: str, lr: float
+) -> None:
     given = PROBLEMS[name]
     dense = results.dense_at_start(given)
     start = [p.copy() for p in dense.parameters]
@@ -113,11 +117,11 @@ def test_loss_curve_and_parameters_equal_the_dense_reference_on_any_number_of_ra
         trained = from_arrays(dense.operator, arrays, len(DIMS) - 1).parameters
         for mine, expected, before in zip(trained, dense.parameters, start, strict=True):
             np.testing.assert_allclose(mine, expected, rtol=1e-8, atol=1e-10)
-            assert not np.array_equal(mine, before), "a parameter that never learns"
+            assert not np.array_equal(mine, before), "a parameter that does not change"
 
 
 @pytest.mark.parametrize("normalization", ["mean", "none"])
-def test_other_normalizations_equal_the_dense_reference(results, normalization):
+def test_other_normalizations_equal_the_dense_reference(results: Results, normalization: str) -> None:
     given = PROBLEMS["directed"]
     dense = results.dense_at_start(given, normalization)
     losses = train_dense(dense, given.feature.astype(float), given.label, given.training, EPOCHS, 0.02, "adam")
@@ -126,7 +130,7 @@ def test_other_normalizations_equal_the_dense_reference(results, normalization):
 
 
 @pytest.mark.parametrize("name", WITH_DROPOUT)
-def test_dropout_draws_the_same_masks_on_any_number_of_ranks(results, name):
+def test_dropout_draws_the_same_masks_on_any_number_of_ranks(results: Results, name: str) -> None:
     curves = [results(name, "dropout", ranks)["loss"] for ranks in RANKS]
     for curve in curves[1:]:
         np.testing.assert_allclose(curve, curves[0], rtol=1e-10)
@@ -135,13 +139,13 @@ def test_dropout_draws_the_same_masks_on_any_number_of_ranks(results, name):
 
 @pytest.mark.parametrize("switch", SAVINGS)
 @pytest.mark.parametrize("ranks", [1, 4])
-def test_savings_change_no_result(results, switch, ranks):
+def test_savings_do_not_change_the_result(results: Results, switch: str, ranks: int) -> None:
     np.testing.assert_allclose(
         results("directed", switch, ranks)["loss"], results("directed", "adam", ranks)["loss"], rtol=1e-10
     )
 
 
-def test_the_same_configuration_gives_the_same_bits(results):
+def test_the_same_configuration_gives_the_same_bits(results: Results) -> None:
     assert results("directed", "again", 4)["loss"] == results("directed", "adam", 4)["loss"]
     first, second = (results.arrays("directed", run) for run in ("adam-4", "again-4"))
     assert all(np.array_equal(first[name], second[name]) for name in first)
@@ -149,10 +153,10 @@ def test_the_same_configuration_gives_the_same_bits(results):
 
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("ranks", RANKS)
-def test_bytes_of_an_epoch_equal_what_the_partition_says(results, name, ranks):
+def test_bytes_of_an_epoch_equal_what_the_partition_says(results: Results, name: str, ranks: int) -> None:
     given, itemsize = PROBLEMS[name], 8
     part = given.part(ranks)
-    # A X is kept; the other layers multiply A (H W), which is the narrower side: 11 and 3 columns.
+    # A X is cached; the other layers form A (H W), as H W is the narrower one: 11 and 3 columns.
     columns = 11 + 3
     forward = volume(given.adjacency, part, ranks) * columns * itemsize
     backward = volume(given.adjacency.T.tocsr(), part, ranks) * columns * itemsize
@@ -173,13 +177,13 @@ def test_bytes_of_an_epoch_equal_what_the_partition_says(results, name, ranks):
     dense = [matrix.toarray() != 0 for matrix in (given.adjacency, given.adjacency.T.tocsr())]
     for sender, receiver in product(range(ranks), repeat=2):
         rows = sum(int(each[np.ix_(part == receiver, part == sender)].any(0).sum()) for each in dense)
-        # Sums go round as in a ring, to the next rank; all else is rows.
+        # All-reduces go around a ring, to the next rank; everything else is halo rows.
         if receiver not in {sender, (sender + 1) % ranks}:
             assert between[sender, receiver] == rows * columns * itemsize
 
 
 @pytest.mark.parametrize("ranks", [2, 7])
-def test_a_message_goes_to_each_rank_that_needs_rows(results, ranks):
+def test_a_message_goes_to_each_rank_that_needs_rows(results: Results, ranks: int) -> None:
     given = PROBLEMS["undirected"]
     part, matrix = given.part(ranks), given.adjacency.tocoo()
     pairs = set(zip(part[matrix.row].tolist(), part[matrix.col].tolist(), strict=True))
@@ -188,7 +192,7 @@ def test_a_message_goes_to_each_rank_that_needs_rows(results, ranks):
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_predictions_and_accuracy_are_those_of_the_dense_model_in_vertex_order(results, name):
+def test_predictions_and_accuracy_are_those_of_the_dense_model_in_vertex_order(results: Results, name: str) -> None:
     given = PROBLEMS[name]
     for ranks in RANKS:
         operator = normalized(given.adjacency.toarray(), "symmetric")
@@ -206,7 +210,7 @@ def test_predictions_and_accuracy_are_those_of_the_dense_model_in_vertex_order(r
             assert results(name, "adam", ranks)[figure] == (right.mean() if chosen.any() else None)
 
 
-def test_the_result_has_what_the_command_line_promises(results):
+def test_the_result_has_the_fields_that_the_command_line_promises(results: Results) -> None:
     result = results("directed", "adam", 3)
     assert (result["algorithm"], result["ranks"], result["grid"], len(result["loss"])) == ("p2p", 3, [3], EPOCHS)
     assert len(result["bytes_read"]) == len(result["peak_memory"]) == 3

@@ -1,18 +1,21 @@
-"""Runs over grid shards move between layouts, read their share only, tell where time goes, and refuse bad grids."""
+"""Runs over grid shards move between layouts, read only their share, report where time goes and refuse bad grids."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gnnloom.storage import Catalog
-from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch
-from gnnloom.trainer.operators.algorithms import AXES, settled_grid
 from support.mpi import train_all
 from support.problems import problem
 
@@ -20,7 +23,7 @@ SMALL = problem("graph", 60, 240, symmetric=False)
 LARGE = problem("large", 4000, 300_000, symmetric=True)
 CELLS = (6, 6)
 
-#: A training begun on one layout goes on on another.
+#: Algorithm and grid that a training begins on, and those that it continues on.
 MOVES = (
     ("tensor3d", (2, 1, 2), "summa", (1, 3)),
     ("replicated", (2, 2), "tensor3d", (1, 2, 2)),
@@ -28,14 +31,23 @@ MOVES = (
 )
 
 
-def _config(catalog: Catalog, run: str, algorithm: str, grid: tuple[int, ...], **options: object) -> TrainConfig:
-    fixed = {"hidden": (9, 7), "epochs": 6, "dtype": "float64", "dropout": 0.3, "threads": 1, "eval_every": 0}
-    where = {"algorithm": algorithm, "grid": grid, "ranks": int(np.prod(grid)), "run": run}
+def _config(catalog: Catalog, run: str, algorithm: str, grid: tuple[int, ...], **options: Any) -> TrainConfig:
+    fixed: dict[str, Any] = {
+        "hidden": (9, 7),
+        "epochs": 6,
+        "dtype": "float64",
+        "dropout": 0.3,
+        "threads": 1,
+        "eval_every": 0,
+    }
+    where: dict[str, Any] = {"algorithm": algorithm, "grid": grid, "ranks": int(np.prod(grid)), "run": run}
     return TrainConfig(catalog=str(catalog.root), **{"dataset": "graph", **fixed, **where, **options})
 
 
 class Results:
-    def __init__(self, folder) -> None:
+    """All runs of one MPI job, by name and whether they were resumed."""
+
+    def __init__(self, folder: Path) -> None:
         self.catalog = Catalog(folder / "catalog")
         SMALL.store_grid(self.catalog, "double", grid=(3, 2))
         SMALL.store(self.catalog, 3)
@@ -43,26 +55,31 @@ class Results:
         self.configs = self._moves() + self._large()
         self.configs.append(_config(self.catalog, "profiled", "tensor3d", (2, 2, 1), epochs=2, profile=True))
         self.configs.append(_config(self.catalog, "profiled-p2p", "p2p", (3,), epochs=2, profile=True))
-        attending = {"model": "gat", "hidden": (8, 8), "heads": 2}
+        attending: dict[str, Any] = {"model": "gat", "hidden": (8, 8), "heads": 2}
         self.configs.append(_config(self.catalog, "profiled-gat", "p2p", (3,), epochs=2, profile=True, **attending))
-        sage = {"model": "sage", "epochs": 2, "profile": True}
+        sage: dict[str, Any] = {"model": "sage", "epochs": 2, "profile": True}
         self.configs.append(_config(self.catalog, "profiled-sage", "summa", (1, 3), **sage))
-        self.of = {}
+        self.of: dict[tuple[str | None, bool], dict[str, Any]] = {}
         for config, result in zip(self.configs, train_all(folder, self.configs), strict=True):
             self.of[config.run, config.resume] = result
 
     def _moves(self) -> list[TrainConfig]:
         configs = []
         for number, (algorithm, grid, later, later_grid) in enumerate(MOVES):
-            # Features are trained where both layouts can hold them.
-            options = {"train_features": True}
+            options: dict[str, Any] = {"train_features": True}
             configs.append(_config(self.catalog, f"whole-{number}", algorithm, grid, **options))
             configs.append(_config(self.catalog, f"moved-{number}", algorithm, grid, **{**options, "epochs": 3}))
             configs.append(_config(self.catalog, f"moved-{number}", later, later_grid, resume=True, **options))
         return configs
 
     def _large(self) -> list[TrainConfig]:
-        options = {"dataset": "large", "hidden": (4,), "epochs": 1, "product_order": "propagate-first", "dropout": 0.0}
+        options: dict[str, Any] = {
+            "dataset": "large",
+            "hidden": (4,),
+            "epochs": 1,
+            "product_order": "propagate-first",
+            "dropout": 0.0,
+        }
         return [
             _config(self.catalog, "load-tensor3d", "tensor3d", (2, 1, 2), **options),
             _config(self.catalog, "load-broadcast", "broadcast", (3,), **options),
@@ -70,12 +87,12 @@ class Results:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory) -> Results:
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return Results(tmp_path_factory.mktemp("runs"))
 
 
 @pytest.mark.parametrize("number", range(len(MOVES)))
-def test_a_checkpoint_goes_on_with_another_algorithm_on_another_grid(results, number):
+def test_a_checkpoint_continues_with_another_algorithm_on_another_grid(results: Results, number: int) -> None:
     straight, moved = results.of[f"whole-{number}", False], results.of[f"moved-{number}", True]
     assert moved["algorithm"] == MOVES[number][2]
     np.testing.assert_allclose(moved["loss"], straight["loss"], rtol=1e-10)
@@ -120,8 +137,8 @@ def _order_bytes(results: Results, order: str, span: tuple[int, int], names: tup
     )
 
 
-def test_a_rank_reads_its_share_only(results):
-    """Two layers: the windows of both products forward and of the second one backward, and vertex data."""
+def test_a_rank_reads_only_its_share(results: Results) -> None:
+    """Two layers: the windows of both forward products and of the second backward product, and vertex data."""
     everything = (0, 4000)
     for rank, found in enumerate(results.of["load-broadcast", False]["bytes_read"]):
         mine = split_range(4000, 3, rank)
@@ -130,7 +147,7 @@ def test_a_rank_reads_its_share_only(results):
         exact += _order_bytes(results, "rows", mine, ("degree",))
         assert exact * 0.9 < found < 1.2 * exact
     for rank, found in enumerate(results.of["load-tensor3d", False]["bytes_read"]):
-        x, z = (split_range(4000, 2, place) for place in divmod(rank, 2))
+        x, z = (split_range(4000, 2, coordinate) for coordinate in divmod(rank, 2))
         exact = _window_bytes(results, "even", z, x) + _window_bytes(results, "odd", everything, z)
         exact += _window_bytes(results, "even", z, everything)
         exact += _order_bytes(results, "columns", split_range(4000, 4, rank), ("feature",))
@@ -148,7 +165,7 @@ def test_a_rank_reads_its_share_only(results):
         ("profiled-sage", "align forward"),
     ],
 )
-def test_a_profile_says_where_the_time_of_every_rank_goes(results, run, sends):
+def test_a_profile_says_where_the_time_of_every_rank_goes(results: Results, run: str, sends: str) -> None:
     lines = Run.open(results.catalog["graph"], run).metrics()
     for line in lines:
         assert len(line["profile"]) == results.of[run, False]["ranks"]
@@ -159,25 +176,15 @@ def test_a_profile_says_where_the_time_of_every_rank_goes(results, run, sends):
             assert sum(rank["seconds"].values()) < 1.2 * line["seconds"] + 0.01
 
 
-def test_grids_are_as_even_as_can_be_and_others_are_refused_with_those_that_fit():
-    assert settled_grid("summa", None, 12) == {"row": 4, "column": 3}
-    assert settled_grid("tensor3d", None, 12) == {"x": 3, "y": 2, "z": 2}
-    assert settled_grid("broadcast", None, 7) == {"row": 7}
-    with pytest.raises(InputError, match=r"grid 2x2: algorithm summa on 6 ranks .*: one of 1x6, 2x3, 3x2, 6x1"):
-        TrainConfig(catalog="c", dataset="graph", ranks=6, algorithm="summa", grid=(2, 2))
-    with pytest.raises(InputError, match="for x, y, z: one of"):
-        TrainConfig(catalog="c", dataset="graph", ranks=4, algorithm="tensor3d", grid=(2, 2))
-
-
-def test_a_grid_is_kept_in_json():
+def test_a_grid_is_kept_in_json() -> None:
     config = TrainConfig(catalog="c", dataset="graph", ranks=4, algorithm="tensor3d", grid=(2, 1, 2))
     assert TrainConfig.from_json(config.to_json()) == config
     assert config.run_name.startswith("gcn-tensor3d-2x1x2-")
     assert TrainConfig.from_json({**config.to_json(), "grid": None}).grid is None
 
 
-@pytest.mark.parametrize("algorithm", [name for name in AXES if name != "p2p"])
-def test_missing_grid_shards_are_named_with_the_command_that_makes_them(results, algorithm):
-    config = _config(results.catalog, "none", algorithm, (1,) * len(AXES[algorithm]), permutation="single")
+@pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "p2p"])
+def test_missing_grid_shards_are_named_with_the_command_that_makes_them(results: Results, algorithm: str) -> None:
+    config = _config(results.catalog, "none", algorithm, (1,) * len(ALGORITHMS[algorithm].axes), permutation="single")
     with pytest.raises(NotFoundError, match="gnnloom shard graph --grid 16x16 --permutation single"):
         launch(config)

@@ -1,4 +1,4 @@
-"""Runs begin, stop, go on and fail as promised."""
+"""Runs begin, stop, continue and fail as promised."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,14 +28,14 @@ PROBLEM = problem("graph", 60, 240, symmetric=False)
 
 
 @pytest.fixture(scope="module")
-def catalog(tmp_path_factory) -> Catalog:
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     catalog = Catalog(tmp_path_factory.mktemp("lifecycle") / "catalog")
     PROBLEM.store(catalog, 1, 2, 3)
     return catalog
 
 
-def _config(catalog: Catalog, run: str, **options: object) -> TrainConfig:
-    fixed = {"ranks": 2, "hidden": (9,), "epochs": 10, "dtype": "float64", "dropout": 0.3, "threads": 1}
+def _config(catalog: Catalog, run: str, **options: Any) -> TrainConfig:
+    fixed: dict[str, Any] = {"ranks": 2, "hidden": (9,), "epochs": 10, "dtype": "float64", "dropout": 0.3, "threads": 1}
     return TrainConfig(catalog=str(catalog.root), dataset="graph", run=run, **{**fixed, **options})
 
 
@@ -42,7 +43,7 @@ def _arrays(catalog: Catalog, run: str) -> dict[str, np.ndarray]:
     return dict(read_checkpoint(Run.open(catalog["graph"], run).checkpoints).arrays)
 
 
-def test_ten_epochs_equal_five_and_five_resumed(catalog, tmp_path):
+def test_ten_epochs_equal_five_and_five_resumed(catalog: Catalog, tmp_path: Path) -> None:
     whole, parts = _config(catalog, "whole"), _config(catalog, "parts", epochs=5, checkpoint_every=2)
     elsewhere = _config(catalog, "elsewhere", epochs=5)
     configs = [whole, parts, elsewhere, replace(parts, epochs=10, resume=True)]
@@ -57,7 +58,7 @@ def test_ten_epochs_equal_five_and_five_resumed(catalog, tmp_path):
     assert kept == ["00000008", "00000010"]
 
 
-def test_errors_that_all_ranks_know_of_are_reported_once(catalog, tmp_path):
+def test_errors_that_all_ranks_know_of_are_reported_once(catalog: Catalog, tmp_path: Path) -> None:
     empty = problem("no-training", 20, 40, symmetric=True)
     Problem(**{**vars(empty), "split": np.full(20, 3)}).store(catalog, 2)
     configs = [
@@ -78,17 +79,17 @@ def test_errors_that_all_ranks_know_of_are_reported_once(catalog, tmp_path):
     assert [result.get("code") for result in results] == [3, 3, 1, None, 3, 3]
 
 
-def test_a_rank_that_raises_ends_the_job_with_its_traceback(catalog):
+def test_a_rank_that_raises_ends_the_job_with_its_traceback(catalog: Catalog) -> None:
     started = time.perf_counter()
     done = run_ranks(3, str(TESTS / "trainer/programs/misbehave.py"), "raise", str(catalog.root), "graph", "3")
-    assert time.perf_counter() - started < 60  # most of it is the start of the ranks
+    assert time.perf_counter() - started < 60  # mostly the start of the ranks
     assert done.returncode != 0
     assert "ZeroDivisionError: rank 1 fails in epoch 2" in done.stderr
-    # Three epochs at least were not trained, and nobody was waited for.
+    # The other ranks did not go on: of five epochs at most three were written.
     assert len(Run.open(catalog["graph"], "raise").metrics()) <= 3
 
 
-def test_a_rank_opens_its_own_shard_only(catalog):
+def test_a_rank_opens_only_its_own_shard(catalog: Catalog) -> None:
     done = run_ranks(3, str(TESTS / "trainer/programs/misbehave.py"), "trace", str(catalog.root), "graph", "3")
     assert done.returncode == 0, done.stderr
     opened = re.findall(r"OPENED (\d) (\S+)", done.stderr)
@@ -99,7 +100,7 @@ def test_a_rank_opens_its_own_shard_only(catalog):
     assert others <= {"manifest.json", "zarr.json"}
 
 
-def test_sigterm_writes_a_checkpoint_and_the_run_goes_on(catalog):
+def test_sigterm_writes_a_checkpoint_and_the_run_can_be_resumed(catalog: Catalog) -> None:
     endless = _config(catalog, "preempted", epochs=1_000_000, eval_every=0)
     pairs = [(f"--{name.replace('_', '-')}", value) for name, value in endless.to_json().items() if value is not None]
     arguments = [part for name, value in pairs if not isinstance(value, bool | list) for part in (name, str(value))]
@@ -124,7 +125,9 @@ def test_sigterm_writes_a_checkpoint_and_the_run_goes_on(catalog):
     assert run.predictions().embedding().shape == (60, 9)
 
 
-def test_a_run_that_another_process_writes_is_left_alone_by_ranks(catalog, caplog):
+def test_ranks_do_not_touch_a_run_that_another_process_writes(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
     config = _config(catalog, "taken", epochs=2)
     run = Run(catalog["graph"].run_path("taken"))
     by_hand = ("-m", "gnnloom.trainer", "--catalog", config.catalog, "graph", "--ranks", "2", "--run", "taken")
@@ -136,14 +139,14 @@ def test_a_run_that_another_process_writes_is_left_alone_by_ranks(catalog, caplo
     assert "another process is training it" in done.stderr
     launch(config)
     trained = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
-    # What the ranks say is raised as what it is, and not logged too.
+    # The error of the ranks is raised with its own class, and not logged as well.
     with caplog.at_level("INFO"), sole_writer(run), pytest.raises(InputError, match=r"^run taken: another process is"):
         launch_prediction(catalog["graph"], "taken")
     assert "error:" not in caplog.text
     assert trained == {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
 
 
-def test_the_launcher_refuses_before_it_starts_ranks(catalog):
+def test_the_launcher_refuses_before_it_starts_ranks(catalog: Catalog) -> None:
     with pytest.raises(NotFoundError, match="parts=5"):
         launch(_config(catalog, "five", ranks=5))
     with pytest.raises(InputError, match="hidden"):
@@ -152,7 +155,7 @@ def test_the_launcher_refuses_before_it_starts_ranks(catalog):
         _config(catalog, "bad", seed=99999999999999999999)
 
 
-def test_a_wrong_number_of_ranks_by_hand_is_one_clear_error(catalog):
+def test_a_wrong_number_of_ranks_by_hand_is_one_clear_error(catalog: Catalog) -> None:
     done = run_ranks(3, "-m", "gnnloom.trainer", "--catalog", str(catalog.root), "graph", "--parts", "2")
     assert done.returncode == InputError.exit_code
     assert done.stderr.count("error:") == 1
@@ -160,14 +163,14 @@ def test_a_wrong_number_of_ranks_by_hand_is_one_clear_error(catalog):
     assert "the run has 3" in done.stderr
 
 
-def test_failing_ranks_are_a_launch_error_with_what_they_said(catalog, monkeypatch):
+def test_a_missing_launcher_is_a_launch_error_with_advice(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(LaunchError, match="pip install mpich"):
         launch(_config(catalog, "no-mpi"))
 
 
-def test_ranks_share_the_cores():
+def test_ranks_share_the_cores() -> None:
     assert rank_environment(10_000)["OMP_NUM_THREADS"] == "1"
     assert rank_environment(1, threads=3)["OMP_NUM_THREADS"] == "3"
     assert Path(find_mpiexec()).exists()

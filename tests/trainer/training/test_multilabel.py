@@ -1,9 +1,10 @@
-"""Vertices with several labels each: binary cross-entropy and F1 of the dense reference, on any layout."""
+"""Multi-label training has the losses and F1 scores of the dense reference on any layout."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -23,12 +24,13 @@ from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.vertex_data import read_labels
+from gnnloom.trainer.data.vertex_rows import VertexRows
 from support.dense import DenseMultilabelGCN, from_arrays, normalized, train_dense
 from support.edge_files import write_edges
 from support.mpi import train_all
 
 N, CLASSES, EPOCHS = 61, 5, 6
-LAYOUTS = {
+LAYOUTS: dict[str, dict[str, Any]] = {
     "p2p-1": {"ranks": 1},
     "p2p-2": {"ranks": 2},
     "p2p-3": {"ranks": 3},
@@ -41,7 +43,7 @@ LAYOUTS = {
 
 
 class Task:
-    """A random graph with its labels, some not known, and one run for each layout."""
+    """A random graph with labels, some unknown, and one run for each layout."""
 
     def __init__(self, folder: Path) -> None:
         rng = np.random.default_rng(9)
@@ -50,9 +52,9 @@ class Task:
         self.label = rng.integers(0, 2, (N, CLASSES)).astype(np.float32)
         self.label[rng.random((N, CLASSES)) < 0.15] = np.nan
         self.label[7:9] = np.nan
-        # A class that neither occurs nor is known to be absent among the test vertices.
         self.split = rng.integers(0, 4, N).astype(np.uint8)
         self.split[7:9] = 1
+        # Class 2 is unknown for all test vertices.
         self.label[self.split == 3, 2] = np.nan
         self.catalog = Catalog(folder / "catalog")
         self.dataset = self._store(folder)
@@ -74,8 +76,16 @@ class Task:
         shard_grid(dataset, graph, GridOptions((3, 2), "double"), cluster)
         return dataset
 
-    def _config(self, run: str, **options: object) -> TrainConfig:
-        fixed = {"hidden": (7,), "epochs": EPOCHS, "lr": 0.05, "dtype": "float64", "seed": 4, "threads": 1, "ranks": 1}
+    def _config(self, run: str, **options: Any) -> TrainConfig:
+        fixed: dict[str, Any] = {
+            "hidden": (7,),
+            "epochs": EPOCHS,
+            "lr": 0.05,
+            "dtype": "float64",
+            "seed": 4,
+            "threads": 1,
+            "ranks": 1,
+        }
         fixed |= {"feature_norm": "none", "save_embeddings": True, "eval_every": 0}
         return TrainConfig(catalog=str(self.catalog.root), dataset="tasks", run=run, **{**fixed, **options})
 
@@ -98,12 +108,12 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
 
 
 def f1(label: np.ndarray, predicted: np.ndarray) -> float:
-    """Of known labels, by the definition through precision and recall."""
+    """F1 over the known labels, from its definition by precision and recall."""
     hits = (predicted & (label == 1)).sum()
     if hits == 0:
         return 0.0
     precision, recall = hits / (predicted & (label >= 0)).sum(), hits / (label == 1).sum()
-    return 2 * precision * recall / (precision + recall)
+    return float(2 * precision * recall / (precision + recall))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -136,7 +146,7 @@ def test_predictions_are_zeros_and_ones_in_the_order_of_the_vertices(task: Task,
 
 
 class Rows:
-    """Labels of some rows of shards that say they have three classes."""
+    """Labels of some rows of shards that declare three classes."""
 
     prefix = "row/00000"
 
@@ -147,13 +157,17 @@ class Rows:
     def __contains__(self, name: str) -> bool:
         return name in self.arrays
 
-    def read(self, name: str, dtype: object = None) -> np.ndarray:
+    def read(self, name: str, dtype: np.dtype[Any] | None = None) -> np.ndarray:
         return self.arrays[name]
 
 
+def rows(label: list[list[int]]) -> VertexRows:
+    return cast("VertexRows", Rows(label))
+
+
 def test_labels_that_do_not_fit_the_classes_are_named() -> None:
-    assert read_labels(Rows([[0, 1, -1], [-1, -1, -1]])).training.tolist() == [True, False]
+    assert read_labels(rows([[0, 1, -1], [-1, -1, -1]])).training.tolist() == [True, False]
     with pytest.raises(InputError, match="multilabel: 2 columns, expected the 3 classes"):
-        read_labels(Rows([[0, 1]]))
+        read_labels(rows([[0, 1]]))
     with pytest.raises(InputError, match="multilabel: labels from 0 to 2, expected 0, 1 or -1"):
-        read_labels(Rows([[0, 1, 2]]))
+        read_labels(rows([[0, 1, 2]]))

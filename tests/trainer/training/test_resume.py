@@ -1,4 +1,4 @@
-"""A run goes on only with the data that it was begun with, and one that is finished stays as it is."""
+"""A run resumes only with the data that it began with, and a finished run stays unchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.mpi import train_all
 from support.problems import Problem, problem
 
 FIRST = problem("first", 30, 90, symmetric=True)
-#: The same graph with other features, another graph, and one whose features have another width.
+#: The same graph with other features, another graph, and the same graph with wider features.
 OTHERS = {
     "features": Problem(**{**vars(FIRST), "name": "features", "feature": FIRST.feature + 1}),
     "graph": Problem(**{**vars(problem("graph", 30, 90, symmetric=True, seed=4)), "feature": FIRST.feature}),
@@ -41,7 +41,7 @@ def catalog(tmp_path: Path) -> Catalog:
     return catalog
 
 
-def test_other_data_under_a_run_are_refused_by_one_message(catalog: Catalog, tmp_path: Path) -> None:
+def test_a_run_is_not_resumed_on_other_data(catalog: Catalog, tmp_path: Path) -> None:
     train_all(tmp_path, [config(catalog, "first")])
     for name in OTHERS:
         shutil.copytree(catalog["first"].run_path("run"), catalog[name].run_path("run"))
@@ -52,7 +52,7 @@ def test_other_data_under_a_run_are_refused_by_one_message(catalog: Catalog, tmp
     assert all(result["code"] == 3 for result in results)
     for name, what in (("features", "other vertex data"), ("wider", "other vertex data"), ("graph", "another graph")):
         assert f"was trained on {what}; choose another name" in said[name]["error"]
-    # A run that kept no record of its data is refused where the checkpoint does not fit.
+    # A run without a record of its data is refused if the checkpoint does not fit.
     (catalog["wider"].run_path("run") / "inputs.json").unlink()
     (result,) = train_all(tmp_path, [config(catalog, "wider", epochs=5, resume=True)])
     assert "expected shape" in result["error"]

@@ -1,0 +1,107 @@
+"""Configurations are checked where they are built, and runs keep their names and stored configurations."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.config.algorithm_config import AlgorithmConfig
+from gnnloom.trainer.config.data_config import DataConfig
+from gnnloom.trainer.config.fields import Config
+from gnnloom.trainer.config.model_config import ModelConfig
+from gnnloom.trainer.config.optimizer_config import OptimizerConfig
+from gnnloom.trainer.config.run_config import RunConfig
+from gnnloom.trainer.config.train_config import TrainConfig
+
+#: A configuration as the first version stored it.
+STORED = """{
+"catalog": "c", "dataset": "cora", "ranks": 4, "shards": null, "method": null, "algorithm": "tensor3d",
+"grid": [2, 1, 2], "permutation": null, "model": "gcn", "hidden": [128, 128], "bias": true, "norm": "none",
+"residual": false, "unit_embedding": false, "heads": 4, "negative_slope": 0.2, "normalisation": "symmetric",
+"train_features": false, "feature_norm": "auto", "epochs": 100, "lr": 0.01, "optimizer": "adam", "weight_decay": 0.0,
+"weight_decay_layers": "all", "dropout": 0.0, "input_dropout": true, "dtype": "float32", "seed": 0, "eval_every": 10,
+"checkpoint_every": 0, "run": null, "resume": false, "save_embeddings": false, "threads": 0, "product_order": "auto",
+"aggregation_blocks": 1, "gradient_product": "turned", "summa_width": 0, "cache_input_product": true,
+"skip_input_gradient": true, "profile": false}"""
+
+
+def config(**options: Any) -> TrainConfig:
+    return TrainConfig(**{"catalog": "c", "dataset": "cora", "ranks": 4, **options})
+
+
+def test_a_stored_configuration_of_the_first_version_is_understood() -> None:
+    content = json.loads(STORED)
+    found = TrainConfig.from_json(content)
+    assert found == config(algorithm="tensor3d", grid=(2, 1, 2), gradient_product="transposed")
+    renamed = {"normalisation": "normalization"}
+    today = {renamed.get(name, name): value for name, value in content.items()} | {"gradient_product": "transposed"}
+    assert found.to_json() == today
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "name_with_shards"),
+    [
+        ({}, "gcn-p2p-4-2085aee6", "gcn-p2p-4-e9219308"),
+        (
+            {"model": "sage", "algorithm": "summa", "grid": (2, 2), "lr": 0.1},
+            "sage-summa-2x2-18c67c1c",
+            "sage-summa-4-286af957",
+        ),
+    ],
+)
+def test_runs_have_the_names_of_the_first_version(options: dict[str, Any], name: str, name_with_shards: str) -> None:
+    given = config(resume=True, **options)
+    assert given.run_name == name
+    named = given.named_with_shards("abc123")
+    assert (named.run, named.shards) == (name_with_shards, "abc123")
+    assert given.named_with_shards("other").run != name_with_shards
+    assert config(run="mine").named_with_shards("abc123").run == config(run="mine").run_name == "mine"
+
+
+def test_options_that_do_not_decide_the_result_do_not_change_the_name() -> None:
+    same = {"gradient_product": "measured", "summa_width": 5, "epochs": 7, "threads": 2, "profile": True}
+    assert config(**same).run_name == config().run_name
+    assert config(seed=1).run_name != config().run_name
+    assert config(lr=0.5).changes_since(config()) == ["lr 0.01 (now 0.5)"]
+    assert config(**same).changes_since(config()) == []
+
+
+def test_options_of_gnnlooms_own_algorithms_leave_no_trace_of_other_packages() -> None:
+    assert "algorithm_options" not in config().to_json()
+    assert TrainConfig.from_json(config(algorithm="summa").to_json()) == config(algorithm="summa")
+    with pytest.raises(InputError, match="algorithm_options 'toy=1': expected name=value"):
+        config(algorithm_options=("toy=1",))
+
+
+@pytest.mark.parametrize(
+    ("component", "options", "said"),
+    [
+        (DataConfig, {"catalog": "c", "dataset": "../cora"}, "dataset"),
+        (
+            DataConfig,
+            {"catalog": "c", "dataset": "cora", "feature_norm": "l2"},
+            "feature_norm 'l2': expected one of auto",
+        ),
+        (AlgorithmConfig, {"ranks": 6, "algorithm": "summa", "grid": (2, 2)}, "grid 2x2"),
+        (AlgorithmConfig, {"threads": 5000}, "threads 5000: expected at most 4096"),
+        (AlgorithmConfig, {"grid": ("a",)}, "grid .*: expected integers"),
+        (ModelConfig, {"hidden": (8, 0)}, "hidden 0: expected at least 1"),
+        (ModelConfig, {"model": "gat", "hidden": (9,), "heads": 2}, "heads 2"),
+        (ModelConfig, {"model": "sage", "normalization": "symmetric"}, "normalization 'symmetric'"),
+        (OptimizerConfig, {"lr": float("inf")}, "lr inf"),
+        (OptimizerConfig, {"epochs": True}, "epochs True: expected int"),
+        (RunConfig, {"run": "../run"}, "run"),
+        (RunConfig, {"seed": 2**63}, r"seed 9223372036854775808: expected at most 2\^63 - 1"),
+    ],
+)
+def test_every_component_checks_itself(component: type[Config], options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        component(**options)
+
+
+def test_unknown_and_missing_fields_are_named() -> None:
+    with pytest.raises(InputError, match=r"unknown fields \['color'\], missing fields \['dataset'\]"):
+        TrainConfig.from_json({"catalog": "c", "color": "red"})

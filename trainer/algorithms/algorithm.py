@@ -1,0 +1,104 @@
+"""The descriptor of a distributed algorithm, and what its operator is built from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.algorithms.option import Option
+from gnnloom.trainer.comm.factors import factorizations, most_square
+from gnnloom.trainer.data.open_shards import OpenedShards, ShardKind
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from gnnloom.storage.format.arrays import ReadCounter
+    from gnnloom.trainer.comm.communicator import Communicator
+    from gnnloom.trainer.kernels.threads import Threads
+    from gnnloom.trainer.operators.operator import LayerPlan, Operator
+
+#: Capabilities beyond the two products, which every algorithm has. A model states the ones that it needs.
+#: The operator fetches the rows of a vertex's in-neighbors as they are, not only their weighted sums.
+NEIGHBORS = "neighbors"
+#: Every layer's input has the same layout, with whole rows, so a layer may multiply with two weights in a row.
+ONE_LAYOUT = "one layout"
+
+Shards = TypeVar("Shards", bound=OpenedShards)
+
+
+@dataclass(frozen=True)
+class OperatorContext(Generic[Shards]):
+    """Everything that an algorithm may use to build its operator on one rank.
+
+    Attributes:
+        comm: all ranks of the run.
+        axes: axis of the process grid to its number of ranks, in the order of ``Algorithm.axes``.
+        shards: this rank's shards, opened.
+        normalization: normalization of the adjacency; see :mod:`gnnloom.trainer.data.adjacency_scaling`.
+        dtype: float32 or float64, of features and products.
+        plan: widths and product orders of the model's layers.
+        differentiates: gradients go back through the products with the adjacency, so its transpose is needed.
+        counter: counts the bytes that this rank reads.
+        options: the algorithm's own options by name, checked.
+    """
+
+    comm: Communicator
+    axes: Mapping[str, int]
+    shards: Shards
+    normalization: str
+    dtype: np.dtype[Any]
+    plan: LayerPlan
+    differentiates: bool
+    threads: Threads
+    counter: ReadCounter
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Algorithm(Generic[Shards]):
+    """A distributed algorithm: what a user may choose and how it is built.
+
+    The module that holds it must not import torch, MPI or numba, except inside ``build``. Its docstring states the
+    words that an epoch sends, after the paper; a cost model for planning runs will be a field of this class.
+
+    Attributes:
+        name: as given with ``--algorithm``.
+        order: position among the choices; equal ones are sorted by name.
+        help: one line for people who choose.
+        source: paper and section.
+        axes: axes of the process grid, in the order of ``--grid``.
+        reads: the kind of shards that a rank reads.
+        build: builds the operator of one rank. It reads this rank's adjacency and communicates nothing.
+        capabilities: what the operator can do beyond the two products, such as :data:`NEIGHBORS`.
+        options: the algorithm's own options by name. Names are unique among all algorithms and fields of TrainConfig;
+            algorithms that share a name share the option. ``gnnloom train --help`` shows them as ``--name``.
+    """
+
+    name: str
+    order: int
+    help: str
+    source: str
+    axes: tuple[str, ...]
+    reads: ShardKind[Shards]
+    build: Callable[[OperatorContext[Shards]], Operator]
+    capabilities: frozenset[str] = frozenset()
+    options: Mapping[str, Option] = field(default_factory=dict)
+
+    def settled_grid(self, grid: tuple[int, ...] | None, num_ranks: int) -> dict[str, int]:
+        """Axes and the ranks along them; without a ``grid``, the one whose axes differ least.
+
+        Raises:
+            InputError: the grid does not fit the algorithm or the number of ranks; the message lists those that do.
+        """
+        if grid is None:
+            grid = most_square(num_ranks, len(self.axes))
+        if len(grid) != len(self.axes) or min(grid) < 1 or math.prod(grid) != num_ranks:
+            possible = ", ".join("x".join(map(str, sizes)) for sizes in factorizations(num_ranks, len(self.axes)))
+            raise InputError(
+                f"grid {'x'.join(map(str, grid))}: algorithm {self.name} on {num_ranks} ranks needs sizes for the axes"
+                f" {', '.join(self.axes)}: one of {possible}"
+            )
+        return dict(zip(self.axes, grid, strict=True))

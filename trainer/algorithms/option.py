@@ -1,0 +1,78 @@
+"""One option of a configuration or of an algorithm: its default, its help text and its check."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gnnloom.storage.errors import InputError
+
+#: The largest integer that NumPy, torch and MPI counts can hold.
+LARGEST_INTEGER = 2**63 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """What is known of an option besides its name.
+
+    Attributes:
+        default: value if none is given; its type is the option's type.
+        help: line for ``--help``.
+        choices: all allowed values, for an option that has a few.
+        former_choices: values of earlier versions and what they are called today; they stay valid but are not shown.
+        least, most: smallest and largest value of an integer, or of each item of a tuple of integers.
+        below: upper bound of a number that is at least 0, itself excluded.
+    """
+
+    default: Any
+    help: str
+    choices: tuple[str, ...] = ()
+    former_choices: Mapping[str, str] = field(default_factory=dict)
+    least: int | None = None
+    most: int = LARGEST_INTEGER
+    below: float | None = None
+
+    def settle(self, name: str, value: Any) -> Any:
+        """The value to use for ``value``, which has the option's type.
+
+        Raises:
+            InputError: the value is not allowed.
+        """
+        value = self.current(value)
+        if self.choices and value not in self.choices:
+            raise InputError(f"{name} {value!r}: expected one of {', '.join(self.choices)}")
+        if self.least is not None and value is not None:
+            for item in value if isinstance(value, tuple) else (value,):
+                self._check_range(name, item, self.least)
+        if self.below is not None and not (math.isfinite(value) and 0 <= value < self.below):
+            raise InputError(f"{name} {value}: expected a number of at least 0 and below {self.below}")
+        return value
+
+    def current(self, value: Any) -> Any:
+        """Today's name of a choice; any other value unchanged."""
+        return self.former_choices.get(value, value) if isinstance(value, str) else value
+
+    def parse(self, name: str, text: str) -> Any:
+        """The value that a text stands for, checked.
+
+        Raises:
+            InputError: the text is not of the option's type, or the value is not allowed.
+        """
+        kind = type(self.default)
+        try:
+            value = {"true": True, "false": False}[text] if kind is bool else kind(text)
+        except (KeyError, ValueError) as error:
+            raise InputError(f"{name} {text!r}: expected {_NOUNS.get(kind, kind.__name__)}") from error
+        return self.settle(name, value)
+
+    def _check_range(self, name: str, value: int, least: int) -> None:
+        if value < least:
+            raise InputError(f"{name} {value}: expected at least {least}")
+        if value > self.most:
+            most = "2^63 - 1" if self.most == LARGEST_INTEGER else self.most
+            raise InputError(f"{name} {value}: expected at most {most}")
+
+
+_NOUNS = {bool: "true or false", int: "an integer", float: "a number"}

@@ -1,0 +1,34 @@
+"""All algorithms: those of this room and those that installed packages announce."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gnnloom.trainer.algorithms
+from gnnloom.storage.descriptors import load_descriptors
+from gnnloom.trainer.algorithms.algorithm import Algorithm
+from gnnloom.trainer.algorithms.option import Option
+
+#: Algorithms by name, in the order of choices.
+ALGORITHMS: Mapping[str, Algorithm[Any]] = load_descriptors(
+    gnnloom.trainer.algorithms, "ALGORITHM", "gnnloom.algorithms", Algorithm
+)
+
+
+def declared_options() -> dict[str, Option]:
+    """The algorithms' own options by name; the first algorithm that has an option declares it."""
+    found: dict[str, Option] = {}
+    for algorithm in ALGORITHMS.values():
+        found = {**algorithm.options, **found}
+    return found
+
+
+def algorithms_with_option(name: str) -> list[str]:
+    """Names of the algorithms that have an option."""
+    return [algorithm.name for algorithm in ALGORITHMS.values() if name in algorithm.options]
+
+
+def algorithms_with(capabilities: frozenset[str]) -> list[str]:
+    """Names of the algorithms that have all of these capabilities."""
+    return [algorithm.name for algorithm in ALGORITHMS.values() if capabilities <= algorithm.capabilities]

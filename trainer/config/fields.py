@@ -1,0 +1,108 @@
+"""What all configurations share: fields that carry their option, checks by type and value, and flat JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.algorithms.option import Option
+
+
+def option(
+    default: Any = dataclasses.MISSING, text: str = "", *, former: str = "", free: bool = False, **checks: Any
+) -> Any:
+    """A field of a configuration.
+
+    Args:
+        default: none makes the field required.
+        text: line for ``--help``.
+        former: name of the field in earlier versions; it stays valid.
+        free: may change when a run is resumed, as it decides how far and where the run goes, not what it computes.
+        checks: choices and bounds; see :class:`Option`.
+    """
+    return field_of(Option(default=default, help=text, **checks), former=former, free=free)
+
+
+def field_of(given: Option, *, former: str = "", free: bool = False) -> Any:
+    """A field of a configuration from a complete option; see :func:`option`."""
+    metadata = {"option": given, "help": given.help, "former": former, "free": free}
+    return dataclasses.field(default=given.default, metadata=metadata)
+
+
+def option_of(field: dataclasses.Field[Any]) -> Option:
+    """The option that a field was made from."""
+    found: Option = field.metadata["option"]
+    return found
+
+
+def former_names(kind: type[Any]) -> dict[str, str]:
+    """Names that fields of a configuration had in earlier versions, and today's names."""
+    return {field.metadata["former"]: field.name for field in dataclasses.fields(kind) if field.metadata["former"]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """A part of a configuration, or a whole one: every field is checked where the object is built (InputError)."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            _check_type(field, value)
+            self.settle(field.name, option_of(field).settle(field.name, value))
+
+    def settle(self, name: str, value: Any) -> None:
+        """Replace the value that was given by the one it stands for; only while the object is built."""
+        object.__setattr__(self, name, value)
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, flat; tuples become lists."""
+        content = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in content.items()}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """Build from JSON; missing fields take their defaults.
+
+        Raises:
+            InputError: a field is unknown, missing, or not of its type.
+        """
+        former, fields = former_names(cls), dataclasses.fields(cls)
+        content = {former.get(name, name): value for name, value in content.items()}
+        required = {field.name for field in fields if field.default is dataclasses.MISSING}
+        unknown, missing = sorted(content.keys() - {field.name for field in fields}), sorted(required - content.keys())
+        if unknown or missing:
+            raise InputError(f"configuration: unknown fields {unknown}, missing fields {missing}")
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in content.items()})
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "str | None": (str, type(None)),
+    "int": (int,),
+    "int | None": (int, type(None)),
+    "float": (int, float),
+    "bool": (bool,),
+    "tuple[int, ...]": (tuple,),
+    "tuple[int, ...] | None": (tuple, type(None)),
+    "tuple[str, ...]": (tuple,),
+}
+_ITEMS: dict[str, tuple[type, str]] = {
+    "tuple[int, ...]": (int, "integers"),
+    "tuple[int, ...] | None": (int, "integers"),
+    "tuple[str, ...]": (str, "strings"),
+}
+
+
+def _check_type(field: dataclasses.Field[Any], value: Any) -> None:
+    expected = _TYPES[str(field.type)]
+    # In Python True is an int, but nobody who writes `epochs: true` means 1.
+    is_wrong_bool = int in expected and isinstance(value, bool)
+    if not isinstance(value, expected) or is_wrong_bool:
+        raise InputError(f"{field.name} {value!r}: expected {field.type}")
+    if isinstance(value, tuple):
+        kind, noun = _ITEMS[str(field.type)]
+        if any(type(item) is not kind for item in value):
+            raise InputError(f"{field.name} {value!r}: expected {noun}")

@@ -1,0 +1,81 @@
+"""The model of a run: its layers, and how their products are formed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.config.fields import Config, option
+from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
+from gnnloom.trainer.models.registry import MODELS
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(Config):
+    """A model; ``normalization`` holds what ``auto`` stood for."""
+
+    model: str = option("gcn", "Model", choices=tuple(MODELS))
+    hidden: tuple[int, ...] = option((128, 128), "Widths of the hidden layers, such as 128,128", least=1)
+    bias: bool = option(True, "Add a bias in every layer")
+    norm: str = option(
+        "none",
+        "Normalization of the output of every hidden layer: per vertex (layer) or over all vertices (batch)",
+        choices=("none", "layer", "batch"),
+    )
+    residual: bool = option(False, "Add a hidden layer's input to its output if their widths are equal")
+    unit_embedding: bool = option(False, "Scale each vertex's embedding to length 1 before the last layer")
+    heads: int = option(4, "Number of attention heads, which share the hidden width (gat)", least=1)
+    negative_slope: float = option(0.2, "Slope of the attention's LeakyReLU for negative values (gat)", below=1.0)
+    normalization: str = option(
+        "auto",
+        "Normalization of the adjacency; auto: the model's usual one",
+        former="normalisation",
+        choices=("auto", *NORMALIZATIONS),
+    )
+    train_features: bool = option(False, "Train the input features too")
+    dropout: float = option(0.0, "Probability of dropping a feature between layers", below=1.0)
+    input_dropout: bool = option(True, "Apply dropout to the input features too")
+    dtype: str = option("float32", "Data type of features and parameters", choices=("float32", "float64"))
+    product_order: str = option(
+        "auto",
+        "Order of the products: (A H) W, A (H W), or the cheaper one in each layer",
+        choices=("auto", "propagate-first", "transform-first"),
+    )
+    cache_input_product: bool = option(True, "Form A X of fixed input features once and keep it")
+    skip_input_gradient: bool = option(True, "Skip the gradient of fixed input features")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # The stored configuration of a run says what was computed, so `auto` is resolved here.
+        self.settle("normalization", settled_normalization(self.model, self.normalization))
+        uneven = [width for width in self.hidden if width % self.heads]
+        if self.model == "gat" and uneven:
+            raise InputError(f"heads {self.heads}: hidden width {uneven[0]} is not divisible by the number of heads")
+        if self.residual and not any(before == after for before, after in pairwise(self.hidden)):
+            raise InputError(f"residual: hidden {self.hidden} has no two consecutive layers of equal width")
+        if self.unit_embedding and not self.hidden:
+            raise InputError("unit_embedding: a model without hidden layers has no embedding")
+
+    @property
+    def input_has_gradient(self) -> bool:
+        """A gradient of the input features is formed: they are trained, or it is requested for comparison."""
+        return self.train_features or not self.skip_input_gradient
+
+    @property
+    def input_is_cached(self) -> bool:
+        """A X can be formed once: X never changes, nothing is dropped from it, and no gradient goes back to it."""
+        changes = self.input_has_gradient or (self.dropout > 0 and self.input_dropout)
+        return self.cache_input_product and self.product_order != "transform-first" and not changes
+
+
+def settled_normalization(model: str, normalization: str) -> str:
+    """The normalization of the adjacency for a model; ``auto`` is the model's usual one.
+
+    Raises:
+        InputError: the model is not defined for it.
+    """
+    allowed = MODELS[model].normalizations
+    if normalization not in ("auto", *allowed):
+        raise InputError(f"normalization {normalization!r}: model {model} supports only {', '.join(allowed)}")
+    return allowed[0] if normalization == "auto" else normalization

@@ -1,0 +1,54 @@
+"""The configuration of a prediction with a trained run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gnnloom.trainer.config.fields import Config, option
+from gnnloom.trainer.config.train_config import TrainConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictConfig(Config):
+    """The run that predicts, and its ranks: any number for which there are shards."""
+
+    catalog: str = option(text="Directory of the catalog")
+    dataset: str = option(text="Name of the dataset")
+    run: str = option(text="Run whose checkpoint predicts")
+    ranks: int = option(1, "Number of MPI ranks (and of row shards)", least=1)
+    shards: str | None = option(None, "Key of the shards, if the dataset has several")
+    method: str | None = option(None, "Partitioner whose shards to use, if the dataset has several")
+    grid: tuple[int, ...] | None = option(None, "Process grid; the most even one by default")
+    embeddings: bool = option(False, "Keep the last hidden layer too")
+    epoch: int | None = option(None, "Epoch of the checkpoint; the last one by default")
+    threads: int = option(0, "Threads per rank; 0: the machine's cores divided among its ranks", least=0)
+
+    @classmethod
+    def of_training(
+        cls,
+        trained: TrainConfig,
+        *,
+        shards: str | None,
+        ranks: int | None = None,
+        embeddings: bool = False,
+        threads: int = 0,
+    ) -> PredictConfig:
+        """Predict with the run that a configuration names.
+
+        Args:
+            shards: key of the shards that the run was trained on, if known.
+            ranks: number of ranks; by default that of the training.
+        """
+        ranks = trained.ranks if ranks is None else ranks
+        same = ranks == trained.ranks
+        return cls(
+            catalog=trained.catalog,
+            dataset=trained.dataset,
+            run=trained.run_name,
+            ranks=ranks,
+            shards=shards if same or trained.chosen_algorithm.reads.serves_any_ranks else None,
+            method=trained.method,
+            grid=trained.grid if same else None,
+            embeddings=embeddings,
+            threads=threads,
+        )

@@ -1,0 +1,21 @@
+"""How the names of runs are derived."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+#: Hexadecimal digits of the hash in a name.
+_DIGITS = 8
+
+
+def derive_run_name(model: str, algorithm: str, ranks: str, decides: Any) -> str:
+    """``MODEL-ALGORITHM-RANKS-HASH``.
+
+    Args:
+        ranks: number of ranks, or the process grid.
+        decides: JSON values that decide the result; runs that differ in them get other names.
+    """
+    digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+    return f"{model}-{algorithm}-{ranks}-{digest[:_DIGITS]}"

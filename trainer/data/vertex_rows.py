@@ -1,0 +1,33 @@
+"""The interface through which a rank reads vertex data of some rows, whatever the kind of shards."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.artifacts.grid_shards import GridShards
+from gnnloom.storage.artifacts.row_shards import RowShards
+
+
+class VertexRows(Protocol):
+    """Some rows of the vertex data of shards."""
+
+    @property
+    def shards(self) -> RowShards | GridShards: ...
+
+    @property
+    def prefix(self) -> str:
+        """Path of the rows inside the artifact, for messages."""
+        ...
+
+    def __contains__(self, name: str) -> bool: ...
+
+    def read(self, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+        """The rows of an array such as ``feature``, converted to ``dtype`` if given."""
+        ...
+
+    def vertex(self) -> NDArray[np.int64]:
+        """(num_rows,) int64 global ids."""
+        ...

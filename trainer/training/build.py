@@ -1,0 +1,81 @@
+"""Builds what a configuration asks for: the operator of its algorithm, and its model."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from gnnloom.storage.artifacts.grid_shards import GridShards
+from gnnloom.storage.artifacts.row_shards import RowShards
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.trainer.algorithms.algorithm import OperatorContext
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.open_shards import OpenedShards
+from gnnloom.trainer.kernels.dispatch import Dropout, Threads
+from gnnloom.trainer.models.model import Model, ModelOptions
+from gnnloom.trainer.models.registry import MODELS
+from gnnloom.trainer.operators.operator import LayerPlan, Operator
+
+
+def check_graph(model: str, shards: RowShards | GridShards) -> None:
+    """Check that a model is defined for a graph.
+
+    Raises:
+        InputError: the graph has weights, which the model would ignore.
+    """
+    if shards.weighted and not MODELS[model].takes_weights:
+        able = ", ".join(name for name, kind in MODELS.items() if kind.takes_weights)
+        raise InputError(
+            f"{shards.artifact.path}: the edges have weights, which model {model} does not use; choose {able}, or"
+            " ingest the graph without them"
+        )
+
+
+def model_options(config: TrainConfig, num_features: int, num_classes: int) -> ModelOptions:
+    """Everything that decides the model of a configuration except its weights."""
+    return ModelOptions(
+        dims=(num_features, *config.hidden, num_classes),
+        bias=config.bias,
+        input_dropout=config.input_dropout,
+        product_order=config.product_order,
+        input_needs_gradient=config.input_has_gradient,
+        input_is_kept=config.input_is_cached,
+        norm=config.norm,
+        residual=config.residual,
+        unit_embedding=config.unit_embedding,
+        heads=config.heads,
+        negative_slope=config.negative_slope,
+    )
+
+
+def build_operator(
+    comm: Communicator,
+    shards: OpenedShards,
+    config: TrainConfig,
+    plan: LayerPlan,
+    threads: Threads,
+    counter: ReadCounter,
+) -> Operator:
+    """The operator of the configured algorithm. Reads this rank's adjacency and communicates nothing."""
+    algorithm = config.chosen_algorithm
+    context = OperatorContext(
+        comm=comm,
+        axes=algorithm.settled_grid(config.grid, comm.size),
+        shards=shards,
+        normalization=config.normalization,
+        dtype=np.dtype(config.dtype),
+        plan=plan,
+        differentiates=MODELS[config.model].load().multiplies,
+        threads=threads,
+        counter=counter,
+        options=config.own_options(),
+    )
+    return algorithm.build(context)
+
+
+def build_model(operator: Operator, config: TrainConfig, options: ModelOptions, threads: Threads) -> Model:
+    """The configured model. Its weights are drawn from ``config.seed``, the same on every rank."""
+    dropout = Dropout(config.dropout, config.seed, threads)
+    return MODELS[config.model].load()(operator, options, dropout, config.seed, getattr(torch, config.dtype))
