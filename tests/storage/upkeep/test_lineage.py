@@ -9,7 +9,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.files import tree_bytes
 from gnnloom.storage.upkeep.lineage import disk_usage, lineage
-from gnnloom.workflows.interop.metis_file import read_metis_part, write_metis_part
+from gnnloom.workflows.interop.metis import read_metis_part, write_metis_part
 from support.small_catalogs import begin_partition, store_small_dataset
 
 

@@ -1,0 +1,7 @@
+"""Runs the `gnnloom` command as ``python -m gnnloom.workflows.cli``."""
+
+from __future__ import annotations
+
+from gnnloom.workflows.cli.main import main
+
+main()
