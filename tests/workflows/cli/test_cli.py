@@ -1,4 +1,4 @@
-"""The command line: every command has help with an example, says one JSON object, and ends with the documented code."""
+"""Every command has help with an example, prints one JSON object with --json, and exits with the documented code."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ EDGES = "# a comment\n0\t1\n1\t2\n2\t0\n2\t3\n3\t3\n0\t1\n"
 
 
 def gnnloom(catalog: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command as a user does."""
-    program = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", str(catalog), *arguments]
+    """Run the command in a process of its own."""
+    program = [sys.executable, "-m", "gnnloom.workflows.cli", "--catalog", str(catalog), *arguments]
     return subprocess.run(program, check=False, capture_output=True, text=True, timeout=300)
 
 
@@ -55,7 +55,7 @@ def test_every_command_has_help_with_an_example(command: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, Any]]]:
-    """A small generated dataset, from the generator to predictions, each step by its command."""
+    """A small generated dataset with a trained run, and the JSON output of each command that made it."""
     root = tmp_path_factory.mktemp("cli") / "catalog"
     out = root.parent / "predictions.npy"
     results = {
@@ -157,7 +157,7 @@ def test_a_signal_ends_with_its_code_and_the_same_command_goes_on(
 ) -> None:
     root = tmp_path / "catalog"
     arguments = ("generate", "big", "rmat", "--scale", "17", "--edge-factor", "16", "--workers", "0")
-    program = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", str(root), *arguments]
+    program = [sys.executable, "-m", "gnnloom.workflows.cli", "--catalog", str(root), *arguments]
     with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as process:
         while not list(root.glob("big/graph/*/.work/parts/*.json")):
             assert process.poll() is None

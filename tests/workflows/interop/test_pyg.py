@@ -1,4 +1,4 @@
-"""Other libraries see the same graph: edges from source to target, features, labels and masks."""
+"""PyG and DGL get the same graph: edges from source to target, features, labels and masks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import pytest
 
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import BudgetError
-from gnnloom.workflows.interop.pyg import to_dgl_description, to_pyg
+from gnnloom.workflows.interop.dgl import to_dgl_description
+from gnnloom.workflows.interop.pyg import to_pyg
 from support.graphs import random_adjacency, store_graph, store_vertices
 
 
