@@ -44,6 +44,15 @@ def fail(catalog: Path, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+def store_web(root: Path) -> Path:
+    """Ingest a tiny graph in this process; returns its source."""
+    source = root.parent / "edges.txt"
+    source.write_text(EDGES)
+    done = CliRunner().invoke(cli, ["--catalog", str(root), "ingest", "web", str(source), "--workers", "0"])
+    assert done.exit_code == 0, done.output
+    return source
+
+
 @pytest.mark.parametrize("command", [[name] for name in COMMANDS] + [["catalog", name] for name in CATALOG_COMMANDS])
 def test_every_command_has_help_with_an_example(command: list[str]) -> None:
     done = CliRunner().invoke(cli, [*command, "--help"])
@@ -100,7 +109,7 @@ def test_training_reports_its_curve_and_costs(trained: tuple[Path, dict[str, dic
     assert [json.loads(line)["loss"] for line in lines] == result["loss"]
 
 
-def test_predictions_are_in_the_order_of_the_vertices(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
+def test_predictions_are_in_vertex_order(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
     root, results = trained
     vertices = Catalog(root)["tiny"].vertices()
     predicted = np.load(results["predict"]["out"], allow_pickle=False)
@@ -110,7 +119,7 @@ def test_predictions_are_in_the_order_of_the_vertices(trained: tuple[Path, dict[
     assert accuracy > 0.6  # four classes
 
 
-def test_every_command_given_again_finds_what_is_there(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
+def test_a_repeated_command_finds_the_existing_result(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
     root, results = trained
     again = succeed(
         root, "generate", "tiny", "sbm", "--vertices", "400", "--edges", "6000", "--classes", "4", "--workers", "0"
@@ -120,7 +129,7 @@ def test_every_command_given_again_finds_what_is_there(trained: tuple[Path, dict
     assert succeed(root, "shard", "tiny", "--parts", "2", "--workers", "0")["digest"] == results["shard"]["digest"]
 
 
-def test_the_catalog_lists_shows_and_verifies(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
+def test_the_catalog_lists_shows_and_verifies_a_dataset(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
     root = trained[0]
     (row,) = succeed(root, "catalog", "ls")["datasets"]
     assert (row["name"], row["vertices"]) == ("tiny", 400)
@@ -135,7 +144,7 @@ def test_the_catalog_lists_shows_and_verifies(trained: tuple[Path, dict[str, dic
         assert gnnloom(root, "catalog", *arguments).stdout
 
 
-def test_text_with_gaps_is_compacted_and_exported_with_its_ids(tmp_path: Path) -> None:
+def test_compact_ids_close_gaps_and_keep_the_original_ids(tmp_path: Path) -> None:
     source = tmp_path / "edges.txt"
     source.write_text("10 20\n20 4000000000\n10 4000000000\n")
     root = tmp_path / "catalog"
@@ -144,7 +153,7 @@ def test_text_with_gaps_is_compacted_and_exported_with_its_ids(tmp_path: Path) -
     np.testing.assert_array_equal(Catalog(root)["web"].graph().original_id(), [10, 20, 4_000_000_000])
 
 
-def test_wrong_usage_ends_with_2(tmp_path: Path) -> None:
+def test_wrong_usage_exits_with_2(tmp_path: Path) -> None:
     for arguments in (["nonsense"], ["ingest"], ["partition", "web", "--parts", "0"], ["train", "web", "--lr", "fast"]):
         assert fail(tmp_path / "catalog", *arguments)[0] == 2
 
@@ -152,7 +161,7 @@ def test_wrong_usage_ends_with_2(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "code", "says"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "ended by SIGTERM")]
 )
-def test_a_signal_ends_with_its_code_and_the_same_command_goes_on(
+def test_a_signal_exits_with_its_code_and_the_same_command_continues(
     tmp_path: Path, number: signal.Signals, code: int, says: str
 ) -> None:
     root = tmp_path / "catalog"
@@ -170,11 +179,9 @@ def test_a_signal_ends_with_its_code_and_the_same_command_goes_on(
     assert succeed(root, *arguments)["vertices"] == 1 << 17
 
 
-def test_invalid_input_ends_with_3_and_one_line(tmp_path: Path) -> None:
+def test_invalid_input_exits_with_3_and_one_line(tmp_path: Path) -> None:
     root = tmp_path / "catalog"
-    source = tmp_path / "edges.txt"
-    source.write_text(EDGES)
-    succeed(root, "ingest", "web", str(source), "--workers", "0")
+    source = store_web(root)
     (tmp_path / "bad.txt").write_text("0 1\n1 x\n")
     cases = {
         ("ingest", "bad", str(tmp_path / "bad.txt"), "--workers", "0"): "bad.txt",
@@ -198,17 +205,15 @@ def test_invalid_input_ends_with_3_and_one_line(tmp_path: Path) -> None:
     assert "bad" not in Catalog(root) or not Catalog(root)["bad"].artifacts("graph")
 
 
-def test_shards_for_another_number_of_ranks_are_named(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
+def test_an_error_about_missing_shards_lists_the_existing_ones(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
     code, said = fail(trained[0], "train", "tiny", "--ranks", "3")
     assert code == 3
     assert "parts=2" in said
 
 
-def test_an_incomplete_artifact_ends_with_4(tmp_path: Path) -> None:
+def test_an_incomplete_artifact_exits_with_4(tmp_path: Path) -> None:
     root = tmp_path / "catalog"
-    source = tmp_path / "edges.txt"
-    source.write_text(EDGES)
-    succeed(root, "ingest", "web", str(source), "--workers", "0")
+    source = store_web(root)
     graph = Catalog(root)["web"].graph()
     (graph.artifact.path / "manifest.json").unlink()
     assert fail(root, "catalog", "verify", "web")[0] == 4
@@ -216,11 +221,9 @@ def test_an_incomplete_artifact_ends_with_4(tmp_path: Path) -> None:
     assert succeed(root, "catalog", "verify", "web")["artifacts"][0]["problem"] is None
 
 
-def test_damage_is_found_by_verify_and_ends_with_3(tmp_path: Path) -> None:
+def test_verify_finds_damage_and_exits_with_3(tmp_path: Path) -> None:
     root = tmp_path / "catalog"
-    source = tmp_path / "edges.txt"
-    source.write_text(EDGES)
-    succeed(root, "ingest", "web", str(source), "--workers", "0")
+    store_web(root)
     chunk = next((Catalog(root)["web"].graph().artifact.path / "block" / "00000" / "indices" / "c").iterdir())
     chunk.write_bytes(chunk.read_bytes()[:-1] + b"\x00")
     code, said = fail(root, "catalog", "verify", "web")
@@ -228,11 +231,9 @@ def test_damage_is_found_by_verify_and_ends_with_3(tmp_path: Path) -> None:
     assert "damaged" in said
 
 
-def test_removing_takes_an_artifact_or_all(tmp_path: Path) -> None:
+def test_rm_removes_one_artifact_or_a_whole_dataset(tmp_path: Path) -> None:
     root = tmp_path / "catalog"
-    source = tmp_path / "edges.txt"
-    source.write_text(EDGES)
-    succeed(root, "ingest", "web", str(source), "--workers", "0")
+    store_web(root)
     key = Catalog(root)["web"].graph().artifact.key
     succeed(root, "catalog", "rm", "web", "--artifact", f"graph/{key}")
     assert Catalog(root)["web"].artifacts() == []

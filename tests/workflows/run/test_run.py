@@ -216,9 +216,9 @@ def test_the_saved_recipe_runs_from_any_folder(tmp_path: Path, monkeypatch: pyte
     assignment = Request(Path("recipe.toml"), Path("catalog")).check()
     Catalog(assignment.recipe.catalog).create("tiny")
     save_recipe(assignment)
+    saved = Request(run_of(assignment).path / SAVED_RECIPE, Path("other"))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    saved = Request(run_of(assignment).path / SAVED_RECIPE, Path("other"))
     assert saved.check().workload.all_keys == assignment.workload.all_keys
     assert saved.check().recipe.predict == PredictSection(out=str(tmp_path / "classes.npy"))
 
