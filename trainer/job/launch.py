@@ -96,26 +96,10 @@ def launch_prediction(
         LaunchError, InputError, IncompleteError: as :func:`launch`.
         NotFoundError: there is no such run.
     """
-    config = prediction_config(dataset, run, ranks, embeddings=embeddings)
-    return _launch([PREDICT], asdict(config), config.ranks, config.threads)
-
-
-def prediction_config(
-    dataset: Dataset, run: str, ranks: int | None = None, *, embeddings: bool = False, threads: int = 0
-) -> PredictConfig:
-    """Configure a prediction with the last checkpoint of a run, with the run's own shards if possible.
-
-    Args:
-        ranks: number of processes; that of the training by default.
-        threads: threads per rank; 0 divides the cores.
-
-    Raises:
-        NotFoundError: there is no such run.
-    """
     opened = Run.open(dataset, run)
     trained = TrainConfig.of_run(opened)
     same = ranks is None or ranks == trained.ranks
-    return PredictConfig(
+    config = PredictConfig(
         catalog=str(dataset.path.parent),
         dataset=dataset.name,
         run=run,
@@ -125,8 +109,8 @@ def prediction_config(
         method=trained.method,
         grid=trained.grid if same else None,
         embeddings=embeddings,
-        threads=threads,
     )
+    return _launch([PREDICT], asdict(config), config.ranks, config.threads)
 
 
 def _launch(action: list[str], content: dict[str, Any], ranks: int, threads: int) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def export_command(
     key: str | None,
     as_json: bool,
 ) -> None:
-    """Write WHAT of dataset NAME to a file for other programs.
+    """Export predictions, embeddings, features, labels, parts or edges of dataset NAME for other programs.
 
     .csv, .parquet and .npz files have a column with the vertex ids of the source. A .npy file has only the numbers, in
     vertex order; for edges, it has sources and targets. Files are written piece by piece, in little memory.

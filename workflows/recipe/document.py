@@ -25,12 +25,12 @@ class Document:
     """The values of a file by section and key, overridden by those that options set.
 
     Attributes:
-        places: file and line of each section.
+        section_lines: file and line of each section.
     """
 
     name: str
     sections: Mapping[str, Mapping[str, Given]]
-    places: Mapping[str, str]
+    section_lines: Mapping[str, str]
 
     @classmethod
     def read(cls, path: Path, settings: Sequence[str] = ()) -> Document:
@@ -65,8 +65,8 @@ class Document:
         for setting in settings:
             section, key, value = _split_setting(setting)
             sections.setdefault(section, {})[key] = Given(Raw(value), f"--set {setting}")
-        places = {section: f"{path}, line {lines.get((section, ''), 1)}" for section in sections}
-        return cls(str(path), sections, places)
+        section_lines = {section: f"{path}, line {lines.get((section, ''), 1)}" for section in sections}
+        return cls(str(path), sections, section_lines)
 
     def check_sections(self, known: Iterable[str]) -> None:
         """Refuse sections with other names.
@@ -76,13 +76,13 @@ class Document:
         """
         for section, values in self.sections.items():
             if section not in set(known):
-                where = next((given.where for given in values.values()), self.places[section])
+                where = next((given.where for given in values.values()), self.section_lines[section])
                 raise InputError(f"{where}: unknown section [{section}]{_nearest(section, known)}")
 
     def where(self, section: str, key: str = "") -> str:
         """Return where a key was given, or else its section."""
         given = self.sections.get(section, {}).get(key)
-        return given.where if given else self.places.get(section, self.name)
+        return given.where if given else self.section_lines.get(section, self.name)
 
     def build(self, section: str, kind: type[Section], **settled: Any) -> Section:
         """Build the dataclass of one section; keys that are not given take their defaults.

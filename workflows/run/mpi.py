@@ -16,12 +16,10 @@ from mpi4py import MPI
 
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.tasks.mpi_cluster import LEAST_RANKS, memory_per_rank, serve_ranks
-from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.trainer.__main__ import StopRequest
 from gnnloom.trainer.comm.communicator import CollectiveError, Communicator
 from gnnloom.trainer.config.train_config import PredictConfig
-from gnnloom.trainer.job.launch import prediction_config
 from gnnloom.trainer.training.full_graph import train
 from gnnloom.trainer.training.predict import predict
 from gnnloom.workflows.formatting import readable_bytes
@@ -83,7 +81,7 @@ def _check(request: Request, num_ranks: int) -> Assignment:
 
 
 def _agree_on_stages(comm: Communicator, assignment: Assignment) -> Assignment:
-    """Take rank 0's view of which stages are done: the catalog may change between the ranks' looks. Collective."""
+    """Take rank 0's view of which stages are done: the catalog may change while they look at it. Collective."""
     workload = assignment.workload
     done = comm.gather_numbers([stage.is_done for stage in workload.stages])[0].astype(bool).tolist()
     stages = tuple(replace(stage, is_done=is_done) for stage, is_done in zip(workload.stages, done, strict=True))
@@ -168,7 +166,7 @@ def _train_together(comm: Communicator, assignment: Assignment, earlier: StopReq
             raise _StoppedError
 
     def predict_together() -> None:
-        predict(comm, comm.together(lambda: _prediction(assignment)))
+        predict(comm, _prediction(assignment))
 
     try:
         run_stages(assignment.workload.training, {"train": train_or_stop, "predict": predict_together})
@@ -179,10 +177,18 @@ def _train_together(comm: Communicator, assignment: Assignment, earlier: StopReq
 
 
 def _prediction(assignment: Assignment) -> PredictConfig:
-    recipe, config = assignment.recipe, assignment.workload.config
-    dataset = Catalog(recipe.catalog)[recipe.dataset.name]
-    embeddings = bool(recipe.predict and recipe.predict.embeddings)
-    return prediction_config(dataset, config.run_name, embeddings=embeddings, threads=config.threads)
+    predict_section, config = assignment.recipe.predict, assignment.workload.config
+    return PredictConfig(
+        catalog=config.catalog,
+        dataset=config.dataset,
+        run=config.run_name,
+        ranks=config.ranks,
+        shards=config.shards,
+        method=config.method,
+        grid=config.grid,
+        embeddings=bool(predict_section and predict_section.embeddings),
+        threads=config.threads,
+    )
 
 
 @contextmanager
