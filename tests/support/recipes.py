@@ -92,7 +92,8 @@ class Job:
     def kill(self) -> None:
         """Kill all processes at once, like a node that loses power; waits until they are gone."""
         family = self.family()
-        for process in [self.process, *family]:
+        self.process.kill()
+        for process in family:
             process.kill()
         self.process.communicate()
         _, alive = psutil.wait_procs(family, 60)
@@ -117,7 +118,8 @@ class Job:
 
 def _mark_of(process: psutil.Process) -> str | None:
     try:
-        return process.environ().get(_MARK)
+        environment: dict[str, str] = process.environ()
+        return environment.get(_MARK)
     except (psutil.Error, OSError):
         return None
 

@@ -57,7 +57,7 @@ def store_run(dataset: Dataset, name: str, ranks: int, epochs: int = 12, **given
 
 def _line(random: np.random.Generator, epoch: int, ranks: int, *, profiled: bool) -> dict[str, Any]:
     counts = {"halo forward": 1000 * ranks, "gradient": 50}
-    line = {"epoch": epoch, "loss": 2.0 * 0.9**epoch, "seconds": 0.02 + 0.001 * random.random()}
+    line: dict[str, Any] = {"epoch": epoch, "loss": 2.0 * 0.9**epoch, "seconds": 0.02 + 0.001 * random.random()}
     line |= {"bytes": counts, "messages": dict.fromkeys(counts, 2)}
     if epoch % 2:
         line |= {"train_accuracy": 0.9, "val_accuracy": 0.7, "test_accuracy": 0.6 + epoch / 100}

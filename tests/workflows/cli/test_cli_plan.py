@@ -49,7 +49,7 @@ def test_a_result_has_planned_and_measured_figures(catalog: Catalog) -> None:
 
 def test_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
-    monkeypatch.setattr(progress.sys, "stderr", screen)
+    monkeypatch.setattr("sys.stderr", screen)
     monkeypatch.setattr(screen, "isatty", lambda: True)
     monkeypatch.setattr(progress, "Console", lambda **_: Console(file=screen, force_terminal=True, width=100))
     with progress.shown_progress():

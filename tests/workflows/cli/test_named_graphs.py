@@ -84,10 +84,10 @@ def test_an_undeclared_header_line_is_not_read_as_an_edge(catalog: Catalog, tmp_
         run(catalog, *command)
     assert run(catalog, *command, "--no-header")["vertices"] == 4
     (tmp_path / "f.csv").write_text("from,to\n1,2\n")
-    command = ("ingest", "numbers", str(tmp_path / "f.csv"), "--workers", "0")
+    of_numbers = ("ingest", "numbers", str(tmp_path / "f.csv"), "--workers", "0")
     with pytest.raises(InputError, match=r"say so \(`--header`\)"):
-        run(catalog, *command)
-    assert run(catalog, *command, "--header")["vertices"] == 3
+        run(catalog, *of_numbers)
+    assert run(catalog, *of_numbers, "--header")["vertices"] == 3
 
 
 def test_rows_of_a_table_are_matched_to_vertices_by_name(named: Catalog, tmp_path: Path) -> None:

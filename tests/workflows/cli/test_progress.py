@@ -18,7 +18,8 @@ from gnnloom.workflows.cli.progress import BarHandler, shown_epochs
 
 
 def states(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int, int]]:
-    found = [record.args[0] for record in caplog.records if record.name == PROGRESS.name and record.args]
+    records = [record for record in caplog.records if record.name == PROGRESS.name]
+    found = [record.args[0] for record in records if isinstance(record.args, tuple) and record.args]
     return [(state.phase, state.done, state.parts) for state in found if isinstance(state, Progress)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import BudgetError
@@ -40,6 +41,8 @@ def test_pyg_gets_the_same_graph_with_features_and_masks(catalog: Catalog) -> No
     store_vertices(dataset, feature, np.arange(20) % 3 - 1, split)
     data = to_pyg(dataset)
     assert data.validate()
+    assert data.edge_index is not None
+    assert isinstance(data.y, torch.Tensor)
     rebuilt = np.zeros_like(dense)
     rebuilt[data.edge_index[1], data.edge_index[0]] = data.edge_weight
     np.testing.assert_array_equal(rebuilt, dense)

@@ -115,7 +115,7 @@ def test_accuracy_that_was_measured_once_is_within_the_picture(dataset: Dataset,
     picture = accuracy_picture([RunFacts.gather(dataset, "brief")])
     assert picture is not None
     (axes,) = picture.figure.axes
-    assert [line.get_xdata().tolist() for line in axes.lines] == [[2]] * 3
+    assert [np.asarray(line.get_xdata()).tolist() for line in axes.lines] == [[2]] * 3
     assert axes.get_xlim() == (1, 3)
 
 

@@ -56,7 +56,7 @@ def recipe(tmp_path: Path) -> Path:
     random = np.random.default_rng(3)
     names = [f"person {number:02d}" for number in range(PEOPLE)]
     likes = random.integers(0, 2, (PEOPLE, 2))
-    tables = {
+    tables: dict[str, list[Any]] = {
         "edges": [("from", "to"), *zip(names, names[1:] + names[:1], strict=True)],
         "x": _shuffled(names, likes * 4.0 - 2 + random.normal(size=likes.shape)),
         "y": _shuffled(names, likes),

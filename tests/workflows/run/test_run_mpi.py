@@ -112,7 +112,7 @@ def test_a_bundled_recipe_gives_the_same_on_this_machine_and_in_one_mpi_job(
     tmp_path: Path, shared_data: Path, recipe: str
 ) -> None:
     """Uses the default partitioner and worker processes."""
-    settings = ("train.epochs=10",)
+    settings: tuple[str, ...] = ("train.epochs=10",)
     if recipe == "snap":
         settings += (f"source.path={shared_data / 'soc-Epinions1.txt.gz'}", "vertices.dim=32", "train.hidden=32,32")
     alone = run_here(run_arguments(recipe, tmp_path / "here", *settings))
