@@ -59,21 +59,21 @@ class Job:
             text=True,
             start_new_session=True,
         )
-        self.said = ""
+        self.log = ""
 
-    def wait_until_said(self, text: str) -> None:
+    def wait_until_logged(self, text: str) -> None:
         """Read the job's log up to a line that contains ``text``."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            self.said += line
+            self.log += line
             if text in line:
                 return
-        raise AssertionError(self.said)
+        raise AssertionError(self.log)
 
     def finish(self, timeout: float = 300) -> tuple[int, str, str]:
         """Wait for the end; returns the exit code, standard output, and the whole log."""
         out, rest = self.process.communicate(timeout=timeout)
-        return self.process.returncode, out, self.said + rest
+        return self.process.returncode, out, self.log + rest
 
     def workers(self) -> list[psutil.Process]:
         """Return the processes of Dask's workers, which are children of ranks; waits until there is one."""
@@ -83,7 +83,7 @@ class Job:
             if found:
                 return found
             time.sleep(0.05)
-        raise AssertionError(self.said)
+        raise AssertionError(self.log)
 
     def family(self) -> list[psutil.Process]:
         """Return all living processes of the job."""

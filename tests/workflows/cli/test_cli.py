@@ -159,10 +159,10 @@ def test_wrong_usage_exits_with_2(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "says"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "ended by SIGTERM")]
+    ("number", "code", "message"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "ended by SIGTERM")]
 )
 def test_a_signal_exits_with_its_code_and_the_same_command_continues(
-    tmp_path: Path, number: signal.Signals, code: int, says: str
+    tmp_path: Path, number: signal.Signals, code: int, message: str
 ) -> None:
     root = tmp_path / "catalog"
     arguments = ("generate", "big", "rmat", "--scale", "17", "--edge-factor", "16", "--workers", "0")
@@ -172,10 +172,10 @@ def test_a_signal_exits_with_its_code_and_the_same_command_continues(
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(number)
-        said = process.communicate(timeout=60)[1]
+        log = process.communicate(timeout=60)[1]
     assert process.returncode == code
-    assert says in said
-    assert "Traceback" not in said
+    assert message in log
+    assert "Traceback" not in log
     assert succeed(root, *arguments)["vertices"] == 1 << 17
 
 
@@ -198,17 +198,17 @@ def test_invalid_input_exits_with_3_and_one_line(tmp_path: Path) -> None:
         ("catalog", "rm", "web", "--artifact", "graph"): "KIND/KEY",
     }
     for arguments, message in cases.items():
-        code, said = fail(root, *arguments)
-        assert code == 3, said
-        assert said.startswith("error: ")
-        assert message in said
+        code, log = fail(root, *arguments)
+        assert code == 3, log
+        assert log.startswith("error: ")
+        assert message in log
     assert "bad" not in Catalog(root) or not Catalog(root)["bad"].artifacts("graph")
 
 
 def test_an_error_about_missing_shards_lists_the_existing_ones(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
-    code, said = fail(trained[0], "train", "tiny", "--ranks", "3")
+    code, log = fail(trained[0], "train", "tiny", "--ranks", "3")
     assert code == 3
-    assert "parts=2" in said
+    assert "parts=2" in log
 
 
 def test_an_incomplete_artifact_exits_with_4(tmp_path: Path) -> None:
@@ -226,9 +226,9 @@ def test_verify_finds_damage_and_exits_with_3(tmp_path: Path) -> None:
     store_web(root)
     chunk = next((Catalog(root)["web"].graph().artifact.path / "block" / "00000" / "indices" / "c").iterdir())
     chunk.write_bytes(chunk.read_bytes()[:-1] + b"\x00")
-    code, said = fail(root, "catalog", "verify", "web")
+    code, log = fail(root, "catalog", "verify", "web")
     assert code == 3
-    assert "damaged" in said
+    assert "damaged" in log
 
 
 def test_rm_removes_one_artifact_or_a_whole_dataset(tmp_path: Path) -> None:

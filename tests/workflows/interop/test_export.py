@@ -155,7 +155,7 @@ def test_two_simultaneous_exports_to_one_file_leave_a_complete_file(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (("edges", "--out", "edges.txt"), "ends in .npy, .npz, .parquet, .csv"),
         (("scores", "--run", "first", "--out", "s.npy"), "no score; there are embedding, label"),
@@ -163,7 +163,7 @@ def test_two_simultaneous_exports_to_one_file_leave_a_complete_file(tmp_path: Pa
         (("edges", "--key", "zz", "--out", "e.npy"), "has no graph with key zz; there are: "),
     ],
 )
-def test_a_refused_export_says_why(dataset: Dataset, arguments: tuple[str, ...], says: str) -> None:
+def test_a_refused_export_says_why(dataset: Dataset, arguments: tuple[str, ...], message: str) -> None:
     done = CliRunner().invoke(cli, ["--catalog", str(dataset.path.parent), "export", "web", *arguments])
     assert isinstance(done.exception, GnnloomError)
-    assert says in str(done.exception)
+    assert message in str(done.exception)

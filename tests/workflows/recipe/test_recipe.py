@@ -39,7 +39,7 @@ def read(folder: Path, text: str = GOOD, *settings: str) -> Recipe:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "line", "says"),
+    ("wrong", "line", "message"),
     [
         (GOOD.replace("hidden", "hiden"), 11, "did you mean 'hidden'"),
         (GOOD.replace("[source]", "[sorce]"), 5, "did you mean 'source'"),
@@ -82,12 +82,12 @@ def read(folder: Path, text: str = GOOD, *settings: str) -> Recipe:
     ],
 )
 def test_an_invalid_key_is_reported_with_its_line_and_what_is_allowed(
-    tmp_path: Path, wrong: str, line: int, says: str
+    tmp_path: Path, wrong: str, line: int, message: str
 ) -> None:
     with pytest.raises(InputError) as caught:
         read(tmp_path, wrong)
     assert f"line {line}" in str(caught.value)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_an_empty_path_is_refused(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_setting_overrides_the_file_and_is_read_as_the_type_of_its_key(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("setting", "says"),
+    ("setting", "message"),
     [
         ("train.epoch=3", "'epochs'"),
         ("epochs=3", "section.key=value"),
@@ -120,8 +120,8 @@ def test_a_setting_overrides_the_file_and_is_read_as_the_type_of_its_key(tmp_pat
         ("dataset.name=Tiny", "dataset name 'Tiny'"),
     ],
 )
-def test_an_invalid_setting_is_named(tmp_path: Path, setting: str, says: str) -> None:
-    with pytest.raises(InputError, match=says) as caught:
+def test_an_invalid_setting_is_named(tmp_path: Path, setting: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
         read(tmp_path, GOOD, setting)
     assert f"--set {setting}" in str(caught.value)
 
@@ -186,17 +186,19 @@ def test_emitted_scripts_have_the_sizes_of_the_recipe_and_are_valid_shell(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         (("cluster.memory=9G",), r"\[cluster\] memory = 9G, but a rank of the jobs gets \[slurm\] memory = 8G"),
         (("train.ranks=32",), "the jobs take 2 nodes: name the network interface"),
         (("slurm.prepare_ranks=40",), "the jobs take 3 nodes: name the network interface"),
     ],
 )
-def test_scripts_of_jobs_that_would_fail_are_not_emitted(tmp_path: Path, settings: tuple[str, ...], says: str) -> None:
+def test_scripts_of_jobs_that_would_fail_are_not_emitted(
+    tmp_path: Path, settings: tuple[str, ...], message: str
+) -> None:
     path = tmp_path / "recipe.toml"
     path.write_text(GOOD)
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(InputError, match=message):
         write_scripts(Request(path, tmp_path, settings), tmp_path / "jobs")
     assert not (tmp_path / "jobs").exists()
 

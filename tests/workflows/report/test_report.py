@@ -82,7 +82,7 @@ def test_a_report_is_one_self_contained_page_with_pictures(dataset: Dataset, tmp
 
 
 @pytest.mark.parametrize(
-    ("run", "missing", "says"),
+    ("run", "missing", "message"),
     [
         ("grid", set(), "ranks, as a grid of 2x2"),
         ("plain", {"time"}, "--profile"),
@@ -90,12 +90,12 @@ def test_a_report_is_one_self_contained_page_with_pictures(dataset: Dataset, tmp
     ],
 )
 def test_unknown_facts_are_left_out_with_an_explanation(
-    dataset: Dataset, tmp_path: Path, run: str, missing: set[str], says: str
+    dataset: Dataset, tmp_path: Path, run: str, missing: set[str], message: str
 ) -> None:
     files = write_report(RunFacts.gather(dataset, run), tmp_path / run)
     of_rows = set() if run == "grid" else {"halo"}
     assert pictures(files) == (CURVES | OF_RANKS | ORIGIN | of_rows) - missing
-    assert says in check_page(files[0])
+    assert message in check_page(files[0])
 
 
 def test_the_same_run_gives_the_same_picture(dataset: Dataset) -> None:

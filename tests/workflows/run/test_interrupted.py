@@ -53,16 +53,16 @@ def stop(job: Job, how: str) -> int:
     else:
         job.process.terminate()
     if how != "kill -9 of all":
-        _, _, said = job.finish(timeout=60)
+        _, _, log = job.finish(timeout=60)
         # Workers ignore Ctrl-C: the process that started them closes them.
-        assert how != "Ctrl-C" or isinstance(job, MpiJob) or "Traceback" not in said
+        assert how != "Ctrl-C" or isinstance(job, MpiJob) or "Traceback" not in log
     job.wait_until_gone()
     return job.process.returncode
 
 
 def check_end(job: Job, straight: dict[str, Any]) -> None:
-    code, out, said = job.finish()
-    assert code == 0, said
+    code, out, log = job.finish()
+    assert code == 0, log
     result = json.loads(out)
     assert {name: result[name] for name in COMPARED} == {name: straight[name] for name in COMPARED}
 
@@ -75,7 +75,7 @@ def test_a_run_stopped_in_every_stage_gives_the_same_result(
     codes = []
     for moment in MOMENTS:
         job = begin(tmp_path, kind)
-        job.wait_until_said(moment)
+        job.wait_until_logged(moment)
         codes.append(stop(job, how))
     # Ranks that predict ignore a request to stop, and finish.
     assert 0 not in codes[:-1]
@@ -100,7 +100,7 @@ def test_a_run_killed_at_random_times_gives_the_same_result(tmp_path: Path, stra
 
 def test_a_stopped_run_exits_within_seconds(tmp_path: Path) -> None:
     job = begin(tmp_path, "here")
-    job.wait_until_said("partition: begins")
+    job.wait_until_logged("partition: begins")
     began = time.monotonic()
     stop(job, "SIGTERM")
     assert time.monotonic() - began < 30

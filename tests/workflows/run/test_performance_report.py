@@ -33,12 +33,12 @@ def test_a_running_scheduler_reports_on_its_workers(tmp_path: Path) -> None:
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    for workers, file, says in [
+    for workers, file, message in [
         (0, tmp_path / "a.html", r"\[cluster\] workers = 0, but --performance-report"),
         (1, tmp_path / "none" / "a.html", "no folder"),
     ]:
         settings = (*TINY, f"cluster.workers={workers}")
-        with pytest.raises(InputError, match=says):
+        with pytest.raises(InputError, match=message):
             Request(Path("quick-start"), tmp_path / "catalog", settings, performance_report=file).check()
     assert not (tmp_path / "catalog").exists()
 
@@ -50,6 +50,6 @@ def test_a_recipe_reports_on_local_workers_and_on_ranks(tmp_path: Path, kind: st
     arguments = run_arguments(
         "quick-start", tmp_path, *TINY, more=("--until", "shards", "--performance-report", str(file))
     )
-    code, _, said = (LocalJob(arguments) if kind == "here" else MpiJob(4, arguments)).finish()
-    assert code == 0, said
+    code, _, log = (LocalJob(arguments) if kind == "here" else MpiJob(4, arguments)).finish()
+    assert code == 0, log
     check_report(file)

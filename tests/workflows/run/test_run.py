@@ -255,11 +255,11 @@ def test_data_that_cannot_be_trained_on_is_reported_before_partitioning(tmp_path
     np.save(tmp_path / "y.npy", np.zeros(4, np.int32))
     np.save(tmp_path / "none.npy", np.zeros(4, np.uint8))
     base = f'[dataset]\nname = "bare"\n[source]\npath = "{edges}"\n'
-    for extra, says in [
+    for extra, message in [
         ("", "comes without vertex data"),
         (f'[vertices]\nformat = "files"\nfeature = "{tmp_path}/x.npy"\n', "label, split missing"),
     ]:
-        with pytest.raises(InputError, match=says):
+        with pytest.raises(InputError, match=message):
             run(check_recipe(tmp_path, f"dataset.name=bare{len(extra)}", text=base + extra))
     # Missing vertex data is reported before anything runs, unless only the graph is wanted.
     with pytest.raises(InputError, match="comes without vertex data"):

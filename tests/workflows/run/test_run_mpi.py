@@ -21,9 +21,9 @@ COMPARED = ("keys", "digests", "loss", "test_accuracy")
 
 
 def succeed(job: MpiJob) -> dict[str, Any]:
-    code, out, said = job.finish()
-    assert code == 0, said
-    assert "Traceback" not in said
+    code, out, log = job.finish()
+    assert code == 0, log
+    assert "Traceback" not in log
     content = json.loads(out)
     assert isinstance(content, dict)
     return content
@@ -49,13 +49,13 @@ def test_one_mpi_job_gives_the_bytes_and_losses_of_a_run_on_this_machine(tmp_pat
     out.write_bytes(b"of another run")
     again = MpiJob(4, arguments)
     assert compared(succeed(again)) == compared(here)
-    assert "begins" not in again.said
+    assert "begins" not in again.log
     assert out.read_bytes() == predicted
 
 
 def test_a_killed_worker_is_replaced_and_nothing_listens_on_the_network(tmp_path: Path, here: dict[str, Any]) -> None:
     job = MpiJob(3, run_arguments("quick-start", tmp_path, *TINY, more=("--until", "shards")))
-    job.wait_until_said("graph: begins")
+    job.wait_until_logged("graph: begins")
     (worker,) = job.workers()
     ports = {entry.laddr.port for process in job.family() for entry in listening(process)}
     worker.kill()
@@ -96,11 +96,11 @@ def test_the_emitted_scripts_run_two_dependent_jobs_of_different_sizes(tmp_path:
 def test_a_job_asked_to_stop_writes_a_checkpoint_and_reports_it_once(tmp_path: Path) -> None:
     settings = (*TINY, "train.epochs=200", "train.eval_every=1")
     job = MpiJob(4, run_arguments("quick-start", tmp_path / "stopped", *settings))
-    job.wait_until_said("epoch")
+    job.wait_until_logged("epoch")
     job.process.send_signal(signal.SIGUSR1)
-    code, out, said = job.finish()
+    code, out, log = job.finish()
     assert (code, out) == (75, "")
-    assert said.count("stopped after a checkpoint") == 1
+    assert log.count("stopped after a checkpoint") == 1
     resumed = succeed(MpiJob(4, run_arguments("quick-start", tmp_path / "stopped", *settings)))
     straight = succeed(MpiJob(4, run_arguments("quick-start", tmp_path / "straight", *settings)))
     assert compared(resumed) == compared(straight)
