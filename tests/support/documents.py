@@ -1,4 +1,4 @@
-"""The commands and programs that documents show, as a reader would type them."""
+"""Finds the commands and programs that documents show, as a reader would type them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _PYTHON = re.compile(r"^ {4}(?:from|import) .*\n(?:(?: {4}.*)?\n)*", re.MULTILIN
 
 
 def shown_commands(text: str) -> list[str]:
-    """Commands in code blocks, in comments of a recipe, and within the text; in their order, each once."""
+    """Find commands in code blocks, in a recipe's comments and in the text: in order, without duplicates."""
     found = [(match.start(), match[1]) for pattern in (_INDENTED, _INLINE) for match in pattern.finditer(text)]
     plain = (re.split(r"\s{2,}[#(]", command)[0] for _, command in sorted(found))
     return list(dict.fromkeys(" ".join(command.split()) for command in plain))
 
 
 def shown_python(text: str) -> list[str]:
-    """Code blocks of Python that begin with an import."""
+    """Find Python code blocks that begin with an import."""
     return [textwrap.dedent(block) for block in _PYTHON.findall(text)]

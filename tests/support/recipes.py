@@ -1,4 +1,4 @@
-"""Runs recipes as a user does: by the command, on this machine or inside an MPI job."""
+"""Runs recipes by the command, as a user does, on this machine or inside an MPI job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import psutil
 
 from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
 
-#: A few seconds of work, with a partitioner that starts no process.
+#: Settings for a few seconds of work, with a partitioner that does not start a process.
 TINY = (
     "source.vertices=400",
     "source.edges=4000",
@@ -25,19 +25,19 @@ TINY = (
     "train.hidden=8",
     "train.epochs=4",
 )
-#: In the environment of all that belongs to a job.
+#: Environment variable that marks every process of a job.
 _MARK = "GNNLOOM_TEST_JOB"
 GNNLOOM = str(Path(sys.executable).parent / "gnnloom")
 
 
 def run_arguments(recipe: str, catalog: Path, *settings: str, more: tuple[str, ...] = ()) -> list[str]:
-    """``--catalog DIR run RECIPE --set ...``."""
+    """Return the arguments ``--catalog DIR run RECIPE --set ...``."""
     given = [word for setting in settings for word in ("--set", setting)]
     return ["--catalog", str(catalog), "run", recipe, *given, *more]
 
 
 def run_here(arguments: list[str], timeout: float = 300) -> dict[str, Any]:
-    """Run the command on this machine; what it prints with ``--json``."""
+    """Run the command on this machine with ``--json``; returns the object that it prints."""
     done = subprocess.run([GNNLOOM, *arguments, "--json"], check=False, capture_output=True, text=True, timeout=timeout)
     assert done.returncode == 0, done.stderr
     content = json.loads(done.stdout)
@@ -46,7 +46,7 @@ def run_here(arguments: list[str], timeout: float = 300) -> dict[str, Any]:
 
 
 class Job:
-    """A command that was begun, in a session of its own, as a terminal would begin it."""
+    """A running command, in a session of its own, as a terminal would start it."""
 
     def __init__(self, command: list[str], environment: dict[str, str] | None = None) -> None:
         self._name = uuid.uuid4().hex
@@ -59,51 +59,52 @@ class Job:
             text=True,
             start_new_session=True,
         )
-        self.said = ""
+        self.log = ""
 
-    def wait_until_said(self, text: str) -> None:
-        """Read what the job logs up to a line with ``text``."""
+    def wait_until_logged(self, text: str) -> None:
+        """Read the job's log up to a line that contains ``text``."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            self.said += line
+            self.log += line
             if text in line:
                 return
-        raise AssertionError(self.said)
+        raise AssertionError(self.log)
 
     def finish(self, timeout: float = 300) -> tuple[int, str, str]:
-        """Wait for the end: exit code, standard output, and all that was logged."""
+        """Wait for the end; returns the exit code, standard output, and the whole log."""
         out, rest = self.process.communicate(timeout=timeout)
-        return self.process.returncode, out, self.said + rest
+        return self.process.returncode, out, self.log + rest
 
     def workers(self) -> list[psutil.Process]:
-        """The processes of Dask's workers, each of them the child of a rank; waits until there is one."""
+        """Return the processes of Dask's workers, which are children of ranks; waits until there is one."""
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             found = [child for child in self.family() if "spawn_main" in " ".join(child.cmdline())]
             if found:
                 return found
             time.sleep(0.05)
-        raise AssertionError(self.said)
+        raise AssertionError(self.log)
 
     def family(self) -> list[psutil.Process]:
-        """All processes of the job that are alive."""
+        """Return all living processes of the job."""
         return [child for child in psutil.Process(self.process.pid).children(recursive=True) if child.is_running()]
 
     def kill(self) -> None:
-        """SIGKILL to everything at once, as a node that loses its power; waits until all are gone."""
+        """Kill all processes at once, like a node that loses power; waits until they are gone."""
         family = self.family()
-        for process in [self.process, *family]:
+        self.process.kill()
+        for process in family:
             process.kill()
         self.process.communicate()
         _, alive = psutil.wait_procs(family, 60)
         assert not alive
 
     def signal_all(self, number: signal.Signals) -> None:
-        """What a terminal does at Ctrl-C: a signal to everything that was not set apart."""
+        """Send a signal to the whole process group, as a terminal does for Ctrl-C."""
         os.killpg(self.process.pid, number)
 
     def wait_until_gone(self, timeout: float = 60) -> None:
-        """Wait until nothing of the job is left."""
+        """Wait until no process of the job is left."""
         deadline = time.monotonic() + timeout
         while left := self._left():
             if time.monotonic() > deadline:
@@ -111,13 +112,14 @@ class Job:
             time.sleep(0.1)
 
     def _left(self) -> list[str]:
-        """Processes that the job or its children started, however far they have been set apart."""
+        """Return all processes that the job or its children started, whatever their group or session."""
         return [str(process) for process in psutil.process_iter() if _mark_of(process) == self._name]
 
 
 def _mark_of(process: psutil.Process) -> str | None:
     try:
-        return process.environ().get(_MARK)
+        environment: dict[str, str] = process.environ()
+        return environment.get(_MARK)
     except (psutil.Error, OSError):
         return None
 

@@ -1,4 +1,4 @@
-"""Runs as a training leaves them, written by hand: of any number of ranks and epochs, profiled or not."""
+"""Runs with the files that a training leaves, but made-up content: any number of ranks and epochs, profiled or not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLUSTER = InProcessCluster()
 
 
 def store_reported(catalog: Catalog, parts: int = 3) -> Dataset:
-    """A small graph with row shards and grid shards."""
+    """Store a small graph with row shards and grid shards."""
     dataset = catalog.create("web")
     model = StochasticBlockModel(num_vertices=60, num_edges=300, num_blocks=3, num_features=4, seed=1)
     graph = ingest_graph(dataset, model.edges(), IngestOptions(undirected=True), CLUSTER)
@@ -31,10 +31,10 @@ def store_reported(catalog: Catalog, parts: int = 3) -> Dataset:
 
 
 def store_run(dataset: Dataset, name: str, ranks: int, epochs: int = 12, **given: Any) -> Run:
-    """A run that looks as if trained.
+    """Store a run that looks as if it had been trained.
 
     Args:
-        given: ``layout`` of the shards (row), ``profiled`` and ``finished`` (both yes).
+        given: ``layout`` of the shards (default row), ``profiled`` and ``finished`` (default True).
     """
     layout = given.get("layout", "row")
     shards = dataset.find("shards", layout=layout).key
@@ -57,7 +57,7 @@ def store_run(dataset: Dataset, name: str, ranks: int, epochs: int = 12, **given
 
 def _line(random: np.random.Generator, epoch: int, ranks: int, *, profiled: bool) -> dict[str, Any]:
     counts = {"halo forward": 1000 * ranks, "gradient": 50}
-    line = {"epoch": epoch, "loss": 2.0 * 0.9**epoch, "seconds": 0.02 + 0.001 * random.random()}
+    line: dict[str, Any] = {"epoch": epoch, "loss": 2.0 * 0.9**epoch, "seconds": 0.02 + 0.001 * random.random()}
     line |= {"bytes": counts, "messages": dict.fromkeys(counts, 2)}
     if epoch % 2:
         line |= {"train_accuracy": 0.9, "val_accuracy": 0.7, "test_accuracy": 0.6 + epoch / 100}

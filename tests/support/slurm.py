@@ -1,4 +1,4 @@
-"""Stand-ins for Slurm's commands, for tests of the scripts that are written for it."""
+"""Stand-ins for Slurm's commands, for tests of the batch scripts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gnnloom.trainer.job.launch import find_mpiexec
 
 
 def write_slurm(folder: Path) -> Path:
-    """``sbatch`` runs a script at once, with the number of tasks that it asks for; ``srun`` starts them by MPI."""
+    """Write an ``sbatch`` that runs a script at once, and an ``srun`` that starts its tasks by MPI."""
     folder.mkdir()
     tasks = r"""$(sed -n 's/^#SBATCH --ntasks=//p' "$script")"""
     programs = {

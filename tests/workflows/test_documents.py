@@ -1,4 +1,4 @@
-"""Every command that the README, CONTRIBUTING or a recipe shows is run, as it stands or at a smaller size."""
+"""Every command shown in the README, CONTRIBUTING or a recipe runs, as it is or at a smaller size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _smaller(*settings: str) -> str:
 
 _VERTICES = 120
 
-#: What is run in place of what is shown, where that is large, takes a network, or leaves something to be filled in.
+#: Replacements for commands that are large, need a network, or leave something to fill in.
 INSTEAD = {
     "make demo": "gnnloom demo --ranks 2 --edges 3000",
     "gnnloom features web random": ("gnnloom ingest bare edges.txt.gz --ids compact && gnnloom features bare random"),
@@ -38,13 +38,13 @@ INSTEAD = {
         "mpirun -n 4 python -m mpi4py -m gnnloom.trainer"
         " --catalog catalog --dataset web --ranks 4 --hidden 8 --epochs 2 --run second"
     ),
-    # It builds MPI for Python; that pip knows the option is all that can be seen here.
+    # This would build mpi4py; the test only checks that pip knows the option.
     "pip install --no-binary mpi4py mpi4py": "pip install --no-binary mpi4py --help",
     "bash .ci/run": f"bash -n {ROOT}/.ci/run",
 }
 QUICK = _smaller(*TINY)
 SMALL_TRAINING = _smaller("partition.method=random", "train.ranks=2", "train.epochs=2", "train.hidden=8")
-#: What is added to commands that begin so.
+#: Options added to commands that begin like this.
 SMALLER = {
     "gnnloom generate big rmat": " --scale 10 --workers 0",
     "gnnloom run quick-start": QUICK,
@@ -60,19 +60,19 @@ SMALLER = {
 }
 
 
-#: Commands that start ranks, or need what those leave: a few seconds each.
+#: Commands that start ranks or need their output: a few seconds each.
 OF_RUNS = tuple(f"gnnloom {name}" for name in ("train", "predict", "export", "report", "run"))
 LONG = (*OF_RUNS, "mpirun", "make demo")
-#: What a test cannot install.
+#: Commands that a test cannot run, as they install packages.
 INSTALLED = ("pip install gnnloom[", "pip install 'gnnloom[")
 
 
 def replaced(command: str) -> str:
-    """What is run for a command that a document shows."""
+    """Return what to run for a command that a document shows."""
     if command in INSTEAD:
         return INSTEAD[command]
     if command.startswith("make "):
-        # Whether the targets work is for those to say who call them; here, that they are there.
+        # Other checks run the targets; here they only have to exist.
         return f"make --dry-run --directory {ROOT} {command.removeprefix('make ')}"
     if len(command.split()) == 2 and command.startswith("gnnloom "):
         return f"{command} --help"
@@ -80,14 +80,14 @@ def replaced(command: str) -> str:
 
 
 def write_data(folder: Path) -> None:
-    """The files that the documents' commands read, of a ring of vertices with chords."""
+    """Write the files that the documents' commands read: a ring of vertices with chords."""
     around, rows = np.arange(_VERTICES), np.arange(3 * _VERTICES)
     edges = np.concatenate([np.stack([around, (around + step) % _VERTICES], 1) for step in (1, 7)])
     lines = "".join(f"{3 * u}\t{3 * v}\n" for u, v in edges)
     for name in ("edges.txt", "soc-Epinions1.txt"):
         (folder / name).write_text(lines)
         subprocess.run(["gzip", str(folder / name)], check=True)
-    # A row for every id of the edges, of which every third is a vertex.
+    # A row for every id; every third id is a vertex.
     np.save(folder / "features.npy", np.random.default_rng(1).standard_normal((len(rows), 4), np.float32))
     np.save(folder / "labels.npy", rows // _VERTICES)
     np.savez(folder / "split.npz", train=rows[::2], valid=rows[1::4], test=rows[3::4])
@@ -97,19 +97,19 @@ def write_data(folder: Path) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A folder with the data, in which commands are run one after the other."""
+def folder(tmp_path: Path) -> Path:
+    """A folder with the data, in which a test runs its commands one after the other."""
     write_data(tmp_path)
     write_slurm(tmp_path / "stand-ins")
     return tmp_path
 
 
-def run(place: Path, command: str) -> None:
-    """Run one command as a shell would."""
-    path = f"{place / 'stand-ins'}:{BIN}:{os.environ['PATH']}"
+def run(folder: Path, command: str) -> None:
+    """Run one command in a shell."""
+    path = f"{folder / 'stand-ins'}:{BIN}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", command],
-        cwd=place,
+        cwd=folder,
         env={**os.environ, "PATH": path},
         check=False,
         capture_output=True,
@@ -119,27 +119,27 @@ def run(place: Path, command: str) -> None:
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
 
 
-def run_readme(place: Path, *left_out: str) -> None:
-    """Run all that the README shows in its order, but for commands that begin so."""
+def run_readme(folder: Path, *left_out: str) -> None:
+    """Run all commands of the README in order, except those that begin with one of ``left_out``."""
     text = (ROOT / "README.md").read_text()
     commands = [command for command in shown_commands(text) if not command.startswith((*INSTALLED, *left_out))]
     assert len(commands) > 8
     for command in commands:
-        run(place, replaced(command))
+        run(folder, replaced(command))
     for program in shown_python(text):
-        run(place, shlex.join([sys.executable, "-c", program]))
+        run(folder, shlex.join([sys.executable, "-c", program]))
 
 
-def test_the_commands_of_the_readme_that_start_no_ranks_work_in_their_order(place: Path) -> None:
-    run_readme(place, *LONG)
+def test_readme_commands_that_start_no_ranks_work_in_order(folder: Path) -> None:
+    run_readme(folder, *LONG)
 
 
 @pytest.mark.long
-def test_all_commands_of_the_readme_work_in_their_order(place: Path) -> None:
-    run_readme(place)
+def test_all_readme_commands_work_in_order(folder: Path) -> None:
+    run_readme(folder)
 
 
-def test_packages_that_are_to_be_installed_are_extras() -> None:
+def test_documented_extras_exist() -> None:
     shown = [
         command for name in ("README.md", "CONTRIBUTING.md") for command in shown_commands((ROOT / name).read_text())
     ]
@@ -148,17 +148,17 @@ def test_packages_that_are_to_be_installed_are_extras() -> None:
     assert set(extras) <= set(EXTRAS)
 
 
-def test_the_commands_for_contributors_are_there(place: Path) -> None:
+def test_commands_for_contributors_exist(folder: Path) -> None:
     commands = shown_commands((ROOT / "CONTRIBUTING.md").read_text())
     assert "make test" in commands
     for command in commands:
-        run(place, replaced(command))
+        run(folder, replaced(command))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("recipe", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.stem)
-def test_the_commands_of_the_recipes_work(place: Path, recipe: Path) -> None:
+def test_commands_in_recipes_work(folder: Path, recipe: Path) -> None:
     commands = shown_commands(recipe.read_text())
     assert commands
     for command in commands:
-        run(place, replaced(command))
+        run(folder, replaced(command))

@@ -1,4 +1,4 @@
-"""The whole way on real graphs, by the stages that the commands call: accuracy, exactness, counted bytes."""
+"""All stages on real graphs: accuracy, exactness, and counted bytes."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_cora_trains_to_the_usual_accuracy_over_five_seeds(cora: Dataset, ranks:
 
 
 def exact(dataset: Dataset, ranks: int, run: str, **options: Any) -> TrainConfig:
-    """Float64, no dropout, on a random partition."""
+    """Return a training in float64 without dropout, on a random partition."""
     given: dict[str, Any] = {"hidden": (16,), "epochs": 15, "lr": 0.01, "feature_norm": "none", **options}
     return TrainConfig(
         catalog=str(dataset.path.parent),
@@ -100,7 +100,7 @@ def exact(dataset: Dataset, ranks: int, run: str, **options: Any) -> TrainConfig
 def exact_results(cora: Dataset, tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]:
     for ranks in RANKS:
         shard(cora, ranks, "random")
-    # Nothing is learnt at rate 0: this run's checkpoint holds the weights at the start.
+    # At learning rate 0 nothing changes: this run's checkpoint holds the initial weights.
     configs = [exact(cora, 1, "start", lr=0.0, epochs=1)]
     configs += [exact(cora, ranks, f"exact-{ranks}") for ranks in RANKS]
     results = train_all(tmp_path_factory.mktemp("exact"), configs)
@@ -126,7 +126,7 @@ def test_bytes_of_an_epoch_are_what_the_partition_predicts(
 ) -> None:
     for ranks in RANKS:
         rows = cora.partition(ranks, method="random").quality["km1"]
-        # Forward: the first layer's A X is kept, the second multiplies its 7 scores; backward likewise.
+        # The first layer's A X is cached; the second layer multiplies 7 columns of scores, forward and backward.
         for kind in ("halo forward", "halo backward"):
             assert exact_results[ranks]["bytes_by_kind"].get(kind, 0) == rows * 7 * 8
 
@@ -161,7 +161,7 @@ def test_epinions_with_gaps_and_crlf_trains_on_eight_ranks(catalog: Catalog, sha
     result = train_briefly(dataset, 8, "random")
     assert result["loss"][-1] < result["loss"][0]
     # Directed: forward by the columns of the adjacency, backward by its rows; widths 16, 16 and 8.
-    # Dropout from the inputs leaves nothing to be kept, and fixed inputs need no gradient.
+    # With dropout on the inputs, A X cannot be cached; fixed inputs need no gradient.
     quality = partition.quality
     assert result["bytes_by_kind"]["halo forward"] == quality["km1"] * (16 + 16 + 8) * 4
     assert result["bytes_by_kind"]["halo backward"] % (quality["volume_backward_total"] * 4) == 0

@@ -1,4 +1,4 @@
-"""`gnnloom catalog`: what is stored, whether it is whole, and getting rid of it."""
+"""`gnnloom catalog`: list, verify and remove what is stored."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def ls_command(as_json: bool) -> None:
         click.echo(problem)
 
 
-#: What is listed of a dataset, and how a table calls it.
+#: Figures listed for a dataset, and their column titles.
 _MEASURES = {"vertices": "vertices", "nnz": "nonzeros", "artifacts": "artifacts", "runs": "runs", "bytes": "size"}
 
 
 def _dataset_row(catalog: Catalog, name: str) -> dict[str, Any]:
-    """What is known of a dataset; the rest is None, and the problem says why."""
+    """Return the figures of a dataset; those that cannot be read are None, and the problem says why."""
     row: dict[str, Any] = {"name": name, **dict.fromkeys(_MEASURES), "problem": None}
     try:
         dataset = catalog[name]
@@ -93,7 +93,7 @@ def show_command(name: str, as_json: bool) -> None:
     show_rows(
         ("artifact", "state", "parameters", "size"),
         [
-            (f"{row['kind']}/{row['key']}", row["state"], _told_of(row), readable_bytes(row["bytes"]))
+            (f"{row['kind']}/{row['key']}", row["state"], _describe(row), readable_bytes(row["bytes"]))
             for row in artifacts
         ],
         title=f"dataset {name}",
@@ -123,8 +123,8 @@ def _artifact_row(info: ArtifactInfo) -> dict[str, Any]:
     return row
 
 
-def _told_of(row: dict[str, Any]) -> str:
-    """The parameters of an artifact that are neither tables nor lists, or that it is damaged."""
+def _describe(row: dict[str, Any]) -> str:
+    """Return the scalar parameters of an artifact, or that it is damaged."""
     if row["problem"]:
         return "damaged"
     simple = {name: value for name, value in row["parameters"].items() if not isinstance(value, dict | list)}
@@ -133,16 +133,16 @@ def _told_of(row: dict[str, Any]) -> str:
 
 @catalog_command.command("verify")
 @click.argument("name")
-@click.option("--quick", is_flag=True, help="Digests only: leave out what must hold within and between artifacts.")
+@click.option("--quick", is_flag=True, help="Check digests only, and skip the invariants within and between artifacts.")
 @json_option
 def verify_command(name: str, quick: bool, as_json: bool) -> None:
-    """Read everything in dataset NAME against checksums, digests and what must hold of it.
+    """Read everything in dataset NAME and check it against checksums, digests and invariants.
 
-    Graphs: ids sorted and in range, degrees, symmetry; partitions and labels in range; shards: every vertex on one
-    rank, entries that add up, halos that fit what is sent; the metadata that other readers of Zarr go by; runs:
-    metrics, result, checkpoints, predictions.
+    Graphs: ids sorted and in range, degrees, symmetry. Partitions and labels: values in range. Shards: every vertex on
+    exactly one rank, entries that add up to the graph, halos that match what is sent. Zarr metadata that other readers
+    rely on. Runs: metrics, result, checkpoints, predictions.
 
-    Exits with 0 if all is whole, 3 if something is damaged, 4 if something is incomplete.
+    Exits with code 0 if everything is intact, 3 if something is damaged, 4 if something is incomplete.
 
     \b
     Example:
@@ -154,12 +154,14 @@ def verify_command(name: str, quick: bool, as_json: bool) -> None:
         runs = [_row(finding, "", "run", "epochs") for finding in findings if finding.kind == "runs"]
         show({"dataset": name, "artifacts": artifacts, "runs": runs}, as_json=True, title="")
     else:
-        show_rows(("artifact", "read", "state"), map(_told, findings), title=f"dataset {name}")
+        show_rows(("artifact", "read", "state"), map(_finding_cells, findings), title=f"dataset {name}")
     damaged = sum(finding.is_damaged for finding in findings)
     if damaged:
         raise CorruptError(f"dataset {name}: {damaged} of {len(findings)} artifacts and runs are damaged")
     if any(finding.problem for finding in findings):
-        raise IncompleteError(f"dataset {name} has incomplete artifacts; run their stages again, or remove them")
+        raise IncompleteError(
+            f"dataset {name} has incomplete artifacts; run their stages again, or remove the artifacts"
+        )
 
 
 def _row(finding: Finding, kind: str, key: str, read: str) -> dict[str, Any]:
@@ -167,20 +169,20 @@ def _row(finding: Finding, kind: str, key: str, read: str) -> dict[str, Any]:
     return {name: value for name, value in named.items() if name} | {"problem": finding.problem}
 
 
-def _told(finding: Finding) -> tuple[str, str, str]:
+def _finding_cells(finding: Finding) -> tuple[str, str, str]:
     what = "epochs" if finding.kind == "runs" else "arrays"
-    return f"{finding.kind}/{finding.key}", f"{finding.read} {what}", finding.problem or "whole"
+    return f"{finding.kind}/{finding.key}", f"{finding.read} {what}", finding.problem or "intact"
 
 
 @catalog_command.command("rm")
 @click.argument("name")
-@click.option("--artifact", metavar="KIND/KEY", help="Remove only this artifact, or run (runs/RUN).")
-@click.option("--force", is_flag=True, help="With --artifact: though others were made of it.")
+@click.option("--artifact", metavar="KIND/KEY", help="Remove only this artifact or run (runs/RUN).")
+@click.option("--force", is_flag=True, help="Remove the artifact even if others were made from it.")
 @json_option
 def rm_command(name: str, artifact: str | None, force: bool, as_json: bool) -> None:
     """Remove dataset NAME, or one of its artifacts or runs.
 
-    An artifact that others were made of stays, unless by --force; what is being written stays.
+    An artifact that others were made from is kept unless --force is given. Artifacts that are being written are kept.
 
     \b
     Example:
@@ -193,7 +195,7 @@ def rm_command(name: str, artifact: str | None, force: bool, as_json: bool) -> N
     else:
         kind, separator, key = artifact.partition("/")
         if not separator:
-            raise InputError(f"--artifact {artifact!r}: expected KIND/KEY as `gnnloom catalog show {name}` lists them")
+            raise InputError(f"--artifact {artifact!r}: expected KIND/KEY, as listed by `gnnloom catalog show {name}`")
         catalog[name].remove_artifact(kind, key, force=force)
     removed = name if artifact is None else f"{name}/{artifact}"
     show({"removed": removed}, as_json=as_json, title="removed")

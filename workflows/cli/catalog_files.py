@@ -1,4 +1,4 @@
-"""`gnnloom catalog gc`, `export`, `import` and `part`: removing what nothing needs, and files that leave or enter."""
+"""`gnnloom catalog gc`, `export`, `import` and `part`: garbage collection, archives and partition files."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import click
 from gnnloom.storage.upkeep.garbage import Garbage
 from gnnloom.workflows.cli.options import current_catalog, json_option, key_option
 from gnnloom.workflows.cli.output import readable_bytes, show, show_rows
-from gnnloom.workflows.interop.metis_file import write_metis_part
+from gnnloom.workflows.interop.metis import write_metis_part
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command("gc")
 @click.argument("name", required=False)
-@click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
+@click.option("--dry-run", is_flag=True, help="List what would be removed, and exit.")
 @json_option
 def gc_command(name: str | None, dry_run: bool, as_json: bool) -> None:
-    """Remove what was begun and never finished, leftovers, and artifacts whose inputs are gone; of all, or of NAME.
+    """Remove unfinished artifacts, leftover files and artifacts whose inputs are gone, from NAME or all datasets.
 
-    What a running command holds is left alone.
+    Anything that a running command holds is kept.
 
     \b
     Example:
@@ -37,15 +37,15 @@ def gc_command(name: str | None, dry_run: bool, as_json: bool) -> None:
         return
     verb = "would be removed" if dry_run else "removed"
     show_rows(
-        ("what", "why", "size"),
+        ("path", "reason", "size"),
         [
-            *((_below(item, catalog.root), item.reason, readable_bytes(item.bytes)) for item in removed),
+            *((_relative(item, catalog.root), item.reason, readable_bytes(item.bytes)) for item in removed),
             (verb, f"{len(removed)} items", readable_bytes(total)),
         ],
     )
 
 
-def _below(item: Garbage, root: Path) -> str:
+def _relative(item: Garbage, root: Path) -> str:
     return item.path.relative_to(root).as_posix()
 
 
@@ -54,7 +54,7 @@ def _below(item: Garbage, root: Path) -> str:
 @click.argument("file", type=_FILE)
 @json_option
 def export_command(name: str, file: Path, as_json: bool) -> None:
-    """Write dataset NAME, its artifacts and its runs, to one FILE: .tar, .tar.zst or .tar.gz.
+    """Write dataset NAME with its artifacts and runs to one FILE: .tar, .tar.zst or .tar.gz.
 
     \b
     Example:
@@ -66,12 +66,14 @@ def export_command(name: str, file: Path, as_json: bool) -> None:
 
 @click.command("import")
 @click.argument("file", type=_FILE)
-@click.option("--as", "name", metavar="NAME", default=None, help="Name of the dataset.  [default: the one it had]")
+@click.option(
+    "--as", "name", metavar="NAME", default=None, help="Name of the dataset.  [default: its name when it was exported]"
+)
 @json_option
 def import_command(file: Path, name: str | None, as_json: bool) -> None:
-    """Bring the dataset in FILE, which `gnnloom catalog export` wrote, into the catalog.
+    """Add the dataset in FILE, written by `gnnloom catalog export`, to the catalog.
 
-    Everything is checked first; a damaged or foreign file is refused and leaves nothing behind.
+    Everything is checked first. A damaged or foreign file is refused and leaves nothing behind.
 
     \b
     Example:
@@ -90,10 +92,10 @@ def import_command(file: Path, name: str | None, as_json: bool) -> None:
 
 @click.command("part")
 @click.argument("name")
-@click.option("--parts", type=click.IntRange(min=1), default=None, help="Of the partition to write.")
-@click.option("--method", default=None, help="Which partition, where there are several.")
-@click.option("--out", type=_FILE, default=None, help="Write METIS' format here: line v holds the part of vertex v.")
-@click.option("--read", type=_FILE, default=None, help="Read such a file and store it as a partition.")
+@click.option("--parts", type=click.IntRange(min=1), default=None, help="Number of parts of the partition.")
+@click.option("--method", default=None, help="Method of the partition, if there are several.")
+@click.option("--out", type=_FILE, default=None, help="METIS file to write: line v holds the part of vertex v.")
+@click.option("--read", type=_FILE, default=None, help="METIS file to read and store as a partition.")
 @key_option("partition")
 @key_option("graph")
 @json_option
@@ -109,7 +111,7 @@ def part_command(
 ) -> None:
     """Write a partition of dataset NAME as a METIS .part.K file, or store one that another program made.
 
-    The number of parts of a file that is read is --parts, or the highest part in it and one.
+    A file that is read has --parts parts; by default, the highest part in it plus one.
 
     \b
     Example:
@@ -117,14 +119,14 @@ def part_command(
       gnnloom catalog part web --read web.part.4
     """
     if (out is None) == (read is None):
-        raise click.UsageError("give either --out, to write a file, or --read, to read one")
+        raise click.UsageError("give either --out to write a file, or --read to read one")
     dataset = current_catalog()[name]
     if out is not None:
         found = dataset.partition(parts, partition, method=method)
         write_metis_part(found, out)
     else:
         if read is None or method is not None or partition is not None:
-            raise click.UsageError("--method and --partition choose what --out writes; they do not go with --read")
+            raise click.UsageError("--method and --partition choose what --out writes; remove them, as --read is given")
         from gnnloom.pipeline.tasks.cluster import InProcessCluster
         from gnnloom.workflows.interop.given_partition import store_metis_part
 

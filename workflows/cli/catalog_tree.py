@@ -1,4 +1,4 @@
-"""`gnnloom catalog tree`, `lineage` and `du`: what is stored, where it came from, and what it takes."""
+"""`gnnloom catalog tree`, `lineage` and `du`: what is stored, what it was made from, and its size on disk."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from gnnloom.storage.upkeep.lineage import Node
 from gnnloom.workflows.cli.options import current_catalog, json_option
 from gnnloom.workflows.cli.output import readable_bytes, show, show_rows
 
-#: Arrays of one artifact that the tree shows before it counts the rest.
+#: Arrays of one artifact that the tree shows; it only counts the others.
 _SHOWN_ARRAYS = 12
 
 
 @click.command("tree")
 @click.argument("name", required=False)
-@click.option("--all", "show_all", is_flag=True, help="Every array, however many there are.")
+@click.option("--all", "show_all", is_flag=True, help="Show every array, however many there are.")
 @json_option
 def tree_command(name: str | None, show_all: bool, as_json: bool) -> None:
-    """Show datasets (or only NAME) as a tree: artifacts, and their arrays with shape, dtype and dimensions.
+    """Show all datasets, or only NAME, as a tree of artifacts and arrays with shape, dtype and dimensions.
 
     \b
     Example:
@@ -92,7 +92,7 @@ def _add_arrays(leaf: Tree, arrays: Mapping[str, Any], show_all: bool) -> None:
 @click.argument("name")
 @json_option
 def lineage_command(name: str, as_json: bool) -> None:
-    """Show what everything in dataset NAME was made from, down from the sources, and what was made from it.
+    """Show what everything in dataset NAME was made from, beginning with the sources.
 
     \b
     Example:
@@ -110,29 +110,41 @@ def lineage_command(name: str, as_json: bool) -> None:
 
 
 def _add_node(tree: Tree, node: Node, nodes: Mapping[str, Node], above: str) -> None:
-    """Add a node and what was made of it; what has several inputs stands below each."""
+    """Add a node and everything made from it. A node with several inputs appears below each of them."""
     others = sorted(set(node.inputs.values()) - {above})
     state = "" if node.state == "complete" else f"  [yellow]{node.state}[/yellow]"
     sources = "".join(f"  [green]{source} {escape(key[:24])}[/green]" for source, key in node.sources.items())
-    beside = f"  [dim]with {', '.join(others)}[/dim]" if above and others else ""
-    branch = tree.add(f"[cyan]{node.name}[/cyan]{state}{sources}  {escape(_short(node))}{beside}")
+    more = f"  [dim]with {', '.join(others)}[/dim]" if above and others else ""
+    branch = tree.add(f"[cyan]{node.name}[/cyan]{state}{sources}  {escape(_short(node))}{more}")
     for output in node.outputs:
         _add_node(branch, nodes[output], nodes, node.name)
 
 
-_TOLD = ("undirected", "self_loops", "parts", "method", "model", "layout", "grid", "permutation", "ranks", "algorithm")
+#: Parameters that the lineage shows.
+_SHOWN_PARAMETERS = (
+    "undirected",
+    "self_loops",
+    "parts",
+    "method",
+    "model",
+    "layout",
+    "grid",
+    "permutation",
+    "ranks",
+    "algorithm",
+)
 
 
 def _short(node: Node) -> str:
-    told = {name: node.parameters[name] for name in _TOLD if node.parameters.get(name) not in (None, "")}
-    return ", ".join(f"{name}={value}" for name, value in told.items())
+    shown = {name: node.parameters[name] for name in _SHOWN_PARAMETERS if node.parameters.get(name) not in (None, "")}
+    return ", ".join(f"{name}={value}" for name, value in shown.items())
 
 
 @click.command("du")
 @click.argument("name", required=False)
 @json_option
 def du_command(name: str | None, as_json: bool) -> None:
-    """Show the bytes on disk by dataset (or only of NAME), artifact and run, and how many are scratch.
+    """Show the bytes on disk of each artifact and run of all datasets, or of NAME, and how many of them are scratch.
 
     \b
     Example:
@@ -149,10 +161,10 @@ def du_command(name: str | None, as_json: bool) -> None:
     rows.sort(key=lambda row: (row["dataset"], -row["bytes"]))
     lines = [(f"{row['dataset']}/{row['kind']}/{row['key']}".rstrip("/"), row) for row in rows]
     show_rows(
-        ("what", "size", "of it scratch"),
+        ("path", "size", "scratch"),
         [
             *((what, readable_bytes(row["bytes"]), _scratch(row["scratch_bytes"])) for what, row in lines),
-            ("together", readable_bytes(total), _scratch(sum(row["scratch_bytes"] for row in rows))),
+            ("total", readable_bytes(total), _scratch(sum(row["scratch_bytes"] for row in rows))),
         ],
         title=f"catalog {catalog.root}",
     )

@@ -1,4 +1,4 @@
-"""`gnnloom check`: a tiny parallel example after installation."""
+"""`gnnloom check`: a tiny parallel training, to run after installation."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gnnloom.workflows.cli.output import readable_seconds, show, show_rows
 
 
 @click.command("check")
-@click.option("--ranks", type=click.IntRange(min=2, max=64), default=2, show_default=True, help="MPI ranks.")
+@click.option("--ranks", type=click.IntRange(min=2, max=64), default=2, show_default=True, help="Number of MPI ranks.")
 @json_option
 def check_command(ranks: int, as_json: bool) -> None:
-    """Generate, partition, shard, train on one rank and on several, compare the losses, verify; then clean up.
+    """Generate a graph, partition, shard, train on one rank and on several, compare the losses, verify, clean up.
 
-    Exits with 0 if all went well.
+    Exits with code 0 on success.
 
     \b
     Example:
@@ -36,4 +36,4 @@ def check_command(ranks: int, as_json: bool) -> None:
         show({"ok": True, "ranks": ranks, "steps": rows}, as_json=True, title="")
         return
     lines = [(str(row["step"]), str(row["found"]), readable_seconds(float(str(row["seconds"])))) for row in rows]
-    show_rows(("step", "found", "took"), lines, title="all is well")
+    show_rows(("step", "result", "time"), lines, title="all checks passed")

@@ -1,4 +1,4 @@
-"""`gnnloom demo`: the whole way on a generated graph, in about a minute, with the commands that did it."""
+"""`gnnloom demo`: every stage on a generated graph, in about a minute, along with the commands that ran."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step printed (its JSON object), and its wall time."""
+    """The JSON object that a step printed, and its wall time in seconds."""
 
     step: Step
     result: dict[str, Any]
@@ -36,7 +36,7 @@ class Outcome:
 
 
 def demo_steps(name: str, ranks: int, edges: int) -> list[Step]:
-    """The commands, from a generator to predictions."""
+    """Return the commands, from a generator to predictions."""
     vertices = max(100, edges // 20)
     classes = max(2, min(16, vertices // 250))
     return [
@@ -52,11 +52,13 @@ def demo_steps(name: str, ranks: int, edges: int) -> list[Step]:
 
 
 @click.command("demo")
-@click.option("--name", default="demo", show_default=True, help="Dataset to make.")
-@click.option("--ranks", type=click.IntRange(min=1), default=4, show_default=True, help="MPI ranks.")
-@click.option("--edges", type=click.IntRange(min=1000), default=1_000_000, show_default=True, help="Edges to generate.")
+@click.option("--name", default="demo", show_default=True, help="Name of the dataset.")
+@click.option("--ranks", type=click.IntRange(min=1), default=4, show_default=True, help="Number of MPI ranks.")
+@click.option(
+    "--edges", type=click.IntRange(min=1000), default=1_000_000, show_default=True, help="Number of edges to generate."
+)
 def demo_command(name: str, ranks: int, edges: int) -> None:
-    """Show the whole way on a generated graph: ingest, partition, shard, train, predict.
+    """Run every stage on a generated graph: ingest, partition, shard, train, predict.
 
     \b
     Example:
@@ -78,11 +80,11 @@ def demo_command(name: str, ranks: int, edges: int) -> None:
 
 
 def _run(root: str, step: Step) -> Outcome:
-    command = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", root, *shlex.split(step.arguments)]
+    command = [sys.executable, "-m", "gnnloom.workflows.cli", "--catalog", root, *shlex.split(step.arguments)]
     started = time.perf_counter()
     done = subprocess.run([*command, "--json"], check=False, capture_output=True, text=True)
     if done.returncode != 0:
-        raise LaunchError(f"`gnnloom {step.arguments}` ended with {done.returncode}:\n{done.stderr.strip()}")
+        raise LaunchError(f"`gnnloom {step.arguments}` exited with code {done.returncode}:\n{done.stderr.strip()}")
     return Outcome(step, json.loads(done.stdout), time.perf_counter() - started)
 
 
@@ -95,7 +97,7 @@ def _show_summary(outcomes: list[Outcome]) -> None:
         *((f"seconds: {outcome.step.title}", f"{outcome.seconds:.1f}") for outcome in outcomes),
         ("peak memory of an ingest process", readable_bytes(graph["peak_memory"])),
         ("peak memory of a rank", _range(training["peak_memory"])),
-        ("bytes that a rank read", _range(training["bytes_read"])),
+        ("bytes read by a rank", _range(training["bytes_read"])),
         ("rows exchanged per layer and direction", f"{partition['km1']:,}"),
         ("imbalance", f"{partition['imbalance']:.3f}"),
         ("bytes sent per epoch, all ranks", readable_bytes(training["bytes_sent"])),

@@ -1,4 +1,4 @@
-"""`gnnloom doctor`: what is installed and how fast it is, with how to mend what is wrong."""
+"""`gnnloom doctor`: checks this machine and the installation, and says how to fix what is broken."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from rich.markup import escape
 
 from gnnloom.workflows.cli.options import current_catalog, json_option
 from gnnloom.workflows.cli.output import show
-from gnnloom.workflows.doctor.installation import FAILED, OK, WARNING, Finding, examine
+from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Finding
+from gnnloom.workflows.doctor.installation import examine
 
-_COLOURS = {OK: "green", WARNING: "yellow", FAILED: "red"}
+_COLORS = {OK: "green", WARNING: "yellow", FAILED: "red"}
 
 
 @click.command("doctor")
 @json_option
 def doctor_command(as_json: bool) -> None:
-    """Check this machine and what is installed: Python, MPI, kernels, partitioners, memory, disk.
+    """Check this machine and the installation: Python, MPI, kernels, partitioners, memory, disk.
 
-    Exits with 0 if nothing failed, 1 otherwise; a warning says what will be slow or is optional.
+    Exits with code 0 if no check failed, 1 otherwise. Warnings are about things that are slow or optional.
 
     \b
     Example:
@@ -39,7 +40,7 @@ def doctor_command(as_json: bool) -> None:
 
 
 def _show(console: Console, finding: Finding) -> None:
-    color = _COLOURS[finding.state]
+    color = _COLORS[finding.state]
     console.print(f"[{color}]{finding.state:8}[/{color}] {finding.check:24} {escape(finding.found)}", soft_wrap=True)
-    if finding.mend:
-        console.print(f"{'':33} [bold]mend:[/bold] {escape(finding.mend)}", soft_wrap=True)
+    if finding.fix:
+        console.print(f"{'':33} [bold]fix:[/bold] {escape(finding.fix)}", soft_wrap=True)

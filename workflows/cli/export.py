@@ -1,4 +1,4 @@
-"""`gnnloom export`: what a dataset holds as files for other programs."""
+"""`gnnloom export`: contents of a dataset as files for other programs."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ from gnnloom.workflows.cli.output import show
 from gnnloom.workflows.interop.export import edge_table, partition_table, run_table, vertices_table
 from gnnloom.workflows.interop.tables import Table, check_file, write_table
 
-_OF_RUNS = ("predictions", "scores", "embeddings")
-_OF_DATASETS = ("edges", "features", "labels", "partition")
+_RUN_TABLES = ("predictions", "scores", "embeddings")
+_DATASET_TABLES = ("edges", "features", "labels", "partition")
 
 
 @click.command("export")
 @click.argument("name")
-@click.argument("what", type=click.Choice((*_OF_RUNS, *_OF_DATASETS)))
+@click.argument("what", type=click.Choice((*_RUN_TABLES, *_DATASET_TABLES)))
 @click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="File: .npy, .npz, .parquet or .csv."
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="Output file: .npy, .npz, .parquet or .csv.",
 )
-@click.option("--run", default=None, help="Of predictions, scores and embeddings: the run that made them.")
-@click.option("--parts", type=click.IntRange(min=1), default=None, help="Of a partition: its number of parts.")
-@click.option("--method", default=None, help="Of a partition, where there are several.")
-@click.option("--key", default=None, help="Of the graph, vertex data or partition, where there are several.")
+@click.option("--run", default=None, help="Run that made the predictions, scores or embeddings.")
+@click.option("--parts", type=click.IntRange(min=1), default=None, help="Number of parts of the partition.")
+@click.option("--method", default=None, help="Method of the partition, if there are several.")
+@click.option("--key", default=None, help="Key of the graph, vertex data or partition, if there are several.")
 @json_option
 def export_command(
     name: str,
@@ -38,10 +41,10 @@ def export_command(
     key: str | None,
     as_json: bool,
 ) -> None:
-    """Write WHAT of dataset NAME to a file for other programs.
+    """Export predictions, embeddings, features, labels, parts or edges of dataset NAME for other programs.
 
-    .csv, .parquet and .npz name every vertex as the source of the edges did; .npy has the bare numbers in the order
-    of the vertices, of edges their sources and targets. Little is in memory at once.
+    .csv, .parquet and .npz files have a column with the vertex ids of the source. A .npy file has only the numbers, in
+    vertex order; for edges, it has sources and targets. Files are written piece by piece, in little memory.
 
     \b
     Example:
@@ -50,12 +53,12 @@ def export_command(
       gnnloom export web partition --parts 4 --out part.csv
       gnnloom export web edges --out edges.parquet
     """
-    if (what in _OF_RUNS) != (run is not None):
-        raise click.UsageError(f"{what}: {'give its' if run is None else 'has no'} --run")
+    if (what in _RUN_TABLES) != (run is not None):
+        raise click.UsageError(f"{what} {'needs' if run is None else 'does not take'} --run")
     if run is not None and key is not None:
-        raise click.UsageError(f"{what}: --key does not go with --run, which knows its artifacts")
+        raise click.UsageError("--key does not go with --run: a run knows its artifacts")
     if what != "partition" and (parts is not None or method is not None):
-        raise click.UsageError("--parts and --method are of a partition")
+        raise click.UsageError("--parts and --method only apply to a partition")
     check_file(out)
     dataset = current_catalog()[name]
     table = (

@@ -1,6 +1,6 @@
-"""The `gnnloom` command: global options, exit codes, and which subcommand is where.
+"""The `gnnloom` command: its subcommands, global options and exit codes.
 
-Exit codes: 0 done, 1 a failure while running, 2 wrong usage, 3 invalid input, 4 an incomplete artifact,
+Exit codes: 0 success, 1 failure while running, 2 wrong usage, 3 invalid input, 4 incomplete artifact,
 75 stopped after a checkpoint, 130 interrupted, 143 ended by SIGTERM.
 """
 
@@ -20,7 +20,7 @@ import click
 from gnnloom.storage import Catalog, GnnloomError
 from gnnloom.trainer.job.signals import handling, raised_again
 
-#: Subcommands by name and the module that holds them, imported only when asked for: some need seconds.
+#: Module of each subcommand. Modules are imported only when their command is called, as some take seconds.
 _COMMANDS = {
     "ingest": "ingest",
     "generate": "generate",
@@ -40,7 +40,7 @@ _COMMANDS = {
 
 
 class _Ended(SystemExit):
-    """SIGTERM came."""
+    """The process received SIGTERM."""
 
 
 _SIGNALS = {KeyboardInterrupt: signal.SIGINT, _Ended: signal.SIGTERM}
@@ -60,20 +60,20 @@ class LazyGroup(click.Group):
         return command if isinstance(command, click.Command) else None
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the subcommand; Ctrl-C ends with the shells' code for it, where click would say 1."""
+        """Run the subcommand; Ctrl-C exits with the code that shells use for it, where click would use 1."""
         try:
-            # Closes what is open, workers among it, as Ctrl-C does.
+            # An exception closes everything that is open, including worker processes.
             with handling(signal.SIGTERM, _terminate), raised_again(_SIGNALS):
                 return super().invoke(ctx)
         except KeyboardInterrupt:
-            click.echo("interrupted; what is finished is kept, run again to go on", err=True)
+            click.echo("interrupted; finished work is kept, run the command again to continue", err=True)
             ctx.exit(130)
         except _Ended:
-            click.echo("ended by SIGTERM; what is finished is kept, run again to go on", err=True)
+            click.echo("ended by SIGTERM; finished work is kept, run the command again to continue", err=True)
             raise
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - what signal calls
+def _terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of a signal handler
     raise _Ended(128 + number)
 
 
@@ -87,7 +87,7 @@ def _terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - 
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder of the datasets.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Log what the stages do.")
+@click.option("-v", "--verbose", is_flag=True, help="Log the progress of the stages.")
 @click.version_option(package_name="gnnloom")
 @click.pass_context
 def cli(context: click.Context, catalog: Path, verbose: bool) -> None:
@@ -101,7 +101,7 @@ def cli(context: click.Context, catalog: Path, verbose: bool) -> None:
       gnnloom shard web --parts 4
       gnnloom train web --ranks 4
 
-    Exit codes: 0 done, 1 failed while running, 2 wrong usage, 3 invalid input, 4 incomplete artifact,
+    Exit codes: 0 success, 1 failure while running, 2 wrong usage, 3 invalid input, 4 incomplete artifact,
     75 stopped after a checkpoint, 130 interrupted, 143 ended by SIGTERM.
     """
     _log_to_stderr(logging.INFO if verbose else logging.WARNING)
@@ -109,7 +109,7 @@ def cli(context: click.Context, catalog: Path, verbose: bool) -> None:
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
-    """Writes to what is standard error at the moment: bars take its place, so that lines stand above them."""
+    """Writes to whatever is standard error at the moment: progress bars replace it, so that lines appear above them."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -120,7 +120,7 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
 
 
 def _log_to_stderr(level: int) -> None:
-    """Only gnnloom's own lines: what Dask says when it closes tells a user nothing."""
+    """Log only gnnloom's own messages: those that Dask logs while it closes do not help a user."""
     handler = _StderrHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", datefmt="%H:%M:%S"))
     logger = logging.getLogger("gnnloom")
@@ -130,7 +130,7 @@ def _log_to_stderr(level: int) -> None:
 
 
 def main() -> None:
-    """Entry point: errors that are the user's to mend become one line and an exit code."""
+    """Entry point: errors that the user can fix become one line and an exit code."""
     try:
         cli()
     except GnnloomError as error:
@@ -140,20 +140,22 @@ def main() -> None:
         _leave_by(error)
 
 
-#: What a disk says that is full or fails, and where one may not write; what is done by then is kept.
-_OF_DISKS = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EIO}
-#: What the system says to a name that cannot be that of what was asked for.
-_OF_NAMES = {errno.ENOTDIR, errno.ENOENT, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG}
+#: The disk is full, failing or not writable.
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EIO}
+#: A path that the user named cannot be used.
+_PATH_ERRORS = {errno.ENOTDIR, errno.ENOENT, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG}
 
 
 def _leave_by(error: OSError) -> None:
-    """End with one line and an exit code where the system's error is the user's to mend; else raise it."""
+    """Exit with one line and a code if the user can fix the system's error; otherwise raise it again."""
     where = f"{error.filename}: " if error.filename else ""
-    if error.errno in _OF_DISKS:
-        click.echo(f"error: {where}{error.strerror}; what is finished is kept, run again to go on", err=True)
+    if error.errno in _DISK_ERRORS:
+        click.echo(
+            f"error: {where}{error.strerror}; finished work is kept, run the command again to continue", err=True
+        )
         sys.exit(1)
-    if error.errno in _OF_NAMES and error.filename:
-        click.echo(f"error: {where}{error.strerror}; choose another place", err=True)
+    if error.errno in _PATH_ERRORS and error.filename:
+        click.echo(f"error: {where}{error.strerror}; choose another path", err=True)
         sys.exit(3)
     raise error
 

@@ -12,10 +12,9 @@ import click
 
 from gnnloom.pipeline.tasks.cluster import ClusterOptions
 from gnnloom.storage import Catalog
+from gnnloom.workflows.parsing import parse_bytes
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-_UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 class MemorySize(click.ParamType[int, object]):
@@ -26,10 +25,10 @@ class MemorySize(click.ParamType[int, object]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", str(value), re.IGNORECASE)
-        if not match:
-            self.fail(f"{value!r} is not a size such as 512M or 1G", param, ctx)
-        return int(float(match[1]) * 1024 ** _UNITS[match[2].upper()])
+        try:
+            return parse_bytes(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Widths(click.ParamType[tuple[int, ...], object]):
@@ -50,7 +49,11 @@ class Widths(click.ParamType[tuple[int, ...], object]):
 
 
 class Sizes(click.ParamType[tuple[int, ...], object]):
-    """Sizes of some axes, such as ``1000x1000`` or ``50x50x50``."""
+    """Sizes along a few axes, such as ``1000x1000`` or ``50x50x50``.
+
+    Args:
+        fewest, most: allowed number of axes.
+    """
 
     name = "sizes"
 
@@ -61,40 +64,36 @@ class Sizes(click.ParamType[tuple[int, ...], object]):
         if isinstance(value, tuple):
             return value
         sizes = str(value).split("x")
-        if not (
-            self._fewest <= len(sizes) <= self._most and all(re.fullmatch(r"[1-9]\d{0,8}", size) for size in sizes)
-        ):
+        has_right_count = self._fewest <= len(sizes) <= self._most
+        if not (has_right_count and all(re.fullmatch(r"[1-9]\d{0,8}", size) for size in sizes)):
             number = self._fewest if self._fewest == self._most else f"{self._fewest} to {self._most}"
-            self.fail(
-                f"{value!r} is not {number} sizes with x between them, such as {'x'.join(['4'] * self._most)}",
-                param,
-                ctx,
-            )
+            example = "x".join(["4"] * self._most)
+            self.fail(f"{value!r} is not {number} sizes with x between them, such as {example}", param, ctx)
         return tuple(map(int, sizes))
 
 
 def json_option(command: Command) -> Command:
-    """``--json``: one JSON object on standard output and nothing else there."""
+    """Add ``--json``: one JSON object on standard output and nothing else there."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")(command)
 
 
 def key_option(kind: str) -> Callable[[Command], Command]:
-    """``--KIND KEY``: which artifact of a kind, where the dataset has several."""
-    return click.option(f"--{kind}", metavar="KEY", default=None, help=f"Which {kind}, where there are several.")
+    """Add ``--KIND KEY``, which chooses between several artifacts of a kind."""
+    return click.option(f"--{kind}", metavar="KEY", default=None, help=f"Key of the {kind}, if there are several.")
 
 
 def performance_report_option(command: Command) -> Command:
-    """``--performance-report FILE``: what Dask has to say of its workers."""
+    """Add ``--performance-report FILE``: Dask's report on its workers."""
     return click.option(
         "--performance-report",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE.html",
-        help="Write Dask's report of what its workers did.",
+        help="Write Dask's performance report on its workers to this file.",
     )(command)
 
 
 def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Where the tasks of a stage run; the command gets them as one argument, ``cluster``."""
+    """Add the options that choose where a stage's tasks run; the command gets them as one argument, ``cluster``."""
 
     @functools.wraps(command)
     def with_cluster(
@@ -105,15 +104,13 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
 
     for option in (
         performance_report_option,
-        click.option("--scheduler", metavar="ADDRESS", help="Run on a Dask cluster, such as tcp://host:8786."),
-        click.option(
-            "--memory", type=MemorySize(), default="1G", show_default=True, help="Memory of one worker process."
-        ),
+        click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler to use, such as tcp://host:8786."),
+        click.option("--memory", type=MemorySize(), default="1G", show_default=True, help="Memory per worker process."),
         click.option(
             "--workers",
             type=click.IntRange(min=0),
             default=None,
-            help="Worker processes; 0 runs everything in this process.  [default: one per core]",
+            help="Number of worker processes; 0 runs everything in this process.  [default: one per core]",
         ),
     ):
         with_cluster = option(with_cluster)
@@ -121,7 +118,7 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def current_catalog() -> Catalog:
-    """The catalog that ``--catalog`` (or its default) names."""
+    """Return the catalog that ``--catalog``, or its default, names."""
     catalog = click.get_current_context().obj
     if not isinstance(catalog, Catalog):
         raise click.UsageError("no catalog was opened")

@@ -1,4 +1,4 @@
-"""Progress of the pipeline's phases and of trainings: bars on a terminal, a line every few seconds in a log."""
+"""Progress of pipeline phases and trainings: bars on a terminal, or a log line every few seconds."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from gnnloom.pipeline.tasks.progress import INTERVAL, PROGRESS, Progress
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.cli.output import readable_bytes
 
-#: Seconds between looks at how far a training is.
-_LOOK_SECONDS = 0.5
+#: Seconds between polls of a training's progress.
+_POLL_SECONDS = 0.5
 
 
 class BarHandler(logging.Handler):
@@ -60,17 +60,17 @@ class BarHandler(logging.Handler):
 
 
 def _speed(state: Progress) -> str:
-    said = []
+    texts = []
     if state.count and state.unit != "tasks":
-        said.append(f"{state.rate / 1e6:,.1f} M {state.unit}/s")
+        texts.append(f"{state.rate / 1e6:,.1f} M {state.unit}/s")
     if state.peak_memory:
-        said.append(f"peak {readable_bytes(state.peak_memory)}")
-    return ", ".join(said)
+        texts.append(f"peak {readable_bytes(state.peak_memory)}")
+    return ", ".join(texts)
 
 
 @contextmanager
 def shown_progress() -> Iterator[None]:
-    """Show how far the phases are that run inside the ``with`` block."""
+    """Show the progress of phases that run inside the ``with`` block."""
     bars = BarHandler(Console(stderr=True)) if sys.stderr.isatty() else None
     before = PROGRESS.level, PROGRESS.propagate
     PROGRESS.setLevel(logging.DEBUG if bars else logging.INFO)
@@ -89,10 +89,10 @@ def shown_progress() -> Iterator[None]:
 
 @contextmanager
 def shown_epochs(run: Run, epochs: int) -> Iterator[None]:
-    """Show how many epochs of a training are done that runs inside the ``with`` block."""
+    """Show the finished epochs of a training that runs inside the ``with`` block."""
     ended = threading.Event()
-    with _epoch_teller(epochs) as tell:
-        watch = threading.Thread(target=_watch_epochs, args=(run, ended, tell), daemon=True)
+    with _epoch_display(epochs) as show:
+        watch = threading.Thread(target=_watch_epochs, args=(run, ended, show), daemon=True)
         watch.start()
         try:
             yield
@@ -102,39 +102,39 @@ def shown_epochs(run: Run, epochs: int) -> Iterator[None]:
 
 
 @contextmanager
-def _epoch_teller(epochs: int) -> Iterator[Callable[[int], None]]:
-    """What shows a number of finished epochs: a bar on a terminal; else lines, unless the training has its own."""
+def _epoch_display(epochs: int) -> Iterator[Callable[[int], None]]:
+    """Yield a function that shows a number of finished epochs: as a bar on a terminal, otherwise as lines."""
     if sys.stderr.isatty():
         columns = (TextColumn("{task.description:>20}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Bars(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bars:
             task = bars.add_task("epochs", total=epochs)
             yield lambda done: bars.update(task, completed=done)
     elif logging.getLogger("gnnloom.trainer").isEnabledFor(logging.INFO):
-        yield _say_nothing
+        # The training logs its own lines.
+        yield _show_nothing
     else:
-        yield _LineTeller(epochs)
+        yield _LineDisplay(epochs)
 
 
-def _say_nothing(done: int) -> None:
-    """The training's own lines tell enough."""
+def _show_nothing(done: int) -> None:
     del done
 
 
-class _LineTeller:
-    """Says how many epochs are done, every few seconds."""
+class _LineDisplay:
+    """Prints the number of finished epochs every few seconds."""
 
     def __init__(self, epochs: int) -> None:
-        self._epochs, self._said = epochs, time.monotonic()
+        self._epochs, self._printed = epochs, time.monotonic()
 
     def __call__(self, done: int) -> None:
-        if time.monotonic() - self._said >= INTERVAL:
-            self._said = time.monotonic()
+        if time.monotonic() - self._printed >= INTERVAL:
+            self._printed = time.monotonic()
             sys.stderr.write(f"{done} of {self._epochs} epochs\n")
 
 
-def _watch_epochs(run: Run, ended: threading.Event, tell: Callable[[int], None]) -> None:
-    """Look how many epochs are done, until the training ends."""
+def _watch_epochs(run: Run, ended: threading.Event, show: Callable[[int], None]) -> None:
+    """Poll the number of finished epochs until the training ends."""
     begun = time.time()
-    while not ended.wait(_LOOK_SECONDS):
-        tell(run.epochs_since(begun))
-    tell(run.epochs_since(begun))
+    while not ended.wait(_POLL_SECONDS):
+        show(run.epochs_since(begun))
+    show(run.epochs_since(begun))

@@ -1,4 +1,4 @@
-"""`gnnloom report`: what runs did, as a page and pictures."""
+"""`gnnloom report`: an HTML page and pictures about one run or several."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from gnnloom.workflows.cli.output import show, show_rows
 
 @click.command("report")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
-@click.option("--compare", is_flag=True, help="One report that lays the runs side by side.")
+@click.option("--compare", is_flag=True, help="Write one report that compares the runs.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=None,
-    help="Folder of the report; of several reports, where their folders go.  [default: report-DATASET-RUN]",
+    help="Folder of the report; for several reports, the parent of their folders.  [default: report-DATASET-RUN]",
 )
 @json_option
 def report_command(runs: tuple[str, ...], compare: bool, out: Path | None, as_json: bool) -> None:
-    """Write a report of each RUN: one HTML page that needs nothing else, and its pictures as PNG files.
+    """Write a report on each RUN: one self-contained HTML page, and its pictures as PNG files.
 
-    A RUN is DATASET/RUN, DATASET where that has one run only, or the folder of a run.
+    RUN is DATASET/RUN, DATASET if it has only one run, or the folder of a run.
 
     \b
     Example:
@@ -32,7 +32,7 @@ def report_command(runs: tuple[str, ...], compare: bool, out: Path | None, as_js
       gnnloom report --compare web/demo web/wide --out comparison
     """
     if compare and len(runs) < 2:
-        raise click.UsageError("--compare needs two runs or more")
+        raise click.UsageError("--compare needs at least two runs")
     files = _write(runs, compare, out)
     pages = [str(file) for file in files if file.suffix == ".html"]
     pictures = [str(file) for file in files if file.suffix != ".html"]

@@ -1,4 +1,4 @@
-"""A tiny graph, and a whole run on it: what `gnnloom doctor` and `gnnloom check` try."""
+"""A tiny graph for `gnnloom doctor`, and a complete run on one for `gnnloom check`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch
 
-#: How far the losses of one rank and of several may be apart: float64 sums in another order.
+#: Largest difference between the losses of one rank and of several: float64 sums in another order.
 TOLERANCE = 1e-9
 _EPOCHS = 10
 
 
 @dataclass(frozen=True)
 class Step:
-    """One finished step, and what came out."""
+    """A finished step and its result."""
 
     name: str
     found: str
@@ -41,18 +41,19 @@ def _model(num_vertices: int) -> StochasticBlockModel:
 
 
 def store_tiny_graph(dataset: Dataset) -> Graph:
-    """An undirected graph of 64 vertices; found again if it is there."""
+    """Store an undirected graph of 64 vertices, or find it if it was stored before."""
     return ingest_graph(dataset, _model(64).edges(), IngestOptions(undirected=True), InProcessCluster())
 
 
 def run_tiny_example(folder: Path, ranks: int = 2) -> Iterator[Step]:
-    """Generate, partition, shard, train on one rank and on several, compare and verify; yields each step done.
+    """Generate, partition, shard, train on one rank and on several, compare and verify; yield each finished step.
 
     Args:
-        folder: for the catalog; the caller removes it.
+        folder: the catalog's folder, which the caller removes.
 
     Raises:
-        GnnloomError: a step failed; CorruptError where the losses differ.
+        GnnloomError: a step failed.
+        CorruptError: the losses differ.
     """
     cluster = InProcessCluster()
     dataset = Catalog(folder).create("check")
@@ -70,7 +71,7 @@ def run_tiny_example(folder: Path, ranks: int = 2) -> Iterator[Step]:
         losses[count] = _train(dataset, count)
         yield Step(f"train on {count}", f"loss {losses[count][0]:.6f} to {losses[count][-1]:.6f}")
     yield Step("compare", _compare(losses[1], losses[ranks]))
-    yield Step("verify", f"{_verify(dataset)} arrays are whole")
+    yield Step("verify", f"{_verify(dataset)} arrays are intact")
 
 
 def _train(dataset: Dataset, ranks: int) -> list[float]:
@@ -90,10 +91,10 @@ def _compare(one: list[float], several: list[float]) -> str:
     difference = float(np.abs(np.subtract(one, several)).max())
     if not difference <= TOLERANCE:
         raise CorruptError(
-            f"the losses of one rank and of several differ by {difference:.2e}, more than {TOLERANCE:.0e}; an MPI or a"
-            " torch that computes wrongly, run `gnnloom doctor`"
+            f"the losses of one rank and of several differ by {difference:.2e}, more than {TOLERANCE:.0e}; the MPI or"
+            " torch installation gives wrong results; run `gnnloom doctor`"
         )
-    return f"losses differ by {difference:.1e} at most"
+    return f"losses differ by at most {difference:.1e}"
 
 
 def _verify(dataset: Dataset) -> int:

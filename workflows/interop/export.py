@@ -1,4 +1,4 @@
-"""What a dataset holds as tables for other programs, with the ids that the vertices had in their source."""
+"""Contents of a dataset as tables for other programs, with the vertex ids that the source used."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from gnnloom.storage.format.memory_map import map_copy
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.interop.tables import Column, Table, write_table
 
-#: Numbers that are in memory at once, or so.
+#: Approximate count of numbers in memory at once.
 _NUMBERS_AT_ONCE = 1 << 21
-#: Numbers whose memory a name takes, or so.
+#: Approximate memory of one vertex name, in numbers.
 _NAME_NUMBERS = 16
 
 _INT64 = np.dtype(np.int64)
 
 
 def write_predictions(dataset: Dataset, run: Run, path: Path) -> None:
-    """Write the predicted class, or the zeros and ones of all classes, of every vertex."""
+    """Write the predicted class of every vertex, or zeros and ones for all classes of a multilabel model."""
     write_table(run_table(dataset, run, "predictions"), path)
 
 
 def run_table(dataset: Dataset, run: Run, what: str) -> Table:
-    """Rows of a run's ``predictions`` (class), ``scores`` or ``embeddings``, one per vertex.
+    """Return a run's ``predictions`` (class), ``scores`` or ``embeddings``, one row per vertex.
 
     Raises:
-        NotFoundError: the run has no predictions, or no such ones.
+        NotFoundError: the run has no predictions, or none of this kind.
     """
     predictions = run.predictions()
     stored, name = {
@@ -47,17 +47,17 @@ def run_table(dataset: Dataset, run: Run, what: str) -> Table:
 
 
 def graph_of_run(dataset: Dataset, run: Run) -> Graph:
-    """The graph that a run was trained on.
+    """Open the graph that a run was trained on.
 
     Raises:
-        NotFoundError: it, or the shards made from it, are not there any more.
+        NotFoundError: the graph, or the shards made from it, were removed.
     """
     key = run.inputs().get("shards")
     return dataset.graph(None if key is None else dataset.find("shards", key).inputs["graph"])
 
 
 def vertices_table(dataset: Dataset, what: str, key: str | None = None) -> Table:
-    """Rows of the ``features``, or of the ``labels`` and the split, one per vertex.
+    """Return the ``features``, or the ``labels`` along with the split, one row per vertex.
 
     Raises:
         NotFoundError: the dataset has none.
@@ -66,12 +66,12 @@ def vertices_table(dataset: Dataset, what: str, key: str | None = None) -> Table
     names = {"features": ("feature",), "labels": ("label", "multilabel", "split")}[what]
     there = {name: vertices.artifact.array(name) for name in names if name in vertices.artifact}
     if not there:
-        raise NotFoundError(f"{vertices.artifact.path}: no {what}")
+        raise NotFoundError(f"{vertices.artifact.path}: this vertex data has no {what}")
     return vertex_table(dataset.graph(vertices.artifact.inputs.get("graph")), there)
 
 
 def partition_table(dataset: Dataset, parts: int | None, method: str | None, key: str | None = None) -> Table:
-    """The part of every vertex.
+    """Return the part of every vertex.
 
     Raises:
         NotFoundError: the dataset has no such partition.
@@ -82,7 +82,7 @@ def partition_table(dataset: Dataset, parts: int | None, method: str | None, key
 
 
 def vertex_table(graph: Graph, arrays: dict[str, ArrayReader]) -> Table:
-    """Arrays over the vertices, behind the id (or name) that each vertex had; ``.npy`` holds the first array."""
+    """Return arrays over the vertices after a column of source ids or names; ``.npy`` holds the first array."""
     columns = [
         Column(name, array.dtype, array.shape[1] if len(array.shape) > 1 else None) for name, array in arrays.items()
     ]
@@ -103,10 +103,10 @@ def _ids(graph: Graph) -> Callable[[int, int], Any]:
 
 
 def edge_table(graph: Graph) -> Table:
-    """The stored edges, by target and source, self loops and both directions among them, as they are stored.
+    """Return the stored edges, ordered by target, then source, with self loops and both directions as stored.
 
-    Vertices are called by the ids that they had in the source; where these were names, by their numbers, with the
-    names beside them.
+    The columns hold the vertex ids of the source. If those were names, they hold vertex numbers, and two more columns
+    hold the names.
     """
     columns = [Column("source", _INT64), Column("target", _INT64)]
     if graph.has_names:
@@ -119,8 +119,8 @@ def edge_table(graph: Graph) -> Table:
 
 def _edges(graph: Graph) -> Iterator[tuple[Any, ...]]:
     with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
-        ids = _mapped(graph, "original_id", Path(folder))
-        offset, text = (_mapped(graph, name, Path(folder)) for name in ("original_name_offset", "original_name"))
+        ids = _map(graph, "original_id", Path(folder))
+        offset, text = (_map(graph, name, Path(folder)) for name in ("original_name_offset", "original_name"))
         for number in range(graph.num_blocks):
             for row, column, *weight in _block_entries(graph, number):
                 ends = [column, row] if ids is None else [ids[column], ids[row]]
@@ -129,8 +129,8 @@ def _edges(graph: Graph) -> Iterator[tuple[Any, ...]]:
                 yield (*ends, *weight)
 
 
-def _mapped(graph: Graph, name: str, folder: Path) -> NDArray[Any] | None:
-    """An array of the graph for looking up; None where there is none."""
+def _map(graph: Graph, name: str, folder: Path) -> NDArray[Any] | None:
+    """Map an array of the graph for random access; None if the graph does not have it."""
     return map_copy(graph.artifact.array(name), folder / name) if name in graph.artifact else None
 
 
@@ -140,7 +140,7 @@ def _names_of(vertices: NDArray[Any], offset: NDArray[Any], text: NDArray[Any]) 
 
 
 def _block_entries(graph: Graph, number: int) -> Iterator[tuple[NDArray[Any], ...]]:
-    """Rows, columns, and weights if there are any, of the entries of one block."""
+    """Read the rows, columns and weights (if any) of one block's entries."""
     prefix = block_path(number)
     indptr = graph.artifact.array(f"{prefix}/indptr").read()
     names = [name for name in (f"{prefix}/indices", f"{prefix}/data") if name in graph.artifact]

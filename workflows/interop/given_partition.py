@@ -1,4 +1,4 @@
-"""A partition that another program made, stored and measured like our own."""
+"""Stores a partition that another program made, and measures it like our own."""
 
 from __future__ import annotations
 
@@ -15,16 +15,20 @@ from gnnloom.storage import Dataset, Graph, Partition
 from gnnloom.storage.format.arrays import digest_bytes, write_array
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.memory_map import create_part_vector
-from gnnloom.workflows.interop.metis_file import read_metis_part
+from gnnloom.workflows.interop.metis import read_metis_part
 
-#: What stands for the method in the partition's parameters.
+#: The partition's ``method``, as no partitioner of ours made it.
 METHOD = "file"
 
 
 def store_metis_part(dataset: Dataset, graph: Graph, file: Path, parts: int | None, cluster: Cluster) -> Partition:
-    """Store the partition in a METIS file; finds it if it was stored before.
+    """Store the partition in a METIS file, or find it if it was stored before.
+
+    Args:
+        parts: number of parts; by default the highest part in the file plus one.
 
     Raises:
+        NotFoundError: the file does not exist.
         InputError: the file is not a partition of the graph.
     """
     part, num_parts = read_metis_part(file, graph.num_vertices, parts)
@@ -32,11 +36,11 @@ def store_metis_part(dataset: Dataset, graph: Graph, file: Path, parts: int | No
     with ArtifactWriter.begin(dataset.path, "partition", parameters, {"graph": graph.artifact.key}) as writer:
         if writer.is_complete:
             return Partition(Artifact(writer.path))
-        with writer.task("part/0") as builder:
-            builder.add(write_array(writer.path, "part", part, ("vertex",)))
-        with writer.task("quality/0") as builder:
-            builder.facts = _measure(dataset, graph, part, num_parts, writer.work, cluster)
-            quality = builder.facts
+        with writer.task("part/0") as output:
+            output.add(write_array(writer.path, "part", part, ("vertex",)))
+        with writer.task("quality/0") as output:
+            output.facts = _measure(dataset, graph, part, num_parts, writer.work, cluster)
+            quality = output.facts
         sizes = {"vertex": graph.num_vertices}
         return Partition(writer.commit(["part/0", "quality/0"], sizes, {"quality": quality}))
 

@@ -1,4 +1,4 @@
-"""Tables as files that other programs read, written in pieces: NumPy's .npy and .npz, Parquet and CSV."""
+"""Tables as files for other programs, written piece by piece: NumPy's .npy and .npz, Parquet and CSV."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Column:
     """A column of a table.
 
     Attributes:
-        dtype: None for texts, which NumPy's files leave out.
-        width: numbers in a row; None for one that stands alone.
+        dtype: None for text, which NumPy's files leave out.
+        width: numbers per row; None if each row holds a single value.
     """
 
     name: str
@@ -34,11 +34,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows that are read in pieces, as often as needed.
+    """Rows that can be read piece by piece, as often as needed.
 
     Attributes:
-        pieces: the rows in order; each piece has an array, or a list of texts, for every column.
-        plain: the columns that a ``.npy`` file holds: one, or several of one number each.
+        pieces: reads the rows in order; each piece has one array, or list of strings, per column.
+        plain: columns that a ``.npy`` file holds: one column, or several with a single number per row.
     """
 
     columns: tuple[Column, ...]
@@ -48,23 +48,23 @@ class Table:
 
 
 def check_file(path: Path | None) -> None:
-    """Check the name of a file before anything is computed for it.
+    """Check an output file's name before anything is computed for it.
 
     Raises:
-        InputError: it has another ending than those of ``WRITERS``, is a folder's, or its folder is not there.
+        InputError: its suffix is not in ``WRITERS``, it names a folder, or its folder does not exist.
     """
     if path is None:
         return
     if path.suffix not in WRITERS:
         raise InputError(f"{path}: expected a name that ends in {', '.join(WRITERS)}")
     if not path.absolute().parent.is_dir():
-        raise InputError(f"{path}: there is no folder {path.absolute().parent}")
+        raise InputError(f"{path}: the folder {path.absolute().parent} does not exist")
     if path.is_dir():
-        raise InputError(f"{path}: there is a folder of this name; choose another for the file")
+        raise InputError(f"{path}: this is a folder; choose another name for the file")
 
 
 def write_table(table: Table, path: Path) -> None:
-    """Write a table in the format of the file's name; the file appears when it is whole.
+    """Write a table in the format that the file's suffix names; the file appears only when it is complete.
 
     Raises:
         InputError: as :func:`check_file`.
@@ -88,15 +88,15 @@ def _write_npz(table: Table, path: Path) -> None:
 
 
 def _write_array(table: Table, names: tuple[str, ...], file: IO[bytes]) -> None:
-    """Columns beside each other as one array in NumPy's format."""
-    places = [number for number, column in enumerate(table.columns) if column.name in names]
-    first = table.columns[places[0]]
+    """Write columns side by side as one array in NumPy's format."""
+    positions = [number for number, column in enumerate(table.columns) if column.name in names]
+    first = table.columns[positions[0]]
     dtype = np.dtype(first.dtype)
-    width = (len(places),) if len(places) > 1 else () if first.width is None else (first.width,)
+    width = (len(positions),) if len(positions) > 1 else () if first.width is None else (first.width,)
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (table.length, *width)}
     np.lib.format.write_array_header_1_0(file, header)
     for piece in table.pieces():
-        arrays = [np.asarray(piece[place], dtype) for place in places]
+        arrays = [np.asarray(piece[position], dtype) for position in positions]
         file.write((np.column_stack(arrays) if len(arrays) > 1 else arrays[0]).tobytes())
 
 
@@ -123,7 +123,7 @@ def _arrow_array(column: Column, values: Any) -> Any:
 
 
 def _write_csv(table: Table, path: Path) -> None:
-    """A column for every number of a row."""
+    """Write one CSV column for every number of a row."""
     headers = [_headers(column) for column in table.columns]
     options = pa.csv.WriteOptions(include_header=False, quoting_style="needed")
     with path.open("wb") as file:
@@ -131,16 +131,17 @@ def _write_csv(table: Table, path: Path) -> None:
         for piece in table.pieces():
             columns: list[Any] = []
             for column, values in zip(table.columns, piece, strict=True):
-                columns += [values] if column.width is None else [values[:, place] for place in range(column.width)]
+                columns += [values] if column.width is None else [values[:, number] for number in range(column.width)]
+            # Arrow wants a name per column, which the header above already holds.
             names = [str(number) for number in range(len(columns))]
             pa.csv.write_csv(pa.table([pa.array(each) for each in columns], names), file, options)
 
 
 def _headers(column: Column) -> list[str]:
-    return [column.name] if column.width is None else [f"{column.name}_{place}" for place in range(column.width)]
+    return [column.name] if column.width is None else [f"{column.name}_{number}" for number in range(column.width)]
 
 
-#: How to write a file, by the ending of its name.
+#: Writers by file suffix.
 WRITERS: Mapping[str, Callable[[Table, Path], None]] = {
     ".npy": _write_npy,
     ".npz": _write_npz,

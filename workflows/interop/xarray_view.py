@@ -1,4 +1,4 @@
-"""Vertices, degrees and parts as one xarray Dataset with named dimensions (extra ``xarray``); read when looked at."""
+"""Vertex data, degrees and ids as one xarray Dataset with named dimensions (extra ``xarray``), loaded on access."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from gnnloom.storage.format.artifact import Artifact
 
 
 def to_xarray(dataset: Dataset, graph: str | None = None, vertices: str | None = None) -> xarray.Dataset:
-    """What a dataset knows of each vertex: ``feature``, ``label``, ``split``, ``degree``, ``original_id``.
+    """Open the arrays over the vertices: ``feature``, ``label``, ``split``, ``degree``, ``original_id``.
 
     Args:
         graph: key, to choose between several graphs.
-        vertices: likewise.
+        vertices: key, to choose between several sets of vertex data.
 
     Returns:
-        A Dataset over (vertex, feature), whose arrays are read when they are looked at, and only the rows asked for;
-        a missing or damaged chunk is an error then.  Attributes: the keys, and the number of classes.
+        A Dataset over (vertex, feature). Accessing an array reads the rows asked for and no others, and raises
+        CorruptError if a chunk is missing or damaged. Attributes: the keys, and the number of classes.
 
     Raises:
         NotFoundError: the dataset has neither a graph nor vertices.
@@ -39,6 +39,7 @@ def to_xarray(dataset: Dataset, graph: str | None = None, vertices: str | None =
     variables = {}
     for artifact in found.values():
         for name, record in artifact.records.items():
+            # Arrays in groups are over edges.
             if "/" not in name:
                 lazy = indexing.LazilyIndexedArray(_StoredArray(artifact.array(name)))
                 variables[name] = xarray.Variable(record.dims, lazy)
@@ -49,7 +50,7 @@ def to_xarray(dataset: Dataset, graph: str | None = None, vertices: str | None =
 
 
 class _StoredArray(BackendArray):
-    """An array of an artifact as xarray asks for it: by slices and numbers."""
+    """Adapts an array of an artifact to xarray's interface: indexing by slices and integers."""
 
     def __init__(self, reader: ArrayReader) -> None:
         self._reader = reader
@@ -61,12 +62,12 @@ class _StoredArray(BackendArray):
         return indexing.explicit_indexing_adapter(key, self.shape, support, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> NDArray[Any]:
-        """Read the rows that the first part of the key spans, and pick from them."""
+        """Read the range of rows that the first index spans, and select from it."""
         first, *others = key
         if not isinstance(first, slice):
             number = range(len(self._reader))[first]
             return np.asarray(self._reader.read(number, number + 1)[(0, *others)])
         rows = range(len(self._reader))[first]
         low, high = (min(rows[0], rows[-1]), max(rows[0], rows[-1]) + 1) if rows else (0, 0)
-        picked = np.asarray(rows, dtype=np.int64) - low
-        return np.asarray(self._reader.read(low, high)[(picked, *others)])
+        selected = np.asarray(rows, dtype=np.int64) - low
+        return np.asarray(self._reader.read(low, high)[(selected, *others)])

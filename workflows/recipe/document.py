@@ -1,61 +1,57 @@
-"""A TOML file of sections read into frozen dataclasses, with the line of whatever is wrong in it."""
+"""A TOML file of sections, read into frozen dataclasses; errors name the line."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
-import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.workflows.recipe.values import Given, Raw, convert
 
 Section = TypeVar("Section")
 
 _HEADER = re.compile(r"""\s*\[\[?\s*["']?([A-Za-z0-9_-]+)["']?\s*(?:\.\s*["']?([A-Za-z0-9_-]+)["']?\s*)?\]""")
 _KEY = re.compile(r"""\s*["']?([A-Za-z0-9_.-]+)["']?\s*=""")
-_NOUNS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text in quotes"}
-_EXAMPLES = {int: "[16, 16]", str: '["one", "two"]'}
-
-
-@dataclass(frozen=True)
-class Given:
-    """A value and where it was given: file and line, or option."""
-
-    value: Any
-    where: str
 
 
 @dataclass(frozen=True)
 class Document:
-    """The values of a file, by section and key, after those that options set."""
+    """The values of a file by section and key, overridden by those that options set.
+
+    Attributes:
+        section_lines: file and line of each section.
+    """
 
     name: str
     sections: Mapping[str, Mapping[str, Given]]
-    places: Mapping[str, str]
+    section_lines: Mapping[str, str]
 
     @classmethod
     def read(cls, path: Path, settings: Sequence[str] = ()) -> Document:
-        """Read a TOML file; each of ``settings`` is ``section.key=value`` and wins over the file.
+        """Read a TOML file.
+
+        Args:
+            settings: ``section.key=value`` each; they override the file.
 
         Raises:
-            NotFoundError: there is no such file.
-            InputError: it is not TOML, has keys outside of a section, or a setting is not of this form.
+            NotFoundError: the file cannot be read.
+            InputError: it is not TOML, has keys outside a section, or a setting does not have this form.
         """
         try:
-            # Editors of some systems begin a file with a mark of its encoding.
+            # Some editors begin a file with a byte order mark.
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise NotFoundError(f"{path}: the recipe cannot be read ({error})") from error
         try:
             content = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise InputError(f"{path}: not valid TOML: {error}; texts need quotes, keys need `key = value`") from error
+            raise InputError(f"{path}: not valid TOML: {error}; write `key = value`, with text in quotes") from error
         lines = _lines(text)
         sections: dict[str, dict[str, Given]] = {}
         for section, values in content.items():
@@ -68,34 +64,34 @@ class Document:
             }
         for setting in settings:
             section, key, value = _split_setting(setting)
-            sections.setdefault(section, {})[key] = Given(_Raw(value), f"--set {setting}")
-        places = {section: f"{path}, line {lines.get((section, ''), 1)}" for section in sections}
-        return cls(str(path), sections, places)
+            sections.setdefault(section, {})[key] = Given(Raw(value), f"--set {setting}")
+        section_lines = {section: f"{path}, line {lines.get((section, ''), 1)}" for section in sections}
+        return cls(str(path), sections, section_lines)
 
     def check_sections(self, known: Iterable[str]) -> None:
-        """Refuse sections of other names.
+        """Refuse sections with other names.
 
         Raises:
-            InputError: with the place and the nearest right name.
+            InputError: a section is unknown; names its line and the closest known section.
         """
         for section, values in self.sections.items():
             if section not in set(known):
-                where = next((given.where for given in values.values()), self.places[section])
-                raise InputError(f"{where}: there is no section [{section}]{_nearest(section, known)}")
+                where = next((given.where for given in values.values()), self.section_lines[section])
+                raise InputError(f"{where}: unknown section [{section}]{_nearest(section, known)}")
 
     def where(self, section: str, key: str = "") -> str:
-        """Where a key, or its section, was given."""
+        """Return where a key was given, or else its section."""
         given = self.sections.get(section, {}).get(key)
-        return given.where if given else self.places.get(section, self.name)
+        return given.where if given else self.section_lines.get(section, self.name)
 
     def build(self, section: str, kind: type[Section], **settled: Any) -> Section:
-        """The dataclass of one section; what is not given takes its default.
+        """Build the dataclass of one section; keys that are not given take their defaults.
 
         Args:
-            settled: fields that are not the section's to say.
+            settled: values of fields that the section cannot set.
 
         Raises:
-            InputError: a key is unknown, missing, or has a value of another type, or one that the dataclass refuses.
+            InputError: a key is unknown or missing, or its value has another type or is refused by the dataclass.
         """
         hints = {name: hint for name, hint in get_type_hints(kind).items() if name not in settled}
         fields = [field for field in dataclasses.fields(kind) if field.name in hints]  # type: ignore[arg-type]
@@ -114,7 +110,7 @@ class Document:
             raise InputError(f"{self.where(section, self._blamed(section, error))}: [{section}] {error}") from error
 
     def _blamed(self, section: str, error: InputError) -> str:
-        """The key that an error speaks of: the first one given that it names before it says what it expected."""
+        """Return the key that an error is about: the first given key that its message names before the colon."""
         words = re.findall(r"\w+", str(error).partition(":")[0])
         return next((word for word in words if word in self.sections.get(section, {})), "")
 
@@ -125,13 +121,6 @@ class Document:
                 raise InputError(f"{self.where(section)}: [{section}] needs a key {field.name!r}")
 
 
-@dataclass(frozen=True)
-class _Raw:
-    """A value as text, whose type the key tells."""
-
-    text: str
-
-
 def _split_setting(setting: str) -> tuple[str, str, str]:
     match = re.fullmatch(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)=(.*)", setting, re.DOTALL)
     if not match:
@@ -140,7 +129,7 @@ def _split_setting(setting: str) -> tuple[str, str, str]:
 
 
 def _lines(text: str) -> dict[tuple[str, str], int]:
-    """Line of every section (with an empty key) and of every key."""
+    """Find the line of every section (with an empty key) and of every key."""
     lines: dict[tuple[str, str], int] = {}
     section = ""
     for number, line in enumerate(text.splitlines(), 1):
@@ -148,7 +137,7 @@ def _lines(text: str) -> dict[tuple[str, str], int]:
             section = header[1]
             lines.setdefault((section, header[2] or ""), number)
         elif key := _KEY.match(line):
-            # `train.lr = 1` outside of a section is the key `lr` of the section `train`.
+            # `train.lr = 1` outside a section is the key `lr` of the section `train`.
             first, _, rest = key[1].partition(".") if not section else (section, "", key[1])
             lines.setdefault((first, rest), number)
             if not section:
@@ -158,83 +147,12 @@ def _lines(text: str) -> dict[tuple[str, str], int]:
 
 def _not_a_section(name: str, value: Any) -> str:
     if isinstance(value, list) and all(isinstance(item, dict) for item in value):
-        return f"[[{name}]] begins a list of sections; there is one of each: write [{name}]"
-    return f"the key {name!r} is in no section; put it below one, such as [train]"
+        return f"[[{name}]] begins a list of sections; write [{name}], as there is one section of each name"
+    return f"the key {name!r} is outside a section; put it into one, such as [train]"
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name."""
+    """Return the end of a message about an unknown name."""
     names = list(known)
     close = difflib.get_close_matches(name, names, 1, 0.6)
-    return f"; did you mean {close[0]!r}?" if close else f"; it may be one of {', '.join(names)}"
-
-
-def convert(given: Given, what: str, hint: Any) -> Any:
-    """A value as the type that its key has.
-
-    Raises:
-        InputError: it is of another type.
-    """
-    kinds = [kind for kind in (get_args(hint) if isinstance(hint, UnionType) else (hint,)) if kind is not NoneType]
-    values = _readings(given.value.text, kinds) if isinstance(given.value, _Raw) else [given.value]
-    for value in values:
-        for kind in kinds:
-            found = _as_kind(value, kind)
-            if found is not None:
-                return found
-    expected = " or ".join(_noun(kind) for kind in kinds)
-    shown = given.value.text if isinstance(given.value, _Raw) else json.dumps(given.value, default=str)
-    raise InputError(f"{given.where}: {what} = {shown}: expected {expected}")
-
-
-def _readings(text: str, kinds: Sequence[Any]) -> list[Any]:
-    """What a text from the command line may mean, the likeliest first."""
-    found: list[Any] = []
-    for candidate in (text, f"[{text}]"):
-        try:
-            found.append(tomllib.loads(f"value = {candidate}")["value"])
-        except tomllib.TOMLDecodeError:
-            continue
-    return [text, *found] if kinds == [str] and not text.startswith(('"', "'")) else [*found, text]
-
-
-def _as_kind(value: Any, kind: Any) -> Any:
-    """``value`` as ``kind``; None if it is not of it."""
-    if get_origin(kind) is tuple:
-        return _as_tuple(value, get_args(kind))
-    if kind is float and type(value) is int:
-        return float(value)
-    # Paths are texts; a truth value is no number.
-    if kind is Path and isinstance(value, str):
-        return Path(value)
-    return value if type(value) is kind else None
-
-
-def _as_tuple(value: Any, kinds: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    items = [_as_kind(item, kinds[0]) for item in (value if isinstance(value, list) else [value])]
-    fits = None not in items and (kinds[-1] is Ellipsis or len(items) == len(kinds))
-    return tuple(items) if fits else None
-
-
-def _noun(kind: Any) -> str:
-    if get_origin(kind) is tuple:
-        item = get_args(kind)[0]
-        return f"a list such as {_EXAMPLES.get(item, '[...]')}"
-    return _NOUNS.get(kind, "a text in quotes")
-
-
-def to_toml(sections: Mapping[str, Mapping[str, Any]]) -> str:
-    """Sections of plain values as TOML; keys that are None are left out."""
-    blocks = []
-    for section, values in sections.items():
-        lines = [f"{key} = {_toml_value(value)}" for key, value in values.items() if value is not None]
-        blocks.append("\n".join([f"[{section}]", *lines]))
-    return "\n\n".join(blocks) + "\n"
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(map(_toml_value, value))}]"
-    if isinstance(value, str | Path):
-        return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
-    return str(value).lower() if isinstance(value, bool) else repr(value)
+    return f"; did you mean {close[0]!r}?" if close else f"; expected one of {', '.join(names)}"

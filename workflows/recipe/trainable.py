@@ -1,4 +1,4 @@
-"""Whether a recipe's vertex data can be trained on."""
+"""Checks whether a recipe's vertex data can be trained on."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ from gnnloom.workflows.recipe.recipe import Recipe
 
 
 def check_trainable(recipe: Recipe, key: str | None) -> None:
-    """Check a recipe's vertex data as soon as they can be seen; what is not made yet is not looked at.
+    """Check a recipe's vertex data if they are stored already.
 
     Args:
-        key: of the vertices; None where the recipe has none.
+        key: key of the vertex data; None if the recipe has none.
 
     Raises:
-        InputError: there are no features or labels, none to train on, or more classes than were said.
+        InputError: features or labels are missing, no vertex is in the training split, or there are more classes than
+            the recipe says.
     """
     section = f"{recipe.source_name}: [vertices]"
     if key is None:
-        raise InputError(f"{section}: nothing lies beside the edges; give a format, such as 'random' or 'files'")
+        raise InputError(f"{section}: the source comes without vertex data; set format, such as 'random' or 'files'")
     path = recipe.dataset_path / "vertices" / key
     if not (path / MANIFEST).exists():
         return
     vertices = Vertices(Artifact(path))
     labels = "multilabel" if vertices.has_multilabel else "label"
-    lacking = [name for name in ("feature", labels, "split") if name not in vertices.artifact]
-    if lacking:
-        raise InputError(f"{section}: {', '.join(lacking)} missing; training needs all of feature, label and split")
+    missing = [name for name in ("feature", labels, "split") if name not in vertices.artifact]
+    if missing:
+        raise InputError(f"{section}: {', '.join(missing)} missing; training needs feature, label and split")
     if not vertices.artifact.facts["train"] or not vertices.num_classes:
-        raise InputError(f"{section}: no vertex to train on: a label and split 'train' are needed on some")
+        raise InputError(f"{section}: no vertex to train on; some need both a label and the split 'train'")
     most = recipe.vertices.most_classes
     if most is not None and vertices.num_classes > most:
         raise InputError(
             f"{section} classes = {most}, but the labels go up to {vertices.num_classes - 1}; set classes to"
-            f" {vertices.num_classes}, or mend the labels"
+            f" {vertices.num_classes}, or fix the labels"
         )

@@ -1,1 +1,5 @@
-"""Reports: what a run did, as one HTML page that needs nothing else, and as pictures."""
+"""Reports on runs: one self-contained HTML page, and its pictures as PNG files.
+
+May import `recipe`, `interop` and `storage`. To add a picture, write a function that returns a `Picture` and call it in
+`build.py`.
+"""

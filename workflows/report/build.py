@@ -1,4 +1,4 @@
-"""Reports as folders: ``index.html``, which needs nothing else, and the pictures as PNG files beside it."""
+"""Assembles reports: a folder with a self-contained ``index.html``, and the pictures as PNG files."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gnnloom.storage.errors import ExistsError, InputError
 from gnnloom.workflows.report.curves import accuracy_picture, loss_picture, seconds_picture
 from gnnloom.workflows.report.facts import RunFacts
 from gnnloom.workflows.report.heat import blocks_picture, bytes_picture, rows_picture
+from gnnloom.workflows.report.origin import lineage_picture, stages_picture
 from gnnloom.workflows.report.page import (
     MARK,
     card,
@@ -26,7 +27,6 @@ from gnnloom.workflows.report.page import (
     warning,
 )
 from gnnloom.workflows.report.ranks import memory_picture, nonzeros_picture, reading_picture, time_picture
-from gnnloom.workflows.report.stages import lineage_picture, stages_picture
 from gnnloom.workflows.report.style import Picture, share_scale
 from gnnloom.workflows.report.tables import (
     comparison_rows,
@@ -42,11 +42,14 @@ PAGE = "index.html"
 
 
 def write_report(facts: RunFacts, folder: Path) -> list[Path]:
-    """Write the report of one run; returns the page and the pictures.
+    """Write the report on one run.
+
+    Returns:
+        The page, then the pictures.
 
     Raises:
-        ExistsError: the folder holds something else than a report.
-        InputError: it cannot be made.
+        ExistsError: the folder exists and is not a report.
+        InputError: the folder cannot be created.
     """
     curves = [loss_picture([facts]), accuracy_picture([facts]), seconds_picture([facts]), time_picture(facts)]
     ranks = [
@@ -64,8 +67,8 @@ def write_report(facts: RunFacts, folder: Path) -> list[Path]:
         tiles(headline(facts)),
         section("Training", *map(picture_card, curves[:3]), _time_card(curves[3])),
         section("Ranks and shards", *map(picture_card, ranks), *_communication_tables(facts)),
-        section("How it was made", *_stages_cards(facts, origin[0]), picture_card(origin[1])),
-        section("Configuration", folded("Every setting of the training", configuration_table(facts))),
+        section("Origin", *_stages_cards(facts, origin[0]), picture_card(origin[1])),
+        section("Configuration", folded("All settings of the training", configuration_table(facts))),
     )
     return _write(folder, text, [*curves, *ranks, *origin])
 
@@ -87,83 +90,87 @@ def _unfinished(facts: RunFacts) -> str:
 
 
 def _time_card(picture: Picture | None) -> str:
-    text = "This run was not profiled; --profile records what every rank computes, sends and waits for."
-    return picture_card(picture) or message_card("Where the time of a rank goes", text)
+    text = "This run was not profiled. Train with --profile to record the time that ranks compute, send and wait."
+    return picture_card(picture) or message_card("Time of each rank", text)
 
 
 def _communication_tables(facts: RunFacts) -> list[str]:
-    titled = {"Sent in the last epoch, by kind": traffic_table(facts), "The partition": quality_table(facts)}
+    titled = {"Traffic of the last epoch": traffic_table(facts), "Partition quality": quality_table(facts)}
     return [card(title, content, kind="table") for title, content in titled.items() if content]
 
 
 def _stages_cards(facts: RunFacts, picture: Picture | None) -> list[str | None]:
     content = stages_table(facts)
     if content is None:
-        text = "The artifacts that this run read are not in the catalog any more."
-        return [message_card("Stages before the training", text, "wide")]
-    return [card("Stages before the training", content, kind="wide"), picture_card(picture, "Time of their phases")]
+        text = "The artifacts that this run read have been removed from the catalog."
+        return [message_card("Stages before training", text, "wide")]
+    return [card("Stages before training", content, kind="wide"), picture_card(picture, "Task time by phase")]
 
 
 def write_comparison(runs: Sequence[RunFacts], folder: Path) -> list[Path]:
-    """Write a report that lays several runs side by side; returns the page and the pictures.
+    """Write a report that compares several runs.
+
+    Returns:
+        The page, then the pictures.
 
     Raises:
-        ExistsError: the folder holds something else than a report.
-        InputError: it cannot be made.
+        ExistsError: the folder exists and is not a report.
+        InputError: the folder cannot be created.
     """
     names = [facts.name for facts in runs]
     curves = [loss_picture(runs), accuracy_picture(runs), seconds_picture(runs)]
-    beside = _pictures_beside(runs)
+    by_title = _pictures_by_title(runs)
     text = page(
         " and ".join(names) if len(names) == 2 else f"{len(names)} runs",
-        "Runs side by side; ratios are to the first",
+        "Comparison of runs; ratios are relative to the first run",
         section("Results", card("", table(("", *names), comparison_rows(runs)), kind="wide")),
         section("Settings that differ", _differences(runs)),
         section("Training", *map(picture_card, curves)),
-        *(section(title, *(picture_card(each, each.title) for each in row)) for title, row in beside.items()),
+        *(section(title, *(picture_card(each, each.title) for each in row)) for title, row in by_title.items()),
     )
-    return _write(folder, text, [*curves, *(picture for row in beside.values() for picture in row)])
+    return _write(folder, text, [*curves, *(picture for row in by_title.values() for picture in row)])
 
 
 def _differences(runs: Sequence[RunFacts]) -> str:
     rows = difference_rows(runs)
     if not rows:
-        return message_card("None", "The runs have the same configuration and read the same shards.")
+        return message_card("None", "All runs have the same configuration and read the same shards.")
     return card("", table(("", *(facts.name for facts in runs)), rows), kind="wide")
 
 
-_BESIDE: tuple[tuple[str, bool, Callable[[RunFacts], Picture | None]], ...] = (
-    ("Where the time of a rank goes", True, time_picture),
+#: Pictures that every run has of its own: title, whether they share a scale, how to draw one.
+_PER_RUN: tuple[tuple[str, bool, Callable[[RunFacts], Picture | None]], ...] = (
+    ("Time of each rank", True, time_picture),
     ("Communication", False, bytes_picture),
     ("Rows exchanged", False, rows_picture),
     ("Nonzeros", False, lambda facts: nonzeros_picture(facts) or blocks_picture(facts)),
     ("Peak memory", True, memory_picture),
-    ("Read", True, reading_picture),
+    ("Bytes read", True, reading_picture),
 )
 
 
-def _pictures_beside(runs: Sequence[RunFacts]) -> dict[str, list[Picture]]:
-    """The pictures that every run has of its own, by their title; of those that should be compared on one scale."""
-    beside = {}
-    for title, has_one_scale, draw in _BESIDE:
+def _pictures_by_title(runs: Sequence[RunFacts]) -> dict[str, list[Picture]]:
+    """Draw the pictures that every run has of its own, by title."""
+    by_title = {}
+    for title, has_one_scale, draw in _PER_RUN:
         drawn = [(facts, draw(facts)) for facts in runs]
-        pictures = [_of_run(picture, facts) for facts, picture in drawn if picture is not None]
+        pictures = [_named_for_run(picture, facts) for facts, picture in drawn if picture is not None]
         if has_one_scale:
             share_scale(pictures)
-        beside[title] = pictures
-    return beside
+        by_title[title] = pictures
+    return by_title
 
 
-def _of_run(picture: Picture, facts: RunFacts) -> Picture:
+def _named_for_run(picture: Picture, facts: RunFacts) -> Picture:
     name = f"{picture.name}-{facts.dataset.name}-{facts.run.name}"
     return replace(picture, name=name, title=f"{facts.name}: {picture.title[0].lower()}{picture.title[1:]}")
 
 
 def _write(folder: Path, text: str, pictures: Sequence[Picture | None]) -> list[Path]:
-    """Write into a folder beside, which then takes the place of an older report."""
+    """Write into a temporary folder, which then replaces an older report."""
     folder = folder.absolute()
     if folder.exists() and not _is_replaceable(folder):
-        raise ExistsError(f"{folder}: there is something else than a report; choose another folder with --out")
+        raise ExistsError(f"{folder}: this path exists and is not a report; choose another folder with --out")
     drawn = [picture for picture in pictures if picture is not None]
     with _folder_aside(folder) as aside:
         for picture in drawn:
@@ -176,12 +183,12 @@ def _write(folder: Path, text: str, pictures: Sequence[Picture | None]) -> list[
 
 @contextmanager
 def _folder_aside(folder: Path) -> Iterator[Path]:
-    """An empty folder beside, that no other process has; gone at the end unless renamed."""
+    """Create an empty sibling folder that no other process uses; it is removed at the end unless it was renamed."""
     aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
     try:
         aside.mkdir(parents=True)
     except OSError as error:
-        raise InputError(f"{folder}: cannot make this folder ({error.strerror}); choose another with --out") from error
+        raise InputError(f"{folder}: cannot create it ({error.strerror}); choose another folder with --out") from error
     try:
         yield aside
     finally:
@@ -189,7 +196,7 @@ def _folder_aside(folder: Path) -> Iterator[Path]:
 
 
 def _is_replaceable(folder: Path) -> bool:
-    """An empty folder, or one that holds a report and nothing else."""
+    """Return whether a folder is empty, or holds a report and nothing else."""
     if not folder.is_dir():
         return False
     files = list(folder.iterdir())

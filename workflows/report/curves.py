@@ -1,4 +1,4 @@
-"""Pictures over epochs: loss, accuracy and seconds, of one run or of several."""
+"""Pictures over epochs, for one run or several: loss, accuracy, and time per epoch."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from gnnloom.workflows.report.style import (
     whole_numbers,
 )
 
-#: Points of a line; more epochs than that are shown by medians.
+#: Most points of a line; medians stand for runs of more epochs.
 _MOST_POINTS = 400
-#: Up to this many points each is marked.
+#: Lines with at most this many points have markers.
 _MARKED_POINTS = 25
-#: A loss that falls by more than this factor is drawn on a logarithmic axis.
+#: A loss that falls by a larger factor is drawn on a logarithmic axis.
 _LOGARITHMIC = 30.0
 
 Curve = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
 def loss_picture(runs: Sequence[RunFacts]) -> Picture:
-    """The training loss."""
+    """Draw the training loss."""
     curves = {_label(facts, runs, "training"): facts.curve("loss") for facts in runs}
     figure, axes = new_axes()
     _draw(axes, curves, {name: f"{name}  {values[-1]:.4f}" for name, (_, values) in curves.items()})
@@ -46,7 +46,7 @@ def loss_picture(runs: Sequence[RunFacts]) -> Picture:
 
 
 def accuracy_picture(runs: Sequence[RunFacts]) -> Picture | None:
-    """Accuracy (or F1) on every split, or of several runs on the test vertices; None if it was never taken."""
+    """Draw accuracy (or F1) on every split, for several runs on the test split; None if it was never measured."""
     score = runs[0].score
     if len(runs) == 1:
         curves = {text: runs[0].curve(f"{split}_{score}") for split, text in SPLITS.items()}
@@ -59,42 +59,42 @@ def accuracy_picture(runs: Sequence[RunFacts]) -> Picture | None:
     _draw(axes, curves, {name: f"{name}  {values[-1]:.1%}" for name, (_, values) in curves.items()})
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     lowest = min(values.min() for _, values in curves.values())
-    # Most of what happens is near the top; the room below it is kept where a run begins there.
+    # Curves spend most epochs near the top, so the axis begins just below the lowest value.
     axes.set_ylim(max(0.0, lowest - 0.05), 1.0 if lowest < 0.9 else 1.002)
-    axes.set_ylabel("labels given correctly" if score == "accuracy" else SCORES[score])
+    axes.set_ylabel("labels predicted correctly" if score == "accuracy" else SCORES[score])
     title = SCORES[score] if len(runs) == 1 else f"test {SCORES[score]}"
     return Picture("accuracy", title[0].upper() + title[1:], figure)
 
 
 def seconds_picture(runs: Sequence[RunFacts]) -> Picture:
-    """Seconds of every epoch, of its slowest rank."""
+    """Draw the time of every epoch on its slowest rank."""
     taken = {_label(facts, runs, "slowest rank"): facts.curve("seconds") for facts in runs}
     _, unit = in_seconds(np.concatenate([np.atleast_1d(np.median(curve[1])) for curve in taken.values()]))
     factor = 1e3 if unit == "ms" else 1.0
     curves = {name: (epochs, seconds * factor) for name, (epochs, seconds) in taken.items()}
     figure, axes = new_axes()
     _draw(axes, curves, {name: f"{name}  {np.median(values):.3g} {unit}" for name, (_, values) in curves.items()})
-    # One epoch that waited for the machine would flatten all others.
+    # A single slow epoch would flatten all others.
     top = max(float(np.quantile(values, 0.98)) for _, values in curves.values())
     highest = max(float(values.max()) for _, values in curves.values())
     axes.set_ylim(0, min(1.4 * top, 1.06 * highest) or 1.0)
     axes.set_ylabel(f"{unit} per epoch")
-    cut = "; epochs above the axis were slower" if highest > 1.4 * top else ""
-    return Picture("seconds", "Time of an epoch", figure, f"Of the slowest rank; figures are medians over epochs{cut}.")
+    cut = "; slower epochs are cut off" if highest > 1.4 * top else ""
+    return Picture("seconds", "Time per epoch", figure, f"Slowest rank of each epoch; labels show the median{cut}.")
 
 
 def _label(facts: RunFacts, runs: Sequence[RunFacts], alone: str) -> str:
-    """The run's name, with the dataset where the runs have several; ``alone`` if there is one run only."""
+    """Return the run's name, with its dataset if the runs have several; ``alone`` if there is only one run."""
     if len(runs) == 1:
         return alone
     return facts.run.name if len({each.dataset.name for each in runs}) == 1 else facts.name
 
 
 def _thinned(epochs: NDArray[np.int64], values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """A curve of few enough points: medians of as many neighbors as it takes, the last few epochs apart."""
-    many = -(-len(epochs) // _MOST_POINTS)
-    whole = len(epochs) // many * many
-    middles = [np.median(each[:whole].reshape(-1, many), axis=1) for each in (epochs, values)]
+    """Reduce a curve to few enough points by medians over groups of epochs; a last, smaller group stays as it is."""
+    group = -(-len(epochs) // _MOST_POINTS)
+    whole = len(epochs) // group * group
+    middles = [np.median(each[:whole].reshape(-1, group), axis=1) for each in (epochs, values)]
     return np.append(middles[0], epochs[whole:]), np.append(middles[1], values[whole:])
 
 
@@ -108,9 +108,9 @@ def _draw(axes: Axes, curves: dict[str, Curve], labels: dict[str, str]) -> None:
             markersize=3.5,
             label=labels[name],
         )
-    places = {int(epoch) for epochs, _ in curves.values() for epoch in epochs}
-    if len(places) == 1:
-        (only,) = places
+    shown = {int(epoch) for epochs, _ in curves.values() for epoch in epochs}
+    if len(shown) == 1:
+        (only,) = shown
         axes.set_xlim(only - 1, only + 1)
     axes.margins(x=0.02)
     axes.set_xlabel("epoch")

@@ -1,4 +1,4 @@
-"""What is known of a run: its configuration, metrics and result, the shards that it read, and how they were made."""
+"""Facts about a run: its configuration, metrics and result, the shards that it read, and their lineage."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from gnnloom.storage.upkeep.lineage import Node, lineage
 
 logger = logging.getLogger(__name__)
 
-#: What a rank computes, by the names of a profile; all else in one is communication, but for these and ``waiting``.
+#: Kinds of computation in a profile, and their labels. Everything else but ``waiting`` is communication.
 COMPUTING = {"spmm": "adjacency products", "gemm": "weight products", "other": "other computing"}
 WAITING = "waiting"
-#: How the splits are called in the metrics, and here.
+#: Splits by their names in the metrics, and their labels.
 SPLITS = {"train": "training", "val": "validation", "test": "test"}
-#: How good the classes are that a model gives, by the name in the metrics; where there is an F1 it says more.
+#: Scores by their names in the metrics, and their labels; F1 comes first, as it says more if there is one.
 SCORES = {"f1": "micro F1", "accuracy": "accuracy"}
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """One run and where it came from.
+    """One run and its origin.
 
     Attributes:
-        result: of a finished run; empty for one that is not.
-        metrics: an object per epoch.
-        lineage: the run and all that it was made of, by name, inputs first.
+        result: the run's result; empty if it has not finished.
+        metrics: one object per epoch.
+        lineage: the run and everything that it was made from, by name, inputs first.
     """
 
     dataset: Dataset
@@ -49,17 +49,17 @@ class RunFacts:
 
     @classmethod
     def gather(cls, dataset: Dataset, name: str) -> RunFacts:
-        """Read what is there of a run.
+        """Read everything about a run.
 
         Raises:
             NotFoundError: the dataset has no such run.
             InputError: the run has not finished an epoch.
-            CorruptError: an epoch has no loss or no time.
+            CorruptError: the loss or the time of an epoch is missing.
         """
         run = Run.open(dataset, name)
         metrics = run.metrics()
         if not metrics:
-            raise InputError(f"{run.path}: no epoch is finished; there is nothing to report yet")
+            raise InputError(f"{run.path}: no epoch has finished; there is nothing to report yet")
         for number, line in enumerate(metrics, 1):
             if line.get("loss") is None or line.get("seconds") is None:
                 raise CorruptError(f"{run.metrics_path}:{number}: expected a loss and seconds, found {line}")
@@ -71,19 +71,19 @@ class RunFacts:
         return f"{self.dataset.name}/{self.run.name}"
 
     def curve(self, figure: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Epochs (counted from 1) at which a figure of the metrics was taken, and the figure."""
+        """Return the epochs (counted from 1) at which a figure was measured, and the figure."""
         pairs = [(line["epoch"] + 1, line[figure]) for line in self.metrics if line.get(figure) is not None]
         epochs, values = zip(*pairs, strict=True) if pairs else ((), ())
         return np.array(epochs, np.int64), np.array(values, np.float64)
 
     @cached_property
     def score(self) -> str:
-        """That of ``SCORES`` by which the run is judged."""
+        """The name in ``SCORES`` by which the run is judged."""
         return next((name for name in SCORES if len(self.curve(f"train_{name}")[0])), "accuracy")
 
     @cached_property
     def artifacts(self) -> list[Artifact]:
-        """All complete artifacts that the run was made of, inputs first; a warning says which cannot be opened."""
+        """All complete artifacts that the run was made from, inputs first. Damaged ones are left out with a warning."""
         opened = []
         for name, node in self.lineage.items():
             if node.state == "complete" and not name.startswith("runs/"):
@@ -95,12 +95,12 @@ class RunFacts:
 
     @cached_property
     def shards(self) -> Artifact | None:
-        """What the run read; None if it is not there any more."""
+        """The shards that the run read; None if they were removed."""
         return next((artifact for artifact in self.artifacts if artifact.kind == "shards"), None)
 
     @cached_property
     def rank_seconds(self) -> list[dict[str, float]]:
-        """Of each rank the seconds of a median epoch, by name; empty if the run was not profiled."""
+        """Seconds of each rank in a median epoch, by kind; empty if the run was not profiled."""
         profiles = [line["profile"] for line in self.metrics if line.get("profile")]
         # The first epochs compile and allocate.
         profiles = profiles[min(2, len(profiles) - 1) :] if profiles else []
@@ -109,13 +109,13 @@ class RunFacts:
 
     @cached_property
     def bytes_between(self) -> NDArray[np.float64] | None:
-        """(rank, rank) bytes that one sends to another in an epoch, as counted; None where that was not kept."""
+        """(sender, receiver) bytes counted in an epoch; None if the run did not store them."""
         matrix = self.result.get("bytes_between")
         return np.array(matrix, np.float64) if matrix else None
 
     @cached_property
     def rows_between(self) -> NDArray[np.int64] | None:
-        """(part, part) rows that one part sends to another in a forward product; None without row shards."""
+        """(sender, receiver) rows that parts send in a forward product; None without row shards."""
         if self.shards is None or self.shards.parameters.get("layout") != "row":
             return None
         shards = RowShards(self.shards)
@@ -123,10 +123,10 @@ class RunFacts:
 
 
 def open_run(catalog: Catalog, name: str) -> RunFacts:
-    """A run by DATASET/RUN, by DATASET if that has one run only, or by its folder.
+    """Open a run by DATASET/RUN, by DATASET if it has only one run, or by the run's folder.
 
     Raises:
-        NotFoundError: there is no such dataset or run.
+        NotFoundError: the dataset or run does not exist.
         InputError: the dataset has several runs, or none.
     """
     folder = Path(name).expanduser()
@@ -139,14 +139,14 @@ def open_run(catalog: Catalog, name: str) -> RunFacts:
     if not run:
         runs = dataset.runs()
         if len(runs) != 1:
-            listing = ", ".join(f"{dataset_name}/{each}" for each in runs) or "none; `gnnloom train` makes them"
-            raise InputError(f"{name}: name one run of this dataset: {listing}")
+            listing = ", ".join(f"{dataset_name}/{each}" for each in runs) or "none; `gnnloom train` makes one"
+            raise InputError(f"{name}: choose one run of this dataset: {listing}")
         run = runs[0]
     return RunFacts.gather(dataset, run)
 
 
 def _ancestors(nodes: Mapping[str, Node], name: str) -> dict[str, Node]:
-    """A node of a lineage and all that it was made of, in the lineage's order."""
+    """Return a node of a lineage and everything it was made from, in the lineage's order."""
     wanted, pending = set(), [name]
     while pending:
         found = pending.pop()
@@ -162,12 +162,12 @@ def _medians(samples: list[dict[str, float]]) -> dict[str, float]:
 
 
 def is_row_shards(artifact: Artifact | None) -> bool:
-    """Whether an artifact holds row shards, and not grid shards or nothing."""
+    """Return whether an artifact holds row shards."""
     return artifact is not None and artifact.parameters.get("layout") == "row"
 
 
 def shard_nonzeros(artifact: Artifact) -> NDArray[np.int64]:
-    """Nonzeros of every shard: (part, 2) of own and halo columns, or (p, q) of the blocks of a grid."""
+    """Return the nonzeros of row shards, (part, 2) in own and halo columns, or of a grid's blocks, (row, column)."""
     if not is_row_shards(artifact):
         return np.array(next(iter(artifact.facts["cell_nnz"].values())), np.int64)
     arrays = artifact.manifest["arrays"]
@@ -179,6 +179,6 @@ def shard_nonzeros(artifact: Artifact) -> NDArray[np.int64]:
 
 
 def mean_ratio(values: NDArray[Any]) -> float:
-    """The largest value over the mean; 1 where all are 0."""
+    """Return the largest value over the mean; 1 if all values are 0."""
     mean = float(values.mean()) if values.size else 0.0
     return float(values.max()) / mean if mean else 1.0

@@ -1,4 +1,4 @@
-"""Heat maps: who sends how much to whom, and the nonzeros of a grid's blocks."""
+"""Heat maps: traffic between pairs of ranks, and the nonzeros of a grid's blocks."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from numpy.typing import NDArray
 from gnnloom.workflows.report.facts import RunFacts, is_row_shards, mean_ratio, shard_nonzeros
 from gnnloom.workflows.report.style import Picture, color, in_bytes, in_counts, new_axes
 
-#: Up to this many rows and columns every cell shows its number.
-_LABELLED = 10
+#: Matrices with at most this many rows and columns show numbers in their cells.
+_LABELED = 10
 _HEIGHT = 4.2
-_COLOURS = "viridis"
+_COLORS = "viridis"
 
 
 def bytes_picture(facts: RunFacts) -> Picture | None:
-    """Bytes that every rank sends to every other in an epoch; None where they were not counted, or of one rank."""
+    """Draw the bytes that each rank sends to each other rank in an epoch; None if not counted, or for a single rank."""
     between = facts.bytes_between
     if between is None or len(between) == 1:
         return None
     scaled, unit = in_bytes(between)
     (total,), total_unit = in_bytes([between.sum()])
-    note = f"In all {total:,.4g} {total_unit}. Collectives count as rings: each rank sends to the next of its group."
-    return _matrix_picture("communication", "Sent between ranks in an epoch", scaled, unit, note)
+    note = f"Total: {total:,.4g} {total_unit}. Collectives count as rings: a rank sends to the next in its group."
+    return _matrix_picture("communication", "Bytes sent between ranks per epoch", scaled, unit, note)
 
 
 def rows_picture(facts: RunFacts) -> Picture | None:
-    """Rows that the parts of row shards exchange for one product; None for grid shards, or one part."""
+    """Draw the rows that parts exchange for one product; None for grid shards, or a single part."""
     between = facts.rows_between
     if between is None or len(between) == 1:
         return None
     scaled, unit = in_counts(between)
-    note = f"In all {between.sum():,} rows, for every layer that multiplies with the adjacency."
-    return _matrix_picture("halo", "Rows sent between ranks for a product", scaled, f"{unit}rows", note)
+    note = f"Total: {between.sum():,} rows, for each layer that multiplies with the adjacency."
+    return _matrix_picture("halo", "Rows sent between ranks per product", scaled, f"{unit}rows", note)
 
 
 def _matrix_picture(name: str, title: str, values: NDArray[np.float64], unit: str, note: str) -> Picture:
-    """From ranks to ranks; the diagonal stays blank."""
+    """Draw a matrix of senders and receivers; the diagonal stays blank."""
     figure, axes = new_axes(height=_HEIGHT)
     _draw(figure, axes, np.where(np.eye(len(values), dtype=bool), np.nan, values), unit)
     axes.set_xlabel("receiver")
@@ -50,30 +50,30 @@ def _matrix_picture(name: str, title: str, values: NDArray[np.float64], unit: st
 
 
 def blocks_picture(facts: RunFacts) -> Picture | None:
-    """Nonzeros of every block of grid shards; None for others."""
+    """Draw the nonzeros of the blocks of grid shards; None for other shards."""
     if facts.shards is None or is_row_shards(facts.shards):
         return None
     nonzeros = shard_nonzeros(facts.shards)
     scaled, unit = in_counts(nonzeros)
     figure, axes = new_axes(height=_HEIGHT)
     _draw(figure, axes, scaled, f"{unit}nonzeros")
-    axes.set_xlabel("block of columns")
-    axes.set_ylabel("block of rows")
-    note = f"Largest over mean: {mean_ratio(nonzeros):.2f}. Permutation: {facts.shards.parameters['permutation']}."
-    return Picture("nonzeros", "Nonzeros of a block", figure, note)
+    axes.set_xlabel("column block")
+    axes.set_ylabel("row block")
+    note = f"Maximum over mean: {mean_ratio(nonzeros):.2f}. Permutation: {facts.shards.parameters['permutation']}."
+    return Picture("nonzeros", "Nonzeros per block", figure, note)
 
 
 def _draw(figure: Figure, axes: Axes, values: NDArray[np.float64], unit: str) -> None:
-    """A matrix with row 0 above; NaN stays blank."""
+    """Draw a matrix with row 0 at the top; NaN stays blank."""
     top = float(np.nanmax(values))
-    image = axes.imshow(values, cmap=_COLOURS, vmin=0, vmax=top or 1.0, interpolation="none", aspect="equal")
+    image = axes.imshow(values, cmap=_COLORS, vmin=0, vmax=top or 1.0, interpolation="none", aspect="equal")
     bar = figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02)
     bar.outline.set_visible(False)
     bar.ax.tick_params(color=color("line"), labelcolor=color("muted"), labelsize=8.5, length=3)
     bar.set_label(unit, color=color("muted"), fontsize=9)
     for ticks in (axes.xaxis, axes.yaxis):
         ticks.set_major_locator(MaxNLocator(integer=True, nbins=8))
-    if max(values.shape) <= _LABELLED:
+    if max(values.shape) <= _LABELED:
         _label_cells(axes, values, top)
 
 

@@ -1,4 +1,4 @@
-"""The HTML of a report: one page that refers to nothing outside of itself."""
+"""The HTML of a report: one page without references to other files."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
-from gnnloom.workflows.report.style import COLOURS, Picture
+from gnnloom.workflows.report.style import COLORS, Picture
 
-#: By which a report is known as one.
+#: Identifies a page as a report, which a newer one may replace.
 MARK = "<meta name='generator' content='gnnloom report'>"
 _STYLE = Path(__file__).with_name("page.css")
 
 
 def page(title: str, subtitle: str, *sections: str) -> str:
-    """A whole page of sections."""
+    """Build a page from its sections."""
     head = f"<h1>{escape(title)}</h1><p class='muted'>{escape(subtitle)}</p>"
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
@@ -26,12 +26,12 @@ def page(title: str, subtitle: str, *sections: str) -> str:
 
 
 def _colors() -> str:
-    light, dark = (";".join(f"--{name}:{pair[which]}" for name, pair in COLOURS.items()) for which in (0, 1))
+    light, dark = (";".join(f"--{name}:{pair[which]}" for name, pair in COLORS.items()) for which in (0, 1))
     return f":root{{color-scheme:light dark;{light}}}\n@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
 
 
 def section(title: str, *cards: str | None) -> str:
-    """Cards under a heading, two in a row; nothing where there are none."""
+    """Build a heading with cards, two in a row; empty if there are no cards."""
     there = [card for card in cards if card]
     if not there:
         return ""
@@ -39,31 +39,36 @@ def section(title: str, *cards: str | None) -> str:
 
 
 def card(title: str, content: str, *, note: str = "", kind: str = "") -> str:
-    """A box with a title; ``content`` is HTML, ``kind`` is ``wide``, or ``table`` for what can be of any width."""
+    """Build a box with a title.
+
+    Args:
+        content: HTML.
+        kind: ``wide`` for the full width, ``table`` for content of any width.
+    """
     below = f"<p class='note'>{escape(note)}</p>" if note else ""
     heading = f"<h3>{escape(title)}</h3>" if title else ""
     return f"<div class='card {kind}'>{heading}{content}{below}</div>\n"
 
 
 def picture_card(picture: Picture | None, title: str | None = None) -> str | None:
-    """A picture in its box; None for none."""
+    """Put a picture into a box; None stays None."""
     if picture is None:
         return None
     return card(title or picture.title, picture.svg(), note=picture.note, kind="wide" if picture.is_wide else "")
 
 
 def message_card(title: str, text: str, kind: str = "table") -> str:
-    """A box that says what is not there, and how to have it."""
+    """Build a box that says what is missing and how to get it."""
     return card(title, f"<p class='muted'>{escape(text)}</p>", kind=kind)
 
 
 def warning(text: str) -> str:
-    """A box over the whole width that cannot be overlooked."""
+    """Build a conspicuous box over the full width."""
     return f"<div class='card warning'><p>{escape(text)}</p></div>\n"
 
 
 def tiles(pairs: Iterable[tuple[str, str]]) -> str:
-    """Small boxes of a figure and what it is."""
+    """Build small boxes from pairs of a name and a figure."""
     boxes = "".join(
         f"<div class='tile'><b>{escape(value)}</b><span>{escape(name)}</span></div>" for name, value in pairs
     )
@@ -71,12 +76,12 @@ def tiles(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table whose first column is aligned to the left."""
+    """Build a table; its first column is aligned to the left, all others to the right."""
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<div class='scroll'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
 
 def folded(title: str, content: str) -> str:
-    """A wide box that shows its content when it is opened."""
+    """Build a wide box that shows its content when it is opened."""
     return f"<details class='card wide'><summary>{escape(title)}</summary>{content}</details>\n"

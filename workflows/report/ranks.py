@@ -1,4 +1,4 @@
-"""Pictures over ranks: where their time goes, and what they hold and read."""
+"""Pictures over ranks: their time, memory, nonzeros and bytes read."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from gnnloom.workflows.report.style import (
     whole_numbers,
 )
 
-#: Up to this many ranks there is room between their bars.
+#: Bars of at most this many ranks have gaps between them.
 _SPACED_RANKS = 64
-#: Up to this many ranks each has its number.
-_LABELLED_RANKS = 16
-_COMPUTING_COLOURS = ("navy", "blue", "sky")
+#: Axes of at most this many ranks label every rank.
+_LABELED_RANKS = 16
+_COMPUTING_COLORS = ("navy", "blue", "sky")
 
 
 def time_picture(facts: RunFacts) -> Picture | None:
-    """The seconds of a median epoch of every rank, split; None if the run was not profiled."""
+    """Draw the time of every rank in a median epoch, by kind; None if the run was not profiled."""
     if not facts.rank_seconds:
         return None
     parts = split_seconds(facts.rank_seconds)
     _, unit = in_seconds(np.sum(list(parts.values()), axis=0))
     factor = 1e3 if unit == "ms" else 1.0
     figure, axes = new_axes()
-    colors = dict(zip(COMPUTING.values(), _COMPUTING_COLOURS, strict=True))
+    colors = dict(zip(COMPUTING.values(), _COMPUTING_COLORS, strict=True))
     colors |= {"communication": "orange", "waiting": "gray"}
     _stack(axes, {name: seconds * factor for name, seconds in parts.items()}, colors)
     axes.set_ylabel(f"{unit} per epoch")
@@ -51,14 +51,14 @@ def time_picture(facts: RunFacts) -> Picture | None:
     whole = sum(totals.values()) or 1.0
     computing = sum(totals[name] for name in COMPUTING.values())
     note = (
-        f"On average {computing / whole:.0%} computing, {totals['communication'] / whole:.0%} communication,"
-        f" {totals['waiting'] / whole:.0%} waiting for other ranks (median epoch)."
+        f"Mean over ranks: {computing / whole:.0%} computing, {totals['communication'] / whole:.0%} communication,"
+        f" {totals['waiting'] / whole:.0%} waiting for other ranks, in a median epoch."
     )
-    return Picture("time", "Where the time of a rank goes", figure, note)
+    return Picture("time", "Time of each rank", figure, note)
 
 
 def split_seconds(ranks: Sequence[Mapping[str, float]]) -> dict[str, NDArray[np.float64]]:
-    """(rank,) seconds by what they went into: kinds of computing, communication, waiting."""
+    """Sum the profiles of ranks into (rank,) seconds of each kind of computing, of communication and of waiting."""
     parts = {text: np.array([rank.get(name, 0.0) for rank in ranks]) for name, text in COMPUTING.items()}
     known = {*COMPUTING, WAITING}
     sending = [sum(seconds for name, seconds in rank.items() if name not in known) for rank in ranks]
@@ -66,23 +66,23 @@ def split_seconds(ranks: Sequence[Mapping[str, float]]) -> dict[str, NDArray[np.
 
 
 def memory_picture(facts: RunFacts) -> Picture | None:
-    """Peak memory of every rank; None if the run has not finished."""
+    """Draw the peak memory of every rank; None if the run has not finished."""
     peaks = facts.result.get("peak_memory")
     if not peaks:
         return None
-    return _bytes_picture("memory", "Peak memory of a rank", peaks, "green", "Resident, with Python and torch")
+    return _bytes_picture("memory", "Peak memory per rank", peaks, "green", "Resident memory, with Python and torch")
 
 
 def reading_picture(facts: RunFacts) -> Picture | None:
-    """Bytes that every rank read of the shards; None if the run has not finished."""
+    """Draw the bytes that every rank read; None if the run has not finished."""
     read = facts.result.get("bytes_read")
     if not read:
         return None
-    note = "Chunks as stored"
+    note = "Compressed bytes"
     if facts.shards is not None:
         share = np.mean(read) / max(1, facts.shards.stored_bytes())
-        note = f"On average {share:.1%} of the shards; chunks as stored"
-    return _bytes_picture("reading", "Read by a rank", read, "purple", note)
+        note = f"Mean: {share:.1%} of the shards, in compressed bytes"
+    return _bytes_picture("reading", "Bytes read per rank", read, "purple", note)
 
 
 def _bytes_picture(name: str, title: str, values: ArrayLike, shade: str, note: str) -> Picture:
@@ -91,11 +91,11 @@ def _bytes_picture(name: str, title: str, values: ArrayLike, shade: str, note: s
     _stack(axes, {"": scaled}, {"": shade})
     axes.set_ylabel(unit)
     _draw_mean(axes, scaled, unit)
-    return Picture(name, title, figure, f"{note}. Largest over mean: {mean_ratio(scaled):.2f}.")
+    return Picture(name, title, figure, f"{note}. Maximum over mean: {mean_ratio(scaled):.2f}.")
 
 
 def nonzeros_picture(facts: RunFacts) -> Picture | None:
-    """Nonzeros of every row shard; None for grid shards (see :mod:`~gnnloom.workflows.report.heat`)."""
+    """Draw the nonzeros of row shards; None for grid shards (see :mod:`~gnnloom.workflows.report.heat`)."""
     if facts.shards is None or not is_row_shards(facts.shards):
         return None
     nonzeros = shard_nonzeros(facts.shards)
@@ -105,12 +105,12 @@ def nonzeros_picture(facts: RunFacts) -> Picture | None:
     figure, axes = new_axes()
     _stack(axes, {"own columns": own, "halo columns": halo}, {"own columns": "blue", "halo columns": "orange"})
     axes.set_ylabel(f"{unit}nonzeros")
-    note = f"Largest over mean: {mean_ratio(sums):.2f}. Halo columns are vertices of other ranks."
-    return Picture("nonzeros", "Nonzeros of a shard", figure, note)
+    note = f"Maximum over mean: {mean_ratio(sums):.2f}. Halo columns are vertices of other ranks."
+    return Picture("nonzeros", "Nonzeros per shard", figure, note)
 
 
 def _stack(axes: Axes, parts: Mapping[str, NDArray[np.float64]], colors: Mapping[str, str]) -> None:
-    """Bars on each other, one pile a rank; steps without gaps where there are many."""
+    """Draw stacked bars, one stack per rank, or filled steps if there are many ranks."""
     below: NDArray[np.float64] = np.zeros(len(next(iter(parts.values()))))
     ranks = np.arange(len(below))
     few = len(ranks) <= _SPACED_RANKS
@@ -124,7 +124,7 @@ def _stack(axes: Axes, parts: Mapping[str, NDArray[np.float64]], colors: Mapping
             axes.fill_between(ranks, below, above, step="mid", color=color(colors[name]), linewidth=0, label=name)
         below = above
     axes.set_xlim(-0.6, len(ranks) - 0.4)
-    if len(ranks) <= _LABELLED_RANKS:
+    if len(ranks) <= _LABELED_RANKS:
         axes.set_xticks(ranks)
     else:
         whole_numbers(axes)

@@ -1,8 +1,8 @@
-"""How reports look: colors for light and dark, sizes and letters, and pictures as SVG and PNG.
+"""The style of reports: colors for light and dark mode, sizes, fonts, and pictures as SVG and PNG.
 
-Pictures are drawn in the light colors; in the page each is a CSS variable, so that one picture serves both.  The
-colors of data are those of Okabe and Ito ("Color Universal Design", 2008), which color-blind readers tell apart,
-made a little darker on white and lighter on black.
+Pictures are drawn in the light colors. In the page, each color is a CSS variable, so one picture serves both modes.
+Data colors are those of Okabe and Ito ("Color Universal Design", 2008), which color-blind readers can distinguish,
+slightly darker on white and lighter on black.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-#: Colors by name: on white, and on black.
-COLOURS: Mapping[str, tuple[str, str]] = {
+#: Colors by name: for light mode, and for dark mode.
+COLORS: Mapping[str, tuple[str, str]] = {
     "ink": ("#1c2430", "#e8ebf0"),
     "muted": ("#5a6575", "#9ba6b5"),
     "line": ("#dbe0e8", "#343c48"),
@@ -38,12 +38,12 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     "navy": ("#0a4f7d", "#2c7db3"),
     "gray": ("#9aa3ae", "#6b7583"),
 }
-#: Of one line or bar after the other.
+#: Colors of lines and bars, in order.
 SERIES = ("blue", "orange", "green", "purple", "red", "sky", "gray")
-#: Inches; at the page's width a point is 1.4 pixels.
+#: Widths of half a page and of a whole one, and a usual height, in inches. A point is 1.4 pixels on the page.
 HALF, WHOLE, HEIGHT = 5.4, 11.2, 3.0
 
-#: Matplotlib names its settings one by one in its types, other ones in each version.
+#: Any, as Matplotlib's types list the names of all settings, and the list changes with every version.
 _SETTINGS: Any = {
     "font.family": "sans-serif",
     "font.size": 9,
@@ -62,13 +62,18 @@ _SETTINGS: Any = {
     "hatch.linewidth": 0.6,
 }
 _PNG_DPI = 200
-#: Of the width of a picture that a legend may take: what the numbers at the y axis leave.
+#: Share of a picture's width that a legend may take; the tick labels of the y axis need the rest.
 _LEGEND_SHARE = 0.88
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One figure of a report; ``name`` is its file's, ``note`` says what else one should know."""
+    """One figure of a report.
+
+    Attributes:
+        name: name of its file, without suffix.
+        note: text below the figure.
+    """
 
     name: str
     title: str
@@ -80,11 +85,11 @@ class Picture:
         return bool(self.figure.get_figwidth() > HALF)
 
     def svg(self) -> str:
-        """The picture as an SVG element, whose colors the page decides."""
+        """Render the picture as an SVG element that takes its colors from the page."""
         text = self._rendered("svg", metadata={"Date": None, "Creator": None}).decode()
         text = text[text.index("<svg") :]
         text = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', f'role="img" aria-label="{self.title}"', text, count=1)
-        for name, (light, _) in COLOURS.items():
+        for name, (light, _) in COLORS.items():
             text = text.replace(light, f"var(--{name})")
         return text
 
@@ -93,21 +98,21 @@ class Picture:
 
     def _rendered(self, kind: str, **options: Any) -> bytes:
         stream = io.BytesIO()
-        # The salt makes the same input give the same bytes, and keeps pictures of one page apart.
+        # The salt makes equal input give equal bytes, and ids of one page's pictures distinct.
         with rc_context({**_SETTINGS, "svg.hashsalt": self.name}):
             self.figure.savefig(stream, format=kind, **options)
-        # What was laid out once stays: finding places for everything is most of the work.
+        # Keep the layout for the next format: computing it is most of the work.
         self.figure.set_layout_engine("none")
         return stream.getvalue()
 
 
 def color(name: str) -> str:
-    """A color to draw with."""
-    return COLOURS[name][0]
+    """Return a color to draw with."""
+    return COLORS[name][0]
 
 
 def new_axes(width: float = HALF, height: float = HEIGHT) -> tuple[Figure, Axes]:
-    """An empty figure with one pair of axes."""
+    """Create an empty figure with one pair of axes; sizes are in inches."""
     with rc_context(_SETTINGS):
         figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06))
         axes = figure.add_subplot()
@@ -120,13 +125,13 @@ def new_axes(width: float = HALF, height: float = HEIGHT) -> tuple[Figure, Axes]
 
 
 def draw_grid(axes: Axes, axis: Literal["x", "y"] = "y") -> None:
-    """Faint lines behind the data."""
+    """Draw faint grid lines behind the data."""
     axes.grid(axis=axis, color=color("line"), linewidth=0.6)
     axes.set_axisbelow(True)
 
 
 def draw_legend(axes: Axes, columns: int = 4) -> None:
-    """A legend above the axes, where no data can be below it; of fewer columns where its labels are long."""
+    """Draw a legend above the axes, where it covers no data, in as many columns as fit."""
     with rc_context(_SETTINGS):
         for number in range(columns, 0, -1):
             legend = axes.legend(
@@ -143,12 +148,12 @@ def draw_legend(axes: Axes, columns: int = 4) -> None:
 
 
 def whole_numbers(axes: Axes) -> None:
-    """Ticks of the x axis at whole numbers only."""
+    """Put ticks of the x axis at whole numbers only."""
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
 
 
 def share_scale(pictures: Sequence[Picture]) -> None:
-    """Give bar charts that are laid side by side the same y axis, if they are in the same unit."""
+    """Give bar charts the same y axis if they have the same unit."""
     axes = [picture.figure.axes[0] for picture in pictures]
     if len({each.get_ylabel() for each in axes}) == 1:
         top = max(each.get_ylim()[1] for each in axes)
@@ -157,17 +162,17 @@ def share_scale(pictures: Sequence[Picture]) -> None:
 
 
 def in_bytes(values: ArrayLike) -> tuple[NDArray[np.float64], str]:
-    """Bytes in a unit in which the largest has at most four digits, and the unit's name."""
+    """Scale bytes to a unit in which the largest has at most four digits; return them and the unit's name."""
     return _scaled(values, 1024, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
 
 
 def in_counts(values: ArrayLike) -> tuple[NDArray[np.float64], str]:
-    """Counts in thousands or more where they are many, and the word for it."""
+    """Scale large counts to thousands, millions or billions; return them and the word for the unit."""
     return _scaled(values, 1000, 20_000, ("", "thousand ", "million ", "billion "))
 
 
 def in_seconds(values: ArrayLike) -> tuple[NDArray[np.float64], str]:
-    """Seconds, or milliseconds if all are below one, and the unit's name."""
+    """Scale seconds to milliseconds if all are below one; return them and the unit's name."""
     array = np.asarray(values, np.float64)
     return (array * 1e3, "ms") if array.max(initial=0) < 1 else (array, "s")
 

@@ -1,36 +1,36 @@
-"""Tables and figures of a report."""
+"""Tables and headline figures of a report."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from gnnloom.workflows.cli.output import readable_bytes, readable_seconds
+from gnnloom.workflows.formatting import readable_bytes, readable_seconds
 from gnnloom.workflows.report.facts import SCORES, SPLITS, RunFacts
 from gnnloom.workflows.report.page import table
 
-#: Fields of a configuration that say where, not what.
-_PLACES = frozenset({"catalog", "dataset", "run", "resume", "shards"})
+#: Fields of a configuration that name places and do not affect the result.
+_LOCATIONS = frozenset({"catalog", "dataset", "run", "resume", "shards"})
 _NONE = "-"
 
 
 def headline(facts: RunFacts) -> list[tuple[str, str]]:
-    """The figures that one looks for first."""
+    """Return the most important figures."""
     last = last_values(facts)
     named = {
         f"test {SCORES[facts.score]}": _share(last[f"test_{facts.score}"]),
         "training loss": f"{last['loss']:.4f}",
-        "median epoch": readable_seconds(last["epoch_seconds"]),
+        "median time per epoch": readable_seconds(last["epoch_seconds"]),
         "epochs": f"{len(facts.metrics):,}",
         _ranks(facts): str(facts.config.get("ranks")),
-        "sent per epoch": readable_bytes(sum(facts.metrics[-1].get("bytes", {}).values())),
+        "bytes sent per epoch": readable_bytes(sum(facts.metrics[-1].get("bytes", {}).values())),
         "peak memory": _most(facts.result.get("peak_memory")),
     }
     return list(named.items())
 
 
 def last_values(facts: RunFacts) -> dict[str, Any]:
-    """The last loss, scores of every split where they were taken, and the median seconds of an epoch."""
+    """Return the last loss, the last score of every split (None if not measured), and the median time per epoch."""
     values: dict[str, Any] = {"loss": facts.metrics[-1]["loss"]}
     for name in (f"{split}_{score}" for split in SPLITS for score in SCORES):
         _, curve = facts.curve(name)
@@ -41,7 +41,7 @@ def last_values(facts: RunFacts) -> dict[str, Any]:
 
 def _ranks(facts: RunFacts) -> str:
     grid = facts.result.get("grid") or []
-    return f"ranks, as {'x'.join(map(str, grid))}" if len(grid) > 1 else "ranks"
+    return f"ranks, as a grid of {'x'.join(map(str, grid))}" if len(grid) > 1 else "ranks"
 
 
 def _share(value: float | None) -> str:
@@ -53,8 +53,8 @@ def _most(values: Sequence[int] | None) -> str:
 
 
 def configuration_table(facts: RunFacts) -> str:
-    """Every field of the training's configuration."""
-    rows = [(name.replace("_", " "), _plain(value)) for name, value in facts.config.items() if name not in _PLACES]
+    """Build a table of the training's configuration."""
+    rows = [(name.replace("_", " "), _plain(value)) for name, value in facts.config.items() if name not in _LOCATIONS]
     return table(("setting", "value"), rows)
 
 
@@ -67,7 +67,7 @@ def _plain(value: Any) -> str:
 
 
 def traffic_table(facts: RunFacts) -> str | None:
-    """Bytes and messages of the last epoch by kind; None where nothing was sent."""
+    """Build a table of bytes and messages in the last epoch by kind; None if nothing was sent."""
     num_bytes, messages = (facts.metrics[-1].get(name, {}) for name in ("bytes", "messages"))
     if not num_bytes:
         return None
@@ -78,7 +78,7 @@ def traffic_table(facts: RunFacts) -> str | None:
 
 
 def quality_table(facts: RunFacts) -> str | None:
-    """How well the partition of row shards is; None for grid shards."""
+    """Build a table of the quality of a row partition; None for grid shards."""
     quality = facts.shards.facts.get("quality") if facts.shards is not None else None
     if not quality:
         return None
@@ -86,16 +86,16 @@ def quality_table(facts: RunFacts) -> str | None:
         ("method", str(quality["method"])),
         ("parts", f"{quality['parts']:,}"),
         ("rows sent per layer and direction (km1)", f"{quality['km1']:,}"),
-        ("rows sent by a part, mean and most", f"{quality['volume_avg']:,.1f}, {quality['volume_max']:,}"),
-        ("receivers of a part, mean and most", f"{quality['messages_avg']:,.1f}, {quality['messages_max']:,}"),
-        ("nonzeros of a part, mean and most", f"{quality['load_avg']:,.0f}, {quality['load_max']:,}"),
+        ("rows sent per part, mean and maximum", f"{quality['volume_avg']:,.1f}, {quality['volume_max']:,}"),
+        ("receivers per part, mean and maximum", f"{quality['messages_avg']:,.1f}, {quality['messages_max']:,}"),
+        ("nonzeros per part, mean and maximum", f"{quality['load_avg']:,.0f}, {quality['load_max']:,}"),
         ("imbalance", f"{quality['imbalance']:.2%}"),
     ]
     return table(("figure", "value"), rows)
 
 
 def stages_table(facts: RunFacts) -> str | None:
-    """What every stage took and left; None if no artifact is there any more."""
+    """Build a table of the time, memory and bytes of every stage; None if all artifacts were removed."""
     rows = []
     for artifact in facts.artifacts:
         measured = artifact.measured
@@ -113,13 +113,12 @@ def stages_table(facts: RunFacts) -> str | None:
                 str(measured.get("finished", _NONE)).replace("T", " ").removesuffix("Z"),
             )
         )
-    columns = ("artifact", "task time", "peak of a process", "read", "written", "stored", "finished (UTC)")
+    columns = ("artifact", "task time", "peak memory", "read", "written", "stored", "finished (UTC)")
     return table(columns, rows) if rows else None
 
 
-#: What a comparison shows of each run: its name, how to read it, and how to write it.
 def comparison_rows(runs: Sequence[RunFacts]) -> list[tuple[str, ...]]:
-    """The results of several runs, with the ratio to the first run's."""
+    """Return rows with the results of several runs and their ratios to the first run."""
     rows = []
     for name, values, write in _results(runs):
         first = values[0]
@@ -133,6 +132,7 @@ def comparison_rows(runs: Sequence[RunFacts]) -> list[tuple[str, ...]]:
 
 
 def _results(runs: Sequence[RunFacts]) -> list[tuple[str, list[Any], Any]]:
+    """Return name, values of all runs, and formatter of each figure in a comparison."""
     last = [last_values(facts) for facts in runs]
     sent = [sum(facts.metrics[-1].get("bytes", {}).values()) for facts in runs]
     messages = [sum(facts.metrics[-1].get("messages", {}).values()) for facts in runs]
@@ -146,18 +146,18 @@ def _results(runs: Sequence[RunFacts]) -> list[tuple[str, list[Any], Any]]:
     return [
         *scores,
         ("training loss", [values["loss"] for values in last], lambda value: f"{value:.4f}"),
-        ("median epoch", [values["epoch_seconds"] for values in last], readable_seconds),
+        ("median time per epoch", [values["epoch_seconds"] for values in last], readable_seconds),
         ("epochs", [len(facts.metrics) for facts in runs], lambda value: f"{value:,}"),
-        ("sent per epoch", sent, readable_bytes),
+        ("bytes sent per epoch", sent, readable_bytes),
         ("messages per epoch", messages, lambda value: f"{value:,}"),
-        ("peak memory of a rank", peak, readable_bytes),
-        ("read by all ranks", read, readable_bytes),
+        ("peak memory per rank", peak, readable_bytes),
+        ("bytes read by all ranks", read, readable_bytes),
     ]
 
 
 def difference_rows(runs: Sequence[RunFacts]) -> list[tuple[str, ...]]:
-    """The settings in which runs differ."""
-    names = dict.fromkeys(name for facts in runs for name in facts.config if name not in _PLACES)
+    """Return rows with the settings in which runs differ."""
+    names = dict.fromkeys(name for facts in runs for name in facts.config if name not in _LOCATIONS)
     values = {name: [_plain(facts.config.get(name)) for facts in runs] for name in names}
     different = [(name.replace("_", " "), *each) for name, each in values.items() if len(set(each)) > 1]
     if len({facts.dataset.name for facts in runs}) > 1:

@@ -1,4 +1,4 @@
-"""A recipe on the ranks of one MPI job: they are a Dask cluster first, and then the trainer's ranks."""
+"""Runs a recipe on the ranks of one MPI job: they are a Dask cluster first, and then the trainer's ranks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -20,169 +20,175 @@ from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import RawCommunicator, abort, duplicate_world, finalize, world
 from gnnloom.trainer.config.predict_config import PredictConfig
-from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.full_graph import train
 from gnnloom.trainer.training.predict import predict
-from gnnloom.workflows.cli.output import readable_bytes
-from gnnloom.workflows.recipe.stages import TRAINING, Job, Request
-from gnnloom.workflows.run.local import prepare, save_recipe, timed, write_output
+from gnnloom.workflows.formatting import readable_bytes
+from gnnloom.workflows.recipe.request import Assignment, Request
+from gnnloom.workflows.run.stages import prepare, run_stages, save_recipe, write_output
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between looks at whether the others have come, while one rank works for minutes or hours.
-_PATIENCE = 0.02
+#: Seconds between polls of a barrier that other ranks may reach only after hours of work.
+_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
-class Done:
+class Outcome:
     """How a job ended on this rank.
 
     Attributes:
-        shows: this rank speaks for all.
-        is_finished: False after a request to stop, when a checkpoint was written.
+        is_leader: this rank prints the result.
+        is_finished: False if the job was asked to stop and wrote a checkpoint.
     """
 
-    job: Job
-    shows: bool
+    assignment: Assignment
+    is_leader: bool
     is_finished: bool
 
 
-def run_on_ranks(request: Request, progress: Callable[[], AbstractContextManager[None]]) -> Done:
+def run_on_ranks(request: Request, progress: Callable[[], AbstractContextManager[None]]) -> Outcome:
     """Run a recipe on all ranks of this MPI job. Collective.
 
-    Three ranks or more are a Dask cluster until the shards are there; fewer prepare in rank 0 alone.
+    Three or more ranks form a Dask cluster until the shards are made. With fewer, rank 0 prepares alone.
 
     Args:
         progress: entered by the rank that runs the stages before training.
 
     Raises:
-        CollectiveError: something cannot be used, or a stage failed; on every rank.
+        CollectiveError: the recipe or its input cannot be used, or a stage failed; raised on every rank.
     """
     comm = world()
-    # Sent before the time of a job is over; the training that follows stops after its first epoch then.
+    # Batch systems send USR1 before the time limit, perhaps while the ranks still prepare.
     stop = StopRequest(signal.SIGUSR1)
-    job = _agreed(comm, together(comm, lambda: _checked(request, comm.size)))
-    if job.plan.prepares:
-        _prepare_together(comm, job, progress)
-    finished = _train(comm, job, stop) if job.plan.trains else True
+    assignment = _agree_on_stages(comm, together(comm, lambda: _check(request, comm.size)))
+    if assignment.workload.needs_preparation:
+        _prepare_together(comm, assignment, progress)
+    finished = _train_together(comm, assignment, stop) if assignment.workload.needs_training else True
     if finished:
-        together(comm, lambda: write_output(job.recipe, job.plan) if comm.rank == 0 else None)
-    return Done(job, comm.rank == 0, finished)
+        together(comm, lambda: write_output(assignment) if comm.rank == 0 else None)
+    return Outcome(assignment, comm.rank == 0, finished)
 
 
-def _checked(request: Request, num_ranks: int) -> Job:
-    job = request.open()
-    ranks = job.plan.config.ranks
-    if job.plan.trains and ranks != num_ranks:
+def _check(request: Request, num_ranks: int) -> Assignment:
+    assignment = request.check()
+    ranks = assignment.workload.config.ranks
+    if assignment.workload.needs_training and ranks != num_ranks:
         raise InputError(
-            f"{job.recipe.source_name}: [train] ranks = {ranks}, but this MPI job has {num_ranks}: start {ranks} ranks,"
-            f" or --set train.ranks={num_ranks}, or prepare only with --until shards"
+            f"{assignment.recipe.source_name}: [train] ranks = {ranks}, but this MPI job has {num_ranks}: start {ranks}"
+            f" ranks, or use --set train.ranks={num_ranks}, or prepare only with --until shards"
         )
-    return job
+    return assignment
 
 
-def _agreed(comm: Communicator, job: Job) -> Job:
-    """What is there may change while the ranks look: the first one decides. Collective."""
-    done = comm.gather_numbers([step.is_done for step in job.plan.steps])[0].astype(bool).tolist()
-    steps = tuple(replace(step, is_done=is_done) for step, is_done in zip(job.plan.steps, done, strict=True))
-    return replace(job, plan=replace(job.plan, steps=steps))
+def _agree_on_stages(comm: Communicator, assignment: Assignment) -> Assignment:
+    """Take rank 0's view of which stages are done: the catalog may change while they look at it. Collective."""
+    workload = assignment.workload
+    done = comm.gather_numbers([stage.is_done for stage in workload.stages])[0].astype(bool).tolist()
+    stages = tuple(replace(stage, is_done=is_done) for stage, is_done in zip(workload.stages, done, strict=True))
+    return replace(assignment, workload=replace(workload, stages=stages))
 
 
-def _prepare_together(comm: Communicator, job: Job, progress: Callable[[], AbstractContextManager[None]]) -> None:
+def _prepare_together(
+    comm: Communicator, assignment: Assignment, progress: Callable[[], AbstractContextManager[None]]
+) -> None:
     """Run the stages before training. Collective."""
     ranks_here = comm.ranks_on_this_machine()
     if comm.size >= LEAST_RANKS:
-        together(comm, lambda: _check_memory(job, ranks_here))
+        together(comm, lambda: _check_memory(assignment, ranks_here))
+    # Dask gets a communicator of its own, so that its messages and the trainer's cannot meet.
     ranks = duplicate_world()
-    leads, options = _take_place(ranks, ranks_here, job)
+    is_client, options = _join_cluster(ranks, ranks_here, assignment)
     failure: GnnloomError | None = None
-    if leads:
+    if is_client:
         try:
             with open_cluster(options) as cluster, progress():
-                prepare(job.recipe, job.plan, cluster)
+                prepare(assignment, cluster)
         except GnnloomError as error:
             failure = error
-    _meet(ranks)
+    _wait_for_all(ranks)
     ranks.Free()
-    together(comm, lambda: _fail_with(failure))
+    # The client's failure becomes every rank's.
+    together(comm, lambda: _raise(failure))
 
 
-def _check_memory(job: Job, ranks_here: int) -> None:
-    there = memory_per_rank(ranks_here)
-    if job.cluster.memory > there:
+def _check_memory(assignment: Assignment, ranks_here: int) -> None:
+    available = memory_per_rank(ranks_here)
+    if assignment.cluster.memory > available:
         raise InputError(
-            f"{job.recipe.source_name}: [cluster] memory = {job.recipe.cluster.memory}, but each of the {ranks_here}"
-            f" ranks on this machine gets {readable_bytes(there)}: lower it, or start fewer ranks"
+            f"{assignment.recipe.source_name}: [cluster] memory = {assignment.recipe.cluster.memory}, but each of the"
+            f" {ranks_here} ranks on this machine gets {readable_bytes(available)}: lower it, or start fewer ranks"
         )
 
 
-def _take_place(world: RawCommunicator, ranks_here: int, job: Job) -> tuple[bool, ClusterOptions]:
-    """Serve the cluster until its end, or return at once on the rank that leads. Collective."""
-    if world.Get_size() < LEAST_RANKS:
-        return world.Get_rank() == 0, replace(job.cluster, kind="local", workers=0)
-    wanted = job.recipe.cluster
-    leads = serve_ranks(world, ranks_here, wanted.interface, dashboard=wanted.dashboard)
-    return leads, replace(job.cluster, workers=world.Get_size() - 2)
+def _join_cluster(ranks: RawCommunicator, ranks_here: int, assignment: Assignment) -> tuple[bool, ClusterOptions]:
+    """Return at once on the rank that is the client; on the others, serve the cluster until it closes. Collective."""
+    if ranks.Get_size() < LEAST_RANKS:
+        return ranks.Get_rank() == 0, replace(assignment.cluster, kind="local", workers=0)
+    wanted = assignment.recipe.cluster
+    is_client = serve_ranks(ranks, ranks_here, wanted.interface, dashboard=wanted.dashboard)
+    # One rank schedules and one is the client.
+    return is_client, replace(assignment.cluster, workers=ranks.Get_size() - 2)
 
 
-def _meet(world: RawCommunicator) -> None:
-    """Wait until every rank is here, asleep: one of them may be at work for hours. Collective."""
-    request = world.Ibarrier()
+def _wait_for_all(ranks: RawCommunicator) -> None:
+    """Wait until every rank is here, asleep: a blocking barrier would take cores from the ranks at work. Collective."""
+    request = ranks.Ibarrier()
     while not request.Test():
-        time.sleep(_PATIENCE)
+        time.sleep(_POLL_SECONDS)
 
 
-def _fail_with(failure: GnnloomError | None) -> None:
+def _raise(failure: GnnloomError | None) -> None:
     if failure is not None:
         raise failure
 
 
-def _train(comm: Communicator, job: Job, earlier: StopRequest) -> bool:
-    """Run the training stages that are not done; False if a rank was asked to stop. Collective."""
+class _StoppedError(Exception):
+    """The training was asked to stop and wrote a checkpoint; raised on every rank."""
+
+
+def _train_together(comm: Communicator, assignment: Assignment, earlier: StopRequest) -> bool:
+    """Run the training stages that are not done. Collective.
+
+    Args:
+        earlier: the request to stop that may have come while the ranks prepared.
+
+    Returns:
+        False if a rank was asked to stop.
+    """
     later = StopRequest(signal.SIGTERM, signal.SIGUSR1)
-    leads = comm.rank == 0
-    if not leads:
-        logging.getLogger("gnnloom").setLevel(logging.ERROR)
-        logging.getLogger("gnnloom.trainer").setLevel(logging.ERROR)
+    if comm.rank > 0:
+        for name in ("gnnloom", "gnnloom.trainer", "gnnloom.workflows"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+
+    def train_or_stop() -> None:
+        together(comm, lambda: save_recipe(assignment) if comm.rank == 0 else None)
+        if train(comm, assignment.workload.config, lambda: earlier() or later())["state"] == "stopped":
+            raise _StoppedError
+
+    def predict_together() -> None:
+        predict(comm, _prediction(assignment))
+
     try:
-        for step in job.plan.steps:
-            if step.stage in TRAINING and not step.is_done:
-                with timed(step) if leads else nullcontext():
-                    _train_stage(comm, job, step.stage, lambda: earlier() or later())
+        run_stages(assignment.workload.training, {"train": train_or_stop, "predict": predict_together})
     except _StoppedError:
-        if leads:
-            logger.warning("stopped after a checkpoint; the same command goes on")
+        logger.warning("stopped after a checkpoint; run the same command again to continue")
         return False
     return True
 
 
-class _StoppedError(Exception):
-    """The training was asked to stop, and wrote a checkpoint; on every rank."""
-
-
-def _train_stage(comm: Communicator, job: Job, stage: str, stop: Callable[[], bool]) -> None:
-    """Train, or predict. Collective."""
-    config = job.plan.config
-    if stage == "predict":
-        predict(comm, _prediction(config, job))
-        return
-    together(comm, lambda: save_recipe(job.recipe, config) if comm.rank == 0 else None)
-    if train(comm, config, stop)["state"] == "stopped":
-        raise _StoppedError
-
-
-def _prediction(config: TrainConfig, job: Job) -> PredictConfig:
+def _prediction(assignment: Assignment) -> PredictConfig:
+    predict_section, config = assignment.recipe.predict, assignment.workload.config
     return PredictConfig.of_training(
         config,
         shards=config.shards,
-        embeddings=bool(job.recipe.predict and job.recipe.predict.embeddings),
+        embeddings=bool(predict_section and predict_section.embeddings),
         threads=config.threads,
     )
 
 
 @contextmanager
 def end_job_on_error() -> Iterator[None]:
-    """Let the rank that knows best report an error that all know of; end all ranks at once on any other."""
+    """End the job on an error: with one message if all ranks know of it, by aborting all ranks otherwise."""
     try:
         yield
     except CollectiveError as error:
@@ -191,13 +197,14 @@ def end_job_on_error() -> Iterator[None]:
         leave(error.code)
     except SystemExit:
         raise
-    except BaseException:  # noqa: BLE001 - the others would wait for ever
+    except BaseException:  # noqa: BLE001 - the other ranks would wait forever
         traceback.print_exc()
         sys.stderr.flush()
         abort(1)
 
 
 def leave(code: int) -> NoReturn:
-    """End this rank, as all others do, with an exit code. Collective."""
+    """End this rank with an exit code, as all others do. Collective."""
+    # Without this, `python -m mpi4py` would treat the code as a failure of this rank alone and report it.
     finalize()
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""What MPI launchers tell the processes that they start, told without MPI."""
+"""The environment variables of MPI launchers, read without starting MPI."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from gnnloom.storage.errors import InputError
 
-#: Rank and size by MPICH and its kin, Open MPI, and Slurm's `srun`; a batch script has no size of a step of many.
+#: Rank and size as set by MPICH and its derivatives, by Open MPI, and by Slurm's `srun`. Only a step of several tasks
+#: counts for Slurm: a batch script has SLURM_PROCID too, but not the size of a step.
 _VARIABLES = (
     ("PMI_RANK", "PMI_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -16,15 +17,15 @@ _VARIABLES = (
 
 
 @dataclass(frozen=True)
-class Launched:
-    """This process among those that a launcher started together; alone where none did."""
+class LaunchedRank:
+    """This process's rank among those that an MPI launcher started; rank 0 of 1 without a launcher."""
 
     rank: int = 0
     size: int = 1
 
     @classmethod
-    def here(cls) -> Launched:
-        """What the environment says."""
+    def from_environment(cls) -> LaunchedRank:
+        """Read the variables of whichever launcher started this process."""
         for rank, size in _VARIABLES:
             stated = os.environ.get(rank, ""), os.environ.get(size, "")
             if all(text.isdecimal() for text in stated) and int(stated[1]) > 1:
@@ -35,7 +36,7 @@ class Launched:
         """Refuse to run a recipe once per rank.
 
         Raises:
-            InputError: there are several ranks, and the cluster is not they.
+            InputError: there are several ranks, and they are not the cluster.
         """
         if self.size > 1 and where != "mpi":
             raise InputError(f"this is one of {self.size} ranks of an MPI job: add --cluster mpi")

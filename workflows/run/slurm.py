@@ -1,4 +1,4 @@
-"""Batch scripts for a recipe, with the sizes that its sections say."""
+"""Slurm batch scripts for a recipe, with the sizes that its sections give."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from pathlib import Path
 
 from gnnloom.storage.errors import InputError
 from gnnloom.workflows.recipe.recipe import Recipe, find_recipe
-from gnnloom.workflows.recipe.stages import Request
+from gnnloom.workflows.recipe.request import Request
 
+#: Folder of the script templates, with ``@NAMES@`` to fill in.
 TEMPLATES = Path(__file__).parents[1] / "slurm"
-_HOLE = re.compile(r"@([A-Z_]+)@")
+_NAME = re.compile(r"@([A-Z_]+)@")
 
 
 def write_scripts(request: Request, folder: Path) -> list[Path]:
-    """Write scripts for the whole run, for preparing and training as two jobs, and for an array of seeds.
+    """Write scripts for the whole run as one job, for preparing and training as two, and for an array of seeds.
+
+    Returns:
+        The scripts, sorted by name.
 
     Raises:
-        InputError: the recipe cannot be used, its jobs could not run, or ``folder`` cannot be one.
+        InputError: the recipe cannot be used, its jobs could not run, or ``folder`` cannot be created.
     """
     recipe = Recipe.read(request.recipe, request.catalog, request.settings)
     _check_jobs(recipe)
@@ -27,7 +31,7 @@ def write_scripts(request: Request, folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise InputError(f"{folder}: no folder can be made here; a file is in its place") from error
+        raise InputError(f"{folder}: cannot create this folder because a file is in the way") from error
     written = []
     for template in sorted(TEMPLATES.glob("*.sh")):
         path = folder / template.name
@@ -38,24 +42,24 @@ def write_scripts(request: Request, folder: Path) -> list[Path]:
 
 
 def _check_jobs(recipe: Recipe) -> None:
-    """Refuse what is certain to fail when a job begins."""
+    """Refuse settings that are certain to fail when a job begins."""
     slurm, cluster = recipe.slurm, recipe.cluster
     if cluster.task_memory > slurm.rank_memory:
         raise InputError(
             f"{recipe.source_name}: [cluster] memory = {cluster.memory}, but a rank of the jobs gets [slurm] memory ="
-            f" {slurm.memory}; lower the first or raise the second"
+            f" {slurm.memory}; lower the former or raise the latter"
         )
     nodes = _nodes(max(recipe.train.ranks, slurm.prepare_ranks or 1), slurm.ranks_per_node)
     if nodes > 1 and cluster.interface is None:
         raise InputError(
             f"{recipe.source_name}: the jobs take {nodes} nodes: name the network interface between them in the recipe"
-            " ([cluster] interface) or with --set cluster.interface=NAME, such as ib0"
+            " ([cluster] interface) or with --set cluster.interface=NAME, for example ib0"
         )
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """The template with its ``@HOLES@`` filled."""
-    return _HOLE.sub(lambda hole: values[hole[1]], template)
+    """Replace every ``@NAME@`` of a template by its value."""
+    return _NAME.sub(lambda name: values[name[1]], template)
 
 
 def _values(recipe: Recipe, request: Request) -> dict[str, str]:
@@ -93,7 +97,7 @@ def _nodes(ranks: int, per_node: int) -> int:
 
 
 def _array_settings(recipe: Recipe) -> str:
-    """What the tasks of an array must not share, where the recipe names it."""
+    """Return options that give each task of an array its own run name and output file, if the recipe names these."""
     settings = []
     if recipe.train.run is not None:
         settings.append(f'--set "train.run={recipe.train.run}-$SLURM_ARRAY_TASK_ID"')

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Submits @RECIPE@ as two jobs of different sizes: the second starts when the first has made the shards.
+# Submits @RECIPE@ as two jobs of different sizes; the second starts once the first has made the shards.
 set -euo pipefail
 cd "$(dirname "$0")"
 prepared=$(sbatch --parsable prepare.sh)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Trains @RECIPE@ on shards that are there: submit it behind the job that prepares them.
+# Trains @RECIPE@ on existing shards: submit it to follow the job that prepares them.
 #SBATCH --job-name=gnnloom-@NAME@-train
 #SBATCH --nodes=@NODES@
 #SBATCH --ntasks=@RANKS@
@@ -11,11 +11,11 @@
 #SBATCH --output=%x-%j.log
 @ACCOUNT@
 set -euo pipefail
-cd @FOLDER@  # from where the recipe's relative paths are meant
+cd @FOLDER@  # relative paths in the recipe start here
 export GNNLOOM_CATALOG=@CATALOG@
 export OMP_WAIT_POLICY=PASSIVE PYTHONUNBUFFERED=1 MALLOC_TRIM_THRESHOLD_=65536
 
-# Five minutes before the end of its time the ranks get USR1, write a checkpoint and leave with 75.
+# Five minutes before the time limit, the ranks receive USR1, write a checkpoint and exit with code 75.
 code=0
 srun --mpi=@MPI@ --cpus-per-task=@CPUS@ --kill-on-bad-exit=1 gnnloom run @ARGUMENTS@ --from train --cluster mpi || code=$?
 if [ "$code" -eq 75 ]; then

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs @RECIPE@ in one job: its ranks prepare as a Dask cluster, and then train.
+# Runs @RECIPE@ in one job: its ranks first prepare as a Dask cluster, then train.
 #SBATCH --job-name=gnnloom-@NAME@
 #SBATCH --nodes=@NODES@
 #SBATCH --ntasks=@RANKS@
@@ -11,12 +11,12 @@
 #SBATCH --output=%x-%j.log
 @ACCOUNT@
 set -euo pipefail
-cd @FOLDER@  # from where the recipe's relative paths are meant
+cd @FOLDER@  # relative paths in the recipe start here
 export GNNLOOM_CATALOG=@CATALOG@
 export OMP_WAIT_POLICY=PASSIVE PYTHONUNBUFFERED=1
 
-# Five minutes before the end of its time the ranks get USR1; those that train write a checkpoint and leave with 75.
-# What is finished is kept: submit it again to go on.
+# Five minutes before the time limit, the ranks receive USR1; if they train, they write a checkpoint and exit with code
+# 75. Finished stages are kept: submit the job again to continue.
 code=0
 srun --mpi=@MPI@ --cpus-per-task=@CPUS@ --kill-on-bad-exit=1 gnnloom run @ARGUMENTS@ --cluster mpi || code=$?
 if [ "$code" -eq 75 ]; then

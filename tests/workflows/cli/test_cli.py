@@ -1,4 +1,4 @@
-"""The command line: every command has help with an example, says one JSON object, and ends with the documented code."""
+"""Every command has help with an example, prints one JSON object with --json, and exits with the documented code."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ EDGES = "# a comment\n0\t1\n1\t2\n2\t0\n2\t3\n3\t3\n0\t1\n"
 
 
 def gnnloom(catalog: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command as a user does."""
-    program = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", str(catalog), *arguments]
+    """Run the command in a process of its own."""
+    program = [sys.executable, "-m", "gnnloom.workflows.cli", "--catalog", str(catalog), *arguments]
     return subprocess.run(program, check=False, capture_output=True, text=True, timeout=300)
 
 
@@ -44,6 +44,15 @@ def fail(catalog: Path, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+def store_web(root: Path) -> Path:
+    """Ingest a tiny graph in this process; returns its source."""
+    source = root.parent / "edges.txt"
+    source.write_text(EDGES)
+    done = CliRunner().invoke(cli, ["--catalog", str(root), "ingest", "web", str(source), "--workers", "0"])
+    assert done.exit_code == 0, done.output
+    return source
+
+
 @pytest.mark.parametrize("command", [[name] for name in COMMANDS] + [["catalog", name] for name in CATALOG_COMMANDS])
 def test_every_command_has_help_with_an_example(command: list[str]) -> None:
     done = CliRunner().invoke(cli, [*command, "--help"])
@@ -55,7 +64,7 @@ def test_every_command_has_help_with_an_example(command: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, Any]]]:
-    """A small generated dataset, from the generator to predictions, each step by its command."""
+    """A small generated dataset with a trained run, and the JSON output of each command that made it."""
     root = tmp_path_factory.mktemp("cli") / "catalog"
     out = root.parent / "predictions.npy"
     results = {
@@ -100,7 +109,7 @@ def test_training_reports_its_curve_and_costs(trained: tuple[Path, dict[str, dic
     assert [json.loads(line)["loss"] for line in lines] == result["loss"]
 
 
-def test_predictions_are_in_the_order_of_the_vertices(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
+def test_predictions_are_in_vertex_order(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
     root, results = trained
     vertices = Catalog(root)["tiny"].vertices()
     predicted = np.load(results["predict"]["out"], allow_pickle=False)
@@ -110,7 +119,7 @@ def test_predictions_are_in_the_order_of_the_vertices(trained: tuple[Path, dict[
     assert accuracy > 0.6  # four classes
 
 
-def test_every_command_given_again_finds_what_is_there(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
+def test_a_repeated_command_finds_the_existing_result(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
     root, results = trained
     again = succeed(
         root, "generate", "tiny", "sbm", "--vertices", "400", "--edges", "6000", "--classes", "4", "--workers", "0"
@@ -120,7 +129,7 @@ def test_every_command_given_again_finds_what_is_there(trained: tuple[Path, dict
     assert succeed(root, "shard", "tiny", "--parts", "2", "--workers", "0")["digest"] == results["shard"]["digest"]
 
 
-def test_the_catalog_lists_shows_and_verifies(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
+def test_the_catalog_lists_shows_and_verifies_a_dataset(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
     root = trained[0]
     (row,) = succeed(root, "catalog", "ls")["datasets"]
     assert (row["name"], row["vertices"]) == ("tiny", 400)
@@ -135,7 +144,7 @@ def test_the_catalog_lists_shows_and_verifies(trained: tuple[Path, dict[str, dic
         assert gnnloom(root, "catalog", *arguments).stdout
 
 
-def test_text_with_gaps_is_compacted_and_exported_with_its_ids(tmp_path: Path) -> None:
+def test_compact_ids_close_gaps_and_keep_the_original_ids(tmp_path: Path) -> None:
     source = tmp_path / "edges.txt"
     source.write_text("10 20\n20 4000000000\n10 4000000000\n")
     root = tmp_path / "catalog"
@@ -144,37 +153,35 @@ def test_text_with_gaps_is_compacted_and_exported_with_its_ids(tmp_path: Path) -
     np.testing.assert_array_equal(Catalog(root)["web"].graph().original_id(), [10, 20, 4_000_000_000])
 
 
-def test_wrong_usage_ends_with_2(tmp_path: Path) -> None:
+def test_wrong_usage_exits_with_2(tmp_path: Path) -> None:
     for arguments in (["nonsense"], ["ingest"], ["partition", "web", "--parts", "0"], ["train", "web", "--lr", "fast"]):
         assert fail(tmp_path / "catalog", *arguments)[0] == 2
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "says"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "ended by SIGTERM")]
+    ("number", "code", "message"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "ended by SIGTERM")]
 )
-def test_a_signal_ends_with_its_code_and_the_same_command_goes_on(
-    tmp_path: Path, number: signal.Signals, code: int, says: str
+def test_a_signal_exits_with_its_code_and_the_same_command_continues(
+    tmp_path: Path, number: signal.Signals, code: int, message: str
 ) -> None:
     root = tmp_path / "catalog"
     arguments = ("generate", "big", "rmat", "--scale", "17", "--edge-factor", "16", "--workers", "0")
-    program = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", str(root), *arguments]
+    program = [sys.executable, "-m", "gnnloom.workflows.cli", "--catalog", str(root), *arguments]
     with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as process:
         while not list(root.glob("big/graph/*/.work/parts/*.json")):
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(number)
-        said = process.communicate(timeout=60)[1]
+        log = process.communicate(timeout=60)[1]
     assert process.returncode == code
-    assert says in said
-    assert "Traceback" not in said
+    assert message in log
+    assert "Traceback" not in log
     assert succeed(root, *arguments)["vertices"] == 1 << 17
 
 
-def test_invalid_input_ends_with_3_and_one_line(tmp_path: Path) -> None:
+def test_invalid_input_exits_with_3_and_one_line(tmp_path: Path) -> None:
     root = tmp_path / "catalog"
-    source = tmp_path / "edges.txt"
-    source.write_text(EDGES)
-    succeed(root, "ingest", "web", str(source), "--workers", "0")
+    source = store_web(root)
     (tmp_path / "bad.txt").write_text("0 1\n1 x\n")
     cases = {
         ("ingest", "bad", str(tmp_path / "bad.txt"), "--workers", "0"): "bad.txt",
@@ -191,24 +198,22 @@ def test_invalid_input_ends_with_3_and_one_line(tmp_path: Path) -> None:
         ("catalog", "rm", "web", "--artifact", "graph"): "KIND/KEY",
     }
     for arguments, message in cases.items():
-        code, said = fail(root, *arguments)
-        assert code == 3, said
-        assert said.startswith("error: ")
-        assert message in said
+        code, log = fail(root, *arguments)
+        assert code == 3, log
+        assert log.startswith("error: ")
+        assert message in log
     assert "bad" not in Catalog(root) or not Catalog(root)["bad"].artifacts("graph")
 
 
-def test_shards_for_another_number_of_ranks_are_named(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
-    code, said = fail(trained[0], "train", "tiny", "--ranks", "3")
+def test_an_error_about_missing_shards_lists_the_existing_ones(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
+    code, log = fail(trained[0], "train", "tiny", "--ranks", "3")
     assert code == 3
-    assert "parts=2" in said
+    assert "parts=2" in log
 
 
-def test_an_incomplete_artifact_ends_with_4(tmp_path: Path) -> None:
+def test_an_incomplete_artifact_exits_with_4(tmp_path: Path) -> None:
     root = tmp_path / "catalog"
-    source = tmp_path / "edges.txt"
-    source.write_text(EDGES)
-    succeed(root, "ingest", "web", str(source), "--workers", "0")
+    source = store_web(root)
     graph = Catalog(root)["web"].graph()
     (graph.artifact.path / "manifest.json").unlink()
     assert fail(root, "catalog", "verify", "web")[0] == 4
@@ -216,23 +221,19 @@ def test_an_incomplete_artifact_ends_with_4(tmp_path: Path) -> None:
     assert succeed(root, "catalog", "verify", "web")["artifacts"][0]["problem"] is None
 
 
-def test_damage_is_found_by_verify_and_ends_with_3(tmp_path: Path) -> None:
+def test_verify_finds_damage_and_exits_with_3(tmp_path: Path) -> None:
     root = tmp_path / "catalog"
-    source = tmp_path / "edges.txt"
-    source.write_text(EDGES)
-    succeed(root, "ingest", "web", str(source), "--workers", "0")
+    store_web(root)
     chunk = next((Catalog(root)["web"].graph().artifact.path / "block" / "00000" / "indices" / "c").iterdir())
     chunk.write_bytes(chunk.read_bytes()[:-1] + b"\x00")
-    code, said = fail(root, "catalog", "verify", "web")
+    code, log = fail(root, "catalog", "verify", "web")
     assert code == 3
-    assert "damaged" in said
+    assert "damaged" in log
 
 
-def test_removing_takes_an_artifact_or_all(tmp_path: Path) -> None:
+def test_rm_removes_one_artifact_or_a_whole_dataset(tmp_path: Path) -> None:
     root = tmp_path / "catalog"
-    source = tmp_path / "edges.txt"
-    source.write_text(EDGES)
-    succeed(root, "ingest", "web", str(source), "--workers", "0")
+    store_web(root)
     key = Catalog(root)["web"].graph().artifact.key
     succeed(root, "catalog", "rm", "web", "--artifact", f"graph/{key}")
     assert Catalog(root)["web"].artifacts() == []

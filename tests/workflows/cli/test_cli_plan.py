@@ -1,4 +1,4 @@
-"""`--plan` tells and does nothing; `--codec` reaches the graph; progress is a bar on a terminal and lines elsewhere."""
+"""`--plan` prints a projection and stores nothing; `--codec` reaches the graph; progress is a bar or log lines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def invoke(catalog: Catalog, *arguments: str) -> Result:
     return result
 
 
-def test_a_plan_leaves_nothing_behind(catalog: Catalog) -> None:
+def test_a_projection_stores_nothing(catalog: Catalog) -> None:
     plan: dict[str, Any] = json.loads(invoke(catalog, *RMAT, "--plan", "--json").stdout)
     assert (plan["edges"], plan["vertices"], plan["entries"]) == (1 << 16, 1 << 12, 1 << 17)
     assert {"ranges", "blocks", "peak_memory", "spill_bytes", "output_bytes", "disk_free_bytes", "seconds"} <= set(plan)
@@ -34,12 +34,12 @@ def test_a_plan_leaves_nothing_behind(catalog: Catalog) -> None:
     assert "spill bytes" in invoke(catalog, *RMAT, "--plan").stdout
 
 
-def test_a_plan_that_cannot_fit_is_refused(catalog: Catalog) -> None:
+def test_an_ingest_that_cannot_fit_is_refused(catalog: Catalog) -> None:
     with pytest.raises(BudgetError, match=r"edges need about .* choose a catalog on a larger disk"):
         invoke(catalog, "generate", "g", "rmat", "--scale", "34", "--memory", "64G", "--plan")
 
 
-def test_a_run_tells_what_was_planned_and_measured(catalog: Catalog) -> None:
+def test_a_result_has_planned_and_measured_figures(catalog: Catalog) -> None:
     found = json.loads(invoke(catalog, *RMAT, "--codec", "small", "--json").stdout)
     assert found["plan"]["edges"] == {"planned": 1 << 16, "measured": 1 << 16}
     assert catalog["g"].graph().artifact.parameters["codec"] == "small"
@@ -47,9 +47,9 @@ def test_a_run_tells_what_was_planned_and_measured(catalog: Catalog) -> None:
     assert "planned" in invoke(catalog, *RMAT).stdout
 
 
-def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
-    monkeypatch.setattr(progress.sys, "stderr", screen)
+    monkeypatch.setattr("sys.stderr", screen)
     monkeypatch.setattr(screen, "isatty", lambda: True)
     monkeypatch.setattr(progress, "Console", lambda **_: Console(file=screen, force_terminal=True, width=100))
     with progress.shown_progress():
@@ -59,11 +59,11 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not PROGRESS.handlers
 
 
-def test_a_log_gets_lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_shows_lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gnnloom.pipeline.tasks.progress.INTERVAL", 0.0)
     monkeypatch.setattr(logging.getLogger("gnnloom"), "propagate", True)
     with progress.shown_progress():
         list(logged("sort", [5, 5], 2))
-    # More handlers than one may see a line.
+    # Several handlers may record the same line.
     lines = list(dict.fromkeys(record.getMessage().split(",")[0] for record in caplog.records))
     assert lines == ["sort: 1 of 2 tasks", "sort: 2 of 2 tasks"]

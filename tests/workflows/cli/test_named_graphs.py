@@ -1,4 +1,4 @@
-"""A graph whose ids are names, with several labels per vertex, goes through the commands and keeps its names."""
+"""A graph whose ids are names, with several labels per vertex, keeps its names through all commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.interop import export
-from gnnloom.workflows.interop.pyg import vertex_data
+from gnnloom.workflows.interop.graph_arrays import vertex_arrays
 
 EDGES = [("Doe, Jane", "bob"), ("bob", "é"), ("é", "Doe, Jane"), ("zoë", "bob")]
 NAMES = ["Doe, Jane", "bob", "zoë", "é"]
@@ -23,7 +23,7 @@ LABELS = np.array([[0, 1], [1, -1], [1, 1], [-1, -1]])
 
 
 def run(catalog: Catalog, *arguments: str) -> Any:
-    """What a command prints as JSON; its error, if it has one, is raised."""
+    """Run a command and return its JSON output; raises its error."""
     result = CliRunner().invoke(cli, ["--catalog", str(catalog.root), *arguments, "--json"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
@@ -67,30 +67,30 @@ def test_exported_edges_and_labels_hold_the_names(named: Catalog, tmp_path: Path
 
 
 def test_other_libraries_get_unknown_labels_as_nan(named: Catalog) -> None:
-    found = vertex_data(named["web"])["y"]
+    found = vertex_arrays(named["web"])["y"]
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found, np.where(LABELS < 0, np.nan, LABELS))
 
 
-def test_names_without_compact_are_refused_with_the_way_out(catalog: Catalog, edges: str) -> None:
+def test_names_without_compact_ids_are_refused_with_the_option_to_use(catalog: Catalog, edges: str) -> None:
     with pytest.raises(InputError, match=r"line 2: .*\(`--ids compact`\)"):
         run(catalog, "ingest", "web", edges, "--header", "--workers", "0")
 
 
-def test_a_header_that_nobody_spoke_of_is_not_an_edge_unless_told(catalog: Catalog, tmp_path: Path) -> None:
+def test_an_undeclared_header_line_is_not_read_as_an_edge(catalog: Catalog, tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("from,to\n1,2\n")
     command = ("ingest", "web", str(tmp_path / "e.csv"), "--ids", "compact", "--workers", "0")
     with pytest.raises(InputError, match=r"e\.csv: only the first line"):
         run(catalog, *command)
     assert run(catalog, *command, "--no-header")["vertices"] == 4
     (tmp_path / "f.csv").write_text("from,to\n1,2\n")
-    command = ("ingest", "numbers", str(tmp_path / "f.csv"), "--workers", "0")
+    of_numbers = ("ingest", "numbers", str(tmp_path / "f.csv"), "--workers", "0")
     with pytest.raises(InputError, match=r"say so \(`--header`\)"):
-        run(catalog, *command)
-    assert run(catalog, *command, "--header")["vertices"] == 3
+        run(catalog, *of_numbers)
+    assert run(catalog, *of_numbers, "--header")["vertices"] == 3
 
 
-def test_rows_find_their_vertices_by_name(named: Catalog, tmp_path: Path) -> None:
+def test_rows_of_a_table_are_matched_to_vertices_by_name(named: Catalog, tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text('name,code\né,3\n"Doe, Jane",1\n')
     named["web"].path.joinpath("vertices").rename(tmp_path / "before")
     found = run(named, "features", "web", "--split", str(tmp_path / "s.csv"), "--by-id", "--workers", "0")

@@ -1,4 +1,4 @@
-"""Progress: every phase tells its beginning and its end, and a terminal and a log show it each in its way."""
+"""Every phase reports its beginning and its end; a terminal shows bars, and a log shows lines."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from gnnloom.workflows.cli.progress import BarHandler, shown_epochs
 
 
 def states(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int, int]]:
-    found = [record.args[0] for record in caplog.records if record.name == PROGRESS.name and record.args]
+    records = [record for record in caplog.records if record.name == PROGRESS.name]
+    found = [record.args[0] for record in records if isinstance(record.args, tuple) and record.args]
     return [(state.phase, state.done, state.tasks) for state in found if isinstance(state, Progress)]
 
 
-def test_a_phase_tells_its_beginning_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_phase_reports_its_beginning_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "gnnloom"):
         wait_for("write", iter("ab"), 2)
         with one_step("think"):
@@ -42,17 +43,17 @@ def test_a_terminal_has_a_bar_for_every_phase() -> None:
     assert "2.0 M entries/s, peak 1.0 MiB" in screen.getvalue()
 
 
-def test_a_log_says_every_few_seconds_how_many_epochs_are_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_shows_finished_epochs_every_few_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "INTERVAL", 0.0)
-    monkeypatch.setattr(progress, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(progress, "_POLL_SECONDS", 0.01)
     logging.getLogger("gnnloom.trainer").setLevel(logging.WARNING)
-    said = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", said)
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
     run = Run(tmp_path / "run")
     with shown_epochs(run, 7):
         run.start({}, 0)
         for epoch in range(3):
             run.append_metrics({"epoch": epoch})
         time.sleep(0.1)
-    assert "3 of 7 epochs" in said.getvalue()
+    assert "3 of 7 epochs" in stderr.getvalue()
     assert run.epochs_since(time.time() + 60) == 0

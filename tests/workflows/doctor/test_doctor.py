@@ -1,4 +1,4 @@
-"""The doctor finds what is wrong and says how to mend it; the check runs the whole way."""
+"""`gnnloom doctor` finds problems and says how to fix them; `gnnloom check` runs a complete training."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from click.testing import CliRunner
 
 from gnnloom.storage.errors import CorruptError, LaunchError
 from gnnloom.workflows.cli.main import cli
-from gnnloom.workflows.doctor import installation as doctor
-from gnnloom.workflows.doctor import tiny_example
-from gnnloom.workflows.doctor.installation import FAILED, OK, WARNING, Finding
+from gnnloom.workflows.doctor import installation, machine, partitioners, software, tiny_example
+from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Finding
 
 
-def test_the_doctor_finds_this_machine_able(tmp_path: Path) -> None:
+def test_the_doctor_passes_on_this_machine_and_leaves_nothing_behind(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["--catalog", str(tmp_path / "catalog"), "doctor", "--json"])
     content = json.loads(done.output)
     assert done.exit_code == 0, content
     found = {check["check"]: check for check in content["checks"]}
     for name in ("python", "packages", "kernels", "mpi", "partitioner mtkahypar", "partitioner block"):
         assert found[name]["state"] == OK, found[name]
-    assert all(check["mend"] for check in content["checks"] if check["state"] != OK)
+    assert all(check["fix"] and check["mend"] == check["fix"] for check in content["checks"] if check["state"] != OK)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_doctor_ends_with_1_where_something_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_exits_with_1_if_a_check_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     findings = [Finding("mpi", FAILED, "none", "install [one]"), Finding("cores", WARNING, "1", "more")]
     monkeypatch.setattr("gnnloom.workflows.cli.doctor.examine", lambda folder: iter(findings))
     done = CliRunner().invoke(cli, ["doctor"])
@@ -39,58 +38,59 @@ def test_the_doctor_ends_with_1_where_something_failed(monkeypatch: pytest.Monke
     assert (as_json.exit_code, json.loads(as_json.output)["ok"]) == (1, False)
 
 
-def test_mpi_that_is_missing_broken_or_hangs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_broken_and_hanging_mpi_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent() -> str:
         raise LaunchError("no mpiexec")
 
     with monkeypatch.context() as patch:
         patch.setattr("gnnloom.trainer.job.launch.find_mpiexec", absent)
-        assert "pip install" in doctor.check_mpi().mend
+        assert "pip install" in software.check_mpi().fix
     with monkeypatch.context() as patch:
         patch.setattr("gnnloom.trainer.job.launch.find_mpiexec", lambda: "/bin/false")
-        assert doctor.check_mpi().state == FAILED
+        assert software.check_mpi().state == FAILED
 
     def hang(*arguments: Any, **options: Any) -> None:
         raise subprocess.TimeoutExpired("mpiexec", 60)
 
     monkeypatch.setattr(subprocess, "run", hang)
-    assert "did not end" in doctor.check_mpi().found
+    assert "did not finish" in software.check_mpi().found
 
 
-def test_a_package_or_partitioner_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_packages_and_partitioners_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def absent(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(doctor, "version", absent)
-    assert doctor.check_packages().state == FAILED
-    found = {finding.check: finding for finding in doctor.check_partitioners()}
+    for module in (software, partitioners):
+        monkeypatch.setattr(module, "version", absent)
+    assert software.check_packages().state == FAILED
+    found = {finding.check: finding for finding in partitioners.check_partitioners()}
     assert found["partitioner mtkahypar"].state == FAILED
     assert (found["partitioner metis"].state, found["partitioner random"].state) == (WARNING, OK)
-    assert "pip install pymetis" in found["partitioner metis"].mend
+    assert "pip install pymetis" in found["partitioner metis"].fix
 
 
-def test_a_disk_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_read_only_disk_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("os.access", lambda *arguments: False)
-    assert "--catalog" in doctor.check_disk_speed(tmp_path / "catalog").mend
+    assert "--catalog" in machine.check_disk_speed(tmp_path / "catalog").fix
 
 
-def test_a_catalog_below_a_file_is_told(tmp_path: Path) -> None:
+def test_a_catalog_below_a_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "edges.txt").write_text("0 1")
-    found = doctor.check_catalog(tmp_path / "edges.txt" / "x" / "y")
-    assert (found.state, "--catalog" in found.mend) == (FAILED, True)
+    found = machine.check_catalog(tmp_path / "edges.txt" / "x" / "y")
+    assert (found.state, "--catalog" in found.fix) == (FAILED, True)
     assert f"{tmp_path / 'edges.txt'} is a file" in found.found
-    assert doctor.check_catalog(tmp_path / "x").state == doctor.check_catalog(tmp_path).state == OK
+    assert machine.check_catalog(tmp_path / "x").state == machine.check_catalog(tmp_path).state == OK
 
 
 def test_a_check_that_raises_is_a_finding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def broken() -> Finding:
         raise ZeroDivisionError("x")
 
-    monkeypatch.setattr(doctor, "check_python", broken)
-    assert next(doctor.examine(tmp_path)).state == FAILED
+    monkeypatch.setattr(installation, "check_python", broken)
+    assert next(installation.examine(tmp_path)).state == FAILED
 
 
-def test_the_check_runs_the_whole_way_and_cleans_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_check_runs_all_steps_and_cleans_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     done = CliRunner().invoke(cli, ["check", "--json"])
     assert done.exit_code == 0, done.exception

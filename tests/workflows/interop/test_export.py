@@ -1,4 +1,4 @@
-"""Exported files hold what is stored, row for row, with the ids of the source, and other programs read them."""
+"""Exported files hold what is stored, row by row, with the ids of the source, and other programs can read them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def parquet(file: Path) -> dict[str, list[Any]]:
     return found
 
 
-def test_vertex_data_come_in_order_with_the_ids_of_the_source(dataset: Dataset, tmp_path: Path) -> None:
+def test_vertex_data_is_exported_in_vertex_order_with_source_ids(dataset: Dataset, tmp_path: Path) -> None:
     classes = exported(dataset, tmp_path / "c.csv", "predictions", "--run", "first").read_text()
     assert classes == "vertex,class\n10,1\n20,0\n30,1\n50,1\n"
     np.testing.assert_array_equal(
@@ -83,16 +83,16 @@ def test_vertex_data_come_in_order_with_the_ids_of_the_source(dataset: Dataset, 
     assert part == dataset.partition(2).part().tolist()
 
 
-def test_numbers_in_text_are_read_back_to_the_bit(dataset: Dataset, tmp_path: Path) -> None:
+def test_numbers_in_csv_files_are_exact(dataset: Dataset, tmp_path: Path) -> None:
     with exported(dataset, tmp_path / "f.csv", "features").open() as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["vertex", "feature_0", "feature_1", "feature_2"]
-    numbers = np.array([[float(row[f"feature_{place}"]) for place in range(3)] for row in rows], np.float32)
+    numbers = np.array([[float(row[f"feature_{number}"]) for number in range(3)] for row in rows], np.float32)
     np.testing.assert_array_equal(numbers, dataset.vertices().feature())
 
 
 @pytest.mark.parametrize("ending", [".npz", ".parquet", ".csv"])
-def test_edges_are_those_of_the_source(dataset: Dataset, tmp_path: Path, ending: str) -> None:
+def test_exported_edges_equal_those_of_the_source(dataset: Dataset, tmp_path: Path, ending: str) -> None:
     file = exported(dataset, tmp_path / f"edges{ending}", "edges")
     again = Catalog(tmp_path / "again").create("web")
     options: dict[str, Any] = {"weights": True} | ({"header": True} if ending == ".csv" else {})
@@ -105,16 +105,16 @@ def test_edges_are_those_of_the_source(dataset: Dataset, tmp_path: Path, ending:
         return
     source = open_edges("parquet" if ending == ".parquet" else "snap", [str(file)], options)
     graph = ingest_graph(again, source, IngestOptions(self_loops="keep", ids="compact"), CLUSTER)
-    assert (graph.to_scipy() != dataset.graph().to_scipy()).nnz == 0
+    np.testing.assert_array_equal(graph.to_scipy().toarray(), dataset.graph().to_scipy().toarray())
     assert graph.original_id().tolist() == IDS
 
 
-def test_pairs_of_edges_as_numpy_has_them(dataset: Dataset, tmp_path: Path) -> None:
+def test_a_npy_file_of_edges_has_pairs_of_source_and_target(dataset: Dataset, tmp_path: Path) -> None:
     pairs = np.load(exported(dataset, tmp_path / "edges.npy", "edges"))
     assert sorted(map(tuple, pairs.tolist())) == sorted((u, v) for u, v, _ in EDGES)
 
 
-def test_missing_embeddings_are_told_with_the_option_that_makes_them(dataset: Dataset, tmp_path: Path) -> None:
+def test_an_error_about_missing_embeddings_names_the_option_that_makes_them(dataset: Dataset, tmp_path: Path) -> None:
     run = Run(dataset.run_path("plain"))
     run.start({}, 0)
     run.predictions_aside().mkdir(parents=True)
@@ -129,13 +129,13 @@ def test_a_key_does_not_go_with_a_run(dataset: Dataset) -> None:
     assert (done.exit_code, "--key does not go with --run" in done.output) == (2, True)
 
 
-def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
+def test_a_folder_is_refused_as_an_output_file(tmp_path: Path) -> None:
     (tmp_path / "x.npy").mkdir()
-    with pytest.raises(InputError, match="there is a folder of this name"):
+    with pytest.raises(InputError, match="this is a folder; choose another name"):
         check_file(tmp_path / "x.npy")
 
 
-def test_two_exports_at_the_same_time_do_not_harm_each_other(tmp_path: Path) -> None:
+def test_two_simultaneous_exports_to_one_file_leave_a_complete_file(tmp_path: Path) -> None:
     file = tmp_path / "x.npy"
 
     def pieces(more: int) -> Iterator[tuple[Any, ...]]:
@@ -150,20 +150,20 @@ def test_two_exports_at_the_same_time_do_not_harm_each_other(tmp_path: Path) -> 
     write_table(table(1), file)
     assert np.load(file).tolist() == [0, 1, 2, 3]
     with pytest.raises(ZeroDivisionError):
-        write_table(Table(table(0).columns, 4, lambda: iter([1 // 0]), ("x",)), file)
+        write_table(Table(table(0).columns, 4, lambda: iter([(1 // 0,)]), ("x",)), file)
     assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (("edges", "--out", "edges.txt"), "ends in .npy, .npz, .parquet, .csv"),
         (("scores", "--run", "first", "--out", "s.npy"), "no score; there are embedding, label"),
-        (("labels", "--out", "none/l.npy"), "there is no folder"),
+        (("labels", "--out", "none/l.npy"), "none does not exist"),
         (("edges", "--key", "zz", "--out", "e.npy"), "has no graph with key zz; there are: "),
     ],
 )
-def test_what_cannot_be_exported_is_said(dataset: Dataset, arguments: tuple[str, ...], says: str) -> None:
+def test_a_refused_export_says_why(dataset: Dataset, arguments: tuple[str, ...], message: str) -> None:
     done = CliRunner().invoke(cli, ["--catalog", str(dataset.path.parent), "export", "web", *arguments])
     assert isinstance(done.exception, GnnloomError)
-    assert says in str(done.exception)
+    assert message in str(done.exception)

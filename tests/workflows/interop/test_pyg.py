@@ -1,13 +1,15 @@
-"""Other libraries see the same graph: edges from source to target, features, labels and masks."""
+"""PyG and DGL get the same graph: edges from source to target, features, labels and masks."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import BudgetError
-from gnnloom.workflows.interop.pyg import to_dgl_description, to_pyg
+from gnnloom.workflows.interop.dgl import to_dgl_description
+from gnnloom.workflows.interop.pyg import to_pyg
 from support.graphs import random_adjacency, store_graph, store_vertices
 
 
@@ -39,6 +41,8 @@ def test_pyg_gets_the_same_graph_with_features_and_masks(catalog: Catalog) -> No
     store_vertices(dataset, feature, np.arange(20) % 3 - 1, split)
     data = to_pyg(dataset)
     assert data.validate()
+    assert data.edge_index is not None
+    assert isinstance(data.y, torch.Tensor)
     rebuilt = np.zeros_like(dense)
     rebuilt[data.edge_index[1], data.edge_index[0]] = data.edge_weight
     np.testing.assert_array_equal(rebuilt, dense)

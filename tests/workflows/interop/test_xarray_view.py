@@ -1,4 +1,4 @@
-"""The xarray view has named dimensions and reads only what is looked at."""
+"""The xarray view has named dimensions and reads only the rows that are accessed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.graphs import random_adjacency, store_graph, store_vertices
 pytest.importorskip("xarray")
 
 
-def test_arrays_are_read_when_they_are_looked_at(catalog: Catalog) -> None:
+def test_arrays_are_read_when_they_are_accessed(catalog: Catalog) -> None:
     from gnnloom.workflows.interop.xarray_view import to_xarray
 
     dataset = catalog.create("web")

@@ -1,4 +1,4 @@
-"""Recipes: whatever is wrong in one is said before anything runs, with its line and what to write instead."""
+"""Errors in a recipe are reported before anything runs, with the line and what is allowed there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
 from gnnloom.workflows.recipe.recipe import RECIPES, Recipe
-from gnnloom.workflows.recipe.stages import STAGES, Request, make_plan
+from gnnloom.workflows.recipe.request import Request
+from gnnloom.workflows.recipe.stages import STAGES, find_workload
 from gnnloom.workflows.run.slurm import write_scripts
 
 GOOD = """\
@@ -38,7 +39,7 @@ def read(folder: Path, text: str = GOOD, *settings: str) -> Recipe:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "line", "says"),
+    ("wrong", "line", "message"),
     [
         (GOOD.replace("hidden", "hiden"), 11, "did you mean 'hidden'"),
         (GOOD.replace("[source]", "[sorce]"), 5, "did you mean 'source'"),
@@ -58,11 +59,11 @@ def read(folder: Path, text: str = GOOD, *settings: str) -> Recipe:
         (GOOD + '[vertices]\nformat = "random"\nlabel = "y.npy"\n', 15, "label: format random has no such key"),
         (GOOD + '[predict]\nout = "classes.txt"\n', 14, "expected a name that ends in"),
         (GOOD.replace("[train]", "[train"), 9, "not valid TOML"),
-        ("top = 1\n" + GOOD, 1, "is in no section"),
+        ("top = 1\n" + GOOD, 1, "is outside a section"),
         (
             GOOD.replace("[train]", "[[train]]"),
             9,
-            "there is one of each: write [train]",
+            "write [train], as there is one section of each name",
         ),
         (GOOD + "[train.deep]\nlr = 1.0\n", 13, "[train] has no key 'deep'"),
         (GOOD.replace("[train]", '["train"]').replace("ranks", "rank"), 10, "did you mean 'ranks'"),
@@ -80,11 +81,13 @@ def read(folder: Path, text: str = GOOD, *settings: str) -> Recipe:
         (GOOD.replace('name = "tiny"\n', ""), 1, "needs a key 'name'"),
     ],
 )
-def test_a_wrong_key_is_named_with_its_line_and_what_to_write(tmp_path: Path, wrong: str, line: int, says: str) -> None:
+def test_an_invalid_key_is_reported_with_its_line_and_what_is_allowed(
+    tmp_path: Path, wrong: str, line: int, message: str
+) -> None:
     with pytest.raises(InputError) as caught:
         read(tmp_path, wrong)
     assert f"line {line}" in str(caught.value)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_an_empty_path_is_refused(tmp_path: Path) -> None:
@@ -92,16 +95,16 @@ def test_an_empty_path_is_refused(tmp_path: Path) -> None:
         read(tmp_path, '[dataset]\nname = "tiny"\n[source]\npath = ""\n[train]\n')
 
 
-def test_a_file_may_begin_with_the_mark_of_its_encoding(tmp_path: Path) -> None:
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     assert read(tmp_path, "\ufeff" + GOOD).dataset.name == "tiny"
 
 
-def test_a_partition_that_shards_need_none_of_is_checked_and_left_out(tmp_path: Path) -> None:
+def test_a_partition_section_that_the_shards_do_not_need_is_checked_and_ignored(tmp_path: Path) -> None:
     text = GOOD.replace("lr = 0.01", 'algorithm = "summa"') + "[partition]\nparts = 7\n"
     assert read(tmp_path, text).partition is None
 
 
-def test_a_setting_wins_over_the_file_and_takes_the_type_of_its_key(tmp_path: Path) -> None:
+def test_a_setting_overrides_the_file_and_is_read_as_the_type_of_its_key(tmp_path: Path) -> None:
     settings = ["train.lr=1", "train.hidden=16,16", "train.bias=false", "dataset.name=7", "source.seed=3"]
     recipe = read(tmp_path, GOOD, *settings)
     assert (recipe.train.lr, recipe.train.hidden, recipe.train.bias) == (1.0, (16, 16), False)
@@ -109,7 +112,7 @@ def test_a_setting_wins_over_the_file_and_takes_the_type_of_its_key(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("setting", "says"),
+    ("setting", "message"),
     [
         ("train.epoch=3", "'epochs'"),
         ("epochs=3", "section.key=value"),
@@ -117,25 +120,25 @@ def test_a_setting_wins_over_the_file_and_takes_the_type_of_its_key(tmp_path: Pa
         ("dataset.name=Tiny", "dataset name 'Tiny'"),
     ],
 )
-def test_a_wrong_setting_is_named(tmp_path: Path, setting: str, says: str) -> None:
-    with pytest.raises(InputError, match=says) as caught:
+def test_an_invalid_setting_is_named(tmp_path: Path, setting: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
         read(tmp_path, GOOD, setting)
     assert f"--set {setting}" in str(caught.value)
 
 
-def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
+def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="quick-start"):
         Recipe.read(tmp_path / "none.toml", CATALOG)
     files = GOOD.replace('"sbm"', '"snap"').replace("vertices = 100", 'path = "none.txt"').replace("edges = 500\n", "")
     with pytest.raises(NotFoundError, match=r"recipe\.toml: \[source\] .*none\.txt"):
-        make_plan(read(tmp_path, files), 1 << 30)
+        find_workload(read(tmp_path, files), 1 << 30)
     tables = GOOD + '[vertices]\nformat = "files"\nfeature = "none.npy"\n'
     with pytest.raises(NotFoundError, match=r"recipe\.toml: \[vertices\] .*none\.npy"):
-        make_plan(read(tmp_path, tables), 1 << 30)
+        find_workload(read(tmp_path, tables), 1 << 30)
 
 
 @pytest.mark.parametrize("name", BUNDLED)
-def test_the_recipes_that_come_along_are_sound_and_their_resolved_form_says_the_same(tmp_path: Path, name: str) -> None:
+def test_a_bundled_recipe_and_its_resolved_form_are_equal(tmp_path: Path, name: str) -> None:
     recipe = Recipe.read(Path(name), tmp_path)
     saved = tmp_path / "saved.toml"
     saved.write_text(recipe.to_toml())
@@ -143,19 +146,19 @@ def test_the_recipes_that_come_along_are_sound_and_their_resolved_form_says_the_
     assert dataclasses.replace(again, source_name=recipe.source_name) == recipe
 
 
-def test_the_plan_refuses_stages_in_the_wrong_order_and_beginnings_that_are_not_there(tmp_path: Path) -> None:
-    plan = make_plan(read(tmp_path), 1 << 30)
-    assert [step.stage for step in plan.steps] == list(STAGES[:-1])
-    assert [step.stage for step in plan.within(None, "vertices").steps] == ["graph", "vertices"]
+def test_stages_in_the_wrong_order_or_before_their_inputs_are_refused(tmp_path: Path) -> None:
+    workload = find_workload(read(tmp_path), 1 << 30)
+    assert [stage.name for stage in workload.stages] == list(STAGES[:-1])
+    assert [stage.name for stage in workload.within(None, "vertices").stages] == ["graph", "vertices"]
     with pytest.raises(GnnloomError, match="graph, vertices, partition, shards not done yet"):
-        plan.within("train", None)
+        workload.within("train", None)
     with pytest.raises(InputError, match="comes before"):
-        plan.within("shards", "graph")
+        workload.within("shards", "graph")
     with pytest.raises(InputError, match="the stages of this recipe"):
-        plan.within(None, "predict")
+        workload.within(None, "predict")
 
 
-def test_emitted_scripts_have_the_sizes_of_the_recipe_and_are_shell(tmp_path: Path) -> None:
+def test_emitted_scripts_have_the_sizes_of_the_recipe_and_are_valid_shell(tmp_path: Path) -> None:
     path = tmp_path / "my recipe.toml"
     path.write_text(GOOD + '[slurm]\nranks_per_node = 2\nprepare_ranks = 5\ncpus_per_rank = 4\nmemory = "8G"\n')
     settings = ("train.ranks=6", "train.run=best", "slurm.account=physics", "slurm.seeds=3", "cluster.interface=ib0")
@@ -172,7 +175,7 @@ def test_emitted_scripts_have_the_sizes_of_the_recipe_and_are_shell(tmp_path: Pa
     assert 'train.run=best-$SLURM_ARRAY_TASK_ID"' in texts["array.sh"]
     of_ranks = texts.keys() - {"submit.sh"}
     assert all("srun --mpi=pmi2 --cpus-per-task=4 --kill" in texts[name] for name in of_ranks)
-    # Who is told in time writes a checkpoint, and is to be put into the queue again.
+    # Jobs that train are warned in time to write a checkpoint, and go back to the queue.
     for sign in ("--signal=USR1@300", 'if [ "$code" -eq 75 ]'):
         assert {name for name, text in texts.items() if sign in text} == of_ranks - {"prepare.sh"}
     for name, script in scripts.items():
@@ -183,30 +186,32 @@ def test_emitted_scripts_have_the_sizes_of_the_recipe_and_are_shell(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         (("cluster.memory=9G",), r"\[cluster\] memory = 9G, but a rank of the jobs gets \[slurm\] memory = 8G"),
         (("train.ranks=32",), "the jobs take 2 nodes: name the network interface"),
         (("slurm.prepare_ranks=40",), "the jobs take 3 nodes: name the network interface"),
     ],
 )
-def test_jobs_that_could_not_run_are_not_emitted(tmp_path: Path, settings: tuple[str, ...], says: str) -> None:
+def test_scripts_of_jobs_that_would_fail_are_not_emitted(
+    tmp_path: Path, settings: tuple[str, ...], message: str
+) -> None:
     path = tmp_path / "recipe.toml"
     path.write_text(GOOD)
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(InputError, match=message):
         write_scripts(Request(path, tmp_path, settings), tmp_path / "jobs")
     assert not (tmp_path / "jobs").exists()
 
 
-def test_scripts_in_the_place_of_a_file_are_refused(tmp_path: Path) -> None:
+def test_a_file_in_the_way_of_the_scripts_folder_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
     path.write_text(GOOD)
     for folder in (path, path / "jobs"):
-        with pytest.raises(InputError, match="a file is in its place"):
+        with pytest.raises(InputError, match="a file is in the way"):
             write_scripts(Request(path, tmp_path), folder)
 
 
-def test_names_do_nothing_in_a_shell(tmp_path: Path) -> None:
+def test_names_with_shell_syntax_do_no_harm_in_a_script(tmp_path: Path) -> None:
     path = tmp_path / "recipe\n touch harm.toml"
     path.write_text(GOOD)
     out = f'{tmp_path}/it\'s $(touch harm) "x" `touch harm`.npy'

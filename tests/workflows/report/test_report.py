@@ -1,4 +1,4 @@
-"""Reports: one page that needs nothing else, pictures beside it, and figures that are those of the run."""
+"""A report is one self-contained page with pictures, and its figures are those of the run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 class Links(HTMLParser):
-    """Collects everything that a page would fetch."""
+    """Collects the links that a browser would fetch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ def pictures(files: list[Path]) -> set[str]:
 
 
 def check_page(page: Path) -> str:
-    """The page, after a look that it needs nothing else and that its pictures are sound."""
+    """Check that a page is self-contained and its pictures are valid; returns its text."""
     text = page.read_text(encoding="utf-8")
     links = Links()
     links.feed(text)
@@ -72,7 +72,7 @@ def check_page(page: Path) -> str:
     return text
 
 
-def test_a_report_is_one_page_that_needs_nothing_else_with_pictures_beside_it(dataset: Dataset, tmp_path: Path) -> None:
+def test_a_report_is_one_self_contained_page_with_pictures(dataset: Dataset, tmp_path: Path) -> None:
     files = write_report(open_run(Catalog(dataset.path.parent), "web/rows"), tmp_path / "report")
     assert pictures(files) == CURVES | OF_RANKS | ORIGIN | {"halo"}
     text = check_page(files[0])
@@ -82,20 +82,20 @@ def test_a_report_is_one_page_that_needs_nothing_else_with_pictures_beside_it(da
 
 
 @pytest.mark.parametrize(
-    ("run", "missing", "says"),
+    ("run", "missing", "message"),
     [
-        ("grid", set(), "ranks, as 2x2"),
+        ("grid", set(), "ranks, as a grid of 2x2"),
         ("plain", {"time"}, "--profile"),
         ("begun", OF_RANKS | {"accuracy"}, "--resume"),
     ],
 )
-def test_what_is_not_known_of_a_run_is_left_out_and_said(
-    dataset: Dataset, tmp_path: Path, run: str, missing: set[str], says: str
+def test_unknown_facts_are_left_out_with_an_explanation(
+    dataset: Dataset, tmp_path: Path, run: str, missing: set[str], message: str
 ) -> None:
     files = write_report(RunFacts.gather(dataset, run), tmp_path / run)
     of_rows = set() if run == "grid" else {"halo"}
     assert pictures(files) == (CURVES | OF_RANKS | ORIGIN | of_rows) - missing
-    assert says in check_page(files[0])
+    assert message in check_page(files[0])
 
 
 def test_the_same_run_gives_the_same_picture(dataset: Dataset) -> None:
@@ -104,18 +104,18 @@ def test_the_same_run_gives_the_same_picture(dataset: Dataset) -> None:
 
 
 def copied(dataset: Dataset, folder: Path) -> Dataset:
-    """The dataset, to change."""
+    """Return a copy of the dataset, which a test may change."""
     shutil.copytree(dataset.path.parent, folder / "catalog")
     return Catalog(folder / "catalog")[dataset.name]
 
 
-def test_accuracy_that_was_taken_once_is_within_the_picture(dataset: Dataset, tmp_path: Path) -> None:
+def test_accuracy_that_was_measured_once_is_within_the_picture(dataset: Dataset, tmp_path: Path) -> None:
     dataset = copied(dataset, tmp_path)
     store_run(dataset, "brief", 3, epochs=2, profiled=False)
     picture = accuracy_picture([RunFacts.gather(dataset, "brief")])
     assert picture is not None
     (axes,) = picture.figure.axes
-    assert [line.get_xdata().tolist() for line in axes.lines] == [[2]] * 3
+    assert [np.asarray(line.get_xdata()).tolist() for line in axes.lines] == [[2]] * 3
     assert axes.get_xlim() == (1, 3)
 
 
@@ -133,7 +133,7 @@ def test_a_legend_fits_into_its_picture(dataset: Dataset, tmp_path: Path, name: 
     assert axes.get_window_extent().width > 0.8 * picture.figure.bbox.width
 
 
-def test_a_report_leaves_out_an_artifact_that_is_damaged(dataset: Dataset, tmp_path: Path) -> None:
+def test_a_report_leaves_out_a_damaged_artifact(dataset: Dataset, tmp_path: Path) -> None:
     dataset = copied(dataset, tmp_path)
     (dataset.partition(3).artifact.path / "manifest.json").write_text("{")
     facts = RunFacts.gather(dataset, "rows")
@@ -141,10 +141,10 @@ def test_a_report_leaves_out_an_artifact_that_is_damaged(dataset: Dataset, tmp_p
     check_page(write_report(facts, tmp_path / "report")[0])
 
 
-def test_a_report_that_cannot_be_written_says_where(dataset: Dataset, tmp_path: Path) -> None:
+def test_an_error_about_the_report_folder_names_it(dataset: Dataset, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     facts = RunFacts.gather(dataset, "rows")
-    with pytest.raises(InputError, match=r"file/report: cannot make this folder .*--out"):
+    with pytest.raises(InputError, match=r"file/report: cannot create it .*--out"):
         write_report(facts, tmp_path / "file" / "report")
 
 
@@ -166,7 +166,7 @@ def test_a_report_of_many_ranks_and_epochs_stays_small(tmp_path: Path) -> None:
     assert files[0].stat().st_size < 1_500_000
 
 
-def test_the_figures_are_those_of_the_shards_and_of_the_profile(dataset: Dataset) -> None:
+def test_figures_equal_those_of_the_shards_and_the_profile(dataset: Dataset) -> None:
     facts = RunFacts.gather(dataset, "rows")
     parts = split_seconds(facts.rank_seconds)
     assert {name: round(float(seconds[0]) * 1e3, 6) for name, seconds in parts.items()} == {
@@ -200,7 +200,7 @@ def test_a_run_is_named_by_dataset_and_run_or_by_its_folder(dataset: Dataset) ->
         open_run(catalog, "web/none")
 
 
-def test_the_command_writes_one_folder_a_run_and_overwrites_reports_only(dataset: Dataset, tmp_path: Path) -> None:
+def test_the_command_writes_one_folder_per_run_and_overwrites_only_reports(dataset: Dataset, tmp_path: Path) -> None:
     def report(*arguments: str) -> GnnloomError | str:
         done = CliRunner().invoke(cli, ["--catalog", str(dataset.path.parent), "report", *arguments])
         return done.exception if isinstance(done.exception, GnnloomError) else done.output
@@ -211,4 +211,4 @@ def test_the_command_writes_one_folder_a_run_and_overwrites_reports_only(dataset
     (tmp_path / "mine" / "index.html").write_text("<html>a page of my own</html>")
     assert isinstance(report("web/begun", "--out", str(tmp_path / "mine")), ExistsError)
     assert (tmp_path / "mine" / "index.html").exists()
-    assert "two runs" in str(report("--compare", "web/plain"))
+    assert "at least two runs" in str(report("--compare", "web/plain"))

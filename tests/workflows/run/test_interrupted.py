@@ -1,4 +1,4 @@
-"""A run that is stopped anywhere, in any way, and begun again ends in the same artifacts and the same losses."""
+"""A run that is stopped at any point, in any way, and restarted gives the same artifacts and losses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.recipes import TINY, Job, LocalJob, MpiJob, run_arguments, run_here
 
 pytestmark = pytest.mark.long
 
-#: What is logged when a stage begins, or is on its way.
+#: Log lines at which a run is stopped.
 MOMENTS = (
     "graph: begins",
     "vertices: begins",
@@ -33,7 +33,7 @@ RANKS = 4
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The same run, never stopped."""
+    """The result of the same run, never stopped."""
     return run_here(run_arguments("quick-start", tmp_path_factory.mktemp("straight"), *SETTINGS))
 
 
@@ -43,7 +43,7 @@ def begin(catalog: Path, kind: str) -> Job:
 
 
 def stop(job: Job, how: str) -> int:
-    """Stop a job; its exit code, once nothing of it is left."""
+    """Stop a job and wait until all its processes are gone; returns its exit code."""
     if how == "kill -9 of all":
         job.kill()
     elif how == "kill -9":
@@ -53,41 +53,41 @@ def stop(job: Job, how: str) -> int:
     else:
         job.process.terminate()
     if how != "kill -9 of all":
-        _, _, said = job.finish(timeout=60)
-        # Workers leave Ctrl-C to the process that closes them.
-        assert how != "Ctrl-C" or isinstance(job, MpiJob) or "Traceback" not in said
+        _, _, log = job.finish(timeout=60)
+        # Workers ignore Ctrl-C: the process that started them closes them.
+        assert how != "Ctrl-C" or isinstance(job, MpiJob) or "Traceback" not in log
     job.wait_until_gone()
     return job.process.returncode
 
 
 def check_end(job: Job, straight: dict[str, Any]) -> None:
-    code, out, said = job.finish()
-    assert code == 0, said
+    code, out, log = job.finish()
+    assert code == 0, log
     result = json.loads(out)
     assert {name: result[name] for name in COMPARED} == {name: straight[name] for name in COMPARED}
 
 
 @pytest.mark.parametrize("kind", ["here", "mpi"])
 @pytest.mark.parametrize("how", ["kill -9 of all", "kill -9", "SIGTERM", "Ctrl-C"])
-def test_stopped_in_every_stage_a_run_ends_in_the_same(
+def test_a_run_stopped_in_every_stage_gives_the_same_result(
     tmp_path: Path, straight: dict[str, Any], how: str, kind: str
 ) -> None:
     codes = []
     for moment in MOMENTS:
         job = begin(tmp_path, kind)
-        job.wait_until_said(moment)
+        job.wait_until_logged(moment)
         codes.append(stop(job, how))
-    # Ranks that predict take no notice of a request to stop, and finish.
+    # Ranks that predict ignore a request to stop, and finish.
     assert 0 not in codes[:-1]
     check_end(begin(tmp_path, kind), straight)
 
 
-def test_killed_again_and_again_at_any_time_a_run_ends_in_the_same(tmp_path: Path, straight: dict[str, Any]) -> None:
+def test_a_run_killed_at_random_times_gives_the_same_result(tmp_path: Path, straight: dict[str, Any]) -> None:
     random = np.random.default_rng(1)
     for kills in range(100):
         job = begin(tmp_path, "here")
         try:
-            # Later and later, so that some run gets to the end.
+            # Kill later each time, so that a run finally finishes.
             job.finish(1.5 + 0.25 * kills + random.random())
         except subprocess.TimeoutExpired:
             job.kill()
@@ -98,9 +98,9 @@ def test_killed_again_and_again_at_any_time_a_run_ends_in_the_same(tmp_path: Pat
     check_end(begin(tmp_path, "here"), straight)
 
 
-def test_a_run_that_is_stopped_leaves_within_seconds(tmp_path: Path) -> None:
+def test_a_stopped_run_exits_within_seconds(tmp_path: Path) -> None:
     job = begin(tmp_path, "here")
-    job.wait_until_said("partition: begins")
+    job.wait_until_logged("partition: begins")
     began = time.monotonic()
     stop(job, "SIGTERM")
     assert time.monotonic() - began < 30

@@ -1,4 +1,4 @@
-"""A recipe under an MPI launcher runs once, and says what it says once."""
+"""Under an MPI launcher, a recipe runs once and prints once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.job.launch import find_mpiexec
 from gnnloom.workflows.cli.main import cli
-from gnnloom.workflows.run.mpi_launcher import Launched
+from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 from support.recipes import GNNLOOM, TINY, run_arguments
 
 LAUNCHERS = [
@@ -44,27 +44,27 @@ def test_a_recipe_is_not_run_once_per_rank(
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert Launched.here() == Launched(1, 2)
+    assert LaunchedRank.from_environment() == LaunchedRank(1, 2)
     done = run(tmp_path)
     assert isinstance(done.exception, InputError)
     assert str(done.exception) == "this is one of 2 ranks of an MPI job: add --cluster mpi"
-    for asks in (("--dry-run",), ("--emit", "slurm", "--out", str(tmp_path / "jobs"))):
-        silent = run(tmp_path, "--cluster", "mpi", *asks)
+    for options in (("--dry-run",), ("--emit", "slurm", "--out", str(tmp_path / "jobs"))):
+        silent = run(tmp_path, "--cluster", "mpi", *options)
         assert (silent.exit_code, silent.output) == (0, "")
     assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("environment", ALONE)
-def test_a_process_that_was_started_alone_is_no_rank(
+def test_a_process_without_a_launcher_is_not_a_rank(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    Launched.here().check_cluster("local")
-    assert Launched.here() == Launched(0, 1)
+    LaunchedRank.from_environment().check_cluster("local")
+    assert LaunchedRank.from_environment() == LaunchedRank(0, 1)
 
 
-def test_a_plan_is_shown_by_the_first_rank(tmp_path: Path) -> None:
+def test_a_dry_run_is_printed_by_rank_0_only(tmp_path: Path) -> None:
     arguments = run_arguments("quick-start", tmp_path, *TINY, more=("--dry-run", "--json", "--cluster", "mpi"))
     command = [find_mpiexec(), "-n", "2", GNNLOOM, *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
@@ -72,7 +72,7 @@ def test_a_plan_is_shown_by_the_first_rank(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", [("--dry-run",), ("--until", "graph"), ("--from", "train")])
-def test_what_scripts_do_not_take_is_refused(tmp_path: Path, option: tuple[str, ...]) -> None:
+def test_options_that_do_not_apply_to_scripts_are_refused(tmp_path: Path, option: tuple[str, ...]) -> None:
     done = run(tmp_path, "--emit", "slurm", "--out", str(tmp_path / "jobs"), *option)
     assert done.exit_code == 2
-    assert "--emit runs nothing" in done.output
+    assert "--emit runs no stage" in done.output

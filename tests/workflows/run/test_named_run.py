@@ -1,4 +1,4 @@
-"""A recipe for people and what they like: ids are names, tables name their rows, and a vertex has several labels."""
+"""A recipe runs on a graph whose ids are names, with tables keyed by name and several labels per vertex."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gnnloom.storage import Catalog
-from gnnloom.workflows.recipe.stages import Request
+from gnnloom.workflows.recipe.request import Request
 from gnnloom.workflows.report.build import write_report
 from gnnloom.workflows.report.facts import open_run
 from support.recipes import run_arguments, run_here
@@ -52,11 +52,11 @@ workers = 0
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> Path:
-    """A ring of people, whose features say which of two things each likes."""
+    """A ring of people, with features that reveal which of two things each person likes."""
     random = np.random.default_rng(3)
     names = [f"person {number:02d}" for number in range(PEOPLE)]
     likes = random.integers(0, 2, (PEOPLE, 2))
-    tables = {
+    tables: dict[str, list[Any]] = {
         "edges": [("from", "to"), *zip(names, names[1:] + names[:1], strict=True)],
         "x": _shuffled(names, likes * 4.0 - 2 + random.normal(size=likes.shape)),
         "y": _shuffled(names, likes),
@@ -78,7 +78,7 @@ def _shuffled(names: list[str], values: NDArray[Any]) -> list[list[object]]:
 def test_a_recipe_goes_from_named_tables_to_predictions_and_a_report(tmp_path: Path, recipe: Path) -> None:
     result = run_here(run_arguments(str(recipe), tmp_path / "catalog"))
     assert result["test_f1"] > 0.6
-    assert Request(recipe, tmp_path / "catalog").open().plan.prepares is False
+    assert Request(recipe, tmp_path / "catalog").check().workload.needs_preparation is False
     with (tmp_path / "predicted.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))
     assert len(rows) == PEOPLE + 1
@@ -89,10 +89,10 @@ def test_a_recipe_goes_from_named_tables_to_predictions_and_a_report(tmp_path: P
     assert "micro F1" in page.read_text(encoding="utf-8")
 
 
-def test_another_table_is_other_vertex_data_before_anything_runs(tmp_path: Path, recipe: Path) -> None:
-    before = Request(recipe, tmp_path / "catalog").open().plan.all_keys
+def test_a_changed_table_changes_the_key_of_the_vertex_data_before_anything_runs(tmp_path: Path, recipe: Path) -> None:
+    before = Request(recipe, tmp_path / "catalog").check().workload.all_keys
     with (tmp_path / "y.csv").open("a", encoding="utf-8") as file:
         file.write("nobody,1,1\n")
-    after = Request(recipe, tmp_path / "catalog").open().plan.all_keys
+    after = Request(recipe, tmp_path / "catalog").check().workload.all_keys
     assert before["graph"] == after["graph"]
     assert before["vertices"] != after["vertices"]

@@ -1,4 +1,4 @@
-"""Dask's performance report, written on request by the stages and by whole recipes."""
+"""Stages and whole recipes write Dask's performance report on request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from distributed import Client, LocalCluster
 
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
 from gnnloom.storage.errors import InputError
-from gnnloom.workflows.recipe.stages import Request
+from gnnloom.workflows.recipe.request import Request
 from support.recipes import TINY, LocalJob, MpiJob, run_arguments
 
 
@@ -32,14 +32,14 @@ def test_a_running_scheduler_reports_on_its_workers(tmp_path: Path) -> None:
     check_report(tmp_path / "a.html")
 
 
-def test_what_cannot_be_reported_is_said_before_anything_runs(tmp_path: Path) -> None:
-    for workers, file, says in [
+def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    for workers, file, message in [
         (0, tmp_path / "a.html", r"\[cluster\] workers = 0, but --performance-report"),
         (1, tmp_path / "none" / "a.html", "no folder"),
     ]:
         settings = (*TINY, f"cluster.workers={workers}")
-        with pytest.raises(InputError, match=says):
-            Request(Path("quick-start"), tmp_path / "catalog", settings, performance_report=file).open()
+        with pytest.raises(InputError, match=message):
+            Request(Path("quick-start"), tmp_path / "catalog", settings, performance_report=file).check()
     assert not (tmp_path / "catalog").exists()
 
 
@@ -50,6 +50,6 @@ def test_a_recipe_reports_on_local_workers_and_on_ranks(tmp_path: Path, kind: st
     arguments = run_arguments(
         "quick-start", tmp_path, *TINY, more=("--until", "shards", "--performance-report", str(file))
     )
-    code, _, said = (LocalJob(arguments) if kind == "here" else MpiJob(4, arguments)).finish()
-    assert code == 0, said
+    code, _, log = (LocalJob(arguments) if kind == "here" else MpiJob(4, arguments)).finish()
+    assert code == 0, log
     check_report(file)

@@ -1,4 +1,4 @@
-"""Running recipes: finished stages are found and skipped, and a run that was killed ends in the same bytes."""
+"""Finished stages of a recipe are found and skipped, and a run that was killed gives the same bytes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.runs.checkpoint import Checkpoint, write_checkpoint
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.trainer.job.launch import launch
-from gnnloom.workflows.recipe.recipe import PredictSection
-from gnnloom.workflows.recipe.stages import Job, Request, make_plan
-from gnnloom.workflows.run.local import SAVED_RECIPE, prepare, save_recipe, train_here
+from gnnloom.workflows.recipe.request import Assignment, Request
+from gnnloom.workflows.recipe.sections import PredictSection
+from gnnloom.workflows.recipe.stages import find_workload
+from gnnloom.workflows.run.local import train_here
+from gnnloom.workflows.run.stages import SAVED_RECIPE, prepare, save_recipe
 from support.ogb_folders import write_ogb_binary_folder
 
 RECIPE = """\
@@ -44,16 +46,16 @@ epochs = 4
 PROGRAM = Path(__file__).parent / "programs" / "killed_run.py"
 
 
-def open_job(folder: Path, *settings: str, text: str = RECIPE, catalog: str = "catalog") -> Job:
+def check_recipe(folder: Path, *settings: str, text: str = RECIPE, catalog: str = "catalog") -> Assignment:
     path = folder / "recipe.toml"
     path.write_text(text)
-    return Request(path, folder / catalog, settings, last="shards").open()
+    return Request(path, folder / catalog, settings, last="shards").check()
 
 
-def run(job: Job) -> dict[str, str]:
-    """Prepare; returns the digests by kind and key."""
-    prepare(job.recipe, job.plan, InProcessCluster(job.cluster.memory))
-    return digests(job.recipe.catalog, job.recipe.dataset.name)
+def run(assignment: Assignment) -> dict[str, str]:
+    """Run the stages before training; returns the digests of all artifacts by kind and key."""
+    prepare(assignment, InProcessCluster(assignment.cluster.memory))
+    return digests(assignment.recipe.catalog, assignment.recipe.dataset.name)
 
 
 def digests(catalog: Path, name: str = "tiny") -> dict[str, str]:
@@ -62,125 +64,141 @@ def digests(catalog: Path, name: str = "tiny") -> dict[str, str]:
     return {f"{info.kind}/{info.key}": dataset.find(info.kind, info.key).digest for info in infos}
 
 
-def states(job: Job) -> dict[str, bool]:
-    plan = make_plan(job.recipe, job.cluster.memory)
-    return {step.stage: step.is_done for step in plan.steps}
+def names(assignment: Assignment) -> set[str]:
+    """Kind and key of everything that the stages make."""
+    return {f"{stage.name}/{stage.key}" for stage in assignment.workload.stages}
 
 
-def test_the_plan_names_what_the_stages_make_before_they_run(tmp_path: Path) -> None:
-    job = open_job(tmp_path)
-    assert not any(states(job).values())
-    assert set(run(job)) == {f"{step.stage}/{step.key}" for step in job.plan.steps}
-    assert states(job) == {"graph": True, "vertices": True, "partition": True, "shards": True, "train": False}
-    assert not open_job(tmp_path).plan.prepares
+def states(assignment: Assignment) -> dict[str, bool]:
+    workload = find_workload(assignment.recipe, assignment.cluster.memory)
+    return {stage.name: stage.is_done for stage in workload.stages}
+
+
+def test_stages_are_named_by_their_keys_before_they_run(tmp_path: Path) -> None:
+    assignment = check_recipe(tmp_path)
+    assert not any(states(assignment).values())
+    assert set(run(assignment)) == names(assignment)
+    assert states(assignment) == {"graph": True, "vertices": True, "partition": True, "shards": True, "train": False}
+    assert not check_recipe(tmp_path).workload.needs_preparation
 
 
 def test_a_grid_may_be_ordered_by_a_partition_of_any_number_of_parts(tmp_path: Path) -> None:
     settings = ["train.algorithm=summa", "shards.grid=2,2", "shards.permutation=partition", "partition.parts=5"]
-    job = open_job(tmp_path, *settings)
-    assert set(run(job)) == {f"{step.stage}/{step.key}" for step in job.plan.steps} | _transposed(job)
-    shards = Catalog(job.recipe.catalog)["tiny"].find("shards")
+    assignment = check_recipe(tmp_path, *settings)
+    assert set(run(assignment)) == names(assignment) | _transposed(assignment)
+    shards = Catalog(assignment.recipe.catalog)["tiny"].find("shards")
     assert shards.parameters["permutation"] == "partition"
     assert shards.parameters["parts"] == 5
-    assert shards.inputs["partition"] == job.plan.all_keys["partition"]
+    assert shards.inputs["partition"] == assignment.workload.all_keys["partition"]
 
 
-def _transposed(job: Job) -> set[str]:
-    return {f"transpose/{info.key}" for info in Catalog(job.recipe.catalog)["tiny"].artifacts("transpose")}
+def _transposed(assignment: Assignment) -> set[str]:
+    return {f"transpose/{info.key}" for info in Catalog(assignment.recipe.catalog)["tiny"].artifacts("transpose")}
 
 
 @pytest.mark.parametrize(
     "extra",
     ['[vertices]\nformat = "random"\ndim = 4\nclasses = 3\n', '[vertices]\nformat = "degree-labels"\nclasses = 3\n'],
 )
-def test_synthetic_vertex_data_and_directed_grid_shards_are_foreseen_too(tmp_path: Path, extra: str) -> None:
+def test_keys_of_synthetic_vertex_data_and_directed_grid_shards_are_known_before_they_run(
+    tmp_path: Path, extra: str
+) -> None:
     settings = ["train.algorithm=broadcast", "shards.grid=2,3", "dataset.undirected=false", "shards.permutation=single"]
-    job = open_job(tmp_path, *settings, text=RECIPE + extra)
-    assert [step.stage for step in job.plan.steps] == ["graph", "vertices", "shards"]
-    made = {name for name in run(job) if not name.startswith("transpose/")}
-    assert made == {f"{step.stage}/{step.key}" for step in job.plan.steps}
+    assignment = check_recipe(tmp_path, *settings, text=RECIPE + extra)
+    assert [stage.name for stage in assignment.workload.stages] == ["graph", "vertices", "shards"]
+    made = {name for name in run(assignment) if not name.startswith("transpose/")}
+    assert made == names(assignment)
 
 
 def test_a_changed_parameter_redoes_what_depends_on_it_and_nothing_else(tmp_path: Path) -> None:
-    before = run(open_job(tmp_path))
-    changed = open_job(tmp_path, "partition.seed=5")
+    before = run(check_recipe(tmp_path))
+    changed = check_recipe(tmp_path, "partition.seed=5")
     assert states(changed) == {"graph": True, "vertices": True, "partition": False, "shards": False, "train": False}
     after = run(changed)
     assert len(after) == len(before) + 2
     assert before.items() <= after.items()
-    assert not open_job(tmp_path, "train.lr=0.5").plan.prepares
+    assert not check_recipe(tmp_path, "train.lr=0.5").workload.needs_preparation
 
 
-def test_another_source_makes_another_graph_and_all_that_depends_on_it(tmp_path: Path) -> None:
-    before = run(open_job(tmp_path))
-    other = open_job(tmp_path, "source.seed=9")
+def test_another_source_makes_another_graph_and_everything_that_depends_on_it(tmp_path: Path) -> None:
+    before = run(check_recipe(tmp_path))
+    other = check_recipe(tmp_path, "source.seed=9")
     assert not any(states(other).values())
     after = run(other)
     assert before.items() <= after.items()
-    assert set(after) - set(before) == {f"{step.stage}/{step.key}" for step in other.plan.steps}
-    assert after.items() >= run(open_job(tmp_path, "source.seed=9", catalog="fresh")).items()
-    random = open_job(tmp_path, "vertices.format=random", "train.algorithm=broadcast")
+    assert set(after) - set(before) == names(other)
+    assert after.items() >= run(check_recipe(tmp_path, "source.seed=9", catalog="fresh")).items()
+    random = check_recipe(tmp_path, "vertices.format=random", "train.algorithm=broadcast")
     assert states(random) == {"graph": True, "vertices": False, "shards": False, "train": False}
-    assert {f"{step.stage}/{step.key}" for step in random.plan.steps} <= set(run(random))
-    assert all(states(open_job(tmp_path))[stage] for stage in ("graph", "vertices", "partition", "shards"))
+    assert names(random) <= set(run(random))
+    assert all(states(check_recipe(tmp_path))[stage] for stage in ("graph", "vertices", "partition", "shards"))
 
 
-def test_a_run_of_other_shards_keeps_its_name(tmp_path: Path) -> None:
-    job = open_job(tmp_path, "train.run=mine")
-    run(job)
-    Run(Catalog(job.recipe.catalog)["tiny"].run_path("mine")).start(job.plan.config.to_json(), 0)
-    assert open_job(tmp_path, "train.run=mine").plan
+def test_the_name_of_a_run_on_other_shards_is_refused(tmp_path: Path) -> None:
+    assignment = check_recipe(tmp_path, "train.run=mine")
+    run(assignment)
+    run_of(assignment).start(assignment.workload.config.to_json(), 0)
+    assert check_recipe(tmp_path, "train.run=mine").workload
     with pytest.raises(ExistsError, match=r"made from other shards; choose another name with --set train.run="):
-        open_job(tmp_path, "train.run=mine", "source.seed=9")
+        check_recipe(tmp_path, "train.run=mine", "source.seed=9")
     with pytest.raises(ExistsError, match=r"made with lr 0.01 \(now 0.5\); choose another name"):
-        open_job(tmp_path, "train.run=mine", "train.lr=0.5")
+        check_recipe(tmp_path, "train.run=mine", "train.lr=0.5")
 
 
-def pretend_trained(job: Job, epochs: int) -> Run:
-    """Leave what a run of so many epochs leaves, but for what it computed."""
-    run = Run(job.recipe.dataset_path / "runs" / job.plan.config.run_name)
-    run.start(job.plan.config.to_json(), 0)
+def run_of(assignment: Assignment) -> Run:
+    return Run(assignment.recipe.dataset_path / "runs" / assignment.workload.config.run_name)
+
+
+def pretend_trained(assignment: Assignment, epochs: int) -> Run:
+    """Write the files that a training of so many epochs leaves, with made-up weights."""
+    run = run_of(assignment)
+    run.start(assignment.workload.config.to_json(), 0)
     write_checkpoint(run.checkpoints, Checkpoint(epochs, {"weight": np.zeros(2)}, {}))
     run.finish({"epochs": epochs})
     return run
 
 
-def test_fewer_epochs_than_a_run_has_are_another_run_and_more_go_on_with_it(tmp_path: Path) -> None:
-    job = open_job(tmp_path)
-    run(job)
-    trained = pretend_trained(job, 4)
-    fewer = open_job(tmp_path, "train.epochs=2")
-    assert fewer.plan.config.run_name == f"{trained.name}-2"
+def test_fewer_epochs_are_another_run_and_more_epochs_continue_a_run(tmp_path: Path) -> None:
+    assignment = check_recipe(tmp_path)
+    run(assignment)
+    trained = pretend_trained(assignment, 4)
+    fewer = check_recipe(tmp_path, "train.epochs=2")
+    assert fewer.workload.config.run_name == f"{trained.name}-2"
     assert not states(fewer)["train"]
     pretend_trained(fewer, 2)
-    assert states(open_job(tmp_path, "train.epochs=2"))["train"]
-    assert states(open_job(tmp_path))["train"]
-    more = open_job(tmp_path, "train.epochs=6")
-    assert (more.plan.config.run_name, states(more)["train"]) == (trained.name, False)
+    assert states(check_recipe(tmp_path, "train.epochs=2"))["train"]
+    assert states(check_recipe(tmp_path))["train"]
+    more = check_recipe(tmp_path, "train.epochs=6")
+    assert (more.workload.config.run_name, states(more)["train"]) == (trained.name, False)
+
+
+def test_an_unnamed_run_keeps_the_name_that_earlier_versions_gave_it(tmp_path: Path) -> None:
+    # Earlier versions spelled the field "normalisation", and the name is a digest of the field names as well.
+    assert check_recipe(tmp_path).workload.config.run_name == "gcn-p2p-3-c1d0adbc"
 
 
 def test_a_run_with_a_name_is_not_cut_to_fewer_epochs(tmp_path: Path) -> None:
-    job = open_job(tmp_path, "train.run=mine")
-    run(job)
-    pretend_trained(job, 4)
-    assert open_job(tmp_path, "train.run=mine", "train.epochs=6").plan
+    assignment = check_recipe(tmp_path, "train.run=mine")
+    run(assignment)
+    pretend_trained(assignment, 4)
+    assert check_recipe(tmp_path, "train.run=mine", "train.epochs=6").workload
     with pytest.raises(ExistsError, match=r"trained for 4 epochs already, more than 2; choose another name with --set"):
-        open_job(tmp_path, "train.run=mine", "train.epochs=2")
+        check_recipe(tmp_path, "train.run=mine", "train.epochs=2")
 
 
-def test_a_stale_file_of_predictions_is_written_anew_without_ranks(
+def test_a_stale_output_file_is_rewritten_without_starting_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "classes.npy"
-    run(open_job(tmp_path))
-    job = Request(tmp_path / "recipe.toml", tmp_path / "catalog", (f"predict.out={out}",)).open()
-    trained = pretend_trained(job, 4)
+    run(check_recipe(tmp_path))
+    assignment = Request(tmp_path / "recipe.toml", tmp_path / "catalog", (f"predict.out={out}",)).check()
+    trained = pretend_trained(assignment, 4)
     predict_nothing(trained, 120)
     out.write_bytes(b"something else")
-    again = Request(tmp_path / "recipe.toml", tmp_path / "catalog", (f"predict.out={out}",)).open()
-    assert not again.plan.trains
+    again = Request(tmp_path / "recipe.toml", tmp_path / "catalog", (f"predict.out={out}",)).check()
+    assert not again.workload.needs_training
     monkeypatch.setattr("subprocess.Popen", None)
-    train_here(again.recipe, again.plan)
+    train_here(again)
     assert np.array_equal(np.load(out), np.zeros(120, np.int32))
 
 
@@ -195,28 +213,28 @@ def test_the_saved_recipe_runs_from_any_folder(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "edges.txt").write_text("0 1\n1 2\n2 0\n3 1\n")
     text = '[dataset]\nname = "tiny"\n[source]\npath = "edges.txt"\n[vertices]\nformat = "random"\n'
     (tmp_path / "recipe.toml").write_text(text + '[predict]\nout = "classes.npy"\n')
-    job = Request(Path("recipe.toml"), Path("catalog")).open()
-    Catalog(job.recipe.catalog).create("tiny")
-    save_recipe(job.recipe, job.plan.config)
+    assignment = Request(Path("recipe.toml"), Path("catalog")).check()
+    Catalog(assignment.recipe.catalog).create("tiny")
+    save_recipe(assignment)
+    saved = Request(run_of(assignment).path / SAVED_RECIPE, Path("other"))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    saved = Request(tmp_path / "catalog" / "tiny" / "runs" / job.plan.config.run_name / SAVED_RECIPE, Path("other"))
-    assert saved.open().plan.all_keys == job.plan.all_keys
-    assert saved.open().recipe.predict == PredictSection(out=str(tmp_path / "classes.npy"))
+    assert saved.check().workload.all_keys == assignment.workload.all_keys
+    assert saved.check().recipe.predict == PredictSection(out=str(tmp_path / "classes.npy"))
 
 
-def test_a_run_that_another_process_writes_is_left_alone(tmp_path: Path) -> None:
-    job = open_job(tmp_path)
-    run(job)
-    with sole_writer(Run(job.recipe.dataset_path / "runs" / job.plan.config.run_name)):
-        for begin in (lambda: save_recipe(job.recipe, job.plan.config), lambda: launch(job.plan.config)):
+def test_a_run_that_another_process_is_writing_is_left_alone(tmp_path: Path) -> None:
+    assignment = check_recipe(tmp_path)
+    run(assignment)
+    with sole_writer(run_of(assignment)):
+        for begin in (lambda: save_recipe(assignment), lambda: launch(assignment.workload.config)):
             with pytest.raises(ExistsError, match="another process is training it"):
                 begin()
-    assert not (job.recipe.dataset_path / "runs" / job.plan.config.run_name).exists()
+    assert not run_of(assignment).path.exists()
 
 
-def test_killed_after_every_task_and_started_again_a_run_ends_in_the_same_bytes(tmp_path: Path) -> None:
-    expected = run(open_job(tmp_path))
+def test_a_run_killed_after_every_task_and_restarted_gives_the_same_bytes(tmp_path: Path) -> None:
+    expected = run(check_recipe(tmp_path))
     command = [sys.executable, str(PROGRAM), str(tmp_path / "recipe.toml"), str(tmp_path / "killed")]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -226,39 +244,39 @@ def test_killed_after_every_task_and_started_again_a_run_ends_in_the_same_bytes(
     assert digests(tmp_path / "killed") == expected
 
 
-def test_data_that_do_not_fit_the_training_end_the_run_before_the_partition(tmp_path: Path) -> None:
-    for _ in range(2):  # made, and found
+def test_data_that_cannot_be_trained_on_is_reported_before_partitioning(tmp_path: Path) -> None:
+    for _ in range(2):  # once when it is made, once when it is found
         with pytest.raises(InputError, match=r"classes = 3, but the labels go up to 3; set classes to 4"):
-            run(open_job(tmp_path, "vertices.classes=3"))
-    assert Request(tmp_path / "recipe.toml", tmp_path / "catalog", ("vertices.classes=3",), last="graph").open()
+            run(check_recipe(tmp_path, "vertices.classes=3"))
+    assert Request(tmp_path / "recipe.toml", tmp_path / "catalog", ("vertices.classes=3",), last="graph").check()
     edges = tmp_path / "edges.txt"
     edges.write_text("0 1\n1 2\n2 0\n3 1\n")
     np.save(tmp_path / "x.npy", np.ones((4, 2), np.float32))
     np.save(tmp_path / "y.npy", np.zeros(4, np.int32))
     np.save(tmp_path / "none.npy", np.zeros(4, np.uint8))
     base = f'[dataset]\nname = "bare"\n[source]\npath = "{edges}"\n'
-    for extra, says in [
-        ("", "nothing lies beside the edges"),
+    for extra, message in [
+        ("", "comes without vertex data"),
         (f'[vertices]\nformat = "files"\nfeature = "{tmp_path}/x.npy"\n', "label, split missing"),
     ]:
-        with pytest.raises(InputError, match=says):
-            run(open_job(tmp_path, f"dataset.name=bare{len(extra)}", text=base + extra))
-    # What the keys tell already is told before anything runs, unless nothing but the graph is wanted.
-    with pytest.raises(InputError, match="nothing lies beside the edges"):
-        open_job(tmp_path, text=base)
-    assert Request(tmp_path / "recipe.toml", tmp_path / "catalog", last="graph").open().plan.prepares
+        with pytest.raises(InputError, match=message):
+            run(check_recipe(tmp_path, f"dataset.name=bare{len(extra)}", text=base + extra))
+    # Missing vertex data is reported before anything runs, unless only the graph is wanted.
+    with pytest.raises(InputError, match="comes without vertex data"):
+        check_recipe(tmp_path, text=base)
+    assert Request(tmp_path / "recipe.toml", tmp_path / "catalog", last="graph").check().workload.needs_preparation
     files = "".join(
         f'{key} = "{tmp_path}/{name}.npy"\n'
         for key, name in zip(("feature", "label", "split"), ("x", "y", "none"), strict=True)
     )
     with pytest.raises(InputError, match="no vertex to train on"):
-        run(open_job(tmp_path, "dataset.name=split", text=f'{base}[vertices]\nformat = "files"\n{files}'))
+        run(check_recipe(tmp_path, "dataset.name=split", text=f'{base}[vertices]\nformat = "files"\n{files}'))
     with pytest.raises(GnnloomError, match="200"):
-        run(open_job(tmp_path, "train.ranks=200", catalog="parts"))
+        run(check_recipe(tmp_path, "train.ranks=200", catalog="parts"))
 
 
 @pytest.mark.parametrize("name", ["rmat", "snap", "ogbn-papers100m"])
-def test_the_recipes_that_come_along_prepare_at_a_small_size(tmp_path: Path, name: str) -> None:
+def test_bundled_recipes_prepare_at_a_small_size(tmp_path: Path, name: str) -> None:
     edges = tmp_path / "edges.txt"
     edges.write_text("".join(f"{3 * k}\t{3 * (7 * k % 50)}\n" for k in range(50)))
     settings = {
@@ -266,12 +284,12 @@ def test_the_recipes_that_come_along_prepare_at_a_small_size(tmp_path: Path, nam
         "snap": (f"source.path={edges}", "partition.method=random"),
         "ogbn-papers100m": (f"source.path={write_ogb_binary_folder(tmp_path / 'papers')}", "train.ranks=4"),
     }
-    job = Request(Path(name), tmp_path / "catalog", settings[name], last="shards").open()
-    assert len(digests_of(job)) == len(job.plan.steps)
+    assignment = Request(Path(name), tmp_path / "catalog", settings[name], last="shards").check()
+    assert len(digests_of(assignment)) == len(assignment.workload.stages)
 
 
-def digests_of(job: Job) -> dict[str, str]:
-    return {name: digest for name, digest in run(job).items() if not name.startswith("transpose/")}
+def digests_of(assignment: Assignment) -> dict[str, str]:
+    return {name: digest for name, digest in run(assignment).items() if not name.startswith("transpose/")}
 
 
 @pytest.mark.parametrize(("name", "classes"), [("cora", 7), ("ogbn-products", 47)])
@@ -279,14 +297,14 @@ def test_recipes_for_ogb_folders_prepare_a_real_graph(
     tmp_path: Path, shared_data: Path, name: str, classes: int
 ) -> None:
     settings = (f"source.path={shared_data / 'cora'}", "partition.method=random", "train.ranks=2")
-    job = Request(Path(name), tmp_path, settings, last="shards").open()
-    run(job)
-    vertices = Catalog(tmp_path)[job.recipe.dataset.name].vertices()
+    assignment = Request(Path(name), tmp_path, settings, last="shards").check()
+    run(assignment)
+    vertices = Catalog(tmp_path)[assignment.recipe.dataset.name].vertices()
     assert (vertices.num_vertices, vertices.num_features, vertices.num_classes) == (2708, 1433, 7)
-    assert job.recipe.vertices.most_classes == classes
+    assert assignment.recipe.vertices.most_classes == classes
 
 
-def test_a_scheduler_that_runs_already_is_joined_by_its_file(tmp_path: Path) -> None:
+def test_a_running_scheduler_is_used_through_its_file(tmp_path: Path) -> None:
     from distributed import Client, LocalCluster
 
     file = tmp_path / "scheduler.json"
@@ -295,7 +313,7 @@ def test_a_scheduler_that_runs_already_is_joined_by_its_file(tmp_path: Path) -> 
         Client(local) as client,
     ):
         client.write_scheduler_file(str(file))
-        recipe = open_job(tmp_path).recipe
+        recipe = check_recipe(tmp_path).recipe
         with open_cluster(recipe.cluster.options(str(file))) as cluster:
             assert cluster.workers == 1
             assert sorted(cluster.map(abs, [-1, -2])) == [1, 2]

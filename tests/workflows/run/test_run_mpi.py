@@ -1,4 +1,4 @@
-"""One recipe, one MPI job: its ranks are the Dask cluster that prepares, and then the ranks that train."""
+"""A recipe runs in one MPI job: its ranks are a Dask cluster that prepares, and then train."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from gnnloom.workflows.recipe.recipe import Recipe
-from gnnloom.workflows.run.local import SAVED_RECIPE
+from gnnloom.workflows.run.stages import SAVED_RECIPE
 from support.recipes import GNNLOOM, TINY, MpiJob, run_arguments, run_here
 from support.slurm import write_slurm
 
@@ -21,9 +21,9 @@ COMPARED = ("keys", "digests", "loss", "test_accuracy")
 
 
 def succeed(job: MpiJob) -> dict[str, Any]:
-    code, out, said = job.finish()
-    assert code == 0, said
-    assert "Traceback" not in said
+    code, out, log = job.finish()
+    assert code == 0, log
+    assert "Traceback" not in log
     content = json.loads(out)
     assert isinstance(content, dict)
     return content
@@ -35,7 +35,7 @@ def compared(result: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The quick start, small, by one command on this machine."""
+    """The result of a small quick start, run by one command on this machine."""
     return run_here(run_arguments("quick-start", tmp_path_factory.mktemp("here"), *TINY, "cluster.workers=0"))
 
 
@@ -49,23 +49,23 @@ def test_one_mpi_job_gives_the_bytes_and_losses_of_a_run_on_this_machine(tmp_pat
     out.write_bytes(b"of another run")
     again = MpiJob(4, arguments)
     assert compared(succeed(again)) == compared(here)
-    assert "begins" not in again.said
+    assert "begins" not in again.log
     assert out.read_bytes() == predicted
 
 
-def test_a_killed_worker_is_replaced_and_nothing_listens_to_the_network(tmp_path: Path, here: dict[str, Any]) -> None:
+def test_a_killed_worker_is_replaced_and_nothing_listens_on_the_network(tmp_path: Path, here: dict[str, Any]) -> None:
     job = MpiJob(3, run_arguments("quick-start", tmp_path, *TINY, more=("--until", "shards")))
-    job.wait_until_said("graph: begins")
+    job.wait_until_logged("graph: begins")
     (worker,) = job.workers()
     ports = {entry.laddr.port for process in job.family() for entry in listening(process)}
     worker.kill()
     assert succeed(job)["digests"] == here["digests"]
-    # The MPI launcher's own port is inherited by all ranks; Dask's schedulers and workers have ports of their own.
+    # All ranks inherit the MPI launcher's own port; Dask's scheduler and workers would add theirs.
     assert len(ports) <= 1
 
 
 def listening(process: psutil.Process) -> list[Any]:
-    """Sockets of a rank, or of a worker, that listen to every network."""
+    """Return the sockets of a rank or worker that listen on all networks."""
     if process.name().startswith(("hydra", "mpi")):
         return []
     connections = process.net_connections("inet")
@@ -73,7 +73,7 @@ def listening(process: psutil.Process) -> list[Any]:
 
 
 @pytest.mark.long
-def test_two_dependent_jobs_of_different_sizes_by_the_emitted_scripts(tmp_path: Path, here: dict[str, Any]) -> None:
+def test_the_emitted_scripts_run_two_dependent_jobs_of_different_sizes(tmp_path: Path, here: dict[str, Any]) -> None:
     settings = (*TINY, "slurm.prepare_ranks=2")
     emitted = run_arguments("quick-start", tmp_path / "store", *settings, more=("--emit", "slurm", "--out"))
     scripts = run_here([*emitted, str(tmp_path / "jobs")])["scripts"]
@@ -93,14 +93,14 @@ def test_two_dependent_jobs_of_different_sizes_by_the_emitted_scripts(tmp_path: 
 
 
 @pytest.mark.long
-def test_asked_to_stop_a_job_leaves_a_checkpoint_and_says_so_once(tmp_path: Path) -> None:
+def test_a_job_asked_to_stop_writes_a_checkpoint_and_reports_it_once(tmp_path: Path) -> None:
     settings = (*TINY, "train.epochs=200", "train.eval_every=1")
     job = MpiJob(4, run_arguments("quick-start", tmp_path / "stopped", *settings))
-    job.wait_until_said("epoch")
+    job.wait_until_logged("epoch")
     job.process.send_signal(signal.SIGUSR1)
-    code, out, said = job.finish()
+    code, out, log = job.finish()
     assert (code, out) == (75, "")
-    assert said.count("stopped after a checkpoint") == 1
+    assert log.count("stopped after a checkpoint") == 1
     resumed = succeed(MpiJob(4, run_arguments("quick-start", tmp_path / "stopped", *settings)))
     straight = succeed(MpiJob(4, run_arguments("quick-start", tmp_path / "straight", *settings)))
     assert compared(resumed) == compared(straight)
@@ -108,11 +108,11 @@ def test_asked_to_stop_a_job_leaves_a_checkpoint_and_says_so_once(tmp_path: Path
 
 @pytest.mark.long
 @pytest.mark.parametrize("recipe", ["quick-start", "snap"])
-def test_a_recipe_as_it_comes_gives_the_same_on_this_machine_and_in_one_mpi_job(
+def test_a_bundled_recipe_gives_the_same_on_this_machine_and_in_one_mpi_job(
     tmp_path: Path, shared_data: Path, recipe: str
 ) -> None:
-    """The default partitioner, and worker processes for all that is to be prepared."""
-    settings = ("train.epochs=10",)
+    """Uses the default partitioner and worker processes."""
+    settings: tuple[str, ...] = ("train.epochs=10",)
     if recipe == "snap":
         settings += (f"source.path={shared_data / 'soc-Epinions1.txt.gz'}", "vertices.dim=32", "train.hidden=32,32")
     alone = run_here(run_arguments(recipe, tmp_path / "here", *settings))

@@ -1,4 +1,4 @@
-"""Prepares a recipe again and again, killed after ever more tasks, each time by a SIGKILL, until it is done.
+"""Prepares a recipe repeatedly, killed by SIGKILL after every task, until it is done.
 
 python killed_run.py RECIPE CATALOG
 """
@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
-from gnnloom.workflows.recipe.stages import Request
-from gnnloom.workflows.run.local import prepare
+from gnnloom.workflows.recipe.request import Request
+from gnnloom.workflows.run.stages import prepare
 
 
 class DeadlyCluster(InProcessCluster):
-    """Runs so many tasks and kills its process."""
+    """Runs a number of tasks, then kills its process."""
 
     def __init__(self, tasks: int) -> None:
         super().__init__()
@@ -35,12 +35,11 @@ class DeadlyCluster(InProcessCluster):
 def main(recipe: str, catalog: str) -> None:
     request = Request(Path(recipe), Path(catalog))
     kills = 0
-    # Each child gets one task further than the last, if that one's work was kept.
+    # Each child finishes one more task than the last, if finished tasks are kept.
     while True:
         child = os.fork()
         if child == 0:
-            job = request.open()
-            prepare(job.recipe, job.plan, DeadlyCluster(1))
+            prepare(request.check(), DeadlyCluster(1))
             os._exit(0)
         _, status = os.waitpid(child, 0)
         if os.WIFEXITED(status):

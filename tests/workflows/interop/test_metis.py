@@ -7,7 +7,7 @@ import pytest
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError, NotFoundError
-from gnnloom.workflows.interop.metis_file import read_metis_part, write_metis_part
+from gnnloom.workflows.interop.metis import read_metis_part, write_metis_part
 from support.small_catalogs import store_small_dataset
 
 

@@ -1,4 +1,4 @@
-"""METIS' partition files (``NAME.part.K``): line v holds the part of vertex v (METIS manual, section 4.1.2)."""
+"""METIS partition files (``NAME.part.K``): line v holds the part of vertex v (METIS manual, section 4.1.2)."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.errors import ExistsError, InputError, NotFoundError
 
+#: Vertices written at a time.
 _CHUNK = 1 << 20
-#: Characters of a line: a part has at most ten digits; blanks around it are let through.
+#: Characters read of a line: a part has at most ten digits, and blanks around it are allowed.
 _LONGEST_LINE = 64
 
 
 def write_metis_part(partition: Partition, file: Path) -> None:
-    """Write a partition; the file appears when it is whole.
+    """Write a partition to a file, which appears only when it is complete.
 
     Raises:
-        ExistsError: the file is there already.
-        InputError: its folder is not there.
+        ExistsError: the file exists.
+        InputError: its folder does not exist.
     """
     if file.exists():
-        raise ExistsError(f"{file}: there is a file already; remove it, or choose another name")
+        raise ExistsError(f"{file}: the file already exists; remove it, or choose another name")
     if not file.parent.is_dir():
-        raise InputError(f"{file}: there is no folder {file.parent}")
+        raise InputError(f"{file}: the folder {file.parent} does not exist")
     aside = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
     try:
         with aside.open("w", encoding="ascii") as out:
@@ -45,16 +46,17 @@ def read_metis_part(file: Path, num_vertices: int, parts: int | None = None) -> 
     """Read the part of every vertex.
 
     Args:
-        parts: number of parts; by default the highest part in the file and one.
+        parts: number of parts; by default the highest part in the file plus one.
 
     Returns:
         (num_vertices,) int32, and the number of parts.
 
     Raises:
-        InputError: a line is not a part, or there are more or fewer lines than vertices; names the line.
+        NotFoundError: the file does not exist.
+        InputError: a line is not a part, or the number of lines differs from the number of vertices; names the line.
     """
     if not file.is_file():
-        raise NotFoundError(f"{file}: there is no such file")
+        raise NotFoundError(f"{file}: the file does not exist")
     part = np.empty(num_vertices, dtype=np.int32)
     highest = (parts if parts is not None else min(num_vertices, np.iinfo(np.int32).max)) - 1
     count = 0

@@ -1,4 +1,4 @@
-"""Pictures of what came before the training: how long the stages took, and what was made from what."""
+"""Pictures of the origin of a run: the time of the stages before training, and the lineage."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gnnloom.storage.upkeep.lineage import Node
 from gnnloom.workflows.report.facts import RunFacts
 from gnnloom.workflows.report.style import SERIES, WHOLE, Picture, color, draw_grid, in_seconds, new_axes
 
-#: Of a box of the lineage, in inches.
+#: Size of a box of the lineage and the gap below it, in inches.
 _BOX_WIDTH, _BOX_HEIGHT, _GAP = 2.15, 1.0, 0.22
 _LINE_LETTERS = 30
 
 
 def stages_picture(facts: RunFacts) -> Picture | None:
-    """Seconds of the tasks of every phase of every stage; None if no stage is left."""
+    """Draw the task time of every phase of every stage; None if all artifacts were removed."""
     phases = [
         (f"{artifact.kind}: {phase}", artifact.kind, seconds)
         for artifact in facts.artifacts
@@ -36,18 +36,18 @@ def stages_picture(facts: RunFacts) -> Picture | None:
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.12 * max(scaled) or 1.0)
-    axes.set_xlabel(f"{unit} of all tasks together")
+    axes.set_xlabel(f"{unit}, sum over tasks")
     draw_grid(axes, "x")
-    return Picture("stages", "Stages before the training", figure)
+    return Picture("stages", "Stages before training", figure)
 
 
 def lineage_picture(facts: RunFacts) -> Picture:
-    """What the run was made of, from the sources on the left to the run on the right."""
+    """Draw what the run was made from, with sources on the left and the run on the right."""
     levels = _levels(facts.lineage)
     columns: list[list[str]] = [[] for _ in range(max(levels.values()) + 1)]
     for name in facts.lineage:
         columns[levels[name]].append(name)
-    # An arrow that passes a column of an odd number of boxes has to go round the middle one.
+    # An arrow that skips a column with an odd number of boxes must bend around the middle one.
     passes = any(levels[name] - levels[source] > 1 for name, source in _edges(facts.lineage))
     is_bent = passes and any(len(column) % 2 for column in columns[1:-2])
     rows = max(map(len, columns)) + 0.6 * is_bent
@@ -55,22 +55,22 @@ def lineage_picture(facts: RunFacts) -> Picture:
     axes.set_axis_off()
     axes.set_xlim(0, WHOLE)
     axes.set_ylim(0, rows * (_BOX_HEIGHT + _GAP))
-    places = _places(columns, rows)
+    corners = _corners(columns, rows)
     for name, node in facts.lineage.items():
-        _draw_box(axes, places[name], name, _describe(facts, name, node))
+        _draw_box(axes, corners[name], name, _describe(facts, name, node))
     for name, source in _edges(facts.lineage):
         bend = -0.4 if is_bent and levels[name] - levels[source] > 1 else 0.0
-        _draw_arrow(axes, places[source], places[name], bend)
+        _draw_arrow(axes, corners[source], corners[name], bend)
     return Picture("lineage", "Lineage", figure)
 
 
 def _edges(nodes: Mapping[str, Node]) -> list[tuple[str, str]]:
-    """Names of what was made and of what it was made of."""
+    """Return pairs of an artifact or run and one of its inputs."""
     return [(name, source) for name, node in nodes.items() for source in node.inputs.values() if source in nodes]
 
 
 def _levels(nodes: Mapping[str, Node]) -> dict[str, int]:
-    """How many steps lie at most between a node and one without inputs; inputs come first in ``nodes``."""
+    """Return the longest distance of each node from one without inputs; inputs come first in ``nodes``."""
     levels: dict[str, int] = {}
 
     def level(name: str) -> int:
@@ -84,21 +84,21 @@ def _levels(nodes: Mapping[str, Node]) -> dict[str, int]:
     return levels
 
 
-def _places(columns: Sequence[Sequence[str]], rows: float) -> dict[str, tuple[float, float]]:
-    """Lower left corners of the boxes: columns as far apart as fits, each centred."""
+def _corners(columns: Sequence[Sequence[str]], rows: float) -> dict[str, tuple[float, float]]:
+    """Return the lower left corners of the boxes, in centered columns that fill the width."""
     step = (WHOLE - _BOX_WIDTH) / max(1, len(columns) - 1)
-    places = {}
+    corners = {}
     for number, column in enumerate(columns):
         offset = (rows - len(column)) / 2
-        for place, name in enumerate(column):
-            row = rows - 1 - place - offset
-            places[name] = (min(number * step, number * 3.0), row * (_BOX_HEIGHT + _GAP) + _GAP / 2)
-    return places
+        for position, name in enumerate(column):
+            row = rows - 1 - position - offset
+            corners[name] = (min(number * step, number * 3.0), row * (_BOX_HEIGHT + _GAP) + _GAP / 2)
+    return corners
 
 
-def _draw_box(axes: Axes, place: tuple[float, float], name: str, lines: Sequence[str]) -> None:
+def _draw_box(axes: Axes, corner: tuple[float, float], name: str, lines: Sequence[str]) -> None:
     kind, _, key = name.replace("runs/", "run/").partition("/")
-    x, y = place
+    x, y = corner
     box = FancyBboxPatch(
         (x + 0.05, y),
         _BOX_WIDTH - 0.1,
@@ -145,9 +145,9 @@ def _cut(text: str, letters: int) -> str:
 
 
 def _describe(facts: RunFacts, name: str, node: Node) -> list[str]:
-    """Two lines about a node."""
+    """Return a few lines about a node."""
     if node.state == "gone":
-        return ["not there any more"]
+        return ["removed"]
     if name.startswith("runs/"):
         return [
             f"{node.parameters.get('model')}, {node.parameters.get('algorithm')}",
@@ -172,7 +172,7 @@ def _describe_artifact(artifact: Artifact) -> list[str]:
 
 
 def _source(parameters: Mapping[str, Any]) -> list[str]:
-    """Where the edges or vertex data came from, if that is known."""
+    """Return the source of edges or vertex data, if it is known."""
     source = parameters.get("source", {})
     names = [str(file.get("name")) for file in source.get("files", [])]
     more = f" + {len(names) - 1}" if len(names) > 1 else ""

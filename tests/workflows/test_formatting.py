@@ -1,0 +1,40 @@
+"""Sizes are read from text and figures are written as text, with the units that people use."""
+
+from __future__ import annotations
+
+import pytest
+
+from gnnloom.workflows.formatting import readable, readable_bytes, readable_seconds
+from gnnloom.workflows.parsing import parse_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("7", 7), ("512M", 512 << 20), ("1.5GiB", 3 << 29), ("2 kb", 2048), ("1t", 1 << 40)]
+)
+def test_a_size_may_have_any_usual_unit(text: str, size: int) -> None:
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1G", "1P", "1 G B", "G"])
+def test_text_that_is_not_a_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a size such as 512M or 1G"):
+        parse_bytes(text)
+
+
+def test_figures_have_the_unit_that_their_name_implies() -> None:
+    assert readable("peak_memory", 3 << 29) == readable("bytes_read", 3 << 29) == "1.5 GiB"
+    assert readable("spill_bytes", 10) == "10 B"
+    assert readable("epoch_seconds", 0.25) == "250 ms"
+    assert readable("vertices", 1_234_567) == "1,234,567"
+    assert (readable("loss", 0.123456), readable("grid", None), readable("directed", False)) == ("0.1235", "-", "False")
+
+
+def test_units_grow_with_the_figure() -> None:
+    assert [readable_bytes(1 << shift) for shift in (0, 10, 20, 30, 40)] == [
+        "1 B",
+        "1.0 KiB",
+        "1.0 MiB",
+        "1.0 GiB",
+        "1.00 TiB",
+    ]
+    assert (readable_seconds(0.0123), readable_seconds(61.04)) == ("12 ms", "61.0 s")

@@ -1,0 +1,31 @@
+"""The result of one check of the doctor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+OK, WARNING, FAILED = "ok", "warning", "failed"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was checked, its state (``ok``, ``warning`` or ``failed``), what was found, and how to fix it."""
+
+    check: str
+    state: str
+    found: str
+    fix: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        # Earlier versions called the field `mend`.
+        return asdict(self) | {"mend": self.fix}
+
+
+def run_check(name: str, check: Callable[[], Finding]) -> Finding:
+    """Run a check; an exception is a finding as well."""
+    try:
+        return check()
+    except Exception as error:  # noqa: BLE001 - whatever is broken is the finding
+        return Finding(name, FAILED, f"{type(error).__name__}: {error}", "reinstall gnnloom: `pip install gnnloom`")

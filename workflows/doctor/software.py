@@ -1,0 +1,91 @@
+"""Checks of installed software: Python, packages, compiled kernels and MPI."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+
+import numpy as np
+
+from gnnloom.storage.errors import GnnloomError
+from gnnloom.workflows.doctor.finding import FAILED, OK, Finding
+
+_PACKAGES = ("numpy", "scipy", "numba", "zarr", "numcodecs", "pyarrow", "dask", "distributed", "torch", "mpi4py")
+_MPI_SECONDS = 60
+_RANK_PROGRAM = (
+    "from mpi4py import MPI; c = MPI.COMM_WORLD; s = c.allreduce(c.rank + 1);"
+    " print(f'sum {s}', flush=True) if c.rank == 0 else None"
+)
+
+
+def check_python() -> Finding:
+    """Check that Python is 64-bit. Its version is pip's concern."""
+    found = f"{sys.version.split(maxsplit=1)[0]} at {sys.executable}"
+    if sys.maxsize < 1 << 40:
+        return Finding("python", FAILED, f"{found}, 32-bit", "use a 64-bit Python")
+    return Finding("python", OK, found)
+
+
+def check_packages() -> Finding:
+    """Check that the required packages are installed and can be imported."""
+    versions, missing = [], []
+    for package in _PACKAGES:
+        try:
+            versions.append(f"{package} {version(package)}")
+            importlib.import_module(package)
+        except (PackageNotFoundError, ImportError, OSError, RuntimeError) as error:
+            missing.append(f"{package} ({error})")
+    if missing:
+        return Finding("packages", FAILED, f"cannot import {', '.join(missing)}", "reinstall: `pip install gnnloom`")
+    return Finding("packages", OK, ", ".join(versions))
+
+
+def check_kernels() -> Finding:
+    """Check that a kernel compiles here and gives the right result."""
+    from gnnloom.storage.matrix.fingerprint import scan_rows
+
+    matrix = np.random.default_rng(0).random((40, 40)) < 0.2
+    columns, indptr = np.nonzero(matrix)[1], np.concatenate([[0], np.cumsum(matrix.sum(axis=1))]).astype(np.int64)
+    symmetric = matrix | matrix.T
+    values = np.empty(0, np.uint32)
+    started = time.perf_counter()
+    wrong = scan_rows(indptr, 0, columns, values, 0, -1, 40)[3]
+    symmetric_indptr = np.concatenate([[0], np.cumsum(symmetric.sum(axis=1))]).astype(np.int64)
+    # The fingerprints of a symmetric matrix and of its transpose must agree.
+    forward, backward, _, _ = scan_rows(symmetric_indptr, 0, np.nonzero(symmetric)[1], values, 0, -1, 40)
+    if wrong != -1 or forward != backward:
+        return Finding("kernels", FAILED, "a compiled kernel gives a wrong result", "install another version of numba")
+    return Finding("kernels", OK, f"compiled and correct in {time.perf_counter() - started:.1f} s")
+
+
+def check_mpi() -> Finding:
+    """Start two ranks that add their numbers."""
+    from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
+
+    try:
+        launcher = find_mpiexec()
+    except GnnloomError as error:
+        return Finding("mpi", FAILED, str(error), "`pip install mpich mpi4py`")
+    command = [launcher, "-n", "2", sys.executable, "-m", "mpi4py", "-c", _RANK_PROGRAM]
+    started = time.perf_counter()
+    try:
+        done = subprocess.run(
+            command,
+            env=rank_environment(2),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_MPI_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        fix = f"try `{' '.join(command[:3])} hostname`"
+        return Finding("mpi", FAILED, f"2 ranks did not finish within {_MPI_SECONDS} s", fix)
+    if done.returncode != 0 or "sum 3" not in done.stdout:
+        output = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:] or [f"exit code {done.returncode}"]
+        fix = f"mpi4py and {launcher} must belong to the same MPI: `pip install mpich mpi4py` installs both"
+        return Finding("mpi", FAILED, f"2 ranks could not add their numbers: {output[0]}", fix)
+    return Finding("mpi", OK, f"2 ranks in {time.perf_counter() - started:.1f} s with {launcher}")

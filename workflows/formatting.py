@@ -1,0 +1,32 @@
+"""Figures as text for people: bytes, seconds, counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def readable(name: str, value: Any) -> str:
+    """Format a value with the unit that its name implies, such as ``peak_memory`` or ``epoch_seconds``."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool | str):
+        return str(value)
+    if name.startswith(("bytes", "peak_memory")) or name.endswith(("_bytes", "_memory")):
+        return readable_bytes(value)
+    if name.endswith("seconds"):
+        return readable_seconds(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+
+
+def readable_bytes(count: float) -> str:
+    """Format bytes in the largest unit that keeps the number at 1 or above."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.2f} TiB"
+
+
+def readable_seconds(seconds: float) -> str:
+    """Format seconds, as milliseconds if there is less than one."""
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

@@ -1,0 +1,55 @@
+"""Keys of the artifacts of a recipe, computed by the stages' own functions from parameters and inputs alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from gnnloom.pipeline.ingest.stage import graph_key
+from gnnloom.pipeline.ingest.vertices import vertices_key
+from gnnloom.pipeline.partition.stage import partition_key
+from gnnloom.pipeline.shards.grid_stage import grid_shards_key
+from gnnloom.pipeline.shards.row_stage import row_shards_key
+from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.workflows.recipe.recipe import Recipe
+
+
+def artifact_keys(recipe: Recipe, memory: int) -> dict[str, str]:
+    """Compute the key of every artifact that a recipe makes, by stage, in the order of the stages.
+
+    Args:
+        memory: bytes per worker, which is part of the multilevel partitioner's key.
+
+    Raises:
+        InputError, NotFoundError: the file of a source does not exist, or is not what it should be.
+    """
+    with _named_section(recipe, "source"):
+        edges = recipe.source.open(undirected=recipe.dataset.undirected)
+        keys = {"graph": graph_key(edges, recipe.dataset.options())}
+    with _named_section(recipe, "vertices"):
+        identity = recipe.vertices.identity(recipe.source)
+    if identity is not None:
+        keys["vertices"] = vertices_key(identity, keys["graph"])
+    if recipe.partition is not None:
+        keys["partition"] = partition_key(keys["graph"], recipe.partition, memory)
+    keys["shards"] = _shards_key(recipe, keys)
+    return keys
+
+
+@contextmanager
+def _named_section(recipe: Recipe, section: str) -> Iterator[None]:
+    """Begin errors about a section's files and numbers with the recipe and the section."""
+    try:
+        yield
+    except (InputError, NotFoundError) as error:
+        kind = NotFoundError if isinstance(error, NotFoundError) else InputError
+        raise kind(f"{recipe.source_name}: [{section}] {error}") from error
+
+
+def _shards_key(recipe: Recipe, inputs: Mapping[str, str]) -> str:
+    partition = recipe.partition
+    if recipe.grid is not None:
+        return grid_shards_key(recipe.grid, inputs, *((partition.parts, partition.method) if partition else ()))
+    if partition is None:
+        raise InputError(f"{recipe.source_name}: row shards need a partition")
+    return row_shards_key(partition.parts, partition.method, inputs)

@@ -1,0 +1,71 @@
+"""A request to run a recipe, and the checks that come before anything runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gnnloom.pipeline.tasks.cluster import ClusterOptions
+from gnnloom.pipeline.tasks.performance import check_report
+from gnnloom.storage.errors import InputError
+from gnnloom.workflows.recipe.recipe import Recipe
+from gnnloom.workflows.recipe.stages import Workload, find_workload
+from gnnloom.workflows.recipe.trainable import check_trainable
+from gnnloom.workflows.recipe.trained_run import refuse_other_run
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A checked recipe, the stages to run, and the cluster that runs those before training."""
+
+    recipe: Recipe
+    workload: Workload
+    cluster: ClusterOptions
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks to run.
+
+    Attributes:
+        recipe: a file, or the name of a recipe that comes with gnnloom.
+        catalog: folder of the datasets, unless the recipe names one.
+        settings: ``section.key=value`` each; they override the file.
+        cluster: ``local``, ``mpi``, a scheduler's address, or a scheduler file.
+        first, last: first and last stage to run.
+        performance_report: HTML file for Dask's report, if one is wanted.
+    """
+
+    recipe: Path
+    catalog: Path
+    settings: tuple[str, ...] = ()
+    cluster: str = "local"
+    first: str | None = None
+    last: str | None = None
+    performance_report: Path | None = None
+
+    def check(self) -> Assignment:
+        """Read the recipe and check everything that can be known before anything runs.
+
+        Raises:
+            InputError, NotFoundError: the recipe, or a source that it names, cannot be used.
+            ExistsError: the run's name in the recipe belongs to another training.
+            IncompleteError: a stage before ``first`` is not done.
+        """
+        recipe = Recipe.read(self.recipe, self.catalog, self.settings)
+        options = self._cluster_options(recipe)
+        workload = find_workload(recipe, options.memory)
+        refuse_other_run(recipe, workload.config)
+        if self.last != "graph":
+            check_trainable(recipe, workload.all_keys.get("vertices"))
+        return Assignment(recipe, workload.within(self.first, self.last), options)
+
+    def _cluster_options(self, recipe: Recipe) -> ClusterOptions:
+        options = replace(recipe.cluster.options(self.cluster), performance_report=self.performance_report)
+        if options.performance_report is not None and options.workers == 0:
+            raise InputError(
+                f"{recipe.source_name}: [cluster] workers = 0, but --performance-report needs worker processes; set"
+                " workers to 1 or more"
+            )
+        check_report(options.performance_report, options.workers)
+        return options

@@ -1,0 +1,172 @@
+"""The sections of a recipe as dataclasses, except those of `sources.py` and those that stages define as options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.shards.grid_stage import GridOptions
+from gnnloom.pipeline.tasks.cluster import ClusterOptions
+from gnnloom.storage.catalog import check_name
+from gnnloom.storage.errors import InputError
+from gnnloom.workflows.interop.tables import check_file
+from gnnloom.workflows.parsing import parse_bytes
+
+#: Least bytes per core in a batch script. Less would be written as 0M, which asks Slurm for all memory of a node.
+_LEAST_MEMORY = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogSection:
+    """``[catalog]``: folder of the datasets; the command's ``--catalog`` by default."""
+
+    path: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetSection:
+    """``[dataset]``: name of the dataset, and how edges become its graph (see :class:`IngestOptions`)."""
+
+    name: str
+    undirected: bool = False
+    self_loops: str = IngestOptions.self_loops
+    ids: str = IngestOptions.ids
+    merge: str = IngestOptions.merge
+    codec: str = IngestOptions.codec
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        self.options()
+
+    def options(self) -> IngestOptions:
+        return IngestOptions(self.undirected, self.self_loops, self.ids, self.merge, self.codec)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardsSection:
+    """``[shards]``: ``row`` shards of the partition, or ``grid`` shards; by default what the algorithm reads."""
+
+    layout: str | None = None
+    grid: tuple[int, int] = GridOptions.grid
+    permutation: str = GridOptions.permutation
+    seed: int = GridOptions.seed
+
+    def __post_init__(self) -> None:
+        if self.layout not in {None, "row", "grid"}:
+            raise InputError(f"layout {self.layout!r}: expected 'row' or 'grid'")
+        self.options()
+
+    def options(self) -> GridOptions:
+        return GridOptions(self.grid, self.permutation, self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictSection:
+    """``[predict]``: predict the class of every vertex after training.
+
+    Attributes:
+        out: file to export the classes to, if any.
+        embeddings: also store the output of the last hidden layer.
+    """
+
+    out: str | None = None
+    embeddings: bool = False
+
+    def __post_init__(self) -> None:
+        try:
+            check_file(Path(self.out) if self.out else None)
+        except InputError as error:
+            raise InputError(f"out: {error}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterSection:
+    """``[cluster]``: where the stages before training run, unless options of the command override it.
+
+    Attributes:
+        workers: local worker processes; one per core by default, 0 for none.
+        memory: memory for the tasks of one worker, such as ``1G``.
+        interface: network interface, such as ``ib0``; needed if ranks run on several machines.
+        dashboard: serve Dask's dashboard.
+    """
+
+    workers: int | None = None
+    memory: str = "1G"
+    interface: str | None = None
+    dashboard: bool = False
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 0:
+            raise InputError(f"workers {self.workers}: expected 0 or more")
+        self.options("local")
+
+    @property
+    def task_memory(self) -> int:
+        """Memory for the tasks of one worker, in bytes."""
+        return _parse_memory(self.memory)
+
+    def options(self, where: str) -> ClusterOptions:
+        """Return the cluster to open for ``where``: ``local``, ``mpi``, a scheduler's address, or a scheduler file.
+
+        Raises:
+            InputError: ``memory`` is not a size, or ``where`` is none of these.
+        """
+        memory = self.task_memory
+        if where in {"local", "mpi"}:
+            return ClusterOptions(where, self.workers, memory)
+        if "://" in where:
+            return ClusterOptions("address", None, memory, where)
+        if not Path(where).is_file():
+            raise InputError(f"--cluster {where}: expected local, mpi, an address such as tcp://host:8786, or a file")
+        return ClusterOptions("scheduler-file", None, memory, where)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmSection:
+    """``[slurm]``: sizes of the batch jobs that ``--emit slurm`` writes.
+
+    Attributes:
+        prepare_ranks: ranks of the job that only prepares; as many as train by default.
+        memory: memory of one rank.
+        time: time limit of a job that trains.
+        prepare_time: time limit of the job that only prepares.
+        seeds: tasks of the job array, which differ in their seed.
+        mpi: value of ``srun --mpi=``.
+    """
+
+    ranks_per_node: int = 16
+    prepare_ranks: int | None = None
+    cpus_per_rank: int = 2
+    memory: str = "8G"
+    time: str = "04:00:00"
+    prepare_time: str = "04:00:00"
+    partition: str | None = None
+    account: str | None = None
+    seeds: int = 5
+    mpi: str = "pmi2"
+
+    def __post_init__(self) -> None:
+        for name in ("ranks_per_node", "prepare_ranks", "cpus_per_rank", "seeds"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} {value}: expected at least 1")
+        if self.memory_per_cpu < _LEAST_MEMORY:
+            raise InputError(f"memory {self.memory}: expected at least 1M for each of {self.cpus_per_rank} cores")
+
+    @property
+    def rank_memory(self) -> int:
+        """Memory of each rank, in bytes."""
+        return _parse_memory(self.memory)
+
+    @property
+    def memory_per_cpu(self) -> int:
+        """Memory of each core, in bytes."""
+        return self.rank_memory // self.cpus_per_rank
+
+
+def _parse_memory(text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise InputError(f"memory: {error}") from error

@@ -1,0 +1,26 @@
+"""Sections of plain values written as TOML, which Python's own library only reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def to_toml(sections: Mapping[str, Mapping[str, Any]]) -> str:
+    """Write sections of plain values as TOML, without the keys whose value is None."""
+    blocks = []
+    for section, values in sections.items():
+        lines = [f"{key} = {_toml_value(value)}" for key, value in values.items() if value is not None]
+        blocks.append("\n".join([f"[{section}]", *lines]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    if isinstance(value, str | Path):
+        # TOML's strings are JSON's, except that DEL must be escaped.
+        return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    return str(value).lower() if isinstance(value, bool) else repr(value)

@@ -1,0 +1,80 @@
+"""The run that a recipe trains: its name, how far it is, and whether the name belongs to another training."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gnnloom.storage.errors import ExistsError, IncompleteError, NotFoundError
+from gnnloom.storage.runs.checkpoint import checkpoint_epochs
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.workflows.recipe.recipe import Recipe
+
+
+def run_of(recipe: Recipe, config: TrainConfig) -> Run:
+    """Return the run of a training, which may not exist yet."""
+    return Run(recipe.dataset_path / "runs" / config.run_name)
+
+
+def name_run(recipe: Recipe, shards: str) -> TrainConfig:
+    """Return the training on these shards, with a run name that depends on everything that decides its result.
+
+    More epochs continue the run of fewer epochs. Fewer epochs than a run has are another run, so that the longer one
+    stays as it is.
+    """
+    named = recipe.train.named_with_shards(shards)
+    if recipe.train.run is not None or _trained_epochs(run_of(recipe, named)) <= named.epochs:
+        return named
+    return replace(named, run=f"{named.run}-{named.epochs}")
+
+
+def refuse_other_run(recipe: Recipe, config: TrainConfig) -> None:
+    """Check that a run of this name, if there is one, is the same training of the same graph.
+
+    Raises:
+        ExistsError: it is another one.
+    """
+    run = run_of(recipe, config)
+    if not run.exists:
+        return
+    before, epochs = TrainConfig.of_run(run), _trained_epochs(run)
+    changes = config.changes_since(before)
+    if before.shards != config.shards:
+        differs = "made from other shards"
+    elif changes:
+        differs = f"made with {', '.join(changes)}"
+    elif epochs > config.epochs:
+        differs = f"trained for {epochs} epochs already, more than {config.epochs}"
+    else:
+        return
+    raise ExistsError(
+        f"{run.path}: this run was {differs}; choose another name with --set train.run=..., or remove it"
+        f" with `gnnloom catalog rm {recipe.dataset.name} --artifact runs/{run.name}`"
+    )
+
+
+def _trained_epochs(run: Run) -> int:
+    return max(checkpoint_epochs(run.checkpoints), default=0)
+
+
+def is_trained(run: Run, config: TrainConfig) -> bool:
+    """Return whether the run has finished exactly this training on these shards."""
+    if not run.exists:
+        return False
+    try:
+        before, epochs = TrainConfig.of_run(run), run.result()["epochs"]
+    except IncompleteError:
+        return False
+    return before.identity() == config.identity() and before.shards == config.shards and epochs == config.epochs
+
+
+def is_predicted(run: Run, recipe: Recipe) -> bool:
+    """Return whether the run has the predictions that the recipe asks for, made after its last epoch."""
+    try:
+        predictions = run.predictions()
+    except NotFoundError:
+        return False
+    predict = recipe.predict
+    if predict is None or predictions.facts.get("epoch") != recipe.train.epochs:
+        return False
+    return "embedding" in predictions or not (predict.embeddings and recipe.train.hidden)

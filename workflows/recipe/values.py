@@ -1,0 +1,89 @@
+"""Values of a recipe and their conversion to the types of dataclass fields."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin
+
+from gnnloom.storage.errors import InputError
+
+_NOUNS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text in quotes"}
+_EXAMPLES = {int: "[16, 16]", str: '["one", "two"]'}
+
+
+@dataclass(frozen=True)
+class Given:
+    """A value, along with where it was given: file and line, or option."""
+
+    value: Any
+    where: str
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A value from the command line: text, read as the type of its key."""
+
+    text: str
+
+
+def convert(given: Given, what: str, hint: Any) -> Any:
+    """Convert a value to the type of its key.
+
+    Args:
+        what: section and key, for the error message.
+        hint: type of the key: a type, a tuple of one, or a union of these.
+
+    Raises:
+        InputError: the value has another type.
+    """
+    kinds = [kind for kind in (get_args(hint) if isinstance(hint, UnionType) else (hint,)) if kind is not NoneType]
+    values = _readings(given.value.text, kinds) if isinstance(given.value, Raw) else [given.value]
+    for value in values:
+        for kind in kinds:
+            found = _as_kind(value, kind)
+            if found is not None:
+                return found
+    expected = " or ".join(_noun(kind) for kind in kinds)
+    shown = given.value.text if isinstance(given.value, Raw) else json.dumps(given.value, default=str)
+    raise InputError(f"{given.where}: {what} = {shown}: expected {expected}")
+
+
+def _readings(text: str, kinds: Sequence[Any]) -> list[Any]:
+    """Return what text from the command line may mean, the most likely reading first."""
+    found: list[Any] = []
+    for candidate in (text, f"[{text}]"):
+        try:
+            found.append(tomllib.loads(f"value = {candidate}")["value"])
+        except tomllib.TOMLDecodeError:
+            continue
+    return [text, *found] if kinds == [str] and not text.startswith(('"', "'")) else [*found, text]
+
+
+def _as_kind(value: Any, kind: Any) -> Any:
+    """Return ``value`` as ``kind``, or None if it has another type."""
+    if get_origin(kind) is tuple:
+        return _as_tuple(value, get_args(kind))
+    if kind is float and type(value) is int:
+        return float(value)
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    # Not isinstance: a bool is not a number here.
+    return value if type(value) is kind else None
+
+
+def _as_tuple(value: Any, kinds: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    items = [_as_kind(item, kinds[0]) for item in (value if isinstance(value, list) else [value])]
+    fits = None not in items and (kinds[-1] is Ellipsis or len(items) == len(kinds))
+    return tuple(items) if fits else None
+
+
+def _noun(kind: Any) -> str:
+    if get_origin(kind) is tuple:
+        item = get_args(kind)[0]
+        return f"a list such as {_EXAMPLES.get(item, '[...]')}"
+    return _NOUNS.get(kind, "a text in quotes")
