@@ -29,7 +29,7 @@ _LATE = 1 / 32
 _OPERATIONS = {Reduction.SUM: MPI.SUM, Reduction.MAX: MPI.MAX, Reduction.MIN: MPI.MIN}
 
 #: An MPI communicator, for libraries that take one.
-RawCommunicator = MPI.Intracomm
+RawCommunicator = MPI.Comm
 
 
 class MpiCommunicator:
@@ -37,7 +37,7 @@ class MpiCommunicator:
 
     def __init__(
         self,
-        comm: MPI.Intracomm,
+        comm: MPI.Comm,
         traffic: Traffic | None = None,
         max_count: int = MAX_COUNT,
         members: Sequence[int] | None = None,
