@@ -3,11 +3,11 @@
     python tests/benchmarks/bench_algorithms.py [--scale small|full] [--ranks 2,4] [--modes plain,saved]
                                                 [--data FOLDER] [--folder FOLDER]
 
-128 features, three layers of 128, 32 classes, float32; p2p over a partition of Mt-KaHyPar, the others over grid
-shards with the double permutation and the most even grid.  `saved` trains with every saving, `plain` as the
-algorithms' papers do: (A H) W in every layer, the first product formed in every epoch.  Prints a table, then lines
-``RESULT name value unit``; ratios are against p2p of the same mode.  Then the balance of grid shards, and the cost
-of a permutation (see balance.py); ``--ranks none`` prints these alone.
+128 features, three layers of width 128, 32 classes, float32. p2p runs on a partition by Mt-KaHyPar, the others on grid
+shards with the double permutation and the most even grid. `saved` enables every exact saving; `plain` trains as the
+papers do: (A H) W in every layer, with the first product computed in every epoch. Prints a table, then lines ``RESULT
+name value unit``; ratios are relative to p2p in the same mode. Then reports the balance of grid shards and the cost of
+a permutation (see balance.py); ``--ranks none`` reports only these.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", choices=SCALES, default=os.environ.get("SCALE", "full"))
-    parser.add_argument("--ranks", type=_numbers, default=[2, 4], help="numbers of ranks, or none")
+    parser.add_argument("--ranks", type=_numbers, default=[2, 4], help="comma-separated numbers of ranks, or none")
     parser.add_argument("--modes", type=lambda text: text.split(","), default=list(MODES))
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of the real graphs")
-    parser.add_argument("--folder", type=Path, help="where files go [default: the system's temporary folder]")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with the real graphs")
+    parser.add_argument("--folder", type=Path, help="folder for temporary files [default: the system's]")
     return parser.parse_args()
 
 
@@ -100,7 +100,7 @@ def _figures(result: dict[str, Any], base: dict[str, Any]) -> tuple[float, ...]:
 
 
 def _report(scale: int, ranks: int, mode: str, found: dict[str, dict[str, Any]]) -> None:
-    print(f"\nR-MAT scale {scale}, {ranks} ranks, {mode}; of the slowest or largest rank, bytes and messages of all")
+    print(f"\nR-MAT scale {scale}, {ranks} ranks, {mode}; slowest or largest rank; bytes and messages of all ranks")
     print(f"{'':12}" + "".join(f"{head:>10}" for head in HEADS))
     for name, result in found.items():
         figures = _figures(result, found["p2p"])

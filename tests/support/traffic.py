@@ -1,14 +1,14 @@
-"""Bytes and messages of an epoch by the papers' analyses of the algorithms, for rings, float64 and 32-bit column ids.
+"""Bytes and messages of an epoch by the papers' analyses, for ring collectives, float64 and 32-bit column ids.
 
 Every figure is a sum over all ranks.  With n vertices, P ranks and a product of width w:
 
 * 1D: P broadcasts of a block of rows, (P - 1) n w words in all (CAGNET, IV-A).
-* 1.5D: P / c blocks, each broadcast among the P / c ranks of one copy, then an all-reduce of c (IV-B).
+* 1.5D: P / c blocks, each broadcast among the P / c ranks of one copy, then an all-reduce over c copies (IV-B).
 * 2D: the features down the process columns, (p - 1) n w; the adjacency along the rows, q - 1 times (IV-C).
-* 3D: the same in every layer, and a reduce-scatter of (c - 1) n w along the fibers (IV-D).
-* Plexus, section 3: all-reduces of H over X, of Q over Y, of dH over X and of dF over Z, of which the first and the
-  last layer of the input's are an all-gather and a reduce-scatter; W gathered and dW scattered over Z.
-* What a layer adds to the product with A of its own rows: each rank is sent what it does not hold already.
+* 3D: the same in every layer, and a reduce-scatter of (c - 1) n w words along the fibers (IV-D).
+* Plexus, section 3: all-reduces of H over X, of Q over Y, of dH over X and of dF over Z; for the model's input, an
+  all-gather and a reduce-scatter instead. W is gathered and dW scattered over Z.
+* Realignment of a layer's own rows: each rank receives the entries that it does not hold.
 """
 
 from __future__ import annotations
@@ -18,13 +18,18 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
+#: Bytes of a float64, and of an int64 row pointer.
 WORD = 8
+
+#: Vertex order to the ids of the vertices in that order.
+Vertices = dict[str, NDArray[np.int64]]
 
 
 @dataclass
 class Epoch:
-    """What decides the traffic of an epoch."""
+    """What determines the traffic of an epoch; the functions below add to its counts."""
 
     num_vertices: int
     nnz: int
@@ -33,12 +38,12 @@ class Epoch:
     propagates_first: tuple[bool, ...]
     input_kept: bool
     input_gradient: bool = False
-    bytes: Counter = field(default_factory=Counter)
-    messages: Counter = field(default_factory=Counter)
+    bytes: Counter[str] = field(default_factory=Counter)
+    messages: Counter[str] = field(default_factory=Counter)
 
     @property
     def products(self) -> list[tuple[int, bool, int]]:
-        """Layer, direction and width of every product with the adjacency."""
+        """Layer, direction (True: backward) and width of every product with the adjacency."""
         found = []
         for layer, first in enumerate(self.propagates_first):
             width = self.dims[layer] if first else self.dims[layer + 1]
@@ -53,15 +58,15 @@ class Epoch:
         self.messages[kind] += num_messages
 
     def broadcasts(self, kind: str, words: int, size: int, count: int) -> None:
-        """``count`` broadcasts among ``size`` ranks, of ``words`` together."""
+        """``count`` broadcasts, each among ``size`` ranks, of ``words`` words in total."""
         self.add(kind, (size - 1) * words * WORD, count * (size - 1))
 
     def gathers(self, kind: str, words: int, size: int, count: int) -> None:
-        """All-gathers to, or reduce-scatters from, ``words`` together."""
+        """``count`` all-gathers or reduce-scatters, each among ``size`` ranks, of ``words`` words in total."""
         self.add(kind, (size - 1) * words * WORD, count * size * (size - 1))
 
     def reductions(self, kind: str, words: int, size: int, count: int) -> None:
-        """All-reduces of ``words`` together."""
+        """``count`` all-reduces, each among ``size`` ranks, of ``words`` words in total."""
         self.add(kind, 2 * (size - 1) * words * WORD, count * 2 * size * (size - 1))
 
     def loss_and_gradients(self, ranks: int, groups: int, words: int, split: int, copies: int) -> None:
@@ -71,8 +76,9 @@ class Epoch:
         self.reductions("loss", copies * 3 * self.num_training, split, 2 * ranks // split)
 
     def counted(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Bytes and messages by kind, where any are."""
-        return ({kind: n for kind, n in counts.items() if n} for counts in (self.bytes, self.messages))
+        """Bytes and messages by kind, without zeros."""
+        num_bytes, messages = ({kind: n for kind, n in one.items() if n} for one in (self.bytes, self.messages))
+        return num_bytes, messages
 
 
 def _kind(what: str, backward: bool) -> str:
@@ -109,7 +115,7 @@ def summa(epoch: Epoch, rows: int, columns: int, layers: int = 1, width: int = 0
 
 
 def _stages(n: int, rows: int, columns: int, layers: int, layer: int, width: int) -> int:
-    """Ranges of what a layer sums over, between changes of an owner and at most ``width`` long."""
+    """Number of vertex ranges that a layer sums over: cut where an owner changes, at most ``width`` long."""
     parts = rows * layers
     lengths = [(i * layers + layer + 1) * n // parts - (i * layers + layer) * n // parts for i in range(rows)]
     total = sum(lengths)
@@ -118,7 +124,7 @@ def _stages(n: int, rows: int, columns: int, layers: int, layer: int, width: int
 
 
 def tensor3d(epoch: Epoch, x: int, y: int, z: int, blocks: int = 1) -> None:
-    """Plexus, and ours with A (H W)."""
+    """Plexus, and our variant with A (H W)."""
     n, ranks = epoch.num_vertices, x * y * z
     outer, inner, depth = x, y, z
     for layer, (before, after) in enumerate(pairwise(epoch.dims)):
@@ -142,50 +148,64 @@ def tensor3d(epoch: Epoch, x: int, y: int, z: int, blocks: int = 1) -> None:
             over = outer if first else depth
             count = epoch.gathers if layer == 0 and not first else epoch.reductions
             count("transform backward", n * before, over, ranks // over)
-        share = depth if first else outer
-        epoch.gathers("weight", 2 * before * after, share, 2 * ranks // share)
+        split = depth if first else outer
+        epoch.gathers("weight", 2 * before * after, split, 2 * ranks // split)
         outer, inner, depth = (depth, outer, inner) if first else (inner, depth, outer)
     epoch.loss_and_gradients(ranks, 1, sum(epoch.dims[1:]), inner, depth)
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A matrix with its rows, in some order of the vertices, and its columns cut along axes of a grid, by number."""
+    """How a matrix is cut along axes of a grid, given by number.
+
+    Attributes:
+        order: vertex order of the rows.
+        rows, columns: axes that cut the rows and the columns.
+    """
 
     order: str
     rows: tuple[int, ...]
     columns: tuple[int, ...] = ()
 
-    def block(self, shape: tuple[int, ...], rank: tuple[int, ...], vertices: dict, dim: int) -> tuple[set, set]:
+    def block(
+        self, shape: tuple[int, ...], rank: tuple[int, ...], vertices: Vertices, dim: int
+    ) -> tuple[set[int], set[int]]:
         """Vertices and columns that a rank holds."""
-        found = []
+        found: list[set[int]] = []
         for axes, items in ((self.rows, vertices[self.order].tolist()), (self.columns, range(dim))):
-            parts, number = 1, 0
+            count, number = 1, 0
             for axis in axes:
-                parts, number = parts * shape[axis], number * shape[axis] + rank[axis]
-            found.append(set(items[number * len(items) // parts : (number + 1) * len(items) // parts]))
+                count, number = count * shape[axis], number * shape[axis] + rank[axis]
+            found.append(set(items[number * len(items) // count : (number + 1) * len(items) // count]))
         return found[0], found[1]
 
 
-def alignment(shape: tuple[int, ...], source: Cut, target: Cut, vertices: dict, dim: int) -> tuple[int, int]:
-    """Bytes and messages that bring every rank what it lacks: one message from each part of the source.
+def _frozen(block: tuple[set[int], set[int]]) -> tuple[frozenset[int], frozenset[int]]:
+    rows, columns = block
+    return frozenset(rows), frozenset(columns)
+
+
+def alignment(shape: tuple[int, ...], source: Cut, target: Cut, vertices: Vertices, dim: int) -> tuple[int, int]:
+    """Bytes and messages that bring every rank the entries it lacks: one message from each block of the source.
 
     Args:
-        vertices: order -> ids of the vertices in it.
+        shape: ranks along each axis of the grid.
+        vertices: vertex order to the ids of the vertices in that order.
+        dim: width of the matrix.
     """
     ranks = list(np.ndindex(shape))
     sent = messages = 0
     for rank in ranks:
         wanted, mine = (cut.block(shape, rank, vertices, dim) for cut in (target, source))
-        parts = {tuple(map(frozenset, source.block(shape, other, vertices, dim))) for other in ranks}
-        for rows, columns in parts - {tuple(map(frozenset, mine))}:
+        blocks = {_frozen(source.block(shape, other, vertices, dim)) for other in ranks}
+        for rows, columns in blocks - {_frozen(mine)}:
             entries = len(rows & wanted[0]) * len(columns & wanted[1])
             sent, messages = sent + entries * WORD, messages + (entries > 0)
     return sent, messages
 
 
 def plane_cuts(propagates_first: tuple[bool, ...], orders: tuple[str, str]) -> list[tuple[Cut, Cut, Cut, Cut]]:
-    """Of every layer of tensor3d: what enters and leaves the product with A, and what enters and leaves the layer."""
+    """For every layer of tensor3d, the cuts of the product's input and output, and of the layer's input and output."""
     found, (outer, inner, depth) = [], (0, 1, 2)
     for layer, first in enumerate(propagates_first):
         here, there = orders[layer % 2], orders[(layer + 1) % 2]

@@ -18,9 +18,9 @@ from gnnloom.trainer.comm.traffic import Kind, Ring, Traffic
 #: Elements in one MPI call; most MPI libraries keep counts in a C int.
 MAX_COUNT = 2**31 - 1
 
-#: A waiting rank first spins, as messages usually arrive within 0.2 ms, and then sleeps between looks: where ranks
-#: outnumber cores, a spinning rank starves the one it waits for. A sleep lasts from 50 us, the resolution of the
-#: system's timer, to 5 ms, which is little compared with a wait of that length.
+#: A waiting rank spins for 0.2 ms, enough for a short message, and then sleeps between looks: if ranks outnumber cores,
+#: a spinning rank starves the one it waits for. A sleep lasts from 50 us, below which Linux's timer slack makes no
+#: difference, to 5 ms, so that no rank wakes up much later than that.
 _SPIN_SECONDS = 2e-4
 _SLEEP_SECONDS, _LONGEST_SLEEP_SECONDS = 5e-5, 5e-3
 #: Largest delay of a wake-up, as a fraction of the time waited so far.
@@ -29,7 +29,7 @@ _LATE = 1 / 32
 _OPERATIONS = {Reduction.SUM: MPI.SUM, Reduction.MAX: MPI.MAX, Reduction.MIN: MPI.MIN}
 
 #: An MPI communicator, for libraries that take one.
-RawCommunicator = MPI.Intracomm
+RawCommunicator = MPI.Comm
 
 
 class MpiCommunicator:
@@ -37,7 +37,7 @@ class MpiCommunicator:
 
     def __init__(
         self,
-        comm: MPI.Intracomm,
+        comm: MPI.Comm,
         traffic: Traffic | None = None,
         max_count: int = MAX_COUNT,
         members: Sequence[int] | None = None,

@@ -100,7 +100,7 @@ def _multiply_weighted(
     for row in range(start, stop):
         total[:] = 0
         position, end = indptr[row], indptr[row + 1]
-        # Two rows at a time, fewer than above, because each also occupies a register with its weight.
+        # Two rows at a time here, as every nonzero also loads its weight.
         while position + 2 <= end:
             first, second = dense[indices[position]], dense[indices[position + 1]]
             first_weight, second_weight = data[position], data[position + 1]

@@ -17,7 +17,7 @@ NO_SCALE = torch.empty(0)
 
 
 def _random_csr(rows: int, columns: int, density: float, index: type, weighted: bool, seed: int = 0) -> CSR:
-    matrix = scipy.sparse.random_array((rows, columns), density=density, rng=seed, format="csr")
+    matrix = scipy.sparse.csr_array(scipy.sparse.random_array((rows, columns), density=density, rng=seed))
     data = matrix.data if weighted else None
     return CSR(0, matrix.indptr.astype(np.int64), matrix.indices.astype(index), data, columns)
 
@@ -36,23 +36,24 @@ def _dense(matrix: CSR) -> NDArray[Any]:
     ("rows", "columns", "density", "dim"), [(50, 70, 0.2, 17), (3, 4, 0.0, 5), (0, 9, 0.1, 3), (40, 40, 0.5, 1)]
 )
 def test_product_equals_scipy(
-    dtype: type, index: type, weighted: bool, rows: int, columns: int, density: float, dim: int
+    dtype: type[np.floating[Any]], index: type, weighted: bool, rows: int, columns: int, density: float, dim: int
 ) -> None:
     matrix = _random_csr(rows, columns, density, index, weighted)
     rng = np.random.default_rng(1)
-    dense = rng.standard_normal((columns, dim)).astype(dtype)
-    scale = rng.uniform(0.5, 2, rows).astype(dtype)
-    before = rng.standard_normal((rows, dim)).astype(dtype)
+    dense: NDArray[Any] = rng.standard_normal((columns, dim)).astype(dtype)
+    scale: NDArray[Any] = rng.uniform(0.5, 2, rows).astype(dtype)
+    before: NDArray[Any] = rng.standard_normal((rows, dim)).astype(dtype)
+    tolerance = 100 * float(np.finfo(dtype).eps)
     expected = scale[:, None] * (_dense(matrix) @ dense)
     for threads in (1, 3):
         product = sparse_product(matrix, Threads(threads), np.dtype(dtype))
         out = before.copy()
         given = torch.from_numpy(dense), torch.from_numpy(out), torch.from_numpy(scale)
         product.multiply(*given)
-        np.testing.assert_allclose(out, expected, rtol=0, atol=100 * np.finfo(dtype).eps)
+        np.testing.assert_allclose(out, expected, rtol=0, atol=tolerance)
         out[:] = before
         product.multiply(*given, accumulate=True)
-        np.testing.assert_allclose(out, before + expected, rtol=0, atol=100 * np.finfo(dtype).eps)
+        np.testing.assert_allclose(out, before + expected, rtol=0, atol=tolerance)
 
 
 def test_the_number_of_threads_changes_no_bit() -> None:

@@ -48,7 +48,7 @@ def test_realigned_rows_follow_the_other_order_and_gradients_go_back() -> None:
     assert torch.equal(found.detach(), features.detach()[orders.shuffled])
     assert realigner.align(features, source, source, 3) is features
     gradient = torch.randn(NUM_VERTICES, 3, generator=torch.Generator().manual_seed(1))
-    found.backward(gradient)
+    found.backward(gradient)  # type: ignore[no-untyped-call]
     assert features.grad is not None
     assert torch.equal(features.grad[orders.shuffled], gradient)
 

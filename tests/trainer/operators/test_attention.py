@@ -168,9 +168,16 @@ class RecordedExchange:
 def test_the_exchange_is_hidden_behind_the_own_columns_forward_and_backward(monkeypatch: pytest.MonkeyPatch) -> None:
     attention, _ = _attention()
     events: list[str] = []
+
+    def recorded(method: Callable[..., Any], event: str) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            events.append(event)
+            return method(*given)
+
+        return call
+
     for name, event in (("accumulate", "own sums"), ("source_gradient", "own gradients")):
-        method = getattr(attention.own, name)
-        monkeypatch.setattr(attention.own, name, lambda *given, m=method, e=event: (events.append(e), m(*given))[1])
+        monkeypatch.setattr(attention.own, name, recorded(getattr(attention.own, name), event))
     values = torch.randn(ROWS, DIM, requires_grad=True)
     fetch, step = HaloFetch(RecordedExchange(events)), Attending(attention)  # type: ignore[arg-type]
     begun = fetch.begin(values)

@@ -42,7 +42,7 @@ def collectives(max_count: int) -> dict[str, Any]:
     comm = MpiCommunicator(MPI.COMM_WORLD, max_count=max_count)
     sizes = [3, 0, 5]
     whole = torch.arange(16, dtype=torch.float64).view(8, 2)
-    mine = whole.split(sizes)[comm.rank]
+    mine = torch.split(whole, sizes)[comm.rank]
     counts = []
     with comm.traffic.recording() as gathered:
         same = [torch.equal(comm.all_gather(mine.clone(), sizes, Kind.WEIGHT), whole)]
