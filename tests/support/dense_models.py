@@ -54,7 +54,8 @@ class DenseModel:
         return self.residual and layer > 0 and hidden.shape == output.shape
 
     def layer(self, hidden: Tensor, layer: int) -> Tensor:
-        return getattr(self, f"_{self.kind}")(hidden, layer)
+        output: Tensor = getattr(self, f"_{self.kind}")(hidden, layer)
+        return output
 
     def _operator(self, normalization: str) -> Tensor:
         return torch.tensor(normalized(self.adjacency, normalization))
@@ -92,8 +93,10 @@ class DenseModel:
         if self.norm == "batch" and training:
             sample = output.var(0, correction=1)
             before = self.running.get(layer, (torch.zeros_like(mean[0]), torch.ones_like(mean[0])))
-            pairs = zip(before, (mean[0], sample), strict=True)
-            self.running[layer] = tuple(0.9 * old + 0.1 * new.detach() for old, new in pairs)
+            new_mean, new_variance = (
+                0.9 * old + 0.1 * new.detach() for old, new in zip(before, (mean[0], sample), strict=True)
+            )
+            self.running[layer] = new_mean, new_variance
         elif self.norm == "batch":
             mean, variance = self.running[layer]
         standard = (output - mean) / (variance + EPSILON).sqrt()
@@ -112,7 +115,7 @@ class DenseModel:
         for _ in range(epochs):
             steps.zero_grad()
             loss = torch.nn.functional.cross_entropy(self.scores(inputs)[mask], target[mask])
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             steps.step()
             losses.append(loss.item())
         return losses

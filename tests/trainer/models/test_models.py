@@ -174,6 +174,7 @@ def test_the_gradient_of_every_parameter_equals_the_dense_one(results: Results, 
     arrays = results.arrays("directed", f"{model}-step-4")
     for key, parameter in dense.parameters.items():
         mine = start[key].numpy() - arrays[f"parameter/{key}"]
+        assert parameter.grad is not None
         np.testing.assert_allclose(mine, parameter.grad.numpy(), rtol=1e-10, atol=1e-13, err_msg=key)
         assert np.abs(mine).max() > 1e-6, key
 
@@ -225,10 +226,9 @@ def test_predictions_on_other_ranks_use_the_running_averages(results: Results) -
     given = PROBLEMS["directed"]
     trained = results.dense("directed", "gcn-batch-4", norm="batch", residual=True)
     arrays = results.arrays("directed", "gcn-batch-4")
-    trained.running = {
-        layer: tuple(_double(arrays[f"buffer/norms.{layer}.running_{name}"]) for name in ("mean", "variance"))
-        for layer in range(2)
-    }
+    for layer in range(2):
+        mean, variance = (_double(arrays[f"buffer/norms.{layer}.running_{name}"]) for name in ("mean", "variance"))
+        trained.running[layer] = mean, variance
     scores = trained.scores(_double(given.feature), training=False).detach().numpy()
     predictions = Run.open(results.catalog["directed"], "gcn-batch-4").predictions()
     np.testing.assert_allclose(predictions.score(), scores, atol=1e-12)

@@ -66,15 +66,18 @@ NAMES = {
 
 
 def _pyg_layer(kind: str, before: int, after: int, last: bool) -> torch.nn.Module:
+    layer: torch.nn.Module
     if kind == "gcn":
-        return pyg.GCNConv(before, after, add_self_loops=False)
-    if kind == "sage":
-        return pyg.SAGEConv(before, after)
-    if kind == "gin":
+        layer = pyg.GCNConv(before, after, add_self_loops=False)
+    elif kind == "sage":
+        layer = pyg.SAGEConv(before, after)
+    elif kind == "gin":
         width = before if last else after
         inner, outer = torch.nn.Linear(before, width), torch.nn.Linear(width, after)
-        return pyg.GINConv(torch.nn.Sequential(inner, torch.nn.ReLU(), outer), train_eps=True)
-    return pyg.GATConv(before, after if last else after // HEADS, HEADS, concat=not last, add_self_loops=False)
+        layer = pyg.GINConv(torch.nn.Sequential(inner, torch.nn.ReLU(), outer), train_eps=True)
+    else:
+        layer = pyg.GATConv(before, after if last else after // HEADS, HEADS, concat=not last, add_self_loops=False)
+    return layer
 
 
 def _pyg_layers(model: Model, kind: str) -> list[torch.nn.Module]:
@@ -114,11 +117,13 @@ def test_scores_and_gradients_equal_those_of_pyg(tmp_path: Path, name: str, kind
             expected = torch.nn.functional.elu(expected) if kind == "gat" else torch.relu(expected)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
     weight = torch.randn(found.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    (found * weight).sum().backward()
-    (expected * weight).sum().backward()
+    torch.autograd.backward([(found * weight).sum()])
+    torch.autograd.backward([(expected * weight).sum()])
     torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-10, atol=1e-12)
     for ours, parameter in model.named_parameters():
-        gradient = _as_ours(ours, _theirs(layers, kind, ours).grad, parameter.shape)
+        expected_gradient = _theirs(layers, kind, ours).grad
+        assert expected_gradient is not None
+        gradient = _as_ours(ours, expected_gradient, parameter.shape)
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-10, atol=1e-11, msg=ours)
 
 
