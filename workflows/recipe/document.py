@@ -100,7 +100,7 @@ class Document:
         fields = [field for field in dataclasses.fields(kind) if field.name in hints]  # type: ignore[arg-type]
         names = [field.name for field in fields]
         # Keys keep working under the names that they had in earlier versions.
-        former = {field.metadata.get("former"): field.name for field in fields}
+        former = {old: field.name for field in fields if (old := field.metadata.get("former"))}
         values = {}
         for written, given in self.sections.get(section, {}).items():
             key = former.get(written, written)
