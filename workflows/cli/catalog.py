@@ -156,6 +156,7 @@ def verify_command(name: str, quick: bool, as_json: bool) -> None:
     else:
         show_rows(("artifact", "read", "state"), map(_finding_cells, findings), title=f"dataset {name}")
     damaged = sum(finding.is_damaged for finding in findings)
+    # Printed first, then reported by the exit code.
     if damaged:
         raise CorruptError(f"dataset {name}: {damaged} of {len(findings)} artifacts and runs are damaged")
     if any(finding.problem for finding in findings):

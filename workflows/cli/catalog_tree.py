@@ -49,6 +49,7 @@ def tree_command(name: str | None, show_all: bool, as_json: bool) -> None:
 def _artifact_content(info: ArtifactInfo) -> dict[str, Any]:
     arrays, problem = {}, None
     try:
+        # Only a complete artifact has a manifest to read.
         for path, record in Artifact(info.path).records.items() if info.state == "complete" else ():
             arrays[path] = {"shape": list(record.shape), "dtype": record.dtype, "dims": list(record.dims)}
     except GnnloomError as error:
@@ -104,6 +105,7 @@ def lineage_command(name: str, as_json: bool) -> None:
         return
     tree = Tree(f"[bold]{name}[/bold]")
     for node in nodes.values():
+        # Everything else appears below its inputs.
         if not node.inputs:
             _add_node(tree, node, nodes, "")
     Console().print(tree)

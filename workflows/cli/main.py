@@ -55,6 +55,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
             return None
+        # Importing torch or Dask takes seconds, which only the commands that use them should spend.
         module = importlib.import_module(f"gnnloom.workflows.cli.{_COMMANDS[cmd_name]}")
         command = getattr(module, f"{cmd_name}_command")
         return command if isinstance(command, click.Command) else None
@@ -126,6 +127,7 @@ def _log_to_stderr(level: int) -> None:
     logger = logging.getLogger("gnnloom")
     logger.handlers = [handler]
     logger.setLevel(level)
+    # The root logger would print every line a second time.
     logger.propagate = False
 
 

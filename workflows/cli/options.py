@@ -102,6 +102,7 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
         kind = "address" if scheduler else "local"
         command(cluster=ClusterOptions(kind, workers, memory, scheduler, performance_report), **others)
 
+    # Decorators apply from the bottom up: the last option of this list is the first in the help.
     for option in (
         performance_report_option,
         click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler to use, such as tcp://host:8786."),

@@ -48,6 +48,7 @@ class BarHandler(logging.Handler):
         state = record.args[0] if isinstance(record.args, tuple) and record.args else None
         if not isinstance(state, Progress):
             return
+        # Started with the first phase, so that a command without phases draws nothing.
         if not self._tasks:
             self._bars.start()
         if state.phase not in self._tasks:
@@ -74,6 +75,7 @@ def shown_progress() -> Iterator[None]:
     bars = BarHandler(Console(stderr=True)) if sys.stderr.isatty() else None
     before = PROGRESS.level, PROGRESS.propagate
     PROGRESS.setLevel(logging.DEBUG if bars else logging.INFO)
+    # Bars replace the log lines of phases.
     PROGRESS.propagate = bars is None
     if bars:
         PROGRESS.addHandler(bars)
@@ -134,6 +136,7 @@ class _LineDisplay:
 
 def _watch_epochs(run: Run, ended: threading.Event, show: Callable[[int], None]) -> None:
     """Poll the number of finished epochs until the training ends."""
+    # A resumed run has epochs from before, which this training did not compute.
     begun = time.time()
     while not ended.wait(_POLL_SECONDS):
         show(run.epochs_since(begun))

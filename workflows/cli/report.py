@@ -47,6 +47,7 @@ def _write(names: tuple[str, ...], compare: bool, out: Path | None) -> list[Path
         from gnnloom.workflows.report.build import write_comparison, write_report
         from gnnloom.workflows.report.facts import open_run
     except ModuleNotFoundError as error:
+        # Matplotlib is optional: it comes with the extra `report`.
         raise MissingPackageError(f"a report needs {error.name}: `pip install 'gnnloom[report]'`") from error
     runs = [open_run(current_catalog(), name) for name in names]
     titles = [f"{facts.dataset.name}-{facts.run.name}" for facts in runs]

@@ -83,6 +83,7 @@ def run_command(
     launched.check_cluster(cluster)
     _log_stages()
     request = Request(recipe, current_catalog().root, settings, cluster, first, until, performance_report)
+    # Without MPI these ranks cannot agree on anything, so only one of them acts.
     if launched.rank > 0 and (emit or dry_run):
         return  # rank 0 prints for all
     if emit:

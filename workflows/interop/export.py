@@ -38,6 +38,7 @@ def run_table(dataset: Dataset, run: Run, what: str) -> Table:
         NotFoundError: the run has no predictions, or none of this kind.
     """
     predictions = run.predictions()
+    # A multilabel model predicts several classes per vertex, in an array of its own.
     stored, name = {
         "predictions": ("multilabel" if "multilabel" in predictions else "label", "class"),
         "scores": ("score", "score"),
@@ -119,6 +120,7 @@ def edge_table(graph: Graph) -> Table:
 
 def _edges(graph: Graph) -> Iterator[tuple[Any, ...]]:
     with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
+        # Edges need ids in random order, so the arrays are copied to a local file and mapped.
         ids = _map(graph, "original_id", Path(folder))
         offset, text = (_map(graph, name, Path(folder)) for name in ("original_name_offset", "original_name"))
         for number in range(graph.num_blocks):

@@ -38,6 +38,7 @@ def store_metis_part(dataset: Dataset, graph: Graph, file: Path, parts: int | No
             return Partition(Artifact(writer.path))
         with writer.task("part/0") as output:
             output.add(write_array(writer.path, "part", part, ("vertex",)))
+        # Measured by our own counter, whatever the other program reports.
         with writer.task("quality/0") as output:
             output.facts = _measure(dataset, graph, part, num_parts, writer.work, cluster)
             quality = output.facts
@@ -54,6 +55,7 @@ def _measure(
     vector.flush()
     transpose = transpose_graph(dataset, graph, cluster)
     forward = count_exchange(transpose, path, parts, work / "volume" / "forward", cluster)
+    # An undirected graph sends the same rows in both directions.
     backward = None
     if not graph.symmetric:
         backward = count_exchange(graph, path, parts, work / "volume" / "backward", cluster)

@@ -36,6 +36,7 @@ def write_metis_part(partition: Partition, file: Path) -> None:
                 part = partition.part(start, min(start + _CHUNK, partition.num_vertices))
                 out.write("\n".join(map(str, part.tolist())) + "\n")
             out.flush()
+            # The rename must not reach the disk before the content.
             os.fsync(out.fileno())
         aside.replace(file)
     finally:
@@ -58,6 +59,7 @@ def read_metis_part(file: Path, num_vertices: int, parts: int | None = None) -> 
     if not file.is_file():
         raise NotFoundError(f"{file}: the file does not exist")
     part = np.empty(num_vertices, dtype=np.int32)
+    # Without --parts, there are at most as many parts as vertices.
     highest = (parts if parts is not None else min(num_vertices, np.iinfo(np.int32).max)) - 1
     count = 0
     with file.open("rb") as lines:

@@ -83,6 +83,7 @@ def _write_npz(table: Table, path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         for column in table.columns:
             if column.dtype is not None:
+                # zip64 must be chosen before the size is known, as the rows are streamed.
                 with archive.open(f"{column.name}.npy", "w", force_zip64=True) as file:
                     _write_array(table, (column.name,), file)
 

@@ -16,6 +16,8 @@ from gnnloom.workflows.recipe.values import Given, Raw, convert
 
 Section = TypeVar("Section")
 
+# Python's TOML reader does not report the lines of keys. These patterns find the common forms; other forms get the
+# line of their section, or line 1.
 _HEADER = re.compile(r"""\s*\[\[?\s*["']?([A-Za-z0-9_-]+)["']?\s*(?:\.\s*["']?([A-Za-z0-9_-]+)["']?\s*)?\]""")
 _KEY = re.compile(r"""\s*["']?([A-Za-z0-9_.-]+)["']?\s*=""")
 
@@ -63,6 +65,7 @@ class Document:
                 for key, value in values.items()
             }
         for setting in settings:
+            # After the file, so that options override it.
             section, key, value = _split_setting(setting)
             sections.setdefault(section, {})[key] = Given(Raw(value), f"--set {setting}")
         section_lines = {section: f"{path}, line {lines.get((section, ''), 1)}" for section in sections}
@@ -96,7 +99,8 @@ class Document:
         hints = {name: hint for name, hint in get_type_hints(kind).items() if name not in settled}
         fields = [field for field in dataclasses.fields(kind) if field.name in hints]  # type: ignore[arg-type]
         names = [field.name for field in fields]
-        former = {field.metadata.get("former"): field.name for field in fields}
+        # Keys keep working under the names that they had in earlier versions.
+        former = {old: field.name for field in fields if (old := field.metadata.get("former"))}
         values = {}
         for written, given in self.sections.get(section, {}).items():
             key = former.get(written, written)
@@ -111,6 +115,7 @@ class Document:
 
     def _blamed(self, section: str, error: InputError) -> str:
         """Return the key that an error is about: the first given key that its message names before the colon."""
+        # Dataclasses raise errors such as "lr -1.0: expected ...", which do not know the line.
         words = re.findall(r"\w+", str(error).partition(":")[0])
         return next((word for word in words if word in self.sections.get(section, {})), "")
 

@@ -42,6 +42,7 @@ def _named_section(recipe: Recipe, section: str) -> Iterator[None]:
     try:
         yield
     except (InputError, NotFoundError) as error:
+        # Keep the class of the error, as callers distinguish a missing file from a bad one.
         kind = NotFoundError if isinstance(error, NotFoundError) else InputError
         raise kind(f"{recipe.source_name}: [{section}] {error}") from error
 

@@ -78,6 +78,7 @@ class Recipe:
         dataset = document.build("dataset", DatasetSection)
         named = document.build("catalog", CatalogSection).path
         root = Path(named).expanduser() if named else catalog
+        # A recipe can be stopped and run again at any time, so its training always resumes.
         settled = {"catalog": str(root.resolve()), "dataset": dataset.name, "resume": True}
         train = document.build("train", TrainConfig, **settled, **dict.fromkeys(_SELECTS_SHARDS))
         shards = _shards(document, train)
@@ -120,6 +121,7 @@ class Recipe:
         content = {name: dataclasses.asdict(section) for name, section in sections.items() if section is not None}
         content["train"] = {key: value for key, value in content["train"].items() if key not in _SETTLED}
         given = {name: {key: value for key, value in keys.items() if value != ()} for name, keys in content.items()}
+        # An empty list is a value here (no hidden layer); for all other keys it means that nothing was given.
         given["train"]["hidden"] = list(self.train.hidden)
         return to_toml({"catalog": {"path": str(self.catalog.resolve())}, **given})
 
@@ -159,6 +161,7 @@ def _partition(document: Document, train: TrainConfig, shards: ShardsSection) ->
     """Read the section on the partition, by default with one part per rank; None if the shards need no partition."""
     given = document.sections.get("partition", {})
     options = document.build("partition", PartitionOptions, **({} if "parts" in given else {"parts": train.ranks}))
+    # Built first all the same, so that errors in an unused section are reported.
     if shards.layout == "grid" and shards.permutation != "partition":
         return None
     if shards.layout == "row" and options.parts != train.ranks:

@@ -56,6 +56,7 @@ class Request:
         options = self._cluster_options(recipe)
         workload = find_workload(recipe, options.memory)
         refuse_other_run(recipe, workload.config)
+        # A graph alone needs no vertex data.
         if self.last != "graph":
             check_trainable(recipe, workload.all_keys.get("vertices"))
         return Assignment(recipe, workload.within(self.first, self.last), options)

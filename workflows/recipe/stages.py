@@ -98,5 +98,6 @@ def find_workload(recipe: Recipe, memory: int) -> Workload:
     run = run_of(recipe, config)
     stages.append(Stage("train", run.name, is_trained(run, config)))
     if recipe.predict is not None:
+        # Predictions of an earlier training are stale until the training is done.
         stages.append(Stage("predict", run.name, stages[-1].is_done and is_predicted(run, recipe)))
     return Workload(tuple(stages), keys, config)

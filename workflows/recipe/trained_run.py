@@ -39,6 +39,7 @@ def refuse_other_run(recipe: Recipe, config: TrainConfig) -> None:
         return
     before, epochs = TrainConfig.of_run(run), _trained_epochs(run)
     changes = config.changes_since(before)
+    # Shards are named first: other shards mean another graph, whatever else has changed.
     if before.shards != config.shards:
         differs = "made from other shards"
     elif changes:
@@ -77,4 +78,5 @@ def is_predicted(run: Run, recipe: Recipe) -> bool:
     predict = recipe.predict
     if predict is None or predictions.facts.get("epoch") != recipe.train.epochs:
         return False
+    # A model without hidden layers has no embeddings to store.
     return "embedding" in predictions or not (predict.embeddings and recipe.train.hidden)

@@ -56,11 +56,13 @@ def convert(given: Given, what: str, hint: Any) -> Any:
 def _readings(text: str, kinds: Sequence[Any]) -> list[Any]:
     """Return what text from the command line may mean, the most likely reading first."""
     found: list[Any] = []
+    # A shell user writes train.hidden=16,16 without brackets.
     for candidate in (text, f"[{text}]"):
         try:
             found.append(tomllib.loads(f"value = {candidate}")["value"])
         except tomllib.TOMLDecodeError:
             continue
+    # A key that takes text gets 7 or true as text, unless the user quotes it.
     return [text, *found] if kinds == [str] and not text.startswith(('"', "'")) else [*found, text]
 
 

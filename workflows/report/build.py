@@ -155,6 +155,7 @@ def _pictures_by_title(runs: Sequence[RunFacts]) -> dict[str, list[Picture]]:
     for title, has_one_scale, draw in _PER_RUN:
         drawn = [(facts, draw(facts)) for facts in runs]
         pictures = [_named_for_run(picture, facts) for facts, picture in drawn if picture is not None]
+        # Bars of different runs can only be compared on one axis.
         if has_one_scale:
             share_scale(pictures)
         by_title[title] = pictures
@@ -176,6 +177,7 @@ def _write(folder: Path, text: str, pictures: Sequence[Picture | None]) -> list[
         for picture in drawn:
             picture.write_png(aside / f"{picture.name}.png")
         (aside / PAGE).write_text(text, encoding="utf-8")
+        # Readers see either the old report or the new one, except for a moment in between.
         shutil.rmtree(folder, ignore_errors=True)
         aside.rename(folder)
     return [folder / PAGE, *(folder / f"{picture.name}.png" for picture in drawn)]

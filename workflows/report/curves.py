@@ -103,7 +103,9 @@ def _draw(axes: Axes, curves: dict[str, Curve], labels: dict[str, str]) -> None:
         axes.plot(
             *_thinned(epochs, values),
             color=color(SERIES[number % len(SERIES)]),
+            # Colors repeat after the last one, so dashes distinguish the second round.
             linestyle="-" if number < len(SERIES) else "--",
+            # A single epoch would be invisible without a marker.
             marker="o" if len(epochs) <= _MARKED_POINTS else None,
             markersize=3.5,
             label=labels[name],

@@ -119,6 +119,7 @@ class RunFacts:
         if self.shards is None or self.shards.parameters.get("layout") != "row":
             return None
         shards = RowShards(self.shards)
+        # Each rank's send offsets hold the number of rows per receiver as differences.
         return np.stack([np.diff(shards.shard(rank).read("send_offset")) for rank in range(shards.num_parts)])
 
 
@@ -130,6 +131,7 @@ def open_run(catalog: Catalog, name: str) -> RunFacts:
         InputError: the dataset has several runs, or none.
     """
     folder = Path(name).expanduser()
+    # The path of a run works with any catalog, not only the current one.
     if (folder / "config.json").is_file() and folder.resolve().parent.name == "runs":
         path = folder.resolve()
         return RunFacts.gather(Dataset(path.parents[1]), path.name)

@@ -43,6 +43,7 @@ def rows_picture(facts: RunFacts) -> Picture | None:
 def _matrix_picture(name: str, title: str, values: NDArray[np.float64], unit: str, note: str) -> Picture:
     """Draw a matrix of senders and receivers; the diagonal stays blank."""
     figure, axes = new_axes(height=_HEIGHT)
+    # A rank sends nothing to itself, and a zero would look like a measured value.
     _draw(figure, axes, np.where(np.eye(len(values), dtype=bool), np.nan, values), unit)
     axes.set_xlabel("receiver")
     axes.set_ylabel("sender")
@@ -82,6 +83,7 @@ def _label_cells(axes: Axes, values: NDArray[np.float64], top: float) -> None:
     axes.set_yticks(range(values.shape[0]))
     for (row, column), value in np.ndenumerate(values):
         if not np.isnan(value):
+            # Black on the bright end of the color map, white on the dark end.
             shade = "#000000" if value > 0.6 * top else "#ffffff"
             axes.text(column, row, _number(value), ha="center", va="center", color=shade, fontsize=8)
 

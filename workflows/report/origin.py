@@ -76,6 +76,7 @@ def _levels(nodes: Mapping[str, Node]) -> dict[str, int]:
     def level(name: str) -> int:
         if name not in levels:
             known = [source for source in nodes[name].inputs.values() if source in nodes]
+            # The longest path, so that every arrow points to the right.
             levels[name] = max((level(source) + 1 for source in known), default=0)
         return levels[name]
 
@@ -92,6 +93,7 @@ def _corners(columns: Sequence[Sequence[str]], rows: float) -> dict[str, tuple[f
         offset = (rows - len(column)) / 2
         for position, name in enumerate(column):
             row = rows - 1 - position - offset
+            # At most 3 inches between columns, or a short lineage would have long arrows.
             corners[name] = (min(number * step, number * 3.0), row * (_BOX_HEIGHT + _GAP) + _GAP / 2)
     return corners
 

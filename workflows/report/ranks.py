@@ -101,6 +101,7 @@ def nonzeros_picture(facts: RunFacts) -> Picture | None:
     nonzeros = shard_nonzeros(facts.shards)
     sums = nonzeros.sum(1)
     _, unit = in_counts(sums)
+    # One factor for both, so that the stacked bars keep their sum.
     own, halo = (nonzeros * (in_counts(sums)[0].max() / max(1, sums.max()))).T
     figure, axes = new_axes()
     _stack(axes, {"own columns": own, "halo columns": halo}, {"own columns": "blue", "halo columns": "orange"})

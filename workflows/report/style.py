@@ -87,6 +87,7 @@ class Picture:
     def svg(self) -> str:
         """Render the picture as an SVG element that takes its colors from the page."""
         text = self._rendered("svg", metadata={"Date": None, "Creator": None}).decode()
+        # Without the XML declaration, which is not allowed inside HTML.
         text = text[text.index("<svg") :]
         text = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', f'role="img" aria-label="{self.title}"', text, count=1)
         for name, (light, _) in COLORS.items():

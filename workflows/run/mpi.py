@@ -92,6 +92,7 @@ def _prepare_together(
     comm: Communicator, assignment: Assignment, progress: Callable[[], AbstractContextManager[None]]
 ) -> None:
     """Run the stages before training. Collective."""
+    # Memory limits are per rank: the ranks of one machine share its memory.
     ranks_here = comm.ranks_on_this_machine()
     if comm.size >= LEAST_RANKS:
         together(comm, lambda: _check_memory(assignment, ranks_here))

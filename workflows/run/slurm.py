@@ -36,6 +36,7 @@ def write_scripts(request: Request, folder: Path) -> list[Path]:
     for template in sorted(TEMPLATES.glob("*.sh")):
         path = folder / template.name
         path.write_text(fill(template.read_text(encoding="utf-8"), values), encoding="utf-8")
+        # So that submit.sh runs as the documentation shows it.
         path.chmod(0o755)
         written.append(path)
     return written
@@ -66,6 +67,7 @@ def _values(recipe: Recipe, request: Request) -> dict[str, str]:
     slurm, ranks = recipe.slurm, recipe.train.ranks
     prepare_ranks = slurm.prepare_ranks or ranks
     path = find_recipe(request.recipe)
+    # Job names appear in log file names and in comments of the script.
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", path.stem)
     settings = [word for setting in request.settings for word in ("--set", setting)]
     accounting = {"account": slurm.account, "partition": slurm.partition}
@@ -109,6 +111,7 @@ def _array_settings(recipe: Recipe) -> str:
 
 
 def _one_word(key: str, value: str) -> str:
+    # These values go into #SBATCH lines, which have no quoting.
     if not re.fullmatch(r"[\w.:,+/@-]+", value):
         raise InputError(f"[slurm] {key} = {value!r}: expected one word")
     return value

@@ -120,6 +120,7 @@ def save_recipe(assignment: Assignment) -> None:
     run = Run(Catalog(recipe.catalog)[recipe.dataset.name].run_path(assignment.workload.config.run_name))
     with sole_writer(run):
         run.path.mkdir(parents=True, exist_ok=True)
+        # Written aside and renamed, so that a killed process never leaves half a recipe.
         aside = run.path / f".{SAVED_RECIPE}"
         aside.write_text(recipe.anywhere().to_toml(), encoding="utf-8")
         aside.replace(run.path / SAVED_RECIPE)
