@@ -110,8 +110,8 @@ class MatrixMarketEdges:
                 yield _mirrored(matrix, row, column, weight)
         if found != matrix.num_entries:
             raise InputError(
-                f"{matrix.file.location}: {found:,} entries, the header states {matrix.num_entries:,}; the file is cut"
-                " short or damaged"
+                f"{matrix.file.location}: {found:,} entries, the header states {matrix.num_entries:,}; the file is"
+                " truncated or damaged"
             )
 
     def _parse(
