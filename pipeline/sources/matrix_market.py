@@ -110,8 +110,8 @@ class MatrixMarketEdges:
                 yield _mirrored(matrix, row, column, weight)
         if found != matrix.num_entries:
             raise InputError(
-                f"{matrix.file.location}: {found:,} entries, the header states {matrix.num_entries:,}; the file is cut"
-                " short or damaged"
+                f"{matrix.file.location}: {found:,} entries, the header states {matrix.num_entries:,}; the file is"
+                " truncated or damaged"
             )
 
     def _parse(
@@ -163,7 +163,7 @@ def read_header(file: SourceFile) -> MatrixHeader:
     if rows != columns:
         raise InputError(f"{file.location}: an adjacency must be square, found {rows:,} x {columns:,}")
     if not entries:
-        raise InputError(f"{file.location}: there are no edges in it")
+        raise InputError(f"{file.location}: the file has no edges")
     return MatrixHeader(file, field, symmetry, rows, entries, at + len(line))
 
 

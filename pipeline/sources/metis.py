@@ -177,7 +177,7 @@ def read_header(file: SourceFile) -> MetisHeader:
     num_weights = int(words[3]) if len(words) > 3 else 1
     skipped = (flags[0] == "1") + (num_weights if flags[1] == "1" else 0)
     if not num_edges:
-        raise InputError(f"{file.location}: there are no edges in it")
+        raise InputError(f"{file.location}: the file has no edges")
     return MetisHeader(file, num_vertices, num_edges, skipped, flags[2] == "1", at + len(line))
 
 

@@ -120,7 +120,7 @@ class NumpyEdges:
         arrays = tuple(_open_edges(file, weights) for file in open_files(locations))
         for pairs in arrays:
             if not pairs.num_edges:
-                raise InputError(f"{pairs.file.location}: there are no edges in it")
+                raise InputError(f"{pairs.file.location}: the file has no edges")
         return cls(arrays, weights)
 
     def identity(self) -> dict[str, Any]:

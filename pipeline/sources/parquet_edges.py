@@ -138,7 +138,7 @@ def _check(table: ParquetTable, names: Sequence[str], weighted: bool) -> None:
     table.check_columns(names[:2], "ius")
     table.check_columns(names[2:], "iuf")
     if not table.num_rows:
-        raise InputError(f"{table.file.location}: there are no edges in it")
+        raise InputError(f"{table.file.location}: the file has no edges")
 
 
 def _ids(table: ParquetTable, name: str, ids: NDArray[Any], first: int) -> NDArray[np.int64]:

@@ -57,7 +57,7 @@ def open_pyg_edges(locations: Sequence[str], *, weights: bool = False) -> NumpyE
     weight = _weight(file, tensors) if weights else None
     pairs = pair_columns(tensors["edge_index"], weight, stated)
     if not pairs.num_edges:
-        raise InputError(f"{file.location}: there are no edges in it")
+        raise InputError(f"{file.location}: the file has no edges")
     return NumpyEdges((pairs,), weights, format_name="pyg")
 
 

@@ -3,8 +3,8 @@
 Lines that begin with ``#`` or ``%`` are comments, and blank lines are ignored. Columns are separated by blanks, tabs or
 one comma. Lines end with LF or CR LF; the last line may end with neither. An id consists of digits and is below 2^63.
 
-A line with more columns than expected is refused, so that weights or times are not lost unnoticed and the size line of
-another format is not read as an edge; ``extra_columns`` ignores further columns instead.
+A line with more columns than expected is refused. Otherwise weights or times would be lost unnoticed, and the size line
+of another format would be read as an edge. ``extra_columns`` ignores further columns instead.
 
 If ids are names, :mod:`gnnloom.pipeline.sources.reading.name_parser` defines how lines are split.
 """

@@ -1,4 +1,4 @@
-"""A source of edges for tests: arrays in .npy files, cut into ranges of any length."""
+"""A source of edges for tests: arrays in .npy files, with ranges of any length."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class EdgeFiles:
             yield EdgeChunk(*(self._read(name, start, count) for name in names))
 
     def _read(self, name: str, start: int, count: int) -> np.ndarray:
-        """Read rather than map: pages of a mapped file would count as memory of the process."""
+        """Read rather than map, because the pages of a mapped file would count as memory of the process."""
         with (self.folder / f"{name}.npy").open("rb") as file:
             np.lib.format.read_magic(file)
             dtype = np.lib.format.read_array_header_1_0(file)[2]
@@ -50,7 +50,7 @@ class EdgeFiles:
 
 
 def write_edges(folder: Path, source: Any, target: Any, weight: Any = None, **options: Any) -> EdgeFiles:
-    """Write edges and return their source."""
+    """Write edges to a folder and return their source."""
     folder.mkdir(parents=True, exist_ok=True)
     np.save(folder / "source.npy", np.asarray(source, dtype=np.int64))
     np.save(folder / "target.npy", np.asarray(target, dtype=np.int64))

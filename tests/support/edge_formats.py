@@ -1,8 +1,8 @@
-"""Writers of edges in the formats that ingest reads, by other libraries or by hand."""
+"""Writers of the formats that ingest reads, with other libraries or written by hand."""
 
 from __future__ import annotations
 
-import pickle  # noqa: TID251 - the format is one of pickles
+import pickle  # noqa: TID251 - the format consists of pickles
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -38,10 +38,10 @@ def write_parquet(folder: Path, u: Ids, v: Ids, w: Ids | None, n: int) -> str:
 
 
 def write_mtx(folder: Path, u: Ids, v: Ids, w: Ids | None, n: int) -> str:
-    """Row v, column u: the entry A[v, u] is the edge u -> v."""
+    """Write entry A[v, u], row v and column u, for the edge u -> v."""
     values = np.ones(len(u)) if w is None else w.astype(np.float64)
     matrix = scipy.sparse.coo_array((values, (v, u)), shape=(n, n))
-    field = "pattern" if w is None else "real"
+    field: Any = "pattern" if w is None else "real"
     scipy.io.mmwrite(folder / "edges.mtx", matrix, field=field, precision=9, symmetry="general")
     return str(folder / "edges.mtx")
 
@@ -80,7 +80,7 @@ def write_pyg(folder: Path, u: Ids, v: Ids, w: Ids | None, n: int) -> str:
 
 
 def write_planetoid(folder: Path, u: Ids, v: Ids, w: Ids | None, n: int) -> str:
-    """All vertices but the last two in ``allx``, the last alone in ``tx``."""
+    """Put all vertices except the last two into ``allx``, and only the last into ``tx``."""
     rng = np.random.default_rng(n)
     feature = scipy.sparse.csr_matrix((rng.random((n, 3)) < 0.5).astype(np.float32))
     label = np.eye(4, dtype=np.int32)[rng.integers(0, 4, n)]
@@ -99,7 +99,7 @@ def write_planetoid(folder: Path, u: Ids, v: Ids, w: Ids | None, n: int) -> str:
 
 Writer = Callable[[Path, Ids, Ids, Any, int], str]
 
-#: Format, options, whether it has weights, the highest id it is tried with, and its writer.
+#: Format, options, whether it can store weights, the highest id to try, and the writer.
 FORMATS: dict[str, tuple[str, dict[str, Any], bool, int, Writer]] = {
     "zst": ("snap", {}, True, 40_000, write_text_zst),
     "parquet": ("parquet", {}, True, 40_000, write_parquet),

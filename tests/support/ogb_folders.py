@@ -1,4 +1,4 @@
-"""Small graphs in the folders in which OGB brings its own."""
+"""Small graphs in the folder layouts of OGB."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SPLITS = ("train", "valid", "test")
 
 
 def write_ogb_folder(folder: Path) -> Path:
-    """Thirty vertices as text, as ogbn-products and others come."""
+    """Write thirty vertices as text, in the layout of ogbn-products and others."""
     random = np.random.default_rng(2)
     edges = np.stack([np.arange(_VERTICES), (np.arange(_VERTICES) + 7) % _VERTICES], 1)
     for name, rows in (
@@ -30,11 +30,11 @@ def write_ogb_folder(folder: Path) -> Path:
 
 
 def write_ogb_binary_folder(folder: Path) -> Path:
-    """Thirty vertices in the layout of papers100M."""
+    """Write thirty vertices in the binary layout of papers100M."""
     (folder / "raw").mkdir(parents=True)
     random = np.random.default_rng(1)
     edges = random.integers(0, _VERTICES, (2, 90))
-    counts = {"num_nodes_list": np.array([_VERTICES]), "num_edges_list": np.array([90])}
+    counts: dict[str, Any] = {"num_nodes_list": np.array([_VERTICES]), "num_edges_list": np.array([90])}
     feature = random.standard_normal((_VERTICES, 4), np.float32)
     label = random.integers(0, 5, (_VERTICES, 1)).astype(np.float32)
     np.savez(folder / "raw" / "data.npz", edge_index=edges, node_feat=feature, **counts)

@@ -1,4 +1,4 @@
-"""A package of somebody else that adds to gnnloom: one module, announced by an entry point."""
+"""Installs another package that extends gnnloom: one module, announced by an entry point."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def install_plugin(folder: Path, name: str, source: str, group: str, constant: s
         constant: name of the descriptor in the module.
 
     Returns:
-        The environment for subprocesses that see the package, and so do the processes that they start.
+        The environment in which subprocesses, and the processes that they start, find the package.
     """
     metadata = folder / f"{name}-1.0.dist-info"
     metadata.mkdir(parents=True)

@@ -72,38 +72,38 @@ def _next_field(text: Any, at: int, separator: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _copy_quoted(text: Any, at: int, out: Any, place: int) -> tuple[int, int, int]:
+def _copy_quoted(text: Any, at: int, out: Any, stop: int) -> tuple[int, int, int]:
     """As :func:`_copy_name`, starting after the opening quote."""
     while True:
         if is_end(text, at):
-            return at, place, OPEN_QUOTE
+            return at, stop, OPEN_QUOTE
         if text[at] == QUOTE:
             if text[at + 1] != QUOTE:
-                return at + 1, place, 0
+                return at + 1, stop, 0
             at += 1
-        out[place] = text[at]
-        place += 1
+        out[stop] = text[at]
+        stop += 1
         at += 1
 
 
 @njit(cache=True, nogil=True)
 def _copy_name(text: Any, at: int, separator: int, out: Any, first: int) -> tuple[int, int, int]:
     """Copy a field; returns the position after it, the end of the copy, and the fault (0: none)."""
-    place, wrong = first, 0
+    stop, wrong = first, 0
     if text[at] == QUOTE:
-        at, place, wrong = _copy_quoted(text, at + 1, out, place)
+        at, stop, wrong = _copy_quoted(text, at + 1, out, stop)
     else:
         while not (is_end(text, at) or _is_separator(text[at], separator)):
-            out[place] = text[at]
-            place += 1
+            out[stop] = text[at]
+            stop += 1
             at += 1
-        while place > first and (out[place - 1] == SPACE or out[place - 1] == TAB):
-            place -= 1
-    if not wrong and place == first:
+        while stop > first and (out[stop - 1] == SPACE or out[stop - 1] == TAB):
+            stop -= 1
+    if not wrong and stop == first:
         wrong = EMPTY_NAME
-    if not wrong and place - first > LONGEST_NAME:
+    if not wrong and stop - first > LONGEST_NAME:
         wrong = LONG_NAME
-    return at, place, wrong
+    return at, stop, wrong
 
 
 @njit(cache=True, nogil=True)

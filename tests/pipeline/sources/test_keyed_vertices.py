@@ -1,4 +1,4 @@
-"""Tables that name the vertex of each row, in any order, fill the places of a stored graph's vertices."""
+"""Rows of tables that name their vertices, in any order, go to the right vertices of a stored graph."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IDS = {
 
 
 def store(catalog: Catalog, folder: Path, kind: str) -> Dataset:
-    """A ring through the ids, which are in the order that their vertices will have."""
+    """Store a ring through the ids, which are in the order of their vertices."""
     ids, dataset = IDS[kind], catalog.create(kind)
     lines = "".join(
         f'"{a}","{b}"\n' if kind == "names" else f"{a},{b}\n" for a, b in zip(ids, ids[1:] + ids[:1], strict=True)
@@ -38,7 +38,7 @@ def store(catalog: Catalog, folder: Path, kind: str) -> Dataset:
 
 
 def rows_of(kind: str, width: int, low: int, high: int) -> tuple[list[str], np.ndarray]:
-    """Ids in another order, with two that no vertex has, and values for them."""
+    """Ids in another order, including two that no vertex has, and values for them."""
     rng = np.random.default_rng(width)
     ids = [*IDS[kind], "nobody", "77"]
     order = rng.permutation(len(ids))
@@ -68,7 +68,7 @@ def read(dataset: Dataset, array: str, path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", IDS)
-def test_rows_are_put_where_their_ids_say(catalog: Catalog, tmp_path: Path, kind: str) -> None:
+def test_rows_go_to_the_vertices_that_their_ids_name(catalog: Catalog, tmp_path: Path, kind: str) -> None:
     dataset = store(catalog, tmp_path, kind)
     feature, label, split = rows_of(kind, 3, -9, 9), rows_of(kind, 2, -1, 2), rows_of(kind, 1, 0, 4)
     files = {
@@ -97,15 +97,15 @@ def test_vertices_without_a_row_have_no_label_and_no_split(catalog: Catalog, tmp
     ("array", "text", "reason"),
     [
         ("feature", "b,1\nbé,2\n", r"x\.csv: 3 vertices have no features; the first is Doe, Jane"),
-        ("label", "b,1\nx,1\nb,2\n", r"x\.csv, line 3: the vertex has a row already"),
-        ("label", "x,1\ny,1\n", "none of its ids is one of the graph's"),
+        ("label", "b,1\nx,1\nb,2\n", r"x\.csv, line 3: the vertex already has a row"),
+        ("label", "x,1\ny,1\n", "none of the ids is a vertex of the graph"),
         ("label", "b,1\nbé,1.5\n", "line 2: expected a class"),
         ("label", "b,1\nbé,-2\n", "line 2: expected a class"),
         ("label", "b,1,0\nbé,1,3\n", "line 2: expected labels of 0 or 1"),
         ("feature", "b,1\nbé,inf\n", "line 2: expected finite float32 features"),
         ("feature", "b,1\nbé,1e39\n", "line 2: expected finite float32 features"),
         ("split", "b,1\nbé,4\n", "line 2: expected a split code"),
-        ("split", "b,1,1\n", "expected one column of splits beside the ids, found 2"),
+        ("split", "b,1,1\n", "expected one column of splits after the ids, found 2"),
         ("label", "b,1\n,1\n", "line 2: expected a vertex name, found an empty one"),
         ("label", "b,1\nbé\n", "line 2: found too few columns"),
         ("label", "b,1\nbé,1,2\n", "line 2: found too many columns"),
@@ -114,9 +114,7 @@ def test_vertices_without_a_row_have_no_label_and_no_split(catalog: Catalog, tmp
         ("label", "", "expected an id and at least one number per line"),
     ],
 )
-def test_what_is_no_table_of_vertices_is_named(
-    catalog: Catalog, tmp_path: Path, array: str, text: str, reason: str
-) -> None:
+def test_invalid_tables_are_named(catalog: Catalog, tmp_path: Path, array: str, text: str, reason: str) -> None:
     dataset = store(catalog, tmp_path, "names")
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(InputError, match=reason):
@@ -130,10 +128,10 @@ def test_what_is_no_table_of_vertices_is_named(
         ({"id": ["b"], "y": ["z"]}, "column y: expected numbers, found string"),
         ({"id": [1.5], "y": [1]}, "column id: expected integers or text, found double"),
         ({"id": ["b", None], "y": [1, 1]}, "column id, row 1: expected a value, found null"),
-        ({"id": ["b", "b"], "y": [1, 1]}, "column id, row 1: the vertex has a row already"),
+        ({"id": ["b", "b"], "y": [1, 1]}, "column id, row 1: the vertex already has a row"),
     ],
 )
-def test_parquet_that_is_no_table_of_vertices_is_named(
+def test_invalid_parquet_tables_are_named(
     catalog: Catalog, tmp_path: Path, columns: dict[str, Any], reason: str
 ) -> None:
     dataset = store(catalog, tmp_path, "names")

@@ -1,4 +1,4 @@
-"""Matrices of labels from every format become one array, and what is no label is named."""
+"""Label matrices from every format become the same array, and errors name invalid labels."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_every_format_gives_the_same_matrix(
 
 @pytest.mark.parametrize("write", [write_npy, write_csv, write_parquet, write_ogb])
 @pytest.mark.parametrize("value", [2, -2])
-def test_what_is_no_label_is_named(tmp_path: Path, label: np.ndarray, write: Callable[..., Any], value: int) -> None:
+def test_an_invalid_label_is_named(tmp_path: Path, label: np.ndarray, write: Callable[..., Any], value: int) -> None:
     label[17, 2] = value
     name, locations, options = write(tmp_path, label)
     source = open_vertices(name, locations, options)

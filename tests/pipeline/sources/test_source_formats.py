@@ -1,4 +1,4 @@
-"""Every format becomes the matrix that SciPy builds from the same edges."""
+"""Every format gives the matrix that SciPy builds from the same edges."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from support.edge_formats import FORMATS
 
-#: Fields and symmetries of MatrixMarket files; a pattern has no sign.
+#: Fields and symmetries of MatrixMarket files; a pattern has no signs, so it cannot be skew-symmetric.
 MATRICES = [
     (field, symmetry)
     for field in ("pattern", "real", "integer")
@@ -39,7 +39,7 @@ def ingested(folder: Path, source: Any, *, undirected: bool = False, loops: str 
 
 
 def matrix_of(u: Any, v: Any, w: Any, n: int, *, undirected: bool, loops: str) -> Any:
-    """By SciPy: A[v, u], equal edges summed (loops of undirected graphs once), without weights all ones."""
+    """Build A[v, u] with SciPy: sums of equal edges (loops of undirected graphs count once), or ones if unweighted."""
     weights = np.ones(len(u)) if w is None else w.astype(np.float64)
     matrix = scipy.sparse.coo_array((weights, (v, u)), shape=(n, n)).tocsr()
     if undirected:
@@ -74,7 +74,7 @@ def edge_lists(draw: st.DrawFn, most_vertices: int, weighted: bool) -> tuple[Any
 @pytest.mark.parametrize("name", FORMATS)
 @settings(max_examples=8, deadline=None)
 @given(st.data())
-def test_a_format_becomes_the_matrix_that_scipy_builds(
+def test_a_format_gives_the_matrix_that_scipy_builds(
     tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject
 ) -> None:
     format_name, options, has_weights, most, write = FORMATS[name]
@@ -97,20 +97,22 @@ def test_a_format_becomes_the_matrix_that_scipy_builds(
 @pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
 @pytest.mark.parametrize(("field", "symmetry"), MATRICES)
 @pytest.mark.parametrize("undirected", [False, True])
-def test_a_matrix_market_file_is_the_matrix_that_scipy_reads(
+def test_a_matrix_market_file_gives_the_matrix_that_scipy_reads(
     tmp_path: Path, suffix: str, field: str, symmetry: str, undirected: bool
 ) -> None:
     rng = np.random.default_rng(3)
     lower = np.tril(rng.integers(1, 9, (12, 12)) * (rng.random((12, 12)) < 0.3), -1 if "skew" in symmetry else 0)
     full = lower if symmetry == "general" else lower + (-1 if "skew" in symmetry else 1) * np.tril(lower, -1).T
     stream = io.BytesIO()
-    scipy.io.mmwrite(stream, scipy.sparse.coo_array(full), field=field, symmetry=symmetry, comment="made by hand")
+    write: Any = scipy.io.mmwrite
+    write(stream, scipy.sparse.coo_array(full), field=field, symmetry=symmetry, comment="made by hand")
     path = tmp_path / f"edges.mtx{suffix}"
     path.write_bytes(compress(stream.getvalue(), suffix))
     weights = {"weights": True} if field != "pattern" else {}
     source = open_edges(None, [str(path)], weights, undirected=undirected)
     stream.seek(0)
-    expected = scipy.io.mmread(stream).toarray()
+    read: Any = scipy.io.mmread(stream)
+    expected = read.toarray()
     if undirected and symmetry != "symmetric":
         expected = expected + expected.T - np.diag(np.diag(expected))
     found = ingested(tmp_path, source, undirected=undirected).toarray()
@@ -122,12 +124,17 @@ def compress(data: bytes, suffix: str) -> bytes:
 
     import pyarrow as pa
 
-    return {"": data, ".gz": gzip.compress(data), ".zst": pa.compress(data, codec="zstd", asbytes=True)}[suffix]
+    compressed: dict[str, bytes] = {
+        "": data,
+        ".gz": gzip.compress(data),
+        ".zst": pa.compress(data, codec="zstd", asbytes=True),
+    }
+    return compressed[suffix]
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.data())
-def test_a_metis_file_is_the_symmetric_matrix_however_it_is_cut(
+def test_a_metis_file_gives_the_symmetric_matrix_for_any_block_size(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     n = data.draw(st.integers(2, 30))

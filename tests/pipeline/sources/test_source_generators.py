@@ -1,8 +1,9 @@
-"""Generated graphs are reproducible from any range, and have the structure that their model promises."""
+"""Generated graphs are the same for any division into ranges and have the structure of their model."""
 
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,12 +23,14 @@ from gnnloom.storage.errors import InputError
 
 
 def edges_of(source: EdgeSource) -> np.ndarray:
-    chunks = [chunk for part in source.ranges() for chunk in source.read(part)]
+    chunks = [chunk for span in source.ranges() for chunk in source.read(span)]
     return np.concatenate([np.stack([chunk.source, chunk.target]) for chunk in chunks], axis=1)
 
 
 @pytest.mark.parametrize("source", [RmatEdges(9, 5, seed=3), LatticeEdges((7, 9, 5), 0.4, True, 3)])
-def test_any_range_is_what_the_whole_has(source: RmatEdges | LatticeEdges, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_range_equals_that_range_of_the_whole(
+    source: RmatEdges | LatticeEdges, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = edges_of(source)
     monkeypatch.setattr(rmat, "CHUNK_EDGES", 17)
     monkeypatch.setattr(lattice, "CHUNK_EDGES", 17)
@@ -39,7 +42,7 @@ def test_any_range_is_what_the_whole_has(source: RmatEdges | LatticeEdges, monke
     assert other.identity() != source.identity() == pieces.identity()
 
 
-def test_every_bit_of_an_rmat_edge_has_graph500s_probabilities() -> None:
+def test_every_bit_of_an_rmat_edge_has_the_probabilities_of_graph500() -> None:
     count, scale = 1 << 18, 10
     source = edges_of(RmatEdges(scale, count >> scale, scramble=False, seed=1))
     for level in range(scale):
@@ -53,14 +56,14 @@ def test_levels_of_an_rmat_edge_are_independent() -> None:
     bits = np.concatenate([(ids[None] >> np.arange(9)[:, None]) & 1 for ids in (row, column)]).astype(float)
     correlation = np.corrcoef(bits)
     np.fill_diagonal(correlation, 0)
-    # The two bits of one level do correlate: (0.05 - 0.24^2) / (0.24 * 0.76).
+    # The two bits of one level are correlated: (0.05 - 0.24^2) / (0.24 * 0.76).
     for level in range(9):
         assert correlation[level, 9 + level] == pytest.approx(-0.0417, abs=0.01)
         correlation[level, 9 + level] = correlation[9 + level, level] = 0
     assert np.abs(correlation).max() < 5 / np.sqrt(len(row))
 
 
-def test_an_alias_table_has_the_probabilities_it_was_made_from() -> None:
+def test_an_alias_table_reproduces_its_probabilities() -> None:
     probability = np.random.default_rng(1).random(256) ** 4
     probability /= probability.sum()
     threshold, other = alias_table(probability)
@@ -77,11 +80,11 @@ def test_scrambling_is_a_bijection(size: int) -> None:
         assert np.array_equal(np.sort(ids), np.arange(size))
 
 
-def test_scrambled_ids_are_the_same_graph_renumbered() -> None:
+def test_scrambling_only_renumbers_the_graph() -> None:
     plain, scrambled = (edges_of(RmatEdges(12, 8, scramble=flag, seed=7)) for flag in (False, True))
     degree, other = (np.bincount(edges.ravel(), minlength=4096) for edges in (plain, scrambled))
     assert np.array_equal(np.sort(degree), np.sort(other))
-    # Neither neighborhood nor size of an id tells its degree any more.
+    # Neither an id nor its neighborhood predicts the degree any more.
     assert degree[:64].sum() > 0.15 * degree.sum()
     assert other[:64].sum() < 0.08 * other.sum()
     assert abs(np.corrcoef(np.arange(4096), other)[0, 1]) < 0.1
@@ -90,15 +93,16 @@ def test_scrambled_ids_are_the_same_graph_renumbered() -> None:
 @pytest.mark.parametrize("sizes", [(4, 5), (1, 6), (3, 4, 5), (2, 1, 3)])
 @pytest.mark.parametrize("scramble", [False, True])
 def test_a_lattice_joins_neighbors_along_the_axes(sizes: tuple[int, ...], scramble: bool) -> None:
-    """Against SciPy's Kronecker sum of paths; scrambled, the eigenvalues are the same."""
+    """Compare with SciPy's Kronecker sum of paths; scrambling must keep the eigenvalues."""
     source = edges_of(LatticeEdges(sizes, scramble=scramble, seed=2))
     n = int(np.prod(sizes))
     found = np.zeros((n, n))
     np.add.at(found, tuple(source), 1)
     found += found.T
-    expected = scipy.sparse.csr_array((1, 1))
+    expected: Any = scipy.sparse.csr_array((1, 1))
     for size in sizes:
-        path = scipy.sparse.diags_array([np.ones(size - 1)] * 2, offsets=[-1, 1], shape=(size, size))
+        ones: Any = [np.ones(size - 1)] * 2
+        path: Any = scipy.sparse.diags_array(ones, offsets=[-1, 1], shape=(size, size))
         expected = scipy.sparse.kronsum(path, expected)
     if scramble:
         np.testing.assert_allclose(np.linalg.eigvalsh(found), np.linalg.eigvalsh(expected.toarray()), atol=1e-9)
@@ -106,7 +110,7 @@ def test_a_lattice_joins_neighbors_along_the_axes(sizes: tuple[int, ...], scramb
         np.testing.assert_array_equal(found, expected.toarray())
 
 
-def test_shortcuts_follow_the_lattice_and_are_spread_evenly() -> None:
+def test_shortcuts_come_after_the_lattice_and_are_spread_evenly() -> None:
     grid = LatticeEdges((100, 100))
     source = LatticeEdges((100, 100), shortcuts=2.0, seed=9)
     edges, plain = edges_of(source), edges_of(grid)
@@ -151,7 +155,7 @@ def test_parameters_out_of_range_are_refused(make: object) -> None:
         make()  # type: ignore[operator]
 
 
-def test_a_range_far_into_a_huge_graph_is_made_at_once() -> None:
+def test_a_range_far_into_a_huge_graph_is_made_directly() -> None:
     source = RmatEdges(38, 64, seed=1)
     start = source.num_edges - 5
     (chunk,) = source.read(SourceRange(0, start, start + 5))

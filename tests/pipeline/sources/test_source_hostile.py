@@ -1,10 +1,10 @@
-"""Files that are cut, damaged or hostile give one error that names the file and the place, and run nothing."""
+"""Truncated, damaged or hostile files give one error that names the file and the position, and run nothing."""
 
 from __future__ import annotations
 
 import gzip
 import os
-import pickle  # noqa: TID251 - to make hostile ones
+import pickle  # noqa: TID251 - creates hostile pickles
 import re
 import zipfile
 from collections.abc import Callable
@@ -29,7 +29,7 @@ U, V = np.array([0, 1, 2, 3, 4]), np.array([1, 2, 3, 4, 0])
 
 
 def read(source: EdgeSource) -> list[tuple[int, int]]:
-    chunks = [chunk for part in source.ranges() for chunk in source.read(part)]
+    chunks = [chunk for span in source.ranges() for chunk in source.read(span)]
     return [pair for chunk in chunks for pair in zip(chunk.source.tolist(), chunk.target.tolist(), strict=True)]
 
 
@@ -44,14 +44,14 @@ def fails(path: Path, reason: str, format_name: str | None = None, **options: An
 
 
 @pytest.mark.parametrize("kept", [3, 40, -1])
-def test_a_cut_zst_file_is_an_error(tmp_path: Path, kept: int) -> None:
+def test_a_truncated_zst_file_is_an_error(tmp_path: Path, kept: int) -> None:
     text = "".join(f"{number} {number + 7}\n" for number in range(50_000))
     path = tmp_path / "edges.txt.zst"
     path.write_bytes(pa.compress(text.encode(), codec="zstd", asbytes=True)[:kept])
     fails(path, "truncated or damaged zstd")
 
 
-def test_frames_of_a_zst_file_follow_each_other(tmp_path: Path) -> None:
+def test_all_frames_of_a_zst_file_are_read(tmp_path: Path) -> None:
     path = tmp_path / "edges.txt.zst"
     path.write_bytes(b"".join(pa.compress(text, codec="zstd", asbytes=True) for text in (b"1 2\n3", b" 4\n")))
     assert read(open_edges(None, [str(path)])) == [(1, 2), (3, 4)]
@@ -59,7 +59,7 @@ def test_frames_of_a_zst_file_follow_each_other(tmp_path: Path) -> None:
     fails(path, "truncated or damaged zstd")
 
 
-def test_a_csv_with_names_says_how_to_read_it(tmp_path: Path) -> None:
+def test_the_error_for_a_csv_with_names_says_how_to_read_it(tmp_path: Path) -> None:
     path = tmp_path / "edges.csv"
     path.write_text("src,dst,weight\n1,2,0.5\n3,4,1\n")
     fails(path, r"edges\.csv, line 1: .*`--header`")
@@ -67,8 +67,8 @@ def test_a_csv_with_names_says_how_to_read_it(tmp_path: Path) -> None:
     (chunk,) = (
         chunk
         for source in [open_edges(None, [str(path)], {"header": True, "weights": True})]
-        for part in source.ranges()
-        for chunk in source.read(part)
+        for span in source.ranges()
+        for chunk in source.read(span)
     )
     assert chunk.weight is not None
     assert chunk.weight.tolist() == [0.5, 1]
@@ -91,7 +91,7 @@ def test_a_csv_with_names_says_how_to_read_it(tmp_path: Path) -> None:
         ({"a": pa.array([], pa.int64()), "b": pa.array([], pa.int64())}, "no edges"),
     ],
 )
-def test_parquet_that_holds_no_edges_is_named(tmp_path: Path, columns: dict[str, Any], reason: str) -> None:
+def test_parquet_without_edges_is_named(tmp_path: Path, columns: dict[str, Any], reason: str) -> None:
     pq.write_table(pa.table(columns), tmp_path / "bad.parquet", row_group_size=2)
     fails(tmp_path / "bad.parquet", reason)
 
@@ -106,11 +106,11 @@ def test_parquet_columns_are_chosen_by_name(tmp_path: Path) -> None:
         open_edges(None, [str(tmp_path / "t.parquet")], {"columns": "from"})
 
 
-def test_parquet_is_read_by_groups_of_rows(tmp_path: Path) -> None:
+def test_parquet_is_read_by_row_groups(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": np.arange(100), "b": np.arange(100) + 1}), tmp_path / "t.parquet", row_group_size=10)
     source: Any = open_edges(None, [str(tmp_path / "t.parquet")])
     small = type(source)(source.tables, source.columns, range_edges=25, block_edges=3)
-    assert [(part.start, part.stop) for part in small.ranges()] == [(0, 2), (2, 4), (4, 6), (6, 8), (8, 10)]
+    assert [(span.start, span.stop) for span in small.ranges()] == [(0, 2), (2, 4), (4, 6), (6, 8), (8, 10)]
     assert read(small) == [(number, number + 1) for number in range(100)]
 
 
@@ -124,9 +124,9 @@ MTX = "%%MatrixMarket matrix coordinate real general\n% note\n\n3 3 2\n1 2 0.5\n
     ("change", "reason"),
     [
         (("%%MatrixMarket", "%MatrixMarket"), "line 1: expected '%%MatrixMarket"),
-        (("coordinate", "array"), "a matrix of kind 'array'; expected coordinate"),
-        (("real", "complex"), "a matrix of kind 'complex'; expected pattern or real or integer"),
-        (("general", "hermitian"), "a matrix of kind 'hermitian'"),
+        (("coordinate", "array"), "the matrix is 'array'; expected coordinate"),
+        (("real", "complex"), "the matrix is 'complex'; expected pattern or real or integer"),
+        (("general", "hermitian"), "the matrix is 'hermitian'"),
         (("3 3 2", "3 4 2"), "must be square, found 3 x 4"),
         (("3 3 2", "3 3"), "line 4: expected the numbers of rows"),
         (("3 3 2", "3 3 x"), "line 4: expected the numbers of rows"),
@@ -185,9 +185,9 @@ def test_metis_files_that_cannot_be_used_are_named(tmp_path: Path, change: tuple
     fails(path, reason, weights=True)
 
 
-def test_a_metis_file_without_weights_says_so(tmp_path: Path) -> None:
+def test_a_metis_file_without_weights_is_named(tmp_path: Path) -> None:
     (tmp_path / "g.graph").write_text("2 1\n2\n1\n")
-    fails(tmp_path / "g.graph", "no edge weights in it", weights=True)
+    fails(tmp_path / "g.graph", "the file has no edge weights", weights=True)
 
 
 # Binary
@@ -208,7 +208,7 @@ def test_graph500_files_of_another_size_or_form_are_named(tmp_path: Path) -> Non
 
 
 def is_noticed(format_name: str, location: str, options: dict[str, Any]) -> bool:
-    """An error, or (binary pairs cut between two of them are a file like any other) fewer edges."""
+    """Whether reading fails or, as for binary pairs cut between two of them, gives fewer edges."""
     try:
         return len(read(open_edges(format_name, [location], options))) < len(U)
     except (InputError, NotFoundError):
@@ -216,14 +216,14 @@ def is_noticed(format_name: str, location: str, options: dict[str, Any]) -> bool
 
 
 @pytest.mark.parametrize("name", ["parquet", "mtx", "ogb-binary", "pyg", "planetoid", "graph500", "zst"])
-def test_a_file_cut_anywhere_is_an_error(tmp_path: Path, name: str) -> None:
+def test_a_file_truncated_anywhere_is_an_error(tmp_path: Path, name: str) -> None:
     format_name, options, _, _, write = FORMATS[name]
     location = write(tmp_path, U, V, None, 6)
     files = [path for path in sorted(tmp_path.rglob("*")) if path.is_file()]
     for path in files:
         whole = path.read_bytes()
         if path.name.endswith((".x", ".y", ".tx", ".ty", ".ally", ".index")):
-            continue  # not read for the edges, or text of one number
+            continue  # the edges do not need it, or it is text with one number
         for kept in range(0, len(whole) - 1, max(1, len(whole) // 12)):
             path.write_bytes(whole[:kept])
             assert is_noticed(format_name, location, options), (path.name, kept)
@@ -241,7 +241,7 @@ def test_a_file_cut_anywhere_is_an_error(tmp_path: Path, name: str) -> None:
         ({"edge_index": np.array([[0, None], [1, 2]])}, "an array of Python objects"),
     ],
 )
-def test_binary_ogb_that_disagrees_is_named(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
+def test_inconsistent_binary_ogb_is_named(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
     good = {"edge_index": np.array([[0, 1], [1, 2]]), "num_nodes_list": [5], "num_edges_list": [2]}
     (tmp_path / "raw").mkdir()
     np.savez(tmp_path / "raw" / "data.npz", **{**good, **change})
@@ -254,7 +254,7 @@ def test_binary_ogb_that_disagrees_is_named(tmp_path: Path, change: dict[str, An
 
 
 class Attack:
-    """Runs a command where it is unpickled."""
+    """Runs a command when it is unpickled."""
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
         self.call = (function, arguments)
@@ -286,8 +286,8 @@ def test_a_hostile_pickle_runs_nothing_and_is_named(tmp_path: Path, number: int,
     assert not target.exists()
 
 
-def test_admitted_names_cannot_be_called_for_what_they_do(tmp_path: Path) -> None:
-    """Names within reach stand for records: calling them makes a record, setting their state fills one."""
+def test_allowed_names_do_nothing_when_called(tmp_path: Path) -> None:
+    """Allowed names stand for records: calling one creates a record, and setting its state fills it."""
     program = b"cnumpy\ndtype\n(S'O8'\ntR."
     (tmp_path / "p").write_bytes(program)
     with (tmp_path / "p").open("rb") as stream:
@@ -302,7 +302,7 @@ def test_admitted_names_cannot_be_called_for_what_they_do(tmp_path: Path) -> Non
             read_pickle(stream, "p", {"numpy.dtype"})
 
 
-def test_a_pickle_that_asks_for_much_memory_does_not_get_it(tmp_path: Path) -> None:
+def test_a_pickle_cannot_allocate_much_memory(tmp_path: Path) -> None:
     FORMATS["planetoid"][4](tmp_path, U, V, None, 6)
     for content in (
         b"\x80\x02]r\xff\xff\xff\x7f.",
@@ -315,7 +315,7 @@ def test_a_pickle_that_asks_for_much_memory_does_not_get_it(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"\x80\x05", b"(lp0\n", b"I1\nI2\n.." * 3, b"\x80\x02]q\x00h\x09."])
-def test_pickles_that_are_none_are_errors(tmp_path: Path, content: bytes) -> None:
+def test_files_that_are_not_pickles_are_errors(tmp_path: Path, content: bytes) -> None:
     FORMATS["planetoid"][4](tmp_path, U, V, None, 6)
     (tmp_path / "ind.tiny.graph").write_bytes(content)
     with pytest.raises(InputError, match=r"ind\.tiny\.graph: "):
@@ -329,14 +329,14 @@ def test_pickles_that_are_none_are_errors(tmp_path: Path, content: bytes) -> Non
         ({"graph": {0: [6]}}, "vertex 0: expected a list"),
         ({"graph": {"a": [1]}}, "vertex 'a': expected a list"),
         ({"graph": [1, 2]}, "expected a dict"),
-        ({"allx": np.array([[None]])}, "no array or matrix"),
+        ({"allx": np.array([[None]])}, "not an array or matrix"),
         ({"allx": np.zeros(3)}, "expected a matrix"),
         ({"test.index": "9\n9\n"}, "expected distinct vertices after"),
         ({"test.index": "1\n"}, "expected distinct vertices after"),
         ({"test.index": "\n"}, "found none"),
     ],
 )
-def test_planetoid_files_that_disagree_are_named(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
+def test_inconsistent_planetoid_files_are_named(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
     FORMATS["planetoid"][4](tmp_path, U, V, None, 6)
     for name, content in change.items():
         path = tmp_path / f"ind.tiny.{name}"
@@ -358,10 +358,10 @@ def test_planetoid_files_that_disagree_are_named(tmp_path: Path, change: dict[st
         ({"num_nodes": 1}, "edge 1: vertex 2 is not below the 1 vertices"),
         ({"x": torch.zeros(3).to_sparse()}, "the pickle asks for torch"),
         ({"extra": np.zeros(3)}, r"the pickle asks for numpy\._core"),
-        ({"edge_index": [1, 2]}, "no edge_index in it"),
+        ({"edge_index": [1, 2]}, "expected edge_index; found"),
     ],
 )
-def test_tensors_that_are_no_edges_are_named(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
+def test_tensors_that_are_not_edges_are_named(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
     torch.save({"edge_index": torch.tensor([[0, 1], [1, 2]]), **change}, tmp_path / "data.pt")
     fails(tmp_path / "data.pt", reason)
 
@@ -379,7 +379,7 @@ def test_a_tensor_beyond_its_storage_is_refused(tmp_path: Path) -> None:
             archive.writestr(name, content)
     fails(tmp_path / "deflated.pt", "is compressed")
     torch.save({"a": 1}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
-    fails(tmp_path / "old.pt", "no file of torch.save")
+    fails(tmp_path / "old.pt", "not a file of torch.save")
 
 
 # Vertex data
@@ -393,16 +393,18 @@ def read_all(source: VertexSource) -> None:
 def vertices_fail(reason: str, **files: Path) -> None:
     with pytest.raises(InputError, match=reason) as raised:
         read_all(open_vertices("files", (), {name: str(path) for name, path in files.items()}))
-    assert any(path.name in str(raised.value) for path in files.values()) or "differ" in str(raised.value)
+    assert any(path.name in str(raised.value) for path in files.values()) or "different numbers of rows" in str(
+        raised.value
+    )
 
 
-def test_tables_that_hold_no_vertex_data_are_named(tmp_path: Path) -> None:
+def test_tables_without_vertex_data_are_named(tmp_path: Path) -> None:
     table, text = tmp_path / "t.parquet", tmp_path / "y.csv"
     pq.write_table(pa.table({"a": [1.0, np.nan], "label": [0, 1]}), table)
     text.write_text("0\n1\n2\n")
     vertices_fail("column a, row 1: expected a finite float32, found nan", feature=table)
     vertices_fail("expected one column 'split'", split=table)
-    vertices_fail("differ in their rows: feature has 2, label has 3", feature=table, label=text)
+    vertices_fail("different numbers of rows: feature has 2, label has 3", feature=table, label=text)
     pq.write_table(pa.table({"label": [0.5, 1]}), table)
     vertices_fail(r"column label, row 0: expected a label from -1 to .*, found 0\.5", label=table)
     pq.write_table(pa.table({"split": [0, 4]}), table)
@@ -416,13 +418,14 @@ def test_tables_that_hold_no_vertex_data_are_named(tmp_path: Path) -> None:
     vertices_fail("the file is empty", feature=text)
 
 
-def test_a_dense_matrix_in_planetoid_is_as_good_as_a_sparse_one(tmp_path: Path) -> None:
+def test_planetoid_matrices_may_be_dense(tmp_path: Path) -> None:
     FORMATS["planetoid"][4](tmp_path, U, V, None, 6)
     before = [next(iter(open_vertices("planetoid", [str(tmp_path)]).read_rows("feature", 0, 6)))]
     for name in ("allx", "tx"):
         path = tmp_path / f"ind.tiny.{name}"
-        matrix = pickle.loads(path.read_bytes())
-        assert scipy.sparse.issparse(matrix)
+        matrix: Any = pickle.loads(path.read_bytes())
+        is_sparse = scipy.sparse.issparse(matrix)
+        assert is_sparse
         path.write_bytes(pickle.dumps(matrix.toarray(), 2))
     after = next(iter(open_vertices("planetoid", [str(tmp_path)]).read_rows("feature", 0, 6)))
     np.testing.assert_array_equal(after, before[0])

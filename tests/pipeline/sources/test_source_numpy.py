@@ -1,9 +1,10 @@
-"""NumPy sources give the arrays' edges and rows in any layout, unpickle nothing, and name what is wrong."""
+"""NumPy sources read edges and rows in any layout, unpickle nothing, and name faulty arrays."""
 
 from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +19,8 @@ from gnnloom.storage.errors import InputError, NotFoundError
 EDGES = np.random.default_rng(7).integers(0, 50, (2, 997))
 
 
-def read(source: NumpyEdges) -> tuple[np.ndarray, np.ndarray | None]:
-    chunks = [chunk for part in source.ranges() for chunk in source.read(part)]
+def read(source: NumpyEdges) -> tuple[np.ndarray, Any]:
+    chunks = [chunk for span in source.ranges() for chunk in source.read(span)]
     pairs = np.concatenate([np.stack([chunk.source, chunk.target]) for chunk in chunks], axis=1)
     assert pairs.dtype == np.int64
     if chunks[0].weight is None:
@@ -29,7 +30,7 @@ def read(source: NumpyEdges) -> tuple[np.ndarray, np.ndarray | None]:
 
 @pytest.fixture(params=[1 << 21, 10])
 def chunk_edges(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Large chunks, and ones so small that every array has many."""
+    """Large chunks, and chunks so small that every array has many."""
     monkeypatch.setattr(edge_columns, "CHUNK_EDGES", request.param)
     monkeypatch.setattr(edge_columns, "_ROWS", 7)
     return int(request.param)
@@ -49,7 +50,7 @@ def test_npy_pairs_of_any_layout_and_integer(tmp_path: Path, dtype: str, layout:
     assert np.array_equal(read(ranged)[0], EDGES)
 
 
-def test_a_square_array_is_two_rows(tmp_path: Path) -> None:
+def test_a_square_array_is_read_as_two_rows(tmp_path: Path) -> None:
     np.save(tmp_path / "edges.npy", np.array([[1, 2], [3, 4]]))
     assert read(NumpyEdges.open([str(tmp_path / "edges.npy")]))[0].tolist() == [[1, 2], [3, 4]]
 
@@ -79,7 +80,8 @@ def test_npz_pairs_stream_from_stored_and_deflated_members(
 def test_scipy_matrices_give_row_to_column(
     tmp_path: Path, kind: str, compressed: bool, as_matrix: bool, chunk_edges: int
 ) -> None:
-    matrix = scipy.sparse.random_array((60, 60), density=0.1, rng=np.random.default_rng(1)).asformat(kind)
+    found: Any = scipy.sparse.random_array((60, 60), density=0.1, rng=np.random.default_rng(1))
+    matrix = found.asformat(kind)
     matrix = getattr(scipy.sparse, f"{kind}_matrix")(matrix) if as_matrix else matrix
     scipy.sparse.save_npz(tmp_path / "matrix.npz", matrix, compressed=compressed)
     source = NumpyEdges.open([str(tmp_path / "matrix.npz")], weights=True)
@@ -99,10 +101,10 @@ def test_scipy_matrices_give_row_to_column(
         (np.array([["a", "b", "c"]] * 2), "expected integers"),
         (np.zeros((3, 4), int), "expected shape"),
         (np.zeros(6, int), "expected shape"),
-        (np.zeros((2, 0), int), "there are no edges"),
+        (np.zeros((2, 0), int), "the file has no edges"),
     ],
 )
-def test_arrays_that_are_no_edges_are_named(tmp_path: Path, array: np.ndarray, reason: str) -> None:
+def test_arrays_that_are_not_edges_are_named(tmp_path: Path, array: np.ndarray, reason: str) -> None:
     np.save(tmp_path / "bad.npy", array)
     with pytest.raises(InputError, match=reason) as raised:
         read(NumpyEdges.open([str(tmp_path / "bad.npy")]))
@@ -118,12 +120,12 @@ def test_an_npz_with_object_arrays_is_refused_by_name(tmp_path: Path) -> None:
         NumpyEdges.open([str(tmp_path / "bad.npy")])
 
 
-def test_an_npz_without_edges_lists_what_there_is(tmp_path: Path) -> None:
+def test_the_error_for_an_npz_without_edges_lists_its_arrays(tmp_path: Path) -> None:
     np.savez(tmp_path / "bad.npz", x=np.zeros(3), y=np.zeros(3))
     with pytest.raises(InputError, match=r"expected an array edge_index.*found x, y"):
         NumpyEdges.open([str(tmp_path / "bad.npz")])
     np.savez(tmp_path / "bare.npz", edge_index=EDGES)
-    with pytest.raises(InputError, match="no weights in it"):
+    with pytest.raises(InputError, match="the file has no weights"):
         NumpyEdges.open([str(tmp_path / "bare.npz")], weights=True)
     with pytest.raises(NotFoundError, match="no such file"):
         NumpyEdges.open([str(tmp_path / "none.npz")])
@@ -131,7 +133,8 @@ def test_an_npz_without_edges_lists_what_there_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kept", [3, 60, 900, -30])
 def test_truncated_files_are_errors(tmp_path: Path, kept: int) -> None:
-    for name, save in (("cut.npy", np.save), ("cut.npz", np.savez_compressed)):
+    writers: dict[str, Any] = {"cut.npy": np.save, "cut.npz": np.savez_compressed}
+    for name, save in writers.items():
         path = tmp_path / name
         save(path, **({"arr": EDGES} if name == "cut.npy" else {"edge_index": EDGES}))
         path.write_bytes(path.read_bytes()[:kept])
@@ -149,7 +152,7 @@ def test_a_damaged_member_is_an_error(tmp_path: Path) -> None:
         read(NumpyEdges.open([str(path)]))
 
 
-def test_a_matrix_that_is_no_adjacency_is_refused(tmp_path: Path) -> None:
+def test_a_matrix_that_is_not_an_adjacency_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "bad.npz"
     scipy.sparse.save_npz(path, scipy.sparse.csr_array(np.ones((3, 4))))
     with pytest.raises(InputError, match="must be square"):
@@ -157,7 +160,7 @@ def test_a_matrix_that_is_no_adjacency_is_refused(tmp_path: Path) -> None:
     scipy.sparse.save_npz(path, scipy.sparse.dia_array(np.eye(3)))
     with pytest.raises(InputError, match="format 'dia'"):
         NumpyEdges.open([str(path)])
-    good = {"format": np.array(b"csr"), "shape": np.array([2, 2]), "data": np.ones(2)}
+    good: dict[str, Any] = {"format": np.array(b"csr"), "shape": np.array([2, 2]), "data": np.ones(2)}
     np.savez(path, **good, indices=np.array([0, 2]), indptr=np.array([0, 1, 2]))
     with pytest.raises(InputError, match="edge 1: vertex 2 is not below the 2 vertices"):
         read(NumpyEdges.open([str(path)]))
@@ -265,11 +268,11 @@ def test_splits_out_of_range_are_named(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=f"array valid, {'' if len(ids) > 1 else 'entry 0.*'}{reason}"):
             rows_of(NumpyVertices.open(label=label, split=str(tmp_path / "s.npz")), "split")
     np.savez(tmp_path / "s.npz", train=[0, 2], valid=[1], test=[3, 2])
-    with pytest.raises(InputError, match="array test, entry 1: vertex 2 is in the train split already"):
+    with pytest.raises(InputError, match="array test, entry 1: vertex 2 is already in the train split"):
         rows_of(NumpyVertices.open(label=label, split=str(tmp_path / "s.npz")), "split")
 
 
-def test_rows_that_disagree_are_named(tmp_path: Path) -> None:
+def test_different_numbers_of_rows_are_named(tmp_path: Path) -> None:
     feature, label = saved(tmp_path, "x.npy", np.zeros((5, 2))), saved(tmp_path, "y.npy", np.zeros(4, int))
     with pytest.raises(InputError, match=r"y\.npy: 4 rows, .*x\.npy has 5"):
         NumpyVertices.open(feature=feature, label=label)
@@ -283,7 +286,7 @@ def test_object_arrays_of_vertices_are_refused(tmp_path: Path) -> None:
         NumpyVertices.open(feature=str(tmp_path / "x.npz"))
 
 
-def test_a_file_that_is_no_archive_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_archive_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.npz").write_text("hello")
     with zipfile.ZipFile(tmp_path / "y.npz", "w") as archive:
         archive.writestr("edge_index.npy", b"not an array")

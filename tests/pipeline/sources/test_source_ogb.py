@@ -1,4 +1,4 @@
-"""OGB folders are read as they are published, and every inconsistency is named with its file and line."""
+"""OGB folders are read as published, and errors name the file and line of every inconsistency."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FILES = {
 
 
 def write(folder: Path, **changed: str) -> str:
-    """The small dataset above, with some files (named by their last part) changed."""
+    """Write the small dataset above, with changed contents for some files, given by the last part of their names."""
     for name, content in FILES.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def write(folder: Path, **changed: str) -> str:
 
 def edges_of(folder: str) -> list[tuple[int, int]]:
     source = OgbEdges.open(folder)
-    chunks = [chunk for part in source.ranges() for chunk in source.read(part)]
+    chunks = [chunk for span in source.ranges() for chunk in source.read(span)]
     return [pair for chunk in chunks for pair in zip(chunk.source.tolist(), chunk.target.tolist(), strict=True)]
 
 
@@ -60,13 +60,15 @@ def test_a_small_dataset_is_read(tmp_path: Path) -> None:
     assert OgbEdges.open(folder).num_vertices() == 4
     source = OgbVertices.open(folder)
     assert source.arrays == ("feature", "label", "split")
-    assert rows_of(source, "feature").tolist() == np.float32([[0.5, 1], [-0.2, 0], [1, 1], [0, 0.25]]).tolist()
+    assert (
+        rows_of(source, "feature").tolist() == np.array([[0.5, 1], [-0.2, 0], [1, 1], [0, 0.25]], np.float32).tolist()
+    )
     assert rows_of(source, "label").tolist() == [0, 2, 1, 0]
     assert rows_of(source, "split").tolist() == [1, 1, 2, 3]
     assert np.concatenate(list(source.read_rows("label", 1, 3))).tolist() == [2, 1]
 
 
-def test_files_may_be_uncompressed_and_lack(tmp_path: Path) -> None:
+def test_files_may_be_uncompressed_or_missing(tmp_path: Path) -> None:
     folder = write(tmp_path)
     for name in ("raw/edge.csv.gz", "raw/num-node-list.csv.gz"):
         packed = tmp_path / name
@@ -111,16 +113,16 @@ def test_labels_may_be_floats_with_gaps(tmp_path: Path) -> None:
         ({"valid": "\n2\n1\n"}, r"valid\.csv\.gz, line 3: the vertex is in the train split already"),
     ],
 )
-def test_what_is_inconsistent_is_named(tmp_path: Path, changed: dict[str, str], reason: str) -> None:
+def test_inconsistencies_are_named(tmp_path: Path, changed: dict[str, str], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         read_all(write(tmp_path, **changed))
 
 
-def test_several_splits_need_a_choice(tmp_path: Path) -> None:
+def test_one_of_several_splits_must_be_chosen(tmp_path: Path) -> None:
     folder = write(tmp_path)
     (tmp_path / "split/other").mkdir()
-    for part in ("train", "valid", "test"):
-        (tmp_path / f"split/other/{part}.csv").write_text({"train": "3\n"}.get(part, ""))
+    for name in ("train", "valid", "test"):
+        (tmp_path / f"split/other/{name}.csv").write_text({"train": "3\n"}.get(name, ""))
     with pytest.raises(InputError, match=r"several splits \(other, time\)"):
         OgbVertices.open(folder)
     assert rows_of(OgbVertices.open(folder, split="other"), "split").tolist() == [0, 0, 0, 1]
@@ -160,7 +162,7 @@ def test_a_truncated_file_is_an_error(tmp_path: Path, name: str) -> None:
     ),
     st.integers(1, 50),
 )
-def test_numbers_are_those_that_python_reads(tmp_path: Path, texts: list[str], block_bytes: int) -> None:
+def test_numbers_equal_those_that_python_reads(tmp_path: Path, texts: list[str], block_bytes: int) -> None:
     path = tmp_path / "numbers.csv"
     path.write_text("\n".join(texts))
     blocks = list(read_table(open_files([str(path)])[0], 1, np.float32, block_bytes=block_bytes))

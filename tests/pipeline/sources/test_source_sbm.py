@@ -1,4 +1,4 @@
-"""The block model is reproducible from any range, has the structure it promises, and can be learnt."""
+"""The block model is the same for any division into ranges, has the stated structure, and can be learned."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gnnloom.storage.matrix.random_numbers import normal, stream_key, uniform
 
 
 def edges_of(source: BlockModelEdges) -> np.ndarray:
-    chunks = [chunk for part in source.ranges() for chunk in source.read(part)]
+    chunks = [chunk for span in source.ranges() for chunk in source.read(span)]
     return np.concatenate([np.stack([chunk.source, chunk.target]) for chunk in chunks], axis=1)
 
 
@@ -21,7 +21,7 @@ def rows_of(model: StochasticBlockModel, array: str) -> np.ndarray:
     return np.concatenate(list(model.vertices().read_rows(array, 0, model.num_vertices)))
 
 
-def test_any_range_is_what_the_whole_has() -> None:
+def test_any_range_equals_that_range_of_the_whole() -> None:
     model = StochasticBlockModel(1003, 5000, num_features=7, seed=5)
     whole = edges_of(model.edges())
     assert whole.shape == (2, 5000)
@@ -33,7 +33,7 @@ def test_any_range_is_what_the_whole_has() -> None:
         assert np.array_equal(next(model.vertices().read_rows(array, 501, 777)), rows[501:777])
 
 
-def test_seeds_differ_and_repeat() -> None:
+def test_equal_seeds_give_equal_graphs_and_different_seeds_different_ones() -> None:
     first, again, other = (StochasticBlockModel(100, 400, seed=seed) for seed in (1, 1, 2))
     assert np.array_equal(edges_of(first.edges()), edges_of(again.edges()))
     assert not np.array_equal(edges_of(first.edges()), edges_of(other.edges()))
@@ -41,7 +41,7 @@ def test_seeds_differ_and_repeat() -> None:
 
 
 @pytest.mark.parametrize("skew", [0.0, 0.3, 0.6])
-def test_edges_stay_in_their_community_as_often_as_asked(skew: float) -> None:
+def test_homophily_is_the_fraction_of_edges_within_communities(skew: float) -> None:
     model = StochasticBlockModel(5000, 200_000, num_blocks=10, homophily=0.7, skew=skew)
     source, target = edges_of(model.edges())
     assert 0 <= min(source.min(), target.min()) <= max(source.max(), target.max()) < 5000
@@ -61,13 +61,13 @@ def test_communities_are_scattered_and_even() -> None:
     assert runs == pytest.approx(1 / 13, abs=0.02)
 
 
-def test_the_split_has_the_fractions_asked() -> None:
+def test_the_split_has_the_requested_fractions() -> None:
     split = rows_of(StochasticBlockModel(50_000, 10, train=0.3, valid=0.2), "split")
     assert np.bincount(split, minlength=4) / 50_000 == pytest.approx([0, 0.3, 0.2, 0.5], abs=0.01)
 
 
-def test_neighbors_tell_the_class_better_than_the_features_alone() -> None:
-    """Linear discriminants (a yardstick without training): of the features, and of their two-hop averages."""
+def test_neighbors_predict_the_class_better_than_features_alone() -> None:
+    """Compare linear discriminants, which need no training, of the features and of their two-hop averages."""
     model = StochasticBlockModel(20_000, 200_000)
     source, target = edges_of(model.edges())
     ones = np.ones(len(source), np.float32)

@@ -1,4 +1,4 @@
-"""Text sources parse what users have, exactly, however it is cut, and name the line of what is no edge."""
+"""Text sources parse edges exactly, for any division into ranges and blocks, and name faulty lines."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import numpy as np
@@ -24,9 +25,10 @@ MAX_ID = 2**63 - 1
 
 
 def read(source: TextEdges) -> tuple[list[tuple[int, int]], list[float]]:
-    edges, weights = [], []
-    for part in source.ranges():
-        for chunk in source.read(part):
+    edges: list[tuple[int, int]] = []
+    weights: list[float] = []
+    for span in source.ranges():
+        for chunk in source.read(span):
             edges += list(zip(chunk.source.tolist(), chunk.target.tolist(), strict=True))
             weights += [] if chunk.weight is None else chunk.weight.tolist()
     return edges, weights
@@ -71,7 +73,7 @@ def text_files(draw: st.DrawFn, *, weighted: bool) -> tuple[str, list[tuple[int,
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text_files(weighted=False), st.integers(1, 60), st.integers(1, 40), st.booleans())
-def test_any_cutting_of_any_text_gives_the_same_edges(
+def test_any_division_of_any_text_gives_the_same_edges(
     tmp_path: Path,
     content: tuple[str, list[tuple[int, int]], list[float]],
     range_bytes: int,
@@ -85,7 +87,7 @@ def test_any_cutting_of_any_text_gives_the_same_edges(
 
 @settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text_files(weighted=True), st.integers(1, 60), st.integers(1, 40))
-def test_weights_are_those_that_python_reads(
+def test_weights_equal_those_that_python_reads(
     tmp_path: Path, content: tuple[str, list[tuple[int, int]], list[float]], range_bytes: int, block_bytes: int
 ) -> None:
     text, pairs, weights = content
@@ -123,7 +125,7 @@ def test_ids_beyond_float_precision_are_exact(tmp_path: Path) -> None:
         ("1 2 # note", "more columns than expected"),
     ],
 )
-def test_a_line_that_is_no_edge_is_named(tmp_path: Path, line: str, reason: str, compressed: bool) -> None:
+def test_a_line_that_is_not_an_edge_is_named(tmp_path: Path, line: str, reason: str, compressed: bool) -> None:
     text = "# comment\r\n" + "7 8\n" * 20 + line + "\n" + "9 10\n" * 20
     path = write(tmp_path, text, "bad.txt.gz" if compressed else "bad.txt")
     source = small_blocks(TextEdges.open([path]), range_bytes=50, block_bytes=13)
@@ -142,7 +144,7 @@ def test_a_weight_that_is_not_finite_is_named(tmp_path: Path, weight: str) -> No
 
 
 @pytest.mark.parametrize("weight", ["x", "0.5x", "-", ".", "1e", "0.5 7", "--1", "1.2.3", "n", "in"])
-def test_a_weight_that_is_no_number_is_named(tmp_path: Path, weight: str) -> None:
+def test_a_weight_that_is_not_a_number_is_named(tmp_path: Path, weight: str) -> None:
     with pytest.raises(InputError, match="line 2: "):
         read(TextEdges.open([write(tmp_path, f"1 2 0.5\n1 3 {weight}\n")], weights=True))
 
@@ -152,7 +154,7 @@ def test_a_missing_weight_is_named(tmp_path: Path) -> None:
         read(TextEdges.open([write(tmp_path, "1 2\n1 3 4\n")], weights=True))
 
 
-def test_further_columns_are_ignored_on_request_only(tmp_path: Path) -> None:
+def test_further_columns_are_ignored_only_on_request(tmp_path: Path) -> None:
     path = write(tmp_path, "1 2 0.5 1082040961\n3,4,1,x\n")
     with pytest.raises(InputError, match="--extra-columns"):
         read(TextEdges.open([path]))
@@ -203,7 +205,7 @@ def test_a_truncated_gzip_is_an_error(tmp_path: Path, cut: int) -> None:
         read(TextEdges.open([str(path)]))
 
 
-def test_a_file_that_is_no_gzip_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_is_not_gzip_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "plain.txt.gz"
     path.write_text("1 2\n")
     with pytest.raises(InputError, match="truncated or damaged gzip file"):
@@ -230,19 +232,20 @@ def test_a_name_with_glob_characters_is_a_file_first(tmp_path: Path) -> None:
 
 
 def test_urls_are_read_through_fsspec() -> None:
-    with fsspec.open("memory://graphs/remote.txt.gz", "wb") as file:
+    open_file: Any = fsspec.open
+    with open_file("memory://graphs/remote.txt.gz", "wb") as file:
         file.write(gzip.compress(b"1 2\n3 4"))
-    with fsspec.open("memory://graphs/remote.txt", "wb") as file:
+    with open_file("memory://graphs/remote.txt", "wb") as file:
         file.write(b"5 6\n")
     source = TextEdges.open(["memory://graphs/*.txt", "memory://graphs/remote.txt.gz"])
     assert read(source)[0] == [(5, 6), (1, 2), (3, 4)]
     with pytest.raises(NotFoundError, match=r"memory://graphs/none\.txt"):
         TextEdges.open(["memory://graphs/none.txt"])
-    with pytest.raises(InputError, match="no way to open such a URL"):
+    with pytest.raises(InputError, match="this kind of URL cannot be opened"):
         TextEdges.open(["nosuch://graphs/none.txt"])
 
 
-def test_fingerprints_follow_the_contents(tmp_path: Path) -> None:
+def test_fingerprints_change_with_the_contents(tmp_path: Path) -> None:
     path = Path(write(tmp_path, "1 2\n" * 1000))
     before = open_files([str(path)])[0]
     assert open_files([str(path)])[0] == before
@@ -272,23 +275,23 @@ def test_long_lines_are_shown_shortened(tmp_path: Path) -> None:
     assert message.endswith("zzz...'")
 
 
-def test_real_graphs_have_the_edges_that_are_known(shared_data: Path) -> None:
+def test_real_graphs_have_their_published_number_of_edges(shared_data: Path) -> None:
     known = {"soc-Slashdot0902": (948464, 78303), "soc-Epinions1": (508837, 0), "ca-AstroPh": (197031, 59)}
     for name, (num_edges, num_loops) in known.items():
         source = TextEdges.open([str(shared_data / f"{name}.txt.gz")])
-        chunks = [chunk for part in source.ranges() for chunk in source.read(part)]
+        chunks = [chunk for span in source.ranges() for chunk in source.read(span)]
         assert sum(len(chunk.source) for chunk in chunks) == num_edges
         assert sum(int((chunk.source == chunk.target).sum()) for chunk in chunks) == num_loops
 
 
 class PlainHandler(SimpleHTTPRequestHandler):
-    """A web server that knows no ranges, and keeps silent."""
+    """A web server without range requests and without log output."""
 
     def log_message(self, *_: object) -> None:
         pass
 
 
-def test_web_servers_that_know_no_ranges_are_read(tmp_path: Path) -> None:
+def test_web_servers_without_range_requests_are_read(tmp_path: Path) -> None:
     note = "# " + "".join(map(str, np.random.default_rng(5).integers(0, 10**9, 100_000))) + "\n"
     text = "1 2\n" + note * 8 + "3 4\n"
     for name in ("edges.txt", "edges.txt.gz"):

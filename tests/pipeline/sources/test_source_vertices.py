@@ -1,8 +1,8 @@
-"""Features, labels and splits come out of every format as they went in, from anywhere in them."""
+"""Every format returns the stored features, labels and splits, for any range of rows."""
 
 from __future__ import annotations
 
-import pickle  # noqa: TID251 - the format is one of pickles
+import pickle  # noqa: TID251 - the format consists of pickles
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def rows(source: VertexSource, array: str, start: int = 0, stop: int = N) -> Any
 
 
 def write_array(folder: Path, array: str, kind: str) -> str:
-    values = {"feature": FEATURE, "label": LABEL, "split": SPLIT}[array]
+    values: Any = {"feature": FEATURE, "label": LABEL, "split": SPLIT}[array]
     path = folder / f"{array}.{kind}"
     if kind == "npy":
         np.save(path, values)
@@ -53,7 +53,7 @@ def write_array(folder: Path, array: str, kind: str) -> str:
 @pytest.mark.parametrize("feature", ["npy", "parquet", "csv", "csv.zst"])
 @pytest.mark.parametrize("label", ["npy", "parquet", "csv"])
 @pytest.mark.parametrize("split", ["npy", "parquet", "csv"])
-def test_arrays_of_any_formats_go_together(tmp_path: Path, feature: str, label: str, split: str) -> None:
+def test_arrays_in_different_formats_can_be_combined(tmp_path: Path, feature: str, label: str, split: str) -> None:
     kinds = {"feature": feature, "label": label, "split": split}
     source = open_vertices("files", (), {array: write_array(tmp_path, array, kind) for array, kind in kinds.items()})
     assert source.arrays == ("feature", "label", "split")
@@ -65,8 +65,9 @@ def test_arrays_of_any_formats_go_together(tmp_path: Path, feature: str, label: 
         np.testing.assert_array_equal(rows(source, "split", start, stop), SPLIT[start:stop])
 
 
-def test_ids_of_a_split_go_with_tables(tmp_path: Path) -> None:
-    np.savez(tmp_path / "split.npz", **{name: np.flatnonzero(code == SPLIT) for code, name in enumerate(NAMES, 1)})
+def test_a_split_of_ids_can_be_combined_with_tables(tmp_path: Path) -> None:
+    ids: dict[str, Any] = {name: np.flatnonzero(code == SPLIT) for code, name in enumerate(NAMES, 1)}
+    np.savez(tmp_path / "split.npz", **ids)
     files = {"label": write_array(tmp_path, "label", "csv"), "split": str(tmp_path / "split.npz")}
     np.testing.assert_array_equal(rows(open_vertices("files", (), files), "split"), SPLIT)
 
@@ -95,7 +96,7 @@ def test_binary_ogb_gives_features_labels_and_split(tmp_path: Path, save: Any) -
     np.testing.assert_array_equal(rows(source, "split"), SPLIT)
 
 
-def test_binary_ogb_goes_through_ingest(tmp_path: Path, catalog: Catalog) -> None:
+def test_binary_ogb_can_be_ingested(tmp_path: Path, catalog: Catalog) -> None:
     write_ogb_binary(tmp_path, np.savez_compressed)
     dataset, here = catalog.create("papers"), InProcessCluster()
     ingest_graph(dataset, open_edges("ogb-binary", [str(tmp_path)]), IngestOptions(), here)
@@ -130,7 +131,7 @@ def test_features_of_any_dtype_become_float32(tmp_path: Path, dtype: torch.dtype
     np.testing.assert_array_equal(rows(open_vertices("pyg", [str(tmp_path / "d.pt")]), "feature"), x.float().numpy())
 
 
-def test_masks_that_overlap_or_do_not_fit_are_named(tmp_path: Path) -> None:
+def test_overlapping_and_mismatched_masks_are_named(tmp_path: Path) -> None:
     path = tmp_path / "d.pt"
     torch.save({**masks(), "val_mask": torch.ones(N, dtype=torch.bool)}, path)
     with pytest.raises(InputError, match=rf"val_mask, row {np.argmax(SPLIT == 1)}: the vertex is in another split"):
@@ -139,7 +140,7 @@ def test_masks_that_overlap_or_do_not_fit_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="train_mask: expected bool of shape"):
         open_vertices("pyg", [str(path)])
     torch.save({**masks(), "y": torch.zeros(N + 1)}, path)
-    with pytest.raises(InputError, match=r"differ in their rows: .*y: 58"):
+    with pytest.raises(InputError, match=r"different numbers of rows: .*y: 58"):
         open_vertices("pyg", [str(path)])
     torch.save({"edge_index": torch.tensor([[0], [1]])}, path)
     assert bundled_vertices(None, [str(path)]) is None
@@ -147,7 +148,7 @@ def test_masks_that_overlap_or_do_not_fit_are_named(tmp_path: Path) -> None:
         open_vertices("pyg", [str(path)])
 
 
-def test_a_data_of_pyg_is_read_without_it(tmp_path: Path) -> None:
+def test_a_pyg_data_is_read_without_pyg(tmp_path: Path) -> None:
     data_class = pytest.importorskip("torch_geometric.data").Data
     edge_index = torch.from_numpy(RNG.integers(0, N, (2, 40)))
     weight = torch.rand(40)
@@ -161,15 +162,15 @@ def test_a_data_of_pyg_is_read_without_it(tmp_path: Path) -> None:
         source, edges = open_vertices("pyg", location), open_edges("pyg", location, {"weights": True})
         np.testing.assert_array_equal(rows(source, "feature"), FEATURE)
         np.testing.assert_array_equal(rows(source, "split"), SPLIT)
-        (chunk,) = (chunk for part in edges.ranges() for chunk in edges.read(part))
+        (chunk,) = (chunk for span in edges.ranges() for chunk in edges.read(span))
         np.testing.assert_array_equal(np.stack([chunk.source, chunk.target]), edge_index.numpy())
         np.testing.assert_array_equal(chunk.weight, weight.numpy())
         assert edges.num_vertices() == N
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 4])
-def test_planetoid_puts_test_rows_where_the_index_says(tmp_path: Path, protocol: int) -> None:
-    """Known rows first; the test rows in the order of test.index; the vertices that are in neither are zero."""
+def test_planetoid_assigns_test_rows_by_the_index(tmp_path: Path, protocol: int) -> None:
+    """Known rows come first, test rows follow test.index, and the rows of all other vertices are zero."""
     known, total = 560, 580
     rng = np.random.default_rng(0)
     test_ids = rng.permutation(np.setdiff1d(np.arange(known, total), [565, 570]))
@@ -196,7 +197,7 @@ def test_planetoid_puts_test_rows_where_the_index_says(tmp_path: Path, protocol:
 
 
 def python_2_array(code: str, values: np.ndarray) -> bytes:
-    """Protocol 0 as Python 2 wrote it: bytes as escaped text."""
+    """An array in protocol 0 as Python 2 wrote it, with bytes as escaped text."""
     escaped = "".join(f"\\x{byte:02x}" for byte in values.tobytes())
     shape = "".join(f"L{size}L\n" for size in values.shape)
     return (
@@ -206,7 +207,7 @@ def python_2_array(code: str, values: np.ndarray) -> bytes:
 
 
 def test_pickles_of_python_2_are_read(tmp_path: Path) -> None:
-    """As the published ones are: a csr_matrix by copy_reg, a defaultdict by __builtin__.list."""
+    """The published files contain a csr_matrix made by copy_reg and a defaultdict made by __builtin__.list."""
     matrix = scipy.sparse.csr_matrix((RNG.random((4, 6)) < 0.5).astype(np.float32) * 200)
     hot = np.eye(3, dtype=np.int32)[[0, 2, 1, 2]]
 
@@ -228,11 +229,11 @@ def test_pickles_of_python_2_are_read(tmp_path: Path) -> None:
     source, edges = PlanetoidVertices.open(str(tmp_path)), open_edges(None, [str(tmp_path)])
     np.testing.assert_array_equal(rows(source, "feature", 0, 4), matrix.toarray())
     np.testing.assert_array_equal(rows(source, "label", 0, 4), [0, 2, 1, 2])
-    (chunk,) = (chunk for part in edges.ranges() for chunk in edges.read(part))
+    (chunk,) = (chunk for span in edges.ranges() for chunk in edges.read(span))
     assert list(zip(chunk.source, chunk.target, strict=True)) == [(0, 3), (3, 0), (3, 1)]
 
 
-def test_a_folder_of_several_planetoid_datasets_lists_them(tmp_path: Path) -> None:
+def test_the_error_for_several_planetoid_datasets_lists_them(tmp_path: Path) -> None:
     for name in ("cora", "citeseer"):
         (tmp_path / f"ind.{name}.graph").write_bytes(b"")
     with pytest.raises(InputError, match=r"several datasets \(citeseer, cora\); name one"):
@@ -241,7 +242,7 @@ def test_a_folder_of_several_planetoid_datasets_lists_them(tmp_path: Path) -> No
         open_edges(None, [str(tmp_path / "ind.pubmed")])
 
 
-def test_an_ogb_folder_may_hold_edges_alone(tmp_path: Path) -> None:
+def test_an_ogb_folder_may_contain_only_edges(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     for name, content in (("edge", "0,1\n"), ("num-node-list", "2\n"), ("num-edge-list", "1\n")):
         (tmp_path / "raw" / f"{name}.csv").write_text(content)

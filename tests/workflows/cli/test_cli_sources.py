@@ -1,4 +1,4 @@
-"""`gnnloom ingest`, `generate` and `features` take every format and generator, and refuse options of others."""
+"""`gnnloom ingest`, `generate` and `features` accept every format and generator and refuse options of others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.edge_formats import FORMATS
 
 
 def run(catalog: Catalog, *arguments: str) -> Any:
-    """What a command prints as JSON; its error, if it has one, is raised."""
+    """Run a command and return the JSON that it prints; its error is raised."""
     result = CliRunner().invoke(
         cli, ["--catalog", str(catalog.root), *arguments, "--workers", "0", "--json"], catch_exceptions=False
     )
@@ -45,7 +45,7 @@ def test_every_format_can_be_ingested(tmp_path: Path, catalog: Catalog, name: st
     assert np.array_equal(catalog["some"].graph().to_scipy().toarray(), np.eye(10, k=-1))
 
 
-def test_columns_of_a_parquet_file_are_named(tmp_path: Path, catalog: Catalog) -> None:
+def test_columns_of_a_parquet_file_can_be_named(tmp_path: Path, catalog: Catalog) -> None:
     path = tmp_path / "calls.parquet"
     pq.write_table(pa.table({"time": ["a", "b"], "callee": [1, 2], "caller": [0, 1], "minutes": [2.5, 1]}), path)
     found = run(catalog, "ingest", "calls", str(path), "--columns", "caller,callee,minutes")
@@ -54,9 +54,9 @@ def test_columns_of_a_parquet_file_are_named(tmp_path: Path, catalog: Catalog) -
         run(catalog, "ingest", "other", str(path), "--packed")
 
 
-def test_generated_graphs_are_undirected_unless_told(catalog: Catalog) -> None:
+def test_generated_graphs_are_undirected_by_default(catalog: Catalog) -> None:
     assert run(catalog, "generate", "kron", "rmat", "--scale", "7", "--edge-factor", "4")["symmetric"]
-    kron = catalog["kron"].graph().to_scipy()
+    kron: Any = catalog["kron"].graph().to_scipy()
     assert (kron != kron.T).nnz == 0
     directed = run(catalog, "generate", "arcs", "rmat", "--scale", "7", "--edge-factor", "4", "--directed")
     assert not directed["symmetric"]
