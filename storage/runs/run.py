@@ -187,7 +187,7 @@ class Run:
         return self.path / f".writing-{_PREDICTIONS}"
 
     def publish_predictions(self, records: list[ArrayRecord], facts: JsonObject) -> Predictions:
-        """Rename the written predictions into place; readers see all of them or none."""
+        """Replace the run's predictions by those written in :meth:`predictions_aside`."""
         aside, final = self.predictions_aside(), self.path / _PREDICTIONS
         content = {
             "format": FORMAT_VERSION,
