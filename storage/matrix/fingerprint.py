@@ -13,12 +13,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.storage.matrix.permutation import mix
+from gnnloom.storage.matrix.permutation import GOLDEN, mix
 
 
 @njit(cache=True, nogil=True)
 def _mix(value: np.uint64) -> np.uint64:
-    return np.uint64(mix(np.uint64(value + np.uint64(0x9E3779B97F4A7C15))))
+    return np.uint64(mix(np.uint64(value + GOLDEN)))
 
 
 @njit(cache=True, nogil=True)

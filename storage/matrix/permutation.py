@@ -22,6 +22,8 @@ from gnnloom.storage.errors import InputError
 #: Half-rounds of the network. Part of the format, like everything that determines the order.
 ROUNDS = 6
 _MAX_SIZE = 1 << 62
+#: Increment of splitmix64: 2^64 divided by the golden ratio, made odd.
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 #: Description of an order that is stored rather than computed: vertices sorted by their part.
 PARTITION_ORDER = {"type": "partition"}
 
@@ -98,7 +100,7 @@ def mix(value: np.uint64) -> np.uint64:
 def _round_keys(key: np.uint64) -> NDArray[np.uint64]:
     keys = np.empty(ROUNDS, dtype=np.uint64)
     for number in range(ROUNDS):
-        keys[number] = mix(key + np.uint64(0x9E3779B97F4A7C15) * np.uint64(number + 1))
+        keys[number] = mix(key + GOLDEN * np.uint64(number + 1))
     return keys
 
 

@@ -14,10 +14,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.storage.matrix.permutation import mix
+from gnnloom.storage.matrix.permutation import GOLDEN, mix
 
-#: 2^64 divided by the golden ratio, made odd: the increment of splitmix64.
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 #: Scales the upper 53 bits, the precision of float64, to [0, 1).
 _TO_UNIT = 1.0 / (1 << 53)
 
@@ -31,7 +29,7 @@ def stream_key(seed: int, stream: str) -> np.uint64:
 @njit(cache=True, nogil=True, inline="always")
 def unit(key: np.uint64, counter: np.uint64) -> float:
     """The number of a stream at one counter, uniform in [0, 1)."""
-    return np.float64(mix(key + counter * _GOLDEN) >> np.uint64(11)) * _TO_UNIT
+    return np.float64(mix(key + counter * GOLDEN) >> np.uint64(11)) * _TO_UNIT
 
 
 @njit(cache=True, nogil=True)

@@ -16,12 +16,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.matrix.permutation import mix
+from gnnloom.storage.matrix.permutation import GOLDEN, mix
 from gnnloom.storage.sampling.walks import FRONTIER, Neighbors, draw_frontier, draw_walks, load_neighbors
 
 BATCHES = ("vertex", "edge", "walk", "frontier")
-#: Increment of splitmix64.
-_STEP = 0x9E3779B97F4A7C15
 
 
 class BatchDrawer:
@@ -94,5 +92,5 @@ def _draw_edges(
 
 @njit(cache=True, nogil=True, inline="always")
 def _is_drawn(key: np.uint64, limit: np.uint64, number: int) -> bool:
-    value = mix(key + (np.uint64(number) + np.uint64(1)) * np.uint64(_STEP))
+    value = mix(key + (np.uint64(number) + np.uint64(1)) * GOLDEN)
     return bool((value >> np.uint64(11)) < limit)

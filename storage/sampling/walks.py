@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.matrix.csr import index_dtype
-from gnnloom.storage.matrix.permutation import mix
+from gnnloom.storage.matrix.permutation import GOLDEN, mix
 
 #: (num_vertices + 1,) int64 offsets, and (num_neighbors,) int32 or int64 neighbors.
 Neighbors: TypeAlias = tuple[NDArray[np.int64], NDArray[Any]]
@@ -129,7 +129,7 @@ def draw_frontier(
 @njit(cache=True, nogil=True, inline="always")
 def _below(key: np.uint64, counter: int, bound: int) -> int:
     """A random number in 0..bound-1."""
-    value = mix(key + (np.uint64(counter) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
+    value = mix(key + (np.uint64(counter) + np.uint64(1)) * GOLDEN)
     return int(np.float64(value >> np.uint64(11)) / np.float64(1 << 53) * bound)
 
 

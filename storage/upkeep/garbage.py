@@ -136,6 +136,7 @@ def _useless(dataset: Dataset) -> list[tuple[ArtifactInfo, str]]:
     return useless
 
 
+#: Kinds of artifacts, each after the kinds that it can be made from.
 _ORDER = (*(kind for kind in SCHEMAS if kind != "shards"), "shards")
 
 
@@ -161,7 +162,7 @@ def _removed(folder: Path) -> list[Path]:
 
 
 def _run_leftovers(dataset: Dataset) -> list[Path]:
-    """Temporary files of runs, and folders without a configuration, which a run writes first of all."""
+    """Temporary files of runs, and folders of runs that ended before their configuration was written."""
     begun = [path for path in dataset.runs_path.glob("[!.]*") if path.is_dir() and path.name not in dataset.runs()]
     aside = [*dataset.runs_path.glob("[!.]*/.*"), *dataset.runs_path.glob("[!.]*/checkpoint/.*")]
     aside = [path for path in aside if path.parent not in begun and path.parent.parent not in begun]

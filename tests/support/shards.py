@@ -61,7 +61,7 @@ def halo_of(adjacency: Any, part: np.ndarray, rank: int) -> np.ndarray:
     """Vertices of other ranks that the rows of ``rank`` refer to, sorted by owner, then by id."""
     columns = np.unique(np.asarray(adjacency[np.flatnonzero(part == rank)].indices))
     halo = columns[part[columns] != rank]
-    return halo[np.lexsort((halo, part[halo]))]
+    return np.asarray(halo[np.lexsort((halo, part[halo]))])
 
 
 def volume(adjacency: Any, part: np.ndarray, num_parts: int) -> int:
@@ -126,7 +126,7 @@ def _rows_for(adjacency: Any, part: np.ndarray, rank: int, receiver: int) -> np.
     if rank == receiver:
         return np.empty(0, np.int64)
     wanted = halo_of(adjacency, part, receiver)
-    return np.searchsorted(np.flatnonzero(part == rank), wanted[part[wanted] == rank])
+    return np.asarray(np.searchsorted(np.flatnonzero(part == rank), wanted[part[wanted] == rank]))
 
 
 def _offsets(counts: Any) -> np.ndarray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -21,7 +23,7 @@ def test_ids_get_the_narrowest_dtype_that_holds_them() -> None:
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_transpose_equals_that_of_scipy(weighted: bool) -> None:
-    matrix = scipy.sparse.random_array((30, 50), density=0.1, rng=np.random.default_rng(0), format="csr")
+    matrix: Any = scipy.sparse.random_array((30, 50), density=0.1, rng=np.random.default_rng(0), format="csr")
     matrix.sort_indices()
     data = matrix.data if weighted else None
     found = transposed(CSR(7, matrix.indptr.astype(np.int64), matrix.indices, data, 50))

@@ -13,7 +13,10 @@ from gnnloom.storage.runs.checkpoint import Checkpoint, checkpoint_epochs, read_
 
 
 def write(folder: Path, epoch: int) -> Path:
-    arrays = {"layers/0/weight": np.full((3, 2), epoch, np.float64), "bias": np.arange(4, dtype=np.float32)}
+    arrays: dict[str, np.ndarray] = {
+        "layers/0/weight": np.full((3, 2), epoch, np.float64),
+        "bias": np.arange(4, dtype=np.float32),
+    }
     return write_checkpoint(folder, Checkpoint(epoch, arrays, {"step": epoch}))
 
 
