@@ -24,7 +24,7 @@ PROGRAMS = {program.name: program for program in (MT_KAHYPAR, KAHYPAR, METIS)}
 
 def hypergraph_of(nets: Sequence[ArrayLike], weight: ArrayLike) -> Hypergraph:
     """A hypergraph of these nets, each a list of pins, and vertex weights."""
-    offset = np.concatenate([[0], np.cumsum([len(net) for net in nets])]).astype(np.int64)
+    offset = np.concatenate([[0], np.cumsum([np.size(net) for net in nets])]).astype(np.int64)
     pin = np.concatenate([np.empty(0), *map(np.asarray, nets)]).astype(np.int32)
     return Hypergraph(np.asarray(weight, dtype=np.int64), offset, pin)
 
