@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gnnloom.pipeline.partition.adjacency_graph import AdjacencyGraph
 from gnnloom.pipeline.partition.hypergraph import Hypergraph
@@ -22,9 +22,9 @@ from gnnloom.pipeline.partition.native.run import native_partition
 PROGRAMS = {program.name: program for program in (MT_KAHYPAR, KAHYPAR, METIS)}
 
 
-def hypergraph_of(nets: Sequence[Sequence[int]], weight: Sequence[int] | NDArray[np.int64]) -> Hypergraph:
+def hypergraph_of(nets: Sequence[ArrayLike], weight: ArrayLike) -> Hypergraph:
     """A hypergraph of these nets, each a list of pins, and vertex weights."""
-    offset = np.concatenate([[0], np.cumsum([len(net) for net in nets])]).astype(np.int64)
+    offset = np.concatenate([[0], np.cumsum([np.size(net) for net in nets])]).astype(np.int64)
     pin = np.concatenate([np.empty(0), *map(np.asarray, nets)]).astype(np.int32)
     return Hypergraph(np.asarray(weight, dtype=np.int64), offset, pin)
 

@@ -55,8 +55,8 @@ def test_multilevel_needs_the_memory_of_a_worker_in_addition_to_its_state(catalo
 def test_projections_depend_on_the_model_and_the_directions(catalog: Catalog) -> None:
     graph = store_graph(catalog.create("g"), random_adjacency(1000, 9000, 0, symmetric=False), symmetric=False)
 
-    def projections(**chosen: str) -> dict[str, MethodProjection]:
-        return {each.method: each for each in project_methods(graph, 8, **chosen)}
+    def projections(model: str = "", directions: str = "forward") -> dict[str, MethodProjection]:
+        return {each.method: each for each in project_methods(graph, 8, model=model, directions=directions)}
 
     forward, both, stochastic = projections(), projections(directions="both"), projections(model="stochastic")
     for method in ("mtkahypar", "kahypar", "multilevel"):

@@ -52,7 +52,7 @@ def blocks_of(catalog: Catalog, adjacency: scipy.sparse.csr_array, parts: int, w
     graph = store_graph(catalog.create("g"), adjacency, symmetric=True)
     part = np.empty(adjacency.shape[0], dtype=np.int32)
     block_partition(part, graph, parts, weights)
-    return np.bincount(part, minlength=parts).tolist()
+    return [int(size) for size in np.bincount(part, minlength=parts)]
 
 
 def test_blocks_of_rows_without_nonzeros_are_even(catalog: Catalog) -> None:

@@ -29,7 +29,8 @@ PRESETS = pytest.mark.parametrize(
 def test_a_ring_is_cut_into_arcs_with_every_preset(method: str, preset: str) -> None:
     hypergraph = ring(200)
     part = partition(hypergraph, method, PartitionRequest(4, 0.03, 1, preset=preset))
-    assert (part.dtype, part.shape) == (np.int32, (200,))
+    assert part.dtype == np.int32
+    assert part.shape == (200,)
     assert np.bincount(part).max() <= 51
     assert connectivity_minus_one(hypergraph, part) <= 12
 
