@@ -180,5 +180,5 @@ def _shard(
     for matrix in matrices:
         regroup_halos(writer.work, matrix.kind, num_parts)
     run_missing("send lists", cluster, writer, write_send_lists, sends, "vertices")
-    names = [task.name for task in [*shards, *sends]]
+    names = [task.name for task in shards] + [task.name for task in sends]
     return RowShards(writer.commit(names, inputs.sizes, inputs.facts))
