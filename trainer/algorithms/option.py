@@ -47,7 +47,8 @@ class Option:
             for item in value if isinstance(value, tuple) else (value,):
                 self._check_range(name, item, self.least)
         if self.below is not None and not (math.isfinite(value) and 0 <= value < self.below):
-            raise InputError(f"{name} {value}: expected a number of at least 0 and below {self.below}")
+            end = "upwards" if math.isinf(self.below) else f"to below {self.below}"
+            raise InputError(f"{name} {value}: expected a number from 0 {end}")
         return value
 
     def current(self, value: Any) -> Any:
