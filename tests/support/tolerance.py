@@ -7,21 +7,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-#: Bits that a result may lose beyond the rounding of its sums: gradients and updates divide by small numbers.
-_LOST_BITS = 10
+#: Bits that one step of a training may lose: it divides by small numbers and subtracts close ones.
+STEP_BITS = 10
+#: Bits that parameters may lose with Adam, which divides gradients by their own size.
+ADAM_BITS = 16
 
 
-def tolerance(steps: int = 1, terms: int = 1, dtype: Any = np.float64) -> float:
+def tolerance(steps: int = 1, *, bits: int = STEP_BITS, dtype: Any = np.float64) -> float:
     """Relative difference allowed between two results of the same computation.
 
-    Every sum of ``terms`` numbers rounds at most ``terms`` times, and every step adds its own rounding to what it
-    was given, so the bound grows with both (Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2).
+    Rounding errors grow with the number of operations that follow each other (Higham, "Accuracy and Stability of
+    Numerical Algorithms", section 3.1), so the bound is a multiple of machine epsilon that grows with the steps.
 
     Args:
         steps: steps that follow each other, such as epochs times layers.
-        terms: numbers in the longest sum, such as the highest degree.
+        bits: bits that a step may lose.
     """
-    return 2**_LOST_BITS * steps * terms * float(np.finfo(dtype).eps)
+    return 2**bits * steps * float(np.finfo(dtype).eps)
 
 
 def assert_close(
@@ -29,15 +31,15 @@ def assert_close(
     expected: ArrayLike,
     *,
     steps: int = 1,
-    terms: int = 1,
+    bits: int = STEP_BITS,
     dtype: Any = np.float64,
     message: str = "",
 ) -> None:
-    """Check that two arrays differ by no more than :func:`tolerance`, relative to the largest number expected.
+    """Check that two arrays differ by at most :func:`tolerance`, relative to the largest number expected.
 
     Args:
-        found, expected: of one shape; an element near 0 may differ by as much as a large one.
+        found, expected: of one shape. An element near 0 may differ by as much as a large one.
     """
-    allowed = tolerance(steps, terms, dtype)
+    allowed = tolerance(steps, bits=bits, dtype=dtype)
     scale = float(np.max(np.abs(np.asarray(expected, float)), initial=0.0))
     np.testing.assert_allclose(found, expected, rtol=allowed, atol=allowed * scale, err_msg=message)

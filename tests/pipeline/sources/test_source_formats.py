@@ -19,6 +19,7 @@ from gnnloom.pipeline.sources.metis import MetisEdges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from support.edge_formats import FORMATS
+from support.tolerance import assert_close
 
 #: Fields and symmetries of MatrixMarket files; a pattern has no signs, so it cannot be skew-symmetric.
 MATRICES = [
@@ -58,7 +59,7 @@ def matrix_of(u: Any, v: Any, w: Any, n: int, *, undirected: bool, loops: str) -
 def assert_same(found: Any, expected: Any) -> None:
     assert found.shape == expected.shape
     assert found.nnz == expected.nnz
-    np.testing.assert_allclose(found.toarray(), expected.toarray(), rtol=1e-6)
+    assert_close(found.toarray(), expected.toarray(), bits=3, dtype=np.float32)
 
 
 @st.composite

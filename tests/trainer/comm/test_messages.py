@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from support.mpi import run_program
+from support.tolerance import tolerance
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +43,12 @@ def test_a_group_is_ordered_by_key_and_remembers_the_world_ranks(found: dict[str
 
 
 def test_cross_entropy_over_split_rows_equals_torch_and_leaves_the_labels(found: dict[str, Any]) -> None:
-    assert found["loss"]["loss"][0] == pytest.approx(found["loss"]["loss"][1], rel=1e-13)
-    assert found["loss"]["gradient"] < 1e-14
+    assert found["loss"]["loss"][0] == pytest.approx(found["loss"]["loss"][1], rel=tolerance(bits=8))
+    assert found["loss"]["gradient"] < tolerance(bits=5)
     assert found["loss"]["predicted"]
     assert found["loss"]["label"] == [0, 6, -1, 3, 2]
 
 
 def test_binary_cross_entropy_over_split_columns_equals_torch(found: dict[str, Any]) -> None:
-    assert found["binary"]["loss"][0] == pytest.approx(found["binary"]["loss"][1], rel=1e-13)
-    assert found["binary"]["gradient"] < 1e-14
+    assert found["binary"]["loss"][0] == pytest.approx(found["binary"]["loss"][1], rel=tolerance(bits=8))
+    assert found["binary"]["gradient"] < tolerance(bits=5)

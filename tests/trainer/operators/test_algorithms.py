@@ -22,6 +22,7 @@ from support.dense import DenseGCN, from_arrays, normalized, train_dense
 from support.dense_models import DenseModel
 from support.mpi import train_all
 from support.problems import Problem, problem, usual_problems
+from support.tolerance import ADAM_BITS, assert_close
 
 #: The first step's gradients affect the second epoch's loss; the second step's affect the parameters.
 EPOCHS = 2
@@ -185,14 +186,14 @@ class Results:
         losses = train_dense(
             dense, feature, given.label, given.training, EPOCHS, LR, "adam", train_features=case.train_features
         )
-        np.testing.assert_allclose(result["loss"], losses, rtol=1e-10, err_msg=str(case))
+        assert_close(result["loss"], losses, steps=EPOCHS * 3, message=str(case))
         assert result["grid"] == list(case.grid)
         arrays = self.arrays(case)
         trained = from_arrays(np.empty(0), arrays, case.depth)  # without an operator: only the parameters are compared
         for mine, expected in zip(trained.parameters, dense.parameters, strict=True):
-            np.testing.assert_allclose(mine, expected, rtol=1e-8, atol=1e-10, err_msg=str(case))
+            assert_close(mine, expected, steps=EPOCHS * 3, bits=ADAM_BITS, message=str(case))
         if case.train_features:
-            np.testing.assert_allclose(arrays["parameter/feature"], feature, rtol=1e-8, atol=1e-10, err_msg=str(case))
+            assert_close(arrays["parameter/feature"], feature, steps=EPOCHS * 3, bits=ADAM_BITS, message=str(case))
             assert not np.allclose(feature, given.feature)
 
 
@@ -230,7 +231,7 @@ def test_input_features_are_trained_on_every_layout(results: Results, case: Case
 def test_dropout_has_the_same_masks_on_every_layout(results: Results) -> None:
     curves = [results.of[case]["loss"] for case in DROPPED]
     for curve in curves[1:]:
-        np.testing.assert_allclose(curve, curves[0], rtol=1e-10)
+        assert_close(curve, curves[0], steps=EPOCHS * 3)
     assert abs(curves[0][-1] - results.of[PREDICTED[0]]["loss"][-1]) > 1e-6
 
 
@@ -253,11 +254,11 @@ def test_other_models_and_norms_equal_the_dense_ones(results: Results, switch: s
     cases = [case for case in VARIED[switch] if case.train_features == features]
     assert cases
     for case in cases:
-        np.testing.assert_allclose(results.of[case]["loss"], losses, rtol=1e-10, err_msg=str(case))
+        assert_close(results.of[case]["loss"], losses, steps=EPOCHS * 3, message=str(case))
         arrays = results.arrays(case)
         for name, parameter in parameters.items():
             mine = arrays[f"parameter/{name}"]
-            np.testing.assert_allclose(mine, parameter, rtol=1e-7, atol=1e-9, err_msg=f"{case} {name}")
+            assert_close(mine, parameter, steps=EPOCHS * 3, bits=ADAM_BITS, message=f"{case} {name}")
 
 
 def _cuts(case: Case, orders: tuple[bool, ...]) -> list[tuple[traffic.Cut, traffic.Cut, traffic.Cut, traffic.Cut]]:
@@ -301,8 +302,8 @@ def test_predictions_and_accuracy_are_those_of_the_dense_model_in_vertex_order(r
     operator = normalized(given.adjacency.toarray(), "symmetric")
     outputs = from_arrays(operator, results.arrays(case), case.depth).layers(given.feature.astype(float))
     predictions = Run.open(results.catalog[case.problem], case.run).predictions()
-    np.testing.assert_allclose(predictions.score(), outputs[-1], atol=1e-12)
-    np.testing.assert_allclose(predictions.embedding(), outputs[-2], atol=1e-12)
+    assert_close(predictions.score(), outputs[-1], steps=3)
+    assert_close(predictions.embedding(), outputs[-2], steps=3)
     assert np.array_equal(predictions.label(), predictions.score().argmax(1))
     for figure, value in (("train_accuracy", 1), ("val_accuracy", 2), ("test_accuracy", 3)):
         chosen = (given.split == value) & (given.label >= 0)

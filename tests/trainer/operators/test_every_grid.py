@@ -18,6 +18,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from support.dense import from_arrays, normalized, train_dense
 from support.mpi import run_program, train_all
 from support.problems import usual_problems
+from support.tolerance import tolerance
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
@@ -28,7 +29,7 @@ RANKS = {1: True, 2: True, 3: True, 4: True, 6: False, 8: False, 12: False}
 HIDDEN = {2: (17,), 3: (17, 11), 4: (17, 11, 6)}
 PERMUTATIONS = ("double", "single", "none")
 #: Rounding errors of an epoch grow in the epochs after it, as Adam divides by the size of the gradients.
-TOLERANCE = 2**10 * EPOCHS * np.finfo(np.float64).eps
+TOLERANCE = tolerance(EPOCHS)
 
 PROBLEMS = {given.name: given for given in usual_problems()}
 #: Options that must not change any result.
