@@ -10,7 +10,7 @@ import pytest
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.workflows.recipe.stages import Job
+from gnnloom.workflows.recipe.request import Assignment
 from gnnloom.workflows.run.mpi import _prediction
 
 
@@ -20,8 +20,9 @@ def trained(**options: Any) -> TrainConfig:
 
 
 def test_an_mpi_job_predicts_with_all_that_chooses_the_shards() -> None:
-    job = cast("Job", SimpleNamespace(recipe=SimpleNamespace(predict=SimpleNamespace(embeddings=True))))
     config = trained(algorithm="summa", grid=(4, 1), threads=3)
+    recipe = SimpleNamespace(predict=SimpleNamespace(embeddings=True))
+    assignment = cast("Assignment", SimpleNamespace(recipe=recipe, workload=SimpleNamespace(config=config)))
     expected = PredictConfig(
         catalog="c",
         dataset="cora",
@@ -33,7 +34,7 @@ def test_an_mpi_job_predicts_with_all_that_chooses_the_shards() -> None:
         embeddings=True,
         threads=3,
     )
-    assert _prediction(config, job) == expected
+    assert _prediction(assignment) == expected
 
 
 def test_on_other_ranks_grid_shards_are_the_same_and_row_shards_are_looked_for() -> None:

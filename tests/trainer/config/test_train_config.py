@@ -105,3 +105,26 @@ def test_every_component_checks_itself(component: type[Config], options: dict[st
 def test_unknown_and_missing_fields_are_named() -> None:
     with pytest.raises(InputError, match=r"unknown fields \['color'\], missing fields \['dataset'\]"):
         TrainConfig.from_json({"catalog": "c", "color": "red"})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"lr": "fast"},
+        {"lr": float("nan")},
+        {"dropout": 1.0},
+        {"epochs": 0},
+        {"hidden": (8, -1)},
+        {"hidden": (8.5,)},
+        {"algorithm": "magic"},
+        {"dataset": "../secret"},
+        {"run": "../run"},
+        {"seed": -1},
+        {"ranks": True},
+        {"color": "red"},
+    ],
+)
+def test_errors_name_the_wrong_option(options: dict[str, Any]) -> None:
+    name = next(iter(options))
+    with pytest.raises(InputError, match=name):
+        TrainConfig.from_json({"catalog": "c", "dataset": "cora", **options})

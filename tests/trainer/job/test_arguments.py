@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,3 +56,9 @@ def test_wrong_arguments_are_named(arguments: list[str], said: str) -> None:
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"absent\.json: the configuration cannot be read"):
         parse_arguments([str(tmp_path / "absent.json")])
+
+
+def test_the_launcher_loads_neither_torch_nor_mpi() -> None:
+    program = "import sys, gnnloom.trainer.job.launch; print({'torch', 'mpi4py'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
