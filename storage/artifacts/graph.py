@@ -123,7 +123,7 @@ class Graph:
         return [text[begin - offset[0] : end - offset[0]].decode() for begin, end in pairwise(offset)]
 
     def original_id(self, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
-        """(stop - start,) int64 ids of vertices in the source; the vertices' own ids if the source used names."""
+        """(stop - start,) int64 ids of vertices in the source; the vertices' own ids if none are stored."""
         if "original_id" in self.artifact:
             return self.artifact.array("original_id").read(start, stop)
         return np.arange(start, self.num_vertices if stop is None else stop, dtype=np.int64)

@@ -72,7 +72,7 @@ def sum_measurements(records: Iterable[TaskRecord]) -> dict[str, Any]:
     sums: dict[str, dict[str, float]] = {"task_seconds": {}, "task_bytes_read": {}, "task_bytes_written": {}}
     peak = 0
     for record in records:
-        # By phase, not by task: the manifest must not grow with the number of tasks.
+        # By phase, not by task: the measurements must not grow with the number of tasks.
         phase = record.task.partition("/")[0]
         numbers = (record.seconds, record.bytes_read, record.bytes_written)
         for by_phase, number in zip(sums.values(), numbers, strict=True):

@@ -42,7 +42,7 @@ class CSR:
 
 def index_dtype(width: int) -> np.dtype[Any]:
     """int32 if it holds all ids below ``width``, else int64."""
-    # Column ids are the largest part of a graph, and the products are bound by memory bandwidth: int32 halves the bytes.
+    # Column ids are the largest part of a graph, and products are bound by memory bandwidth: int32 halves the bytes.
     return np.dtype(np.int32 if width <= INT32_WIDTH else np.int64)
 
 

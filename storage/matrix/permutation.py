@@ -127,6 +127,7 @@ def _bits(size: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _walk(ids: NDArray[np.int64], size: int, key: np.uint64, inverse: bool, out: NDArray[np.int64]) -> None:
+    # Arithmetic on ids only, no table: memory is independent of ``size``, and every id can be permuted alone.
     bits = _bits(size)
     low_bits = np.uint64(bits - bits // 2)
     low_mask = (np.uint64(1) << low_bits) - np.uint64(1)

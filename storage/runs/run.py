@@ -199,7 +199,14 @@ class Run:
         return self.path / f".writing-{_PREDICTIONS}"
 
     def publish_predictions(self, records: list[ArrayRecord], facts: JsonObject) -> Predictions:
-        """Replace the run's predictions by those written in :meth:`predictions_aside`."""
+        """Replace the run's predictions by those written in :meth:`predictions_aside`.
+
+        Called by one process, after all processes have written.
+
+        Args:
+            records: the arrays written.
+            facts: what to store with them; JSON.
+        """
         aside, final = self.predictions_aside(), self.path / _PREDICTIONS
         content = {
             "format": FORMAT_VERSION,

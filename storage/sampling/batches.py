@@ -96,5 +96,6 @@ def _draw_edges(
 
 @njit(cache=True, nogil=True, inline="always")
 def _is_drawn(key: np.uint64, limit: np.uint64, number: int) -> bool:
+    # Counters start at 1, as in SplitMix64, which adds the increment before it mixes.
     value = mix(key + (np.uint64(number) + np.uint64(1)) * GOLDEN)
     return bool((value >> np.uint64(11)) < limit)

@@ -49,6 +49,7 @@ def _without_loops(
     size = np.empty(len(indptr) - 1, np.int64)
     kept = np.empty(len(indices), indices.dtype)
     end = 0
+    # Entries keep their order, so the neighbors stay sorted and a batch depends only on the graph and the key.
     for row in range(len(indptr) - 1):
         start = end
         for position in range(indptr[row], indptr[row + 1]):
