@@ -86,7 +86,7 @@ def _bytes_of(data: Array) -> memoryview:
 
 def default_chunk_rows(shape: Sequence[int], dtype: np.dtype[Any]) -> int:
     """Rows per chunk for chunks of about ``CHUNK_BYTES``."""
-    # An empty array gets chunks of one row: Zarr refuses chunks of size 0.
+    # An empty array gets chunks of one row: readers and writers divide by the number of rows per chunk.
     row_bytes = dtype.itemsize * math.prod(shape[1:])
     return max(1, min(CHUNK_BYTES // max(1, row_bytes), max(1, shape[0])))
 
