@@ -154,6 +154,7 @@ class Dataset:
 
     def runs(self) -> list[str]:
         """Names of the training runs, sorted."""
+        # The configuration is the last file that starting a run writes, so a run that has it was started completely.
         return sorted(path.name for path in self.runs_path.glob("[!.]*") if (path / "config.json").exists())
 
     def run_path(self, run: str) -> Path:
@@ -233,6 +234,7 @@ class Catalog:
             ExistsError: a folder with this name exists and is not a dataset.
         """
         path = self._path(name)
+        # An empty folder is taken over: it is what a kill between mkdir and the write of the group leaves.
         if path.exists() and not (path / "zarr.json").exists() and any(path.iterdir()):
             raise ExistsError(f"{path}: this folder exists and is not a dataset; choose another name")
         if not (path / "zarr.json").exists():
@@ -252,6 +254,7 @@ class Catalog:
             InputError: a process is writing to it.
         """
         path = self.dataset(name).path
+        # A removal during a write would leave a writer that goes on below a deleted folder.
         taken = next((lock for lock in sorted((path / LOCKS).glob("*")) if is_held(lock)), None)
         if taken is not None:
             raise InputError(f"{path}: {taken.name} is being written by another process; wait for it, or end it")
@@ -262,6 +265,8 @@ class Catalog:
         return Dataset(path)
 
     def _path(self, name: str) -> Path:
+        # The name is checked by pattern, and the resolved path in addition: a link inside the catalog could lead out of
+        # it.
         path = self.root / check_name(name)
         if path.resolve().parent != self.root:
             raise InputError(f"dataset name {name!r}: {path} leads out of the catalog {self.root}")
@@ -288,6 +293,7 @@ def _artifact_info(kind: str, path: Path) -> ArtifactInfo:
             parameters = read_json(source).get("parameters")
         except FileNotFoundError:
             continue
+        # A listing must not fail on one damaged file; opening the artifact reports the damage.
         except (CorruptError, OSError):
             parameters = None
         return ArtifactInfo(kind, path.name, state, parameters if isinstance(parameters, dict) else {}, path)

@@ -20,6 +20,7 @@ def peak_memory() -> int:
 def bytes_moved() -> tuple[int, int]:
     """Bytes that this thread has read and written by system calls so far, without mapped files; (0, 0) if unknown."""
     try:
+        # Of the thread, not of the process: other tasks run in other threads of the same worker.
         lines = dict(line.split(": ") for line in Path("/proc/thread-self/io").read_text().splitlines())
     except OSError:
         return 0, 0

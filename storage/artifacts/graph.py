@@ -62,7 +62,7 @@ class Graph:
         return len(self.block_nnz)
 
     def block(self, number: int, counter: ReadCounter | None = None) -> CSR:
-        """Read one block of rows."""
+        """Read one block of rows; ``counter`` counts the bytes read."""
         prefix = block_path(number)
         data_name = f"{prefix}/data"
         return CSR(
@@ -91,6 +91,8 @@ class Graph:
                 f"{self.artifact.path}: {self.nnz:,} nonzeros, more than max_nnz={max_nnz:,}; read it by block instead"
             )
         blocks = list(self.blocks())
+        # Row pointers of a block start at 0, so each block is shifted by the nonzeros before it; int64, as these may
+        # exceed 2^31.
         offsets = np.concatenate([[0], np.cumsum(self.block_nnz)]).astype(np.int64)
         indptr = np.concatenate(
             [block.indptr[:-1] + offset for block, offset in zip(blocks, offsets[:-1], strict=True)] + [offsets[-1:]]
@@ -121,7 +123,7 @@ class Graph:
         return [text[begin - offset[0] : end - offset[0]].decode() for begin, end in pairwise(offset)]
 
     def original_id(self, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
-        """(stop - start,) int64 ids of vertices in the source; the vertices' own ids if the source used names."""
+        """(stop - start,) int64 ids of vertices in the source; the vertices' own ids if none are stored."""
         if "original_id" in self.artifact:
             return self.artifact.array("original_id").read(start, stop)
         return np.arange(start, self.num_vertices if stop is None else stop, dtype=np.int64)
@@ -137,6 +139,11 @@ def write_block(root: Path, number: int, block: CSR) -> list[ArrayRecord]:
 
     Args:
         root: folder of the graph artifact.
+        number: number of the block.
+        block: its rows.
+
+    Returns:
+        The records of the block's arrays.
     """
     writer = BlockWriter(root, number, block.num_columns, None if block.data is None else block.data.dtype)
     writer.append(cast_ids(block.indices, block.num_columns), block.data)
@@ -159,6 +166,8 @@ class BlockWriter:
     ) -> None:
         """Begin a block below ``root``, the folder of the graph artifact."""
         self._root, self._prefix, self._num_columns, self._codec = root, block_path(number), num_columns, codec
+        # Every level gets its group, so that any Zarr tool can walk to the arrays. The attributes of the block follow
+        # in close, when its number of nonzeros is known.
         write_group(root / "block", {})
         write_group(root / self._prefix, {})
         self._indices = GrowingArray(root, f"{self._prefix}/indices", index_dtype(num_columns), ("nonzero",), codec)
@@ -189,7 +198,7 @@ class BlockWriter:
         """
         window = Window(row_offset, 0, (self._num_columns, self._num_columns))
         attributes = csr_attributes((len(indptr) - 1, self._num_columns), int(indptr[-1]), window)
-        # Written by Zarr rather than write_group: stored graphs have the text in this layout.
+        # Written by Zarr rather than write_group, so that the bytes equal those of graphs stored by earlier versions.
         zarr.open_group(str(self._root / self._prefix), mode="r+").attrs.put(attributes)
         pointers = write_array(self._root, f"{self._prefix}/indptr", indptr, ("row+1",), codec=self._codec)
         records = [pointers, self._indices.close()]

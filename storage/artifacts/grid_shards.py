@@ -36,13 +36,14 @@ TRANSPOSED = {"even": "even_transposed", "odd": "odd_transposed", "even_transpos
 
 #: Chunks per array, unless they would be too small: with many chunks, reading a range of rows reads little else.
 _CHUNKS, _LEAST_CHUNK_BYTES = 16, 16 << 10
-#: Bytes of vertex data that are read at once.
+#: Bytes of vertex data that are read at once: enough to make calls rare, little compared with the result.
 _STEP_BYTES = 1 << 18
 
 
 def stored_variants(*, symmetric: bool, double: bool) -> dict[str, str]:
     """For each variant, the equal one that is stored."""
     odd = "odd" if double else "even"
+    # If A = A^T, then (Pr A Pc^T)^T = Pc A Pr^T: transposing exchanges even and odd.
     if symmetric:
         return {"even": "even", "odd": odd, "even_transposed": odd, "odd_transposed": "even"}
     even_transposed = "even_transposed"
@@ -57,6 +58,8 @@ def cell_path(variant: str, row: int, column: int) -> str:
 
 def crop_chunk_rows(num_rows: int, row_bytes: int) -> int:
     """Rows per chunk of the arrays of cells and orders, from which ranks read ranges that may begin inside a chunk."""
+    # Between the two sizes, an array has 16 chunks. A window that begins inside a chunk then reads less than two chunks
+    # in vain, an eighth of the array.
     least, most = (max(1, size // max(1, row_bytes)) for size in (_LEAST_CHUNK_BYTES, CHUNK_BYTES))
     return max(1, min(most, max(least, -(-num_rows // _CHUNKS)), num_rows))
 
@@ -154,6 +157,12 @@ class GridShards:
     def positions(self, order: str, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
         """Positions of vertices in the order ``rows`` or ``columns``; the inverse of :meth:`vertex_ids`.
 
+        Args:
+            vertex: (num_ids,) int64 ids of vertices.
+
+        Returns:
+            (num_ids,) int64.
+
         Raises:
             InputError: the order is that of a partition, which is stored by position only.
         """
@@ -175,14 +184,23 @@ class GridShards:
         Peak memory is the result and a few chunks.
 
         Args:
+            order: ``rows`` or ``columns``.
+            span: first position, and one past the last.
+            counter: counts the bytes read.
             dtype: dtype of the result; by default that of the stored array.
+
+        Returns:
+            (stop - start, ...), in the order of the positions.
         """
+        # Only a double permutation has two orders; for the others, one copy of the vertex data is stored.
         order = order if self.permutation == "double" else "rows"
         record = self.artifact.array(f"{order_path(order, 0)}/{name}").record
         rows = np.empty((span[1] - span[0], *record.shape[1:]), dtype or record.dtype)
         for row, shared in overlapped(span, self.num_vertices, self.grid[0]):
             reader = self.artifact.array(f"{order_path(order, row)}/{name}", counter)
             first = split_range(self.num_vertices, self.grid[0], row)[0]
+            # Step by step into the result: the stored dtype of the whole range is never in memory together with the
+            # result.
             for start, stop in _steps(reader, shared[0] - first, shared[1] - first):
                 rows[first + start - span[0] : first + stop - span[0]] = reader.read(start, stop)
         return rows
@@ -193,6 +211,7 @@ def _steps(reader: ArrayReader, start: int, stop: int) -> Iterator[Span]:
     row_bytes = reader.dtype.itemsize * int(np.prod(reader.shape[1:], dtype=np.int64))
     chunks = max(1, _STEP_BYTES // max(1, row_bytes * reader.chunk_rows)) * reader.chunk_rows
     while start < stop:
+        # Steps end at chunk boundaries, so that no chunk is read twice.
         following = min(start - start % reader.chunk_rows + chunks, stop)
         yield start, following
         start = following

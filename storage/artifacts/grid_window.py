@@ -17,7 +17,7 @@ from gnnloom.storage.format.arrays import Array, ArrayReader
 from gnnloom.storage.matrix.csr import CSR, index_dtype, transposed
 from gnnloom.storage.matrix.ranges import Span, common, overlapped, split_range
 
-#: Strips per row of cells, and the fewest rows of a strip: small strips save memory, large ones calls.
+#: Strips per row of cells, and the fewest rows of a strip: small strips save memory, large ones save calls.
 _STRIPS, _STRIP_ROWS = 16, 64
 
 
@@ -62,6 +62,7 @@ def read_windows(
     windows = [_Window(rows, span, cells.weighted, dtype) for span in columns]
     for row, kept in overlapped(rows, cells.num_vertices, cells.grid[0]):
         sources = list(_sources(cells, row, kept, columns, may_transpose=may_transpose))
+        # All windows take their columns from one strip before the next is read, so that every cell is read once.
         for strip in _strips(kept):
             pieces = [source.strip(strip) for source in sources]
             for window in windows:
@@ -106,7 +107,8 @@ def _sources(cells: Cells, row: int, rows: Span, columns: Sequence[Span], *, may
         if not overlaps:
             continue
         needed = (overlaps[0][0], overlaps[-1][1])
-        # Either way whole rows of cells are read; compare the areas.
+        # Some rows of a CSR matrix can be read without the others, but some columns cannot: they cost the whole width
+        # of their cell, unless they are read as rows of the transposed variant. The smaller area is the cheaper one.
         directly = (rows[1] - rows[0]) * (span[1] - span[0])
         transposed_area = (needed[1] - needed[0]) * _width_read(rows, cells)
         use_transpose = may_transpose and transposed_area < directly
@@ -133,13 +135,17 @@ class ForwardReader:
 
     def read(self, start: int, stop: int) -> Array:
         """Read rows ``start`` to ``stop``."""
+        # ``held`` begins at ``start``: what earlier ranges have read and this one may need again.
         held, first = self._held[start - self._start :], start
         known = start + len(held)
         if stop > known:
             chunk = self._array.chunk_rows
+            # Read from the first row that is not held, or else from the beginning of its chunk, to the end of a chunk:
+            # the rest of that chunk is kept for the next range.
             known = known if len(held) else start - start % chunk
             fresh = self._array.read(known, min(-(-stop // chunk) * chunk, len(self._array)))
             held, first = (np.concatenate([held, fresh]), start) if len(held) else (fresh, known)
+        # The last row is kept: the next range of row pointers begins with it.
         self._start = max(start, stop - 1)
         # A copy: a view would keep everything that was read in memory.
         self._held = held[self._start - first :].copy()
@@ -167,6 +173,8 @@ class _TransposedCells:
     """Reads rows and columns as columns and rows of the transposed variant, all at once."""
 
     def __init__(self, cells: Cells, rows: Span, columns: Span) -> None:
+        # Not strip by strip: the rows of a strip are columns here and are spread over all that is read. Without
+        # ``may_transpose``, the two variants could send the request back and forth.
         (read,) = read_windows(cells.transposed(), columns, [rows], np.dtype(np.float32), may_transpose=False)
         self._first_row, self._first_column = rows[0], columns[0]
         self._entries = transposed(read)
@@ -191,14 +199,18 @@ class _Window:
     def append(self, pieces: Sequence[_Piece], num_rows: int) -> None:
         """Add the next rows: first count the entries of each row, then copy them."""
         start, stop = self._filled, self._filled + num_rows
+        # Column ids of a piece count from its own first column, those of the window from the window's; the shift may be
+        # negative.
         inside = [(piece, self._columns[0] - piece.first_column) for piece in pieces]
         width = self._columns[1] - self._columns[0]
+        # A view: the counts of the new rows are summed in place into row pointers.
         ends = self._indptr[start + 1 : stop + 1]
         for piece, shift in inside:
             _count_between(piece.entries.indptr, piece.entries.indices, shift, shift + width, ends)
         np.cumsum(ends, out=ends)
         ends += self._indptr[start]
         self._grow(int(self._indptr[stop]))
+        # Pieces come in ascending order of their columns, so appending them one after the other keeps every row sorted.
         position, nothing = self._indptr[start:stop].copy(), np.empty(0, np.float32)
         for piece, shift in inside:
             values = nothing if piece.entries.data is None else piece.entries.data
@@ -209,6 +221,7 @@ class _Window:
 
     def _grow(self, size: int) -> None:
         # The system can grow a large block by remapping its pages, so this needs no second copy.
+        # The loop variable is a second reference, which refcheck would refuse; no view of the arrays outlives a call.
         for array in (self._indices, self._data):
             if array is not None:
                 array.resize(size, refcheck=False)
@@ -221,6 +234,7 @@ class _Window:
 def _count_between(
     indptr: NDArray[np.int64], indices: NDArray[Any], start: int, stop: int, counts: NDArray[np.int64]
 ) -> None:
+    # Counted first, so that the window grows once per strip to its exact size.
     for row in range(len(indptr) - 1):
         for entry in range(indptr[row], indptr[row + 1]):
             counts[row] += start <= indices[entry] < stop

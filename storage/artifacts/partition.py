@@ -47,7 +47,7 @@ class Partition:
         """
         direction = "backward" if backward and "volume_backward_total" in self.quality else "forward"
         name = "volume_matrix" if direction == "forward" else "volume_backward_matrix"
-        # Partitions with few parts keep the matrix of all pairs in the manifest.
+        # The matrix grows with the square of the parts, so only partitions with few parts keep it in the manifest.
         if name not in self.quality:
             columns = (f"exchange/{direction}/{column}" for column in ("sender", "receiver", "rows"))
             sender, receiver, rows = (self.artifact.array(column).read() for column in columns)

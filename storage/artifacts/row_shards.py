@@ -68,6 +68,7 @@ class RowShard:
         For a symmetric graph both are the same matrix, which is stored once.
         """
         prefix = "transpose/" if transpose and not self.shards.symmetric else ""
+        # The number of vertices comes from the manifest, so their ids are not read for it.
         own_width = len(self.shards.artifact.array(f"{self.prefix}/vertex"))
         halo_vertex = self.read(f"{prefix}halo_vertex")
         return ShardMatrix(

@@ -11,8 +11,9 @@ from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.fingerprint import scan_rows
 
+#: Python integers do not wrap; the mask makes their sums agree with those of uint64.
 _MASK = (1 << 64) - 1
-#: Weights are fingerprinted by their bits.
+#: Weights are fingerprinted by their bits: the comparison is exact, and also distinguishes 0.0 from -0.0.
 _BITS = {"float32": np.uint32, "float64": np.uint64}
 
 
@@ -31,10 +32,12 @@ class MatrixPrint:
 
 
 def check_offsets(where: str, offsets: NDArray[np.int64], total: int) -> None:
-    """Check that offsets begin at 0, never fall, and end at ``total``.
+    """Check that offsets begin at 0, never decrease, and end at ``total``.
 
     Args:
         where: the array, for messages.
+        offsets: (num_ranges + 1,) int64.
+        total: the expected last offset.
 
     Raises:
         CorruptError: the offsets break one of these rules.
@@ -64,6 +67,7 @@ def check_csr(artifact: Artifact, path: str, row_offset: int, width: int) -> tup
     Raises:
         CorruptError: an invariant is broken; the message names the array and the entry.
     """
+    # The row pointers are checked before the kernel uses them to index without bounds checks.
     indptr = artifact.array(f"{path}/indptr").read()
     indices = artifact.array(f"{path}/indices")
     check_offsets(f"{artifact.path}/{path}/indptr", indptr, len(indices))

@@ -49,6 +49,7 @@ def _check_graph(dataset: Dataset, artifact: Artifact) -> None:
     found = _scan_graph(graph)
     if graph.has_names:
         _check_names(graph)
+    # Equal up to a probability of 2^-64, without holding the matrix or its transpose in memory.
     if graph.symmetric and found.forward != found.backward:
         raise CorruptError(f"{artifact.path}: recorded as symmetric, but differs from its transpose")
 
@@ -61,6 +62,7 @@ def _check_names(graph: Graph) -> None:
         raise CorruptError(
             f"{graph.artifact.path}/original_name_offset: from {bounds[0]} to {bounds[1]}, not 0..{total}"
         )
+    # Each step reads one offset more than a chunk, so that the difference across the chunk boundary is checked, too.
     for start in range(0, len(offset) - 1, offset.chunk_rows):
         wrong = np.flatnonzero(np.diff(offset.read(start, min(start + offset.chunk_rows + 1, len(offset)))) < 1)
         if len(wrong):
@@ -70,6 +72,7 @@ def _check_names(graph: Graph) -> None:
 def _check_transpose(dataset: Dataset, artifact: Artifact) -> None:
     found = _scan_graph(Graph(artifact))
     origin = _scan_origin(dataset, artifact)
+    # The graph's backward fingerprint is that of its transpose; comparing the two needs no sort.
     if origin is not None and origin.backward != found.forward:
         raise CorruptError(f"{artifact.path}: is not the transpose of graph/{artifact.inputs['graph']}")
 
@@ -131,6 +134,7 @@ def _check_range(artifact: Artifact, name: str, lowest: int, highest: int) -> No
     reader = artifact.array(name)
     for start in range(0, len(reader), reader.chunk_rows):
         values = reader.read(start, min(start + reader.chunk_rows, len(reader)))
+        # Reshaped to one row per vertex, because ``multilabel`` has two dimensions.
         wrong = np.flatnonzero(((values < lowest) | (values > highest)).reshape(len(values), -1).any(axis=1))
         if len(wrong):
             raise CorruptError(

@@ -63,6 +63,7 @@ def _expected_attributes(artifact: Artifact, folder: str, attributes: Mapping[st
     if folder == ".":
         return {"encoding-type": f"gnnloom-{artifact.kind}"}
     pointers, indices = (artifact.records.get(f"{folder}/{name}") for name in ("indptr", "indices"))
+    # Only groups of CSR matrices have attributes that follow from the manifest.
     if pointers is None or indices is None or "encoding-type" not in attributes:
         return {}
     rows, columns = pointers.shape[0] - 1, attributes["shape"][1]

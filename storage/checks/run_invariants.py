@@ -30,6 +30,7 @@ def check_run(run: Run) -> int:
         raise CorruptError(f"{run.path / 'metrics.jsonl'}: the epochs do not follow each other from 0 on")
     for epoch in checkpoint_epochs(run.checkpoints):
         _verify_checkpoint(run.checkpoints, epoch)
+    # The folder, not ``has_predictions``: a folder without its index is damage, which opening it reports.
     if (run.path / "predictions").is_dir():
         run.predictions().verify()
     return len(epochs)
@@ -46,6 +47,6 @@ def _verify_checkpoint(folder: Path, epoch: int) -> None:
     try:
         read_checkpoint(folder, epoch)
     except (CorruptError, FileNotFoundError, NotFoundError):
-        # The trainer may have dropped this checkpoint in the meantime.
+        # A running trainer may have dropped this checkpoint in the meantime, which is not damage.
         if epoch in checkpoint_epochs(folder):
             raise

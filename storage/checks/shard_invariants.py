@@ -15,8 +15,9 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.fingerprint import fingerprint_ids
 from gnnloom.storage.matrix.ranges import split_range
 
+#: Python integers do not wrap; the mask makes their sums agree with those of uint64.
 _MASK = (1 << 64) - 1
-#: Ids that are fingerprinted at a time.
+#: Ids that are fingerprinted at a time, 8 MiB: memory must not grow with the number of vertices.
 _CHUNK = 1 << 20
 
 
@@ -41,6 +42,8 @@ def check_row_shards(artifact: Artifact, nnz: int | None) -> None:
     shards = RowShards(artifact)
     prefixes = [""] if shards.symmetric else ["", "transpose/"]
     totals = {prefix: _Totals() for prefix in prefixes}
+    # One shard in memory at a time: sums of fingerprints show that the ranks' vertices are exactly 0..n-1, without a
+    # table of all vertices.
     owned, num_owned = 0, 0
     for rank in range(shards.num_parts):
         vertex = shards.shard(rank).vertex()
@@ -69,7 +72,8 @@ def _check_matrix(shards: RowShards, rank: int, prefix: str, vertex: NDArray[np.
         raise CorruptError(f"{where}: rank {rank} exchanges rows with itself")
     if len(send_row) and not 0 <= send_row.min() <= send_row.max() < len(vertex):
         raise CorruptError(f"{where}send_row: rows outside of the rank's {len(vertex)}")
-    # The salt names the pair of ranks, so that rows sent to the wrong rank do not cancel out.
+    # The salt names the pair of ranks, so that rows sent to the wrong rank do not cancel out. Both sides name the
+    # sender first. Summed over all ranks, the two are equal only if every list of rows sent is a list of rows awaited.
     for other in range(shards.num_parts):
         awaited = halo[halo_offset[other] : halo_offset[other + 1]]
         _check_ascending(f"{where}halo_vertex of rank {other}", awaited, shards.num_vertices)
@@ -117,6 +121,7 @@ def _check_cell(shards: GridShards, variant: str, row: int, column: int) -> int:
 
 
 def _check_ascending(where: str, ids: NDArray[np.int64], num_vertices: int) -> None:
+    # The ends are enough: if the ids ascend, which is checked next, all others lie between them.
     in_range = len(ids) == 0 or (ids[0] >= 0 and ids[-1] < num_vertices)
     if not in_range or (np.diff(ids) <= 0).any():
         raise CorruptError(f"{where}: expected ascending ids in 0..{num_vertices - 1}")

@@ -1,4 +1,4 @@
-"""Checks that everything in a dataset is whole."""
+"""Checks that everything in a dataset is intact."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Finding:
     Attributes:
         kind, key: kind and key of the artifact, or ``runs`` and the name of the run.
         state: ``complete`` or ``incomplete``.
-        read: number of arrays of the artifact, or of epochs of the run, that were read and are whole.
+        read: number of arrays of the artifact, or of epochs of the run, that were read and are intact.
         problem: what is wrong; None if nothing is.
     """
 
@@ -42,7 +42,7 @@ def verify_dataset(dataset: Dataset, *, quick: bool = False) -> list[Finding]:
         quick: check only checksums and digests.
 
     Returns:
-        One finding per artifact and run, whole or not.
+        One finding per artifact and run, intact or not.
     """
     artifacts = [_verify_artifact(dataset, info, quick=quick) for info in dataset.artifacts()]
     return artifacts + [_verify_run(dataset, run) for run in dataset.runs()]
@@ -55,6 +55,7 @@ def _verify_artifact(dataset: Dataset, info: ArtifactInfo, *, quick: bool) -> Fi
         arrays = artifact.verify()
         if not quick:
             check_artifact(dataset, artifact)
+    # One damaged artifact must not hide the findings of the others.
     except (GnnloomError, OSError) as error:
         problem = str(error)
     return Finding(info.kind, info.key, info.state, arrays, problem)
@@ -66,5 +67,5 @@ def _verify_run(dataset: Dataset, name: str) -> Finding:
         epochs = check_run(Run.open(dataset, name))
     except (GnnloomError, OSError) as error:
         problem = str(error)
-    # An unfinished run must be whole, too, as far as it got.
+    # An unfinished run must be intact up to its last epoch, so any problem counts as damage.
     return Finding("runs", name, "complete", epochs, problem)

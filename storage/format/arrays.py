@@ -79,12 +79,14 @@ def digest_bytes(data: Array) -> str:
 
 
 def _bytes_of(data: Array) -> memoryview:
+    # Little-endian on every machine, so that digests do not depend on the machine that computes them.
     contiguous = np.ascontiguousarray(data, dtype=data.dtype.newbyteorder("<"))
     return contiguous.reshape(-1).view(np.uint8).data
 
 
 def default_chunk_rows(shape: Sequence[int], dtype: np.dtype[Any]) -> int:
     """Rows per chunk for chunks of about ``CHUNK_BYTES``."""
+    # An empty array gets chunks of one row: readers and writers divide by the number of rows per chunk.
     row_bytes = dtype.itemsize * math.prod(shape[1:])
     return max(1, min(CHUNK_BYTES // max(1, row_bytes), max(1, shape[0])))
 
@@ -102,7 +104,7 @@ def create_array(
 
     Args:
         root: folder of the artifact.
-        path: path of the array below ``root``, components separated by ``/``.
+        path: path of the array below ``root``, with ``/`` between its components.
         shape: sizes of the dimensions; only the first is split into chunks.
         dims: names of the dimensions.
         chunk_rows: rows per chunk; by default chunks have about ``CHUNK_BYTES``.
@@ -113,6 +115,8 @@ def create_array(
     """
     kind = np.dtype(dtype).newbyteorder("<")
     rows = chunk_rows or default_chunk_rows(shape, kind)
+    # All-zero chunks are written too, so a file that is absent is a lost chunk and never a chunk of zeros.
+    # ``overwrite`` lets a task that runs again replace what a killed attempt left.
     zarr.create_array(
         store=str(root / path),
         shape=tuple(shape),
@@ -130,12 +134,22 @@ def create_array(
 def write_rows(root: Path, path: str, start: int, data: Array) -> ArrayRecord:
     """Write rows ``start`` to ``start + len(data)`` of an array made by :func:`create_array`.
 
+    Args:
+        root: folder of the artifact.
+        path: path of the array below ``root``.
+        data: (num_rows, ...), with the dtype of the array and its sizes along the other dimensions.
+
+    Returns:
+        The record of the array, with these rows as its only piece.
+
     Raises:
         InputError: the rows are not whole chunks of the array, or have another shape or dtype.
     """
+    # Only the metadata is read here, so tasks that write different rows of one array do not conflict.
     array = zarr.open_array(str(root / path), mode="r")
     stop = start + len(data)
     chunk = array.chunks[0]
+    # Two writers of one chunk would each keep only its own rows; whole chunks rule that out. Only the last is partial.
     whole = start % chunk == 0 and (stop % chunk == 0 or stop == array.shape[0])
     if not whole or stop > array.shape[0] or data.shape[1:] != array.shape[1:] or data.dtype != array.dtype:
         raise InputError(
@@ -161,7 +175,11 @@ def write_array(
     chunk_rows: int | None = None,
     codec: str = DEFAULT_CODEC,
 ) -> ArrayRecord:
-    """Write a whole array at once."""
+    """Write a whole array at once; see :func:`create_array` for the arguments.
+
+    Returns:
+        The record of the array, with all rows as one piece.
+    """
     create_array(root, path, data.shape, data.dtype, dims, chunk_rows, codec)
     return write_rows(root, path, 0, data)
 
@@ -185,6 +203,7 @@ class ArrayAppender:
         self._where = root / path
         array = zarr.open_array(str(self._where), mode="r")
         self._chunks = ChunkWriter(self._where, array)
+        # The digest grows with the chunks: hashing the array at the end would mean reading it again.
         self._hash = xxhash.xxh3_128()
         self._pending = np.empty((array.chunks[0], *self._record.shape[1:]), dtype=self._record.dtype)
         self._filled = 0
@@ -192,6 +211,9 @@ class ArrayAppender:
 
     def append(self, rows: Array) -> None:
         """Add rows at the end; a chunk is written as soon as it is full.
+
+        Args:
+            rows: (count, ...), of any length.
 
         Raises:
             InputError: the array has no room for these rows.
@@ -221,6 +243,7 @@ class ArrayAppender:
         if not self._filled:
             return
         stop = self._written + self._filled
+        # Checked before the write: a chunk past the end would be a file that no record mentions.
         if stop > self._record.shape[0]:
             raise InputError(f"{self._where}: {stop} rows appended to an array of {self._record.shape[0]}")
         block = self._pending[: self._filled]
@@ -249,6 +272,7 @@ class ArrayReader:
             self._chunks = ChunkReader(self._where)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CorruptError(f"{self._where}: the array cannot be opened ({error})") from error
+        # zarr.json is not covered by a checksum; comparing it with the record finds damage to it.
         found = (self._chunks.shape, self._chunks.dtype.name)
         if found != (record.shape, record.dtype):
             raise CorruptError(
@@ -284,6 +308,7 @@ class ArrayReader:
         rows = np.empty((stop - start, *self.shape[1:]), dtype=self.dtype)
         if rows.size == 0:
             return rows
+        # One chunk at a time: memory is the result and one decoded chunk, whatever the range.
         for number in range(start // self.chunk_rows, -(-stop // self.chunk_rows)):
             first = number * self.chunk_rows
             begin, end = max(start, first), min(stop, first + self.chunk_rows)
@@ -307,6 +332,7 @@ class ArrayReader:
         Raises:
             CorruptError: a piece differs, or the pieces do not cover the array.
         """
+        # The pieces must tile the array without a gap or overlap, or some rows would have no digest.
         covered = 0
         for piece in sorted(self.record.pieces, key=lambda piece: piece.start):
             if piece.start != covered:
@@ -327,6 +353,7 @@ class ArrayReader:
 
     def _verify_piece(self, piece: Piece) -> None:
         state = xxhash.xxh3_128()
+        # Pieces begin at a chunk boundary, so every chunk is read once. Hashing in steps gives the digest of the whole.
         for start in range(piece.start, piece.stop, self.chunk_rows):
             state.update(_bytes_of(self.read(start, min(start + self.chunk_rows, piece.stop))))
         if state.hexdigest() != piece.digest:

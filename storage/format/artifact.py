@@ -41,7 +41,9 @@ WORK = ".work"
 def artifact_key(kind: str, parameters: JsonObject, inputs: JsonObject) -> str:
     """16 hexadecimal digits that name what a stage makes of these parameters and inputs."""
     content = {"format": FORMAT_VERSION, "kind": kind, "parameters": parameters, "inputs": inputs}
+    # Sorted keys and no spaces: equal parameters must give equal text. NaN is refused, since it is not JSON.
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    # 64 bits: a dataset holds far too few artifacts for two keys to collide.
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -153,6 +155,7 @@ class ArtifactWriter:
         """
         key = artifact_key(kind, parameters, inputs)
         path = dataset / kind / key
+        # Completeness is checked under the lock: the process that held it before may just have finished the artifact.
         with locked(dataset, kind, key):
             writer = cls(path, kind, key)
             if not writer.is_complete:
@@ -162,6 +165,7 @@ class ArtifactWriter:
     def _prepare(self, parameters: JsonObject, inputs: JsonObject) -> None:
         self.work.mkdir(parents=True, exist_ok=True)
         plan_path = self.work / "plan.json"
+        # The plan gets the new boot only after the check of the records, so a kill during the check repeats it.
         if plan_path.exists() and _rebooted_since(read_json(plan_path)):
             self._drop_unsound_records()
         write_group(self.path.parent, {})
@@ -170,6 +174,9 @@ class ArtifactWriter:
 
     def _drop_unsound_records(self) -> None:
         """Forget records that outlived their data: after the machine crashed, only the records were synced."""
+        # Chunks are synced by the commit only, which is much cheaper than once per chunk. A kill loses nothing, since
+        # the kernel keeps what was written, but a crash of the machine can. A record without arrays cannot be checked,
+        # so it is dropped: its task may have left spill files that are lost.
         for record in self.recorded().values():
             try:
                 for array in record.arrays:
@@ -182,25 +189,32 @@ class ArtifactWriter:
 
     @contextmanager
     def task(self, name: str) -> Iterator[TaskOutput]:
-        """Run one task: the block adds arrays and facts to the output; leaving the block without error records it."""
+        """Run one task: the block adds arrays and facts to the output; leaving it without an error records the task.
+
+        Args:
+            name: name of the task, PHASE/NUMBER or longer.
+        """
+        # No ``finally``: a task that raises must leave no record.
         output = TaskOutput(self, name)
         started, before = time.perf_counter(), bytes_moved()
         yield output
         bytes_read, bytes_written = (now - then for now, then in zip(bytes_moved(), before, strict=True))
         seconds = round(time.perf_counter() - started, 4)
+        # The record is written last, when all chunks are in place under their final names. A kill before this line
+        # makes the task run again, and it then writes the same bytes.
         arrays = tuple(merge_pieces(output.arrays))
         record = TaskRecord(name, arrays, output.facts, seconds, peak_memory(), bytes_read, bytes_written)
         write_json(self._record_path(name), record.to_json())
 
     def _record_path(self, task: str) -> Path:
-        # The folder's name on disk stays as it is.
+        # The folder keeps its earlier name, so that stages begun by earlier versions can be finished.
         return self.work / "parts" / f"{task.replace('/', '-')}.json"
 
     def recorded(self, prefix: str = "") -> dict[str, TaskRecord]:
         """The records of the finished tasks whose names start with ``prefix``, by name."""
         records = {}
         for path in sorted((self.work / "parts").glob("*.json")):
-            # Temporary names of records that are being written.
+            # A record that is being written has a temporary name, which starts with a dot.
             if path.name.startswith("."):
                 continue
             content = read_json(path)
@@ -218,6 +232,8 @@ class ArtifactWriter:
     ) -> Artifact:
         """Publish the artifact: check that every task is recorded, write the manifest, drop the work folder.
 
+        Called by one process, after all tasks have finished.
+
         Args:
             tasks: names of all tasks that make up the artifact.
             sizes: sizes of the artifact's global dimensions (see :mod:`gnnloom.storage.format.schema`).
@@ -228,6 +244,7 @@ class ArtifactWriter:
             IncompleteError: tasks are missing; the message names them all.
             FormatError: the arrays break the registry.
         """
+        # Records, not the results that the scheduler returned: tasks of an earlier, killed run count as well.
         recorded = self.recorded()
         missing = [task for task in tasks if task not in recorded]
         if missing:
@@ -235,6 +252,7 @@ class ArtifactWriter:
                 f"{self.path}: {len(missing)} of {len(tasks)} tasks are missing: {', '.join(missing)}"
             )
         plan = read_json(self.work / "plan.json")
+        # Only the named tasks: intermediate phases leave records whose arrays are not part of the artifact.
         records = merge_pieces(record for task in tasks for record in recorded[task].arrays)
         check_records(str(self.path), self.kind, records, sizes)
         manifest = {
@@ -252,6 +270,7 @@ class ArtifactWriter:
         # Data first, then the manifest: a manifest on disk means that everything it lists is there, too.
         sync_tree(self.path, without=WORK)
         write_json(self.path / MANIFEST, manifest)
+        # A kill before this line leaves a complete artifact with scratch, which garbage collection removes.
         shutil.rmtree(self.work, ignore_errors=True)
         return Artifact(self.path)
 
@@ -277,4 +296,5 @@ def _boot() -> dict[str, str]:
 
 def _rebooted_since(plan: Mapping[str, Any]) -> bool:
     now = _boot()
+    # Boots of different machines cannot be compared, so a plan of another host counts as not rebooted.
     return plan.get("host") == now["host"] and plan.get("boot") != now["boot"]

@@ -41,6 +41,7 @@ def compressors(codec: str, dtype: np.dtype[Any]) -> list[BytesBytesCodec]:
     Raises:
         InputError: ``codec`` is not one of ``CODECS``.
     """
+    # The checksum is the last codec, so it covers the stored bytes: a damaged chunk is found before it is decompressed.
     if codec == "none":
         return [Crc32cCodec()]
     if codec == "fast":
@@ -61,19 +62,25 @@ class ChunkWriter:
             InputError: the array has codecs that gnnloom does not write.
         """
         self._folder = path / "c"
+        # The shape of a chunk, not of the array: Zarr stores the last chunk at full size too.
         self._shape: tuple[int, ...] = tuple(array.chunks)
         self._blosc = _compressor(path, array.compressors)
         self._dtype = np.dtype(array.dtype).newbyteorder("<")
         self._folder.mkdir(exist_ok=True)
 
     def write(self, start: int, rows: NDArray[Any]) -> None:
-        """Write ``rows``, beginning at row ``start``, which must begin a chunk; zeros fill up the last chunk."""
+        """Write rows, beginning at row ``start``, which must begin a chunk; zeros fill up the last chunk.
+
+        Args:
+            rows: (num_rows, ...), with the array's sizes along the other dimensions.
+        """
         if rows.size == 0:
             return
         length = self._shape[0]
         for first in range(0, len(rows), length):
             chunk = np.ascontiguousarray(rows[first : first + length], dtype=self._dtype)
             if chunk.shape != self._shape:
+                # Zeros, not uninitialized memory: the same rows must give the same file, padding included.
                 filled = np.zeros(self._shape, dtype=self._dtype)
                 filled[: len(chunk)] = chunk
                 chunk = filled
@@ -82,6 +89,7 @@ class ChunkWriter:
     def _put(self, number: int, chunk: NDArray[Any]) -> None:
         encoded = chunk.tobytes() if self._blosc is None else self._blosc.encode(chunk)
         checksum = google_crc32c.value(encoded).to_bytes(4, "little")
+        # Arrays are split along the first axis only, so the chunk's other coordinates are always 0.
         file = self._folder.joinpath(str(number), *["0"] * (chunk.ndim - 1))
         file.parent.mkdir(parents=True, exist_ok=True)
         # Renamed when whole: a task that was believed dead may still write a chunk that is already recorded.
@@ -121,7 +129,7 @@ class ChunkReader:
         """Read a whole chunk, including the padding of the last one.
 
         Returns:
-            The chunk, and the size of its file in bytes.
+            The chunk, a read-only array of shape ``chunks``, and the size of its file in bytes.
 
         Raises:
             FileNotFoundError: the chunk is missing.
@@ -132,12 +140,14 @@ class ChunkReader:
         if google_crc32c.value(encoded) != int.from_bytes(stored[-4:], "little"):
             raise ValueError("the checksum is wrong")
         plain = Blosc().decode(encoded) if self._compressed else encoded
+        # A valid checksum shows that the bytes are those written, not that they fit the shape in zarr.json.
         if len(plain) != self.dtype.itemsize * math.prod(self.chunks):
             raise ValueError(f"{len(plain)} bytes, expected {self.dtype.itemsize * math.prod(self.chunks)}")
         return np.frombuffer(plain, self.dtype).reshape(self.chunks), len(stored)
 
 
 def _write_file(path: Path, pieces: Sequence[bytes]) -> None:
+    # Unbuffered: a chunk is one large write, and a buffer would only copy it.
     with path.open("wb", buffering=0) as output:
         for piece in pieces:
             rest = memoryview(piece)
@@ -150,6 +160,8 @@ def _write_file(path: Path, pieces: Sequence[bytes]) -> None:
 
 def _compressor(path: Path, codecs: Sequence[Any]) -> Blosc | None:
     """The compressor among the codecs of an array, which must be codecs that :func:`compressors` returns."""
+    # Other codecs are refused rather than ignored: ChunkWriter encodes by itself, so Zarr would decode its bytes
+    # wrongly.
     if not codecs or not isinstance(codecs[-1], Crc32cCodec) or len(codecs) > 2:
         raise InputError(f"{path}: codecs that gnnloom does not write ({codecs})")
     if len(codecs) == 1:

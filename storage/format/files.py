@@ -26,6 +26,7 @@ def write_json(path: Path, content: JsonObject, *, durable: bool = True) -> None
     with written_aside(path) as aside, aside.open("w", encoding="utf-8") as file:
         json.dump(content, file, indent=1, sort_keys=True, allow_nan=False)
         file.write("\n")
+        # Synced before the rename: after a crash, the name would otherwise refer to a file without its content.
         if durable:
             file.flush()
             os.fsync(file.fileno())
@@ -36,6 +37,8 @@ def write_json(path: Path, content: JsonObject, *, durable: bool = True) -> None
 @contextmanager
 def written_aside(path: Path) -> Iterator[Path]:
     """A unique temporary name next to ``path``: renamed to ``path`` on success, deleted on failure."""
+    # In the same folder, because a rename is atomic only within one file system. Unique, because a task that is
+    # believed dead and its replacement may write the same file. Hidden, so that listings skip it.
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         yield aside
@@ -89,12 +92,14 @@ def parsing(path: Path, what: str) -> Iterator[None]:
         yield
     except GnnloomError:
         raise
+    # The errors that subscripting, converting and iterating raise if the content has another form than expected.
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise CorruptError(f"{path}: not {what} ({type(error).__name__}: {error})") from error
 
 
 def sync_folder(path: Path) -> None:
     """Make the names in a folder durable."""
+    # A rename is durable only when the folder that holds the name is synced, not the file.
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -104,6 +109,7 @@ def sync_folder(path: Path) -> None:
 
 def sync_tree(path: Path, without: str = "") -> None:
     """Make every file below ``path`` durable, except those in the folder ``path / without``."""
+    # Bytes that another thread or process wrote are synced, too: fsync applies to the file, not to the descriptor.
     for folder, folders, names in os.walk(path):
         if without in folders and Path(folder) == path:
             folders.remove(without)
@@ -127,6 +133,7 @@ def tree_bytes(path: Path) -> int:
 
 def remove_tree(path: Path) -> None:
     """Delete a folder; it is renamed first, so that nobody ever sees half of it under its own name."""
+    # A kill after the rename leaves a hidden folder, which garbage collection removes.
     doomed = path.with_name(f".removed-{path.name}")
     if doomed.exists():
         shutil.rmtree(doomed)

@@ -13,5 +13,6 @@ def write_group(path: Path, attributes: JsonObject) -> None:
     Several tasks may make a group that they share at the same time. This is safe: the file appears whole, and all of
     them write the same. Zarr's own functions to open or make a group race with each other.
     """
+    # Not synced here: the commit of the artifact syncs its whole tree once, which is cheaper than once per group.
     content = {"zarr_format": 3, "node_type": "group", "attributes": dict(attributes)}
     write_json(path / "zarr.json", content, durable=False)

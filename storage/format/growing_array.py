@@ -40,10 +40,15 @@ class GrowingArray:
         self._written = 0
 
     def append(self, rows: NDArray[Any]) -> None:
-        """Add rows at the end; whole chunks are written at once, without a copy."""
+        """Add rows at the end; whole chunks are written at once, without a copy.
+
+        Args:
+            rows: (count,), of any length.
+        """
         rows = np.ascontiguousarray(rows, dtype=self._dtype)
         if self._filled:
             rows = self._fill(rows)
+        # ``_fill`` leaves either no rows or an empty pending chunk, so the rest starts at a chunk boundary.
         whole = len(rows) - len(rows) % self._chunk
         if whole:
             self._store(rows[:whole])
@@ -53,10 +58,14 @@ class GrowingArray:
     def close(self) -> ArrayRecord:
         """Write the last chunk and return the record of the whole array."""
         pending = self._pending[: self._filled]
+        # Shorter than one chunk: a chunk of the array's own size, as ``write_array`` chooses it, so that the bytes are
+        # equal.
         if self._chunks is None:
             return write_array(self._root, self._path, pending, self._dims, codec=self._codec)
         if len(pending):
             self._store(pending)
+        # The array was created with the length of its first chunks. It only grows, so resizing changes nothing but
+        # zarr.json.
         zarr.open_array(str(self._root / self._path), mode="r+").resize((self._written,))
         pieces = (Piece(0, self._written, self._hash.hexdigest()),)
         return ArrayRecord(self._path, (self._written,), self._dtype.name, self._dims, pieces)

@@ -23,6 +23,7 @@ def locked(dataset: Path, kind: str, key: str) -> Iterator[None]:
     """Hold the lock of an artifact; wait while another process holds it."""
     path = lock_path(dataset, kind, key)
     path.parent.mkdir(parents=True, exist_ok=True)
+    # A flock, not a lock file: the kernel releases it when the process dies, so a kill leaves no stale lock.
     descriptor = _lock(path, f"{kind}/{key}")
     try:
         yield
@@ -35,6 +36,7 @@ def _lock(path: Path, artifact: str) -> int:
     # Garbage collection may delete the file between opening and locking it; then others would not see the lock.
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        # Tried without waiting first, only to report that this process is about to wait.
         if not _takes(descriptor, fcntl.LOCK_EX):
             LOGGER.warning("waiting for another process that makes %s", artifact)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -50,6 +52,7 @@ def held(lock: Path | None) -> Iterator[bool]:
         yield True
         return
     lock.parent.mkdir(parents=True, exist_ok=True)
+    # An import locks its folder itself, and a folder can only be opened for reading.
     flags = os.O_RDONLY if lock.is_dir() else os.O_RDWR | os.O_CREAT
     descriptor = os.open(lock, flags, 0o644)
     try:
@@ -65,6 +68,7 @@ def is_held(lock: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
+        # A shared lock: two processes that ask at the same time do not take each other for a writer.
         return not _takes(descriptor, fcntl.LOCK_SH)
     finally:
         os.close(descriptor)

@@ -16,7 +16,7 @@ from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS
 
 MANIFEST = "manifest.json"
 
-#: Entries of every manifest and their types; the version of the format comes on top.
+#: Entries of every manifest and their types, in addition to the version of the format.
 _ENTRIES: Mapping[str, type] = {
     **dict.fromkeys(("kind", "key", "digest"), str),
     **dict.fromkeys(("parameters", "inputs", "facts", "measured", "sizes", "arrays"), dict),
@@ -44,6 +44,7 @@ def read_manifest(artifact: Path) -> dict[str, Any]:
     version = manifest.get("format")
     if not isinstance(version, int):
         raise FormatError(f"{path}: not written by gnnloom (no format version)")
+    # Checked before the entries, which a newer format may have renamed.
     if version > FORMAT_VERSION:
         raise FormatError(f"{path}: format {version} is newer than {FORMAT_VERSION}, the newest this gnnloom reads")
     wrong = sorted(name for name, wanted in _ENTRIES.items() if not isinstance(manifest.get(name), wanted))
@@ -55,6 +56,7 @@ def read_manifest(artifact: Path) -> dict[str, Any]:
 def digest_arrays(records: Iterable[ArrayRecord]) -> str:
     """One digest of all arrays: names, shapes, dtypes and contents, but nothing of how or when they were made."""
     state = xxhash.xxh3_128()
+    # Sorted by path: the digest must not depend on the order in which tasks finished.
     for record in sorted(records, key=lambda record: record.path):
         line = json.dumps([record.path, record.to_json()], sort_keys=True, separators=(",", ":"))
         state.update(line.encode())

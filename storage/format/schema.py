@@ -33,6 +33,8 @@ class ArraySpec:
 #: Dimensions whose size is a property of the whole artifact.
 GLOBAL_DIMS = frozenset({"vertex", "vertex+1", "part", "part+1", "feature", "class"})
 
+# Offsets count nonzeros, of which one block may have more than 2^31, so they are int64. Column ids take most of the
+# space and are int32 wherever the width allows.
 _CSR_BLOCK = {
     "block/*/indptr": ArraySpec(("row+1",), ("int64",)),
     "block/*/indices": ArraySpec(("nonzero",), INDEX),
@@ -143,12 +145,14 @@ def check_records(where: str, kind: str, records: Iterable[ArrayRecord], sizes: 
             )
         for dim, size in zip(spec.dims, record.shape, strict=True):
             _check_size(where, record.path, dim, size, sizes, local)
+    # The number of blocks, shards or cells is not known here, so a pattern with ``*`` may match no array at all.
     missing = sorted(name for name, spec in schema.items() if spec.required and name not in seen and "*" not in name)
     if missing:
         raise FormatError(f"{where}: the manifest lacks {', '.join(missing)}")
 
 
 def _pattern_of(path: str, schema: Mapping[str, ArraySpec]) -> str | None:
+    # Matched component by component: ``*`` of fnmatch would also match a slash.
     names = path.split("/")
     for pattern in schema:
         expected = pattern.split("/")
@@ -173,6 +177,7 @@ def _check_size(
                 f"{where}: array {path} has {size} along {dim}, expected {sizes.get(base)} + {extra or 0}"
             )
         return
+    # The first array of a folder sets the size, and the others must agree with it.
     folder = path.rpartition("/")[0]
     expected, other = local.setdefault((folder, base), (count, path))
     if expected != count:

@@ -1,4 +1,4 @@
-"""Records of finished tasks: what lets a killed stage go on where it stopped."""
+"""Records of finished tasks, which let a killed stage continue where it stopped."""
 
 from __future__ import annotations
 
@@ -56,6 +56,7 @@ def merge_pieces(records: Iterable[ArrayRecord]) -> list[ArrayRecord]:
     for record in records:
         before = merged.get(record.path)
         pieces: tuple[Piece, ...] = (before.pieces if before else ()) + record.pieces
+        # Sorted by row, so that the manifest is the same for any order in which the tasks finished.
         merged[record.path] = ArrayRecord(
             record.path,
             record.shape,
@@ -71,6 +72,7 @@ def sum_measurements(records: Iterable[TaskRecord]) -> dict[str, Any]:
     sums: dict[str, dict[str, float]] = {"task_seconds": {}, "task_bytes_read": {}, "task_bytes_written": {}}
     peak = 0
     for record in records:
+        # By phase, not by task: the measurements must not grow with the number of tasks.
         phase = record.task.partition("/")[0]
         numbers = (record.seconds, record.bytes_read, record.bytes_written)
         for by_phase, number in zip(sums.values(), numbers, strict=True):

@@ -18,12 +18,15 @@ from gnnloom.storage.matrix.permutation import GOLDEN, mix
 
 @njit(cache=True, nogil=True)
 def _mix(value: np.uint64) -> np.uint64:
+    # The increment keeps 0, which ``mix`` maps to itself, from adding nothing to a sum.
     return np.uint64(mix(np.uint64(value + GOLDEN)))
 
 
 @njit(cache=True, nogil=True)
 def fingerprint_ids(ids: NDArray[np.int64], salt: int) -> np.uint64:
     """Fingerprint of a multiset of (num_ids,) ids; each ``salt`` gives an independent fingerprint."""
+    # A sum, not an exclusive or, in which an id that occurs twice would cancel out. Every operand is uint64: numba
+    # turns uint64 with int64 into float64, which drops the low bits.
     total = np.uint64(0)
     start = _mix(np.uint64(salt))
     for number in ids:
@@ -44,7 +47,7 @@ def scan_rows(
     """Check consecutive entries of a block of rows, and compute their fingerprints.
 
     Args:
-        indptr: (num_rows + 1,) int64 row pointers of the block; never falling, from 0.
+        indptr: (num_rows + 1,) int64 row pointers of the block, non-decreasing, starting at 0.
         start: position of the first entry in the block.
         columns: (count,) column ids of the entries.
         values: (count,) uint32 or uint64, the bits of the entries' weights; empty for a pattern.
@@ -53,17 +56,20 @@ def scan_rows(
         width: number of columns.
 
     Returns:
-        The fingerprint of all (row, column, weight), that of all (column, row, weight), the last column, and the
-        position of the first entry whose column is out of range or not above the previous column of its row; -1 if
-        there is no such entry.
+        The uint64 fingerprint of all (row, column, weight), that of all (column, row, weight), the last column, and
+        the position of the first entry whose column is out of range or not above the previous column of its row; -1
+        if there is no such entry.
     """
     forward, backward = np.uint64(0), np.uint64(0)
+    # ``start`` may lie in the middle of a row. The right side skips empty rows, which end where this row begins.
     row = np.searchsorted(indptr, start, side="right") - 1
-    # A fingerprint chains the mixer over row, column and weight; "backward" exchanges row and column.
+    # A fingerprint chains the mixer over row, column and weight; "backward" exchanges row and column. Chaining makes
+    # their order count, so a matrix and its transpose have different fingerprints unless they are equal.
     for k in range(len(columns)):
         while indptr[row + 1] <= start + k:
             row += 1
         column = np.int64(columns[k])
+        # ``previous`` is carried from call to call, so the order is also checked across chunks; a new row resets it.
         is_first = start + k == indptr[row]
         if column < 0 or column >= width or (not is_first and column <= previous):
             return forward, backward, previous, start + k

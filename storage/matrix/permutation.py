@@ -21,6 +21,7 @@ from gnnloom.storage.errors import InputError
 
 #: Half-rounds of the network. Part of the format, like everything that determines the order.
 ROUNDS = 6
+#: ``_bits`` compares powers of two in int64, where 2^62 is the largest.
 _MAX_SIZE = 1 << 62
 #: Increment of splitmix64: 2^64 divided by the golden ratio, made odd.
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -61,7 +62,17 @@ class KeyedPermutation:
         return _permute_checked(self, ids, inverse=False)
 
     def inverse(self, ids: NDArray[Any]) -> NDArray[np.int64]:
-        """Old ids of new ids; the inverse of :meth:`forward`."""
+        """Old ids of new ids; the inverse of :meth:`forward`.
+
+        Args:
+            ids: (num_ids,) integers in 0..size-1.
+
+        Returns:
+            (num_ids,) int64.
+
+        Raises:
+            IndexError: an id is not in 0..size-1.
+        """
         return _permute_checked(self, ids, inverse=True)
 
     def to_json(self) -> dict[str, Any]:
@@ -81,6 +92,7 @@ class KeyedPermutation:
 
 def _permute_checked(permutation: KeyedPermutation, ids: NDArray[Any], *, inverse: bool) -> NDArray[np.int64]:
     given = np.ascontiguousarray(ids, dtype=np.int64)
+    # Cycle walking returns to the range only from within it: an id outside could walk forever.
     if given.size and (int(given.min()) < 0 or int(given.max()) >= permutation.size):
         raise IndexError(f"ids from {given.min()} to {given.max()} do not lie in 0..{permutation.size - 1}")
     out = np.empty(given.shape, dtype=np.int64)
@@ -100,6 +112,7 @@ def mix(value: np.uint64) -> np.uint64:
 def _round_keys(key: np.uint64) -> NDArray[np.uint64]:
     keys = np.empty(ROUNDS, dtype=np.uint64)
     for number in range(ROUNDS):
+        # The output of SplitMix64 seeded with the key, so that similar keys give unrelated round keys.
         keys[number] = mix(key + GOLDEN * np.uint64(number + 1))
     return keys
 
@@ -114,14 +127,17 @@ def _bits(size: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _walk(ids: NDArray[np.int64], size: int, key: np.uint64, inverse: bool, out: NDArray[np.int64]) -> None:
+    # Arithmetic on ids only, no table: memory is independent of ``size``, and every id can be permuted alone.
     bits = _bits(size)
     low_bits = np.uint64(bits - bits // 2)
     low_mask = (np.uint64(1) << low_bits) - np.uint64(1)
     high_mask = (np.uint64(1) << np.uint64(bits // 2)) - np.uint64(1)
     keys = _round_keys(key)
-    # The inverse applies the half-rounds in the opposite order.
+    # A half-round xors one half with a hash of the other, so it is its own inverse, and the inverse applies the
+    # half-rounds in the opposite order. Every operand is uint64: numba turns uint64 with int64 into float64.
     for k in range(len(ids)):
         value = np.uint64(ids[k])
+        # Ends, because the cycle of the permutation through an id below ``size`` leads back to that id.
         while True:
             high, low = value >> low_bits, value & low_mask
             if inverse:

@@ -22,6 +22,7 @@ _TO_UNIT = 1.0 / (1 << 53)
 
 def stream_key(seed: int, stream: str) -> np.uint64:
     """Key of one stream of random numbers; streams with other seeds or names are independent."""
+    # A cryptographic hash, so that neighboring seeds give unrelated keys; ``hash`` of Python differs from run to run.
     digest = hashlib.sha256(f"{seed}/{stream}".encode()).digest()
     return np.uint64(int.from_bytes(digest[:8], "little"))
 
@@ -41,9 +42,12 @@ def _fill_uniform(key: np.uint64, start: int, out: NDArray[np.float64]) -> None:
 @njit(cache=True, nogil=True)
 def _fill_normal(key: np.uint64, start: int, out: NDArray[np.float32]) -> None:
     """Box, Muller (1958): the uniform numbers 2j and 2j+1 give the normal numbers 2j and 2j+1."""
+    # Pairs are aligned to even counters, not to ``start``, so that any range gives the same numbers. A range that
+    # begins at an odd counter takes only the second number of its first pair.
     k, count = 0, len(out)
     while k < count:
         pair = (start + k) // 2 * 2
+        # 1 - unit lies in (0, 1], so the logarithm is finite.
         radius = math.sqrt(-2.0 * math.log(1.0 - unit(key, np.uint64(pair))))
         angle = 2.0 * math.pi * unit(key, np.uint64(pair + 1))
         if pair == start + k:

@@ -10,6 +10,8 @@ Span = tuple[int, int]
 
 def split_range(size: int, parts: int, number: int) -> Span:
     """Range ``number`` of ``parts`` ranges of 0..size-1: [number*size//parts, (number+1)*size//parts)."""
+    # The stop of one range is by the same formula the start of the next, so there are no gaps. Python integers do not
+    # overflow, whatever the product.
     return number * size // parts, (number + 1) * size // parts
 
 
@@ -20,7 +22,7 @@ def common(first: Span, second: Span) -> Span:
 
 
 def overlapped(span: Span, size: int, parts: int) -> Iterator[tuple[int, Span]]:
-    """The ranges of 0..size-1, cut into ``parts``, that overlap ``span``: the number of each, and the overlap."""
+    """Of the ``parts`` ranges of 0..size-1, those that overlap ``span``: the number of each, and the overlap."""
     for number in range(parts):
         shared = common(split_range(size, parts, number), span)
         if shared[0] < shared[1]:

@@ -69,6 +69,7 @@ def checkpoint_aside(folder: Path, epoch: int) -> Path:
 def begin_checkpoint(folder: Path, epoch: int) -> Path:
     """Make an empty :func:`checkpoint_aside`; called by one process, before any process writes to it."""
     aside = checkpoint_aside(folder, epoch)
+    # A killed attempt at the same epoch may have left arrays, possibly of another number of ranks.
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     return aside
@@ -95,8 +96,11 @@ def publish_checkpoint(folder: Path, epoch: int, records: Iterable[ArrayRecord],
         "facts": dict(facts),
         "arrays": {record.path: record.to_json() for record in records},
     }
+    # The index and all arrays are durable before the rename, so a name that is a number means a complete checkpoint.
+    # Old checkpoints are dropped only after the rename is durable.
     write_json(aside / _INDEX, content)
     sync_tree(aside)
+    # A resumed run can reach an epoch again whose checkpoint it did not start from.
     if final.exists():
         shutil.rmtree(final)
     aside.rename(final)
@@ -136,6 +140,7 @@ def _open_arrays(path: Path, content: Mapping[str, Any]) -> dict[str, ArrayReade
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptError(f"{path / _INDEX}: not the index of a checkpoint ({error})") from error
     readers = {record.path: ArrayReader(path, record) for record in records}
+    # Everything is read and compared first: resuming from damaged weights would go unnoticed.
     for reader in readers.values():
         reader.verify()
     return readers

@@ -115,9 +115,14 @@ class Run:
         return metrics
 
     def epochs_since(self, begun: float) -> int:
-        """Epochs that a writer has finished that began at this time (seconds since 1970); 0 before its first write."""
+        """Number of epochs in the metrics of a writer that began at ``begun`` (seconds since 1970).
+
+        It is 0 before that writer's first write. Epochs that the writer kept from before a resume are included.
+        """
         path = self.metrics_path
         try:
+            # An older file belongs to an earlier attempt at this run, whose epochs must not count as progress of this
+            # one.
             return path.read_bytes().count(b"\n") if path.stat().st_mtime >= begun else 0
         except FileNotFoundError:
             return 0
@@ -155,27 +160,34 @@ class Run:
     def start(self, config: JsonObject, first_epoch: int, inputs: Mapping[str, str] | None = None) -> None:
         """Begin to write: keep the metrics of the epochs before ``first_epoch``, and drop what later epochs left.
 
+        Called by rank 0 only.
+
         Args:
             config: the resolved configuration.
             first_epoch: 0 for a new run; otherwise the epoch at which the run resumes.
             inputs: kind to key of the artifacts that the run reads.
         """
         self.path.mkdir(parents=True, exist_ok=True)
+        # Epochs after the checkpoint are computed again and would otherwise appear twice.
         kept = [line for line in self.metrics() if line["epoch"] < first_epoch]
+        # The result goes first: with it, a kill in the next lines would leave a run that counts as finished.
         (self.path / _RESULT).unlink(missing_ok=True)
         shutil.rmtree(self.path / _PREDICTIONS, ignore_errors=True)
         if first_epoch == 0:
             shutil.rmtree(self.checkpoints, ignore_errors=True)
         text = "".join(json.dumps(line) + "\n" for line in kept)
+        # Rewritten aside and renamed, so that a kill leaves either the old metrics or the new ones.
         aside = self.path / f".{_METRICS}"
         aside.write_text(text, encoding="utf-8")
         aside.replace(self.metrics_path)
         write_json(self.path / _INPUTS, dict(inputs or {}))
+        # Last: a folder with a configuration counts as a run, and one without it is a leftover.
         write_json(self.config_path, config)
 
     def append_metrics(self, line: JsonObject) -> None:
-        """Append the line of one epoch."""
+        """Append the line of one epoch; called by rank 0 only."""
         with self.metrics_path.open("a", encoding="utf-8") as file:
+            # A kill leaves at most a last line that is cut short, which readers skip and a resume drops.
             file.write(json.dumps(line, allow_nan=False) + "\n")
 
     def finish(self, result: JsonObject) -> None:
@@ -187,13 +199,22 @@ class Run:
         return self.path / f".writing-{_PREDICTIONS}"
 
     def publish_predictions(self, records: list[ArrayRecord], facts: JsonObject) -> Predictions:
-        """Replace the run's predictions by those written in :meth:`predictions_aside`."""
+        """Replace the run's predictions by those written in :meth:`predictions_aside`.
+
+        Called by one process, after all processes have written.
+
+        Args:
+            records: the arrays written.
+            facts: what to store with them; JSON.
+        """
         aside, final = self.predictions_aside(), self.path / _PREDICTIONS
         content = {
             "format": FORMAT_VERSION,
             "facts": dict(facts),
             "arrays": {record.path: record.to_json() for record in records},
         }
+        # The index is written after all arrays, and the rename makes both visible. A kill between the two last steps
+        # loses only predictions, which can be made again from the checkpoint.
         write_json(aside / PREDICTIONS_INDEX, content)
         shutil.rmtree(final, ignore_errors=True)
         aside.rename(final)

@@ -46,6 +46,7 @@ class BatchDrawer:
         """
         digest = hashlib.sha256(f"{self._seed}/batch/{number}".encode()).digest()
         key = np.uint64(int.from_bytes(digest[:8], "little"))
+        # Compared with the upper 53 bits of a hash. Scaling by a power of two is exact, so every machine agrees.
         limit = np.uint64(int(self._rate * (1 << 53)))
         chosen = np.zeros(self._graph.num_vertices, dtype=np.bool_)
         if self._neighbors is not None:
@@ -62,6 +63,7 @@ class BatchDrawer:
             first = 0
             for block in self._graph.blocks():
                 _draw_edges(key, limit, first, block.row_offset, block.indptr, block.indices, chosen)
+                # Nonzeros are numbered through all blocks, so equal positions in two blocks have different hashes.
                 first += block.nnz
         return chosen
 
@@ -82,6 +84,8 @@ def _draw_edges(
     indices: NDArray[Any],
     chosen: NDArray[np.bool_],
 ) -> None:
+    # Both ends may be set more than once, also from other blocks; only true is ever written, so the order is
+    # irrelevant.
     for row in range(len(indptr) - 1):
         for position in range(indptr[row], indptr[row + 1]):
             column = indices[position]
@@ -92,5 +96,6 @@ def _draw_edges(
 
 @njit(cache=True, nogil=True, inline="always")
 def _is_drawn(key: np.uint64, limit: np.uint64, number: int) -> bool:
+    # Counters start at 1, as in SplitMix64, which adds the increment before it mixes.
     value = mix(key + (np.uint64(number) + np.uint64(1)) * GOLDEN)
     return bool((value >> np.uint64(11)) < limit)

@@ -22,12 +22,17 @@ Neighbors: TypeAlias = tuple[NDArray[np.int64], NDArray[Any]]
 FRONTIER: Final = 1000
 #: Steps of a walk after its root.
 _LENGTH = 4
-#: Steps per wanted vertex after which a batch stays smaller: small components may not hold enough vertices.
+#: Steps per wanted vertex after which drawing stops: small components may not hold enough vertices.
 _PATIENCE = 50
 
 
 def load_neighbors(graph: Graph) -> Neighbors:
-    """Read the pattern of a graph without self loops into memory."""
+    """Read the pattern of a graph without self loops into memory.
+
+    Returns:
+        (num_vertices + 1,) int64 offsets, and (num_neighbors,) int32 or int64 neighbors of each vertex in turn.
+    """
+    # The leading 0 turns the cumulative sum into offsets. int64, since the sum counts nonzeros.
     sizes = [np.zeros(1, dtype=np.int64)]
     neighbors = [np.empty(0, dtype=index_dtype(graph.num_vertices))]
     for block in graph.blocks():
@@ -44,6 +49,7 @@ def _without_loops(
     size = np.empty(len(indptr) - 1, np.int64)
     kept = np.empty(len(indices), indices.dtype)
     end = 0
+    # Entries keep their order, so the neighbors stay sorted and a batch depends only on the graph and the key.
     for row in range(len(indptr) - 1):
         start = end
         for position in range(indptr[row], indptr[row + 1]):
@@ -51,6 +57,7 @@ def _without_loops(
                 kept[end] = indices[position]
                 end += 1
         size[row] = end - start
+    # A copy: a view would keep the full-size buffer of every block alive.
     return size, kept[:end].copy()
 
 
@@ -62,12 +69,14 @@ def draw_walks(
 
     Args:
         key: random numbers with other keys are independent.
+        wanted: vertices to choose, at least 1; fewer are chosen if the walks do not reach as many.
         offset, neighbor: :data:`Neighbors` of the graph.
-        chosen: (num_vertices,) bool, set to true for chosen vertices.
+        chosen: (num_vertices,) bool, all false; set to true for chosen vertices.
 
     Zeng et al. (GraphSAINT, ICLR 2020), section 3.2, the random walk sampler.
     """
     # One loop over all steps: a walk ends after _LENGTH steps or at a vertex without neighbors, and a new root follows.
+    # Every step has its own counter, so the batch depends on the key and the graph only.
     count, vertex = 0, 0
     for step in range(_PATIENCE * wanted):
         degree = offset[vertex + 1] - offset[vertex]
@@ -97,8 +106,10 @@ def draw_frontier(
 
     Args:
         key: random numbers with other keys are independent.
+        wanted: vertices to choose, at least 1; fewer are chosen if the frontier does not reach as many.
+        size: vertices in the frontier, at least 1.
         offset, neighbor: :data:`Neighbors` of the graph.
-        chosen: (num_vertices,) bool, set to true for chosen vertices.
+        chosen: (num_vertices,) bool, all false; set to true for chosen vertices.
 
     Ribeiro, Towsley (IMC 2010); Zeng et al. (IPDPS 2019), section 4.1.
     """
@@ -108,8 +119,10 @@ def draw_frontier(
     tree = np.zeros(2 * size, np.int64)
     for slot in range(size):
         frontier[slot] = _below(key, slot, len(chosen))
+        # Plus 1, so that a vertex without neighbors leaves the frontier at some time, too.
         _set_leaf(tree, size, slot, 1 + offset[frontier[slot] + 1] - offset[frontier[slot]])
     count = 0
+    # The roots used the counters 0 to size-1; each step uses the two counters from 2 * size on, so no number is reused.
     for step in range(size, size + _PATIENCE * wanted):
         slot = _find_leaf(tree, size, _below(key, 2 * step, tree[1]))
         vertex = frontier[slot]
@@ -130,12 +143,15 @@ def draw_frontier(
 def _below(key: np.uint64, counter: int, bound: int) -> int:
     """A random number in 0..bound-1."""
     value = mix(key + (np.uint64(counter) + np.uint64(1)) * GOLDEN)
+    # Scaled instead of a modulo, which favors small numbers. The quotient is at most 1 - 2^-53, so the product rounds
+    # to less than ``bound``.
     return int(np.float64(value >> np.uint64(11)) / np.float64(1 << 53) * bound)
 
 
 @njit(cache=True, nogil=True, inline="always")
 def _set_leaf(tree: NDArray[np.int64], size: int, slot: int, value: int) -> None:
     node = size + slot
+    # The change is added to all ancestors, so each stays the sum of its children. Integers: the sums are exact.
     change = value - tree[node]
     while node > 0:
         tree[node] += change
@@ -145,6 +161,7 @@ def _set_leaf(tree: NDArray[np.int64], size: int, slot: int, value: int) -> None
 @njit(cache=True, nogil=True, inline="always")
 def _find_leaf(tree: NDArray[np.int64], size: int, target: int) -> int:
     """The slot whose range in the cumulative sum of degrees contains ``target``."""
+    # Every inner node has two children for any ``size``, so the tree need not have a power of two of leaves.
     node = 1
     while node < size:
         node *= 2

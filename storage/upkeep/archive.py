@@ -56,6 +56,7 @@ def export_dataset(dataset: Dataset, file: Path) -> dict[str, Any]:
     if not file.parent.is_dir():
         raise InputError(f"{file}: there is no folder {file.parent}")
     _refuse_damage(dataset)
+    # Sizes are taken once: a file of metrics that grows during the export is cut at this size.
     members = [(path, path.stat().st_size) for path in _files_of(dataset)]
     with written_aside(file) as aside:
         with aside.open("wb") as raw:
@@ -97,6 +98,7 @@ def _files_of(dataset: Dataset) -> Iterator[Path]:
 def _plain_files(folder: Path) -> Iterator[Path]:
     """Files in a fixed order, without temporary files and scratch folders."""
     for where, folders, names in os.walk(folder):
+        # Assigned in place: os.walk descends into what is left in this list.
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != WORK)
         yield from (Path(where, name) for name in sorted(names) if not name.startswith("."))
 
@@ -111,12 +113,16 @@ def _write_members(raw: IO[bytes], compression: str | None, dataset: Dataset, me
     digests = {}
     with (
         _compressed(raw, compression) as stream,
+        # Written as a stream, since a compressed file cannot be sought in. GNU format, because it stores long names
+        # without the extended headers that the import refuses.
         tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT) as tar,
     ):
         _add_json(tar, HEAD, head)
+        # Hashed while it is copied, so every file is read once.
         for path, size in members:
             name = path.relative_to(dataset.path).as_posix()
             digests[name] = _add_file(tar, path, name, size)
+        # Last, so that an archive that was cut short anywhere lacks it.
         _add_json(tar, TAIL, {"digests": digests})
 
 
@@ -125,6 +131,7 @@ def _compressed(raw: IO[bytes], compression: str | None) -> Iterator[Any]:
     if compression is None:
         yield raw
         return
+    # pyarrow is a dependency already and brings zstd, which the standard library of most Python versions lacks.
     with pa.CompressedOutputStream(pa.PythonFile(raw, mode="w"), compression) as stream:
         yield stream
 

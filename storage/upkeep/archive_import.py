@@ -35,10 +35,11 @@ from gnnloom.storage.upkeep.archive import HEAD, TAIL
 _BLOCK = 1 << 20
 #: The longest list of digests in bytes, which is held in memory.
 _MOST_JSON = 1 << 28
+#: The longest name of a member; names in a dataset are far shorter, and tarfile reads a long name into memory.
 _LONGEST_NAME = 1024
 #: First bytes of compressed files.
 _MAGIC = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip"}
-#: First components of the names in an archive.
+#: First components of the names in an archive; hidden folders such as those of locks are not among them.
 _TOP = frozenset({*SCHEMAS, "runs", "zarr.json"})
 _PLAIN_TYPES = (tarfile.REGTYPE, tarfile.AREGTYPE)
 #: Bytes of disk space that an import leaves free.
@@ -65,6 +66,8 @@ def import_dataset(catalog: Catalog, file: Path, name: str | None = None) -> Dat
     with _folder_aside(catalog.root) as aside, file.open("rb") as raw:
         final = _read_archive(raw, file, aside, lambda head: _free_path(catalog, file, head, name))
         _check_contents(file, aside)
+        # Unpacked, checked and synced before the rename, which makes everything visible at once. A kill before it
+        # leaves a hidden folder that nobody locks, which garbage collection removes.
         sync_tree(aside)
         try:
             aside.rename(final)
@@ -85,6 +88,8 @@ def _free_path(catalog: Catalog, file: Path, head: Mapping[str, Any], name: str 
 @contextmanager
 def _folder_aside(root: Path) -> Iterator[Path]:
     """A new folder, locked so that garbage collection keeps away; deleted at the end unless it was renamed."""
+    # Inside the catalog, because a rename is atomic only within one file system; hidden, so that the catalog does not
+    # list it.
     aside = root / f".importing-{uuid.uuid4().hex}"
     aside.mkdir()
     descriptor = os.open(aside, os.O_RDONLY)
@@ -93,17 +98,21 @@ def _folder_aside(root: Path) -> Iterator[Path]:
         yield aside
     finally:
         os.close(descriptor)
+        # After a successful import the folder has its final name, and this finds nothing.
         shutil.rmtree(aside, ignore_errors=True)
 
 
 def _read_archive(raw: IO[bytes], file: Path, folder: Path, choose: Callable[[dict[str, Any]], Path]) -> Path:
     """Unpack into an empty folder, unless ``choose`` refuses the archive's head; returns the path that it chooses."""
     try:
+        # A stream is read once, from front to back, so a hostile archive cannot make the reader seek or loop. UTF-8,
+        # not the encoding of the locale.
         with tarfile.open(fileobj=_decompressed(raw), mode="r|", tarinfo=_PlainMember, encoding="utf-8") as tar:
             return _Unpacker(file, folder, tar).run(choose)
     except GnnloomError:
         raise
     except (tarfile.TarError, pa.ArrowException, OSError, EOFError, RecursionError, UnicodeError) as error:
+        # Errors of the disk (no space, no permission) have an errno and are not the archive's fault.
         if isinstance(error, OSError) and error.errno is not None and not isinstance(error, pa.ArrowException):
             raise
         raise InputError(f"{file}: not an archive of a dataset, or damaged or cut short ({error})") from error
@@ -127,6 +136,8 @@ class _PlainMember(tarfile.TarInfo):
     """
 
     def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        # tarfile calls this private method with a parsed header, before it acts on the type; there is no public hook as
+        # early.
         is_name = self.type == tarfile.GNUTYPE_LONGNAME and 0 <= self.size <= _LONGEST_NAME
         if not is_name and (self.type not in _PLAIN_TYPES or self.size < 0):
             raise InputError(
@@ -165,6 +176,7 @@ class _Unpacker:
             raise InputError(f"{self._file}: not an archive of a dataset ({HEAD} lacks format, files or bytes)")
         if head["format"] > FORMAT_VERSION:
             raise FormatError(f"{self._file}: format {head['format']} is newer than {FORMAT_VERSION}")
+        # Refused before anything is written. The head can lie, so ``_unpack`` also counts what is written.
         free = shutil.disk_usage(self._folder).free - _RESERVE
         if head["bytes"] > free:
             raise BudgetError(f"{self._file}: unpacks to {head['bytes']:,} bytes, the disk has {max(0, free):,} free")
@@ -172,6 +184,7 @@ class _Unpacker:
 
     def _unpack(self, member: tarfile.TarInfo, head: dict[str, Any]) -> None:
         path = self._folder / self._checked_name(member.name)
+        # Bounds the disk space: compression lets a small archive unpack to any size.
         if self._written + member.size > head["bytes"] or len(self._digests) >= head["files"]:
             raise InputError(
                 f"{self._file}: with {member.name} of {member.size:,} bytes it is larger than the {head['files']} files"
@@ -180,8 +193,10 @@ class _Unpacker:
         state, left = xxhash.xxh3_128(), member.size
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            # Exclusive creation: a second member of the same name would replace the content that was hashed.
             with path.open("xb") as out, self._open(member) as source:
                 while left:
+                    # In blocks, so that memory does not grow with the size of a member.
                     block = source.read(min(_BLOCK, left))
                     if not block:
                         raise InputError(f"{self._file}: cut short within {member.name}")
@@ -195,6 +210,8 @@ class _Unpacker:
 
     def _checked_name(self, name: str) -> str:
         components = name.split("/")
+        # No component may start with a dot: this rules out ``..``, hidden files and, with empty components, absolute
+        # paths.
         is_plain = len(name) <= _LONGEST_NAME and name.isprintable() and "\\" not in name
         if not is_plain or any(not each or each.startswith(".") or len(each) > 255 for each in components):
             raise InputError(f"{self._file}: member name {name[:200]!r} is not a plain name in a dataset")
@@ -206,6 +223,7 @@ class _Unpacker:
         digests = self._read_json(member, _MOST_JSON).get("digests")
         if not isinstance(digests, dict) or len(digests) != head["files"]:
             raise InputError(f"{self._file}: {TAIL} does not list the {head['files']} files")
+        # Both directions: a file that is listed and absent, and a file that is present and not listed.
         missing = sorted(digests.keys() - self._digests.keys())
         if missing:
             raise InputError(f"{self._file}: {len(missing)} files are missing, the first is {missing[0]}")

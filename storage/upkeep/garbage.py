@@ -23,6 +23,7 @@ from gnnloom.storage.format.schema import SCHEMAS
 
 #: Seconds without a change after which a leftover that nobody locks counts as garbage.
 QUIET_SECONDS = 3600
+#: Temporary names of files that are being written: a dot, the final name, a dot and a unique number.
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}")
 
 
@@ -61,6 +62,7 @@ def find_catalog_garbage(catalog: Catalog) -> list[Garbage]:
     """Find what imports and removals of whole datasets left in the catalog's folder."""
     if not catalog.root.is_dir():
         return []
+    # An import holds a lock on its own folder, which the system releases when it ends.
     imports = [path for path in sorted(catalog.root.glob(".importing-*")) if not is_held(path)]
     found = [Garbage(path, "left by an import", tree_bytes(path), path) for path in imports]
     return found + [_garbage(path, "left by a removal") for path in _removed(catalog.root)]
@@ -87,6 +89,7 @@ def remove_garbage(items: list[Garbage]) -> list[Garbage]:
     """Remove what was found, except what a process has locked since; returns what was removed."""
     removed = []
     for item in items:
+        # The search may be minutes old: a stage can have locked, finished or removed the item since.
         with held(item.lock) as is_ours:
             if is_ours and _is_still_garbage(item):
                 _remove(item.path)
@@ -105,6 +108,7 @@ def _remove(path: Path) -> None:
     if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)
         return
+    # A kill after the rename leaves a hidden folder, which the next collection removes.
     doomed = path if path.name.startswith(".") else path.with_name(f".removed-{path.name}")
     if doomed != path:
         shutil.rmtree(doomed, ignore_errors=True)
@@ -126,7 +130,8 @@ def _useless(dataset: Dataset) -> list[tuple[ArtifactInfo, str]]:
     infos = dataset.artifacts()
     there = {(info.kind, info.key) for info in infos if info.state == "complete" or is_held(_lock_of(info))}
     useless: list[tuple[ArtifactInfo, str]] = []
-    # Inputs come before what is made from them, so one pass finds whole chains.
+    # Inputs come before what is made from them, so one pass finds whole chains: a useless artifact is taken out of
+    # ``there``, which makes everything made from it useless, too.
     for info in sorted(infos, key=lambda info: _ORDER.index(info.kind)):
         if info.state == "complete" and not is_held(_lock_of(info)):
             lost = [name for name in _artifact_inputs(info) if name not in there]
@@ -165,6 +170,7 @@ def _run_leftovers(dataset: Dataset) -> list[Path]:
     """Temporary files of runs, and folders of runs that ended before their configuration was written."""
     begun = [path for path in dataset.runs_path.glob("[!.]*") if path.is_dir() and path.name not in dataset.runs()]
     aside = [*dataset.runs_path.glob("[!.]*/.*"), *dataset.runs_path.glob("[!.]*/checkpoint/.*")]
+    # A folder that is removed as a whole must not be listed again file by file.
     aside = [path for path in aside if path.parent not in begun and path.parent.parent not in begun]
     left = [path for path in (*begun, *aside) if _is_quiet(path)]
     return sorted(path for path in left if not is_held(_lock_of_run(dataset, path)))
@@ -189,8 +195,9 @@ def _old_locks(dataset: Dataset) -> list[Path]:
 
 def _is_quiet(path: Path) -> bool:
     try:
+        # Of all entries: writing into a file changes neither the time of its folder nor of the folders above.
         newest = max(entry.stat().st_mtime for entry in (path, *path.rglob("*")))
     except FileNotFoundError:
-        # It is changing right now.
+        # Something vanished during the walk, so a process is changing it right now.
         return False
     return time.time() - newest > QUIET_SECONDS

@@ -53,6 +53,7 @@ def lineage(dataset: Dataset) -> dict[str, Node]:
     for node in nodes.values():
         for name in node.inputs.values():
             outputs.setdefault(name, []).append(node.name)
+    # An input can be gone: removal with --force keeps what was made from it.
     gone = {name: Node(name, "gone") for name in outputs if name not in nodes}
     return {
         name: Node(node.name, node.state, node.parameters, node.inputs, node.sources, tuple(outputs[name]))
@@ -78,7 +79,7 @@ def _run_node(dataset: Dataset, name: str) -> Node:
         config, inputs = run.config(), run.inputs()
     except GnnloomError:
         return Node(f"runs/{name}", state)
-    # A run also records the inputs of its shards; the shards lead to these themselves.
+    # A run also records the inputs of its shards, but the shards list these themselves.
     read = {kind: f"{kind}/{key}" for kind, key in inputs.items() if kind == "shards"}
     return Node(f"runs/{name}", state, config, read)
 
@@ -101,5 +102,6 @@ def disk_usage(dataset: Dataset) -> list[Usage]:
     for folder in sorted(path for path in dataset.runs_path.glob("*") if path.is_dir()):
         aside = [path for path in (*folder.glob(".*"), *folder.glob("checkpoint/.*")) if path.is_dir()]
         found.append(Usage("runs", folder.name, tree_bytes(folder), sum(map(tree_bytes, aside))))
+    # Files change between the two walks of a dataset in use, so the difference can be negative.
     rest = max(0, dataset.stored_bytes() - sum(usage.bytes for usage in found))
     return [*found, Usage("other", "", rest, 0)]
