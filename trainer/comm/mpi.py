@@ -58,6 +58,7 @@ class MpiCommunicator:
         self._ring = Ring(self.traffic, self.rank, self.members)
 
     def group(self, color: int, key: int) -> MpiCommunicator:
+        # Split alone does not say which world ranks are in the group, and traffic is counted by world rank.
         everyones = self.gather_numbers([color, key, self.members[self.rank]])
         same = everyones[everyones[:, 0] == color]
         # A stable sort breaks ties by rank, as MPI_Comm_split does.
@@ -67,13 +68,17 @@ class MpiCommunicator:
     def ranks_on_this_machine(self) -> int:
         local = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
         size: int = local.Get_size()
+        # MPI libraries limit the number of communicators.
         local.Free()
         return size
 
     def send(self, tensor: Tensor, destination: int, kind: Kind) -> list[Request]:
         segments = self._segments(tensor)
+        # A message to this rank itself is a copy in memory and does not count as traffic.
         if destination != self.rank:
             self.traffic.counts.add(kind, tensor.nbytes, len(segments), self.members[destination])
+        # All messages have the same tag: MPI matches those between two ranks in the order in which they are sent, so
+        # the segments of consecutive tensors cannot be mixed up.
         return [self._comm.Isend(segment, destination) for segment in segments]
 
     def receive(self, tensor: Tensor, source: int) -> list[Request]:
@@ -82,6 +87,7 @@ class MpiCommunicator:
     def wait(self, requests: Sequence[Request]) -> None:
         pending = cast("list[MPI.Request]", list(requests))
         started = time.perf_counter()
+        # Testall returns at once, so the rank can sleep; MPI's own wait spins on most libraries.
         while not MPI.Request.Testall(pending):
             waited = time.perf_counter() - started
             if waited > _SPIN_SECONDS:
@@ -95,6 +101,8 @@ class MpiCommunicator:
         if self.size == 1:
             return []
         self._ring.count_all_reduce(kind, tensor.numel(), tensor.element_size())
+        # Nonblocking collectives match in the order in which they begin; all ranks cut the same segments in the same
+        # order.
         mpi_operation = _OPERATIONS[operation]
         return [self._comm.Iallreduce(MPI.IN_PLACE, segment, op=mpi_operation) for segment in self._segments(tensor)]
 
@@ -115,9 +123,11 @@ class MpiCommunicator:
             return block
         whole = block.new_empty(sum(sizes), *block.shape[1:])
         blocks = torch.split(whole, list(sizes))
+        # MPI.IN_PLACE takes this rank's block from its position in the result.
         blocks[self.rank].copy_(block)
         with self.traffic.timing(kind, self):
             if whole.numel() <= self._max_count:
+                # The variant with counts, since blocks differ in size and may be empty.
                 counts = [other.numel() for other in blocks]
                 self.wait([self._comm.Iallgatherv(MPI.IN_PLACE, [whole.view(-1).numpy(), counts])])
             else:
@@ -138,6 +148,7 @@ class MpiCommunicator:
                 flat = (whole.view(-1).numpy(), mine.view(-1).numpy())
                 self.wait([self._comm.Ireduce_scatter(*flat, recvcounts=counts)])
             else:
+                # The counts add up to more than a C int, in which a library may keep their sum.
                 self._reduce_block_by_block(blocks, mine)
         self._ring.count_reduce_scatter(kind, [block.nbytes for block in blocks])
         return mine
@@ -154,10 +165,13 @@ class MpiCommunicator:
 
     def _segments(self, tensor: Tensor) -> list[NDArray[Any]]:
         """Views of the tensor's memory, each short enough for one MPI call; none of an empty tensor."""
+        # A view, which fails on a tensor that is not contiguous: reshape would copy it, and data would arrive in the
+        # copy.
         flat = tensor.detach().view(-1).numpy()
         return [flat[start : start + self._max_count] for start in range(0, len(flat), self._max_count)]
 
     def gather_numbers(self, numbers: Sequence[float]) -> NDArray[np.float64]:
+        # float64 holds every integer below 2^53 exactly, enough for counts of edges and bytes.
         mine = np.array(numbers, np.float64)
         everyones = np.empty((self.size, len(mine)), np.float64)
         self.wait([self._comm.Iallgather(mine, everyones)])

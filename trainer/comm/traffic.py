@@ -103,6 +103,7 @@ class Traffic:
         if not self.profiled:
             yield
             return
+        # The barrier absorbs the wait for the slowest rank, so what follows measures the transfer alone.
         if group is not None:
             with self.timing(WAITING):
                 group.barrier()
@@ -114,6 +115,8 @@ class Traffic:
     @contextmanager
     def recording(self) -> Iterator[TrafficCounts]:
         """Count what is sent inside the block in a separate record."""
+        # Communicators share this object and look up `counts` for every message, so all of them switch to the new
+        # record.
         outer, self.counts = self.counts, TrafficCounts()
         try:
             yield self.counts

@@ -142,6 +142,8 @@ class GridOperator(ABC):
         Args:
             features: rows split along ``row_axes``: of the layer's input, or (``backward``) of its output.
         """
+        # The right factors scale the features before they are sent, so the sparse kernel multiplies with a plain
+        # pattern, and no rank needs the factors of rows that it receives.
         sides = self.adjacency.scaling(self.adjacency.order(layer + backward), self.rows(row_axes))
         factor = sides.left if backward else sides.right
         if len(factor) < len(features):  # (0,) stands for ones
@@ -157,6 +159,7 @@ class GridOperator(ABC):
 class _Propagate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, features: Tensor, operator: GridOperator, layer: int) -> Tensor:
+        # The product is linear in the features, so the backward pass needs none of them.
         ctx.operator, ctx.layer = operator, layer
         return operator.multiply(features.detach(), layer, backward=False)
 
@@ -179,6 +182,7 @@ class _Transform(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
         rows, weight = ctx.saved_tensors
         operator, layer = ctx.operator, ctx.layer
+        # Autograd may pass a gradient that is not contiguous, which a transport cannot send.
         of_features, of_weight = operator.weight_adjoints(
             gradient.contiguous(), rows, weight, layer, of_features=ctx.needs_input_grad[0]
         )
