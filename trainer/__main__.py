@@ -37,6 +37,7 @@ class StopRequest:
             signal.signal(number, self._receive)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
+        # The handler only sets a flag: a checkpoint is collective, so ranks act on the signal together, after an epoch.
         self.received = True
 
     def __call__(self) -> bool:

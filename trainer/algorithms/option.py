@@ -15,7 +15,7 @@ LARGEST_INTEGER = 2**63 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """What is known of an option besides its name.
+    """Everything about an option except its name.
 
     Attributes:
         default: value if none is given; its type is the option's type.

@@ -22,7 +22,7 @@ class Reduction(Enum):
 
 
 class Request(Protocol):
-    """A transfer in flight; opaque to everyone but the communicator that began it."""
+    """A transfer in flight; opaque to all but the communicator that began it."""
 
 
 class Communicator(Protocol):

@@ -197,7 +197,7 @@ def abort(code: int) -> None:
 
 
 def finalize() -> None:
-    """Leave MPI in order. Collective.
+    """Shut MPI down cleanly. Collective.
 
     Call it before a rank exits with a non-zero code that all ranks share: ``python -m mpi4py`` would otherwise take
     the code for a failure of this rank alone, and abort the others.

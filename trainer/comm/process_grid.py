@@ -72,7 +72,7 @@ class ProcessGrid:
         return self.sizes(size, axes)[first : first + count]
 
     def group(self, axes: tuple[str, ...]) -> Communicator:
-        """The ranks that differ from this one along ``axes`` only. Collective at the first call with these axes."""
+        """The ranks that differ from this one along ``axes`` only. Collective on the first call with these axes."""
         if axes not in self._groups:
             # One split forms all groups along these axes: the color is the position along the other axes, and the key
             # orders the ranks of a group. Groups are kept, since a split is collective and communicators are limited.

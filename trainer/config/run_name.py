@@ -6,7 +6,8 @@ import hashlib
 import json
 from typing import Any
 
-#: Hexadecimal digits of the hash in a name.
+#: Hexadecimal digits of the hash in a name: short enough to type. Two configurations with the same name would not mix,
+#: as a run refuses to continue with another configuration.
 _DIGITS = 8
 
 
@@ -15,7 +16,7 @@ def derive_run_name(model: str, algorithm: str, ranks: str, decides: Any) -> str
 
     Args:
         ranks: number of ranks, or the process grid.
-        decides: JSON values that decide the result; runs that differ in them get other names.
+        decides: JSON values that determine the result; runs that differ in them get other names.
     """
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
     return f"{model}-{algorithm}-{ranks}-{digest[:_DIGITS]}"

@@ -22,7 +22,7 @@ from gnnloom.trainer.models.registry import MODELS
 # Fields come in the reverse order of the bases: the algorithm's are the first ones in --help.
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(RunConfig, OptimizerConfig, ModelConfig, DataConfig, AlgorithmConfig):
-    """Everything that decides a training run; checked where it is built (InputError)."""
+    """Everything that determines a training run; checked where it is built (InputError)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -33,7 +33,7 @@ class TrainConfig(RunConfig, OptimizerConfig, ModelConfig, DataConfig, Algorithm
 
     @property
     def run_name(self) -> str:
-        """The run's name: as given, or model, algorithm, grid and a hash of everything that decides the result."""
+        """The run's name: as given, or model, algorithm, grid and a hash of everything that determines the result."""
         if self.run is not None:
             return self.run
         ranks = "x".join(map(str, self.grid or (self.ranks,)))

@@ -101,6 +101,7 @@ class ShardKind(Generic[Opened]):
 def _open_row_shard(
     dataset: Dataset, request: ShardRequest, rank: int, num_ranks: int, counter: ReadCounter
 ) -> OwnRowShard:
+    # A key chooses the shards by itself; if it is for another number of ranks, the check below says so.
     parts = None if request.shards else request.ranks
     try:
         shards = dataset.row_shards(parts=parts, key=request.shards, counter=counter, method=request.method)

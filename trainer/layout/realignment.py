@@ -47,7 +47,7 @@ class Realignment:
     """Which rows of this rank go to which rank, and where arriving rows belong.
 
     Every rank takes what it needs from the ranks that differ from it along the source's axes only. They hold the
-    whole matrix exactly once, including this rank's own piece, which is not sent.
+    whole matrix exactly once, including this rank's own piece, which does not count as traffic.
     """
 
     def __init__(self, source: Layout, target: Layout, orders: VertexOrders) -> None:
@@ -110,7 +110,8 @@ def _rows_by_block(here: Layout, there: Layout, orders: VertexOrders, *, keep_or
         position = np.arange(*here.grid.span(n, here.row_axes), dtype=np.int64)
     else:
         position = orders.positions(there.order, here.vertex)
-    # Inverse of block b = b*n//num_blocks to (b+1)*n//num_blocks.
+    # Inverse of block b = b*n//num_blocks to (b+1)*n//num_blocks. Positions are int64, as the product with the number
+    # of blocks exceeds 2^31 long before n does.
     block = ((position + 1) * num_blocks - 1) // max(n, 1)
     by_block = np.argsort(block if keep_order else position, kind="stable")
     bounds = np.searchsorted(block[by_block], np.arange(1, num_blocks))
@@ -153,6 +154,7 @@ class Realigner:
 
     def move(self, features: Tensor, source: Layout, target: Layout, dim: int, kind: Kind) -> Tensor:
         """Like :meth:`align`, without a gradient. Collective."""
+        # The same pairs recur in every epoch, and preparing one sorts the rows and forms a group of ranks.
         if (source.key, target.key) not in self._prepared:
             self._prepared[source.key, target.key] = Realignment(source, target, self._orders)
         return self._prepared[source.key, target.key].move(features, dim, kind)

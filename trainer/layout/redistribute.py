@@ -38,6 +38,7 @@ class VertexOrder:
         Yields:
             The first vertex of a chunk, and its (at most chunk_rows, ...) rows.
         """
+        # Sorted once by vertex, so that the rows of every chunk are a slice.
         rows = rows.index_select(0, self._order)
         round_rows = self._comm.size * chunk_rows
         for first in range(0, self.num_vertices, round_rows):
@@ -63,6 +64,7 @@ class VertexOrder:
                 requests += self._comm.receive(target[here], rank)
                 requests += self._comm.send(source[there], rank, self._kind)
         self._comm.wait(requests)
+        # Arriving rows are sorted per sender only; the ids place them, and cover the chunk exactly once.
         chunk = torch.empty_like(values)
         chunk[ids - int(bounds[self._comm.rank])] = values
         return chunk

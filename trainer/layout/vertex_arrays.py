@@ -60,7 +60,8 @@ def write_vertex_arrays(
     records = [_write_chunks(folder, array, num_vertices, kind) for array in arrays]
     work = folder / ".work"
     write_json(work / f"{comm.rank:05d}.json", {record.path: record.to_json() for record in records})
-    comm.barrier()  # rank 0 reads the records of all ranks
+    # A rank arrives here after it has written all of its chunks, so rank 0 reads complete records, and may publish.
+    comm.barrier()
     if comm.rank > 0:
         return []
     merged = _merge_records([read_json(path) for path in sorted(work.glob("*.json"))])

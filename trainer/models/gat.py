@@ -87,6 +87,7 @@ class GAT(Model):
         target_score = _score(own, target)
         attended = step.begin(own, _score(own, source), target_score)
         fetched = inputs.value if begun is None else fetch.finish(begun)
+        # What arrived are rows of H, so this rank multiplies them with the weight itself.
         if begun is None or sends_inputs:
             fetched = self.operator.transform(fetched, self.weights[layer], layer)
         halo = self._by_head(fetched)

@@ -40,7 +40,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """Everything that decides a model except its weights.
+    """Everything that determines a model except its weights.
 
     Attributes:
         dims: widths from the input features to the classes.
@@ -81,6 +81,8 @@ class ModelOptions:
             return True
         if self.product_order != "auto":
             return self.product_order == "propagate-first"
+        # (A H) W needs a product of width `before`, and a second one backward if H has a gradient. A (H W) always needs
+        # two of width `after`: the gradient of W passes through the backward one.
         before, after = self.dims[layer], width or self.dims[layer + 1]
         backward = layer > 0 or self.input_needs_gradient
         return before * (1 + backward) <= after * 2
@@ -136,6 +138,8 @@ class Model(nn.Module, ABC):
 
     def _held_weights(self, generator: torch.Generator) -> nn.ParameterList:
         """Initial (input width, output width) weights of all layers, of which this rank keeps its part."""
+        # Every rank draws the whole weights, which are small, so the model starts the same for every grid and rank
+        # count.
         wholes = [glorot(pair, generator, self.dtype) for pair in self.options.pairs]
         return nn.ParameterList([self._held(whole, layer) for layer, whole in enumerate(wholes)])
 
@@ -158,6 +162,7 @@ class Model(nn.Module, ABC):
     def keep(self, features: Tensor) -> Inputs:
         """The inputs, with the part of the first layer that is constant as long as ``features`` are. Collective."""
         product = self.operator.propagate(features, 0)
+        # The product is kept from here on, so the first layer never multiplies with its adjacency again.
         self.operator.release(0)
         if not self.needs_features:
             return Inputs(product, propagated=True)
@@ -216,6 +221,7 @@ class Model(nn.Module, ABC):
         if not self.training or (layer == 0 and not self.options.input_dropout):
             return inputs
         layout = self.operator.layout(layer)
+        # Global vertex ids and columns choose the mask, so it is the same for every layout.
         first_column = layout.columns(self.options.dims[layer]).start
         value = self.dropout.apply(inputs.value, layout.vertex, first_column, self.epoch, layer)
         return replace(inputs, value=value)

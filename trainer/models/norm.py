@@ -80,6 +80,7 @@ class BatchNorm(Norm):
         # As in torch, the variance that is kept is the unbiased one, with n - 1.
         sample = result.variance * (result.count / max(result.count - 1, 1))
         moments[:, layout.columns(self.dim)] = torch.cat([result.mean, sample])
+        # Each column has one owner in the group, and the others add 0, so every rank keeps all columns.
         layout.column_group.all_reduce(moments, Kind.NORM)
         self.running_mean.lerp_(moments[0], self.MOMENTUM)
         self.running_variance.lerp_(moments[1], self.MOMENTUM)
@@ -115,6 +116,7 @@ class _Standardize(torch.autograd.Function):
         values = centered * factor
         ctx.dim, ctx.group, ctx.count = dim, group, count
         ctx.save_for_backward(values, factor)
+        # The backward pass covers the way through the mean and the variance, so callers get them as constants.
         ctx.mark_non_differentiable(mean, variance, count)
         return values, mean, variance, count
 
@@ -157,6 +159,7 @@ class _UnitRows(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         values, factor = ctx.saved_tensors
+        # The gradient of x / |x| has no component along the row. A row of zeros has the factor 0, and so no gradient.
         along = _sum(gradient * values, 1, ctx.group)
         return (gradient - values * along) * factor, None
 

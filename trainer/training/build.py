@@ -34,7 +34,7 @@ def check_graph(model: str, shards: RowShards | GridShards) -> None:
 
 
 def model_options(config: TrainConfig, num_features: int, num_classes: int) -> ModelOptions:
-    """Everything that decides the model of a configuration except its weights."""
+    """Everything that determines the model of a configuration except its weights."""
     return ModelOptions(
         dims=(num_features, *config.hidden, num_classes),
         bias=config.bias,

@@ -55,6 +55,7 @@ class MaskedLoss(ABC):
         Args:
             scores: (num_rows, columns held) of the layout.
         """
+        # Only the rows in the mask enter, so the softmax needs no memory for the others.
         result: Tensor = _MaskedMean.apply(scores[self._rows], self)  # type: ignore[no-untyped-call]
         return result
 
@@ -111,8 +112,10 @@ class MaskedCrossEntropy(MaskedLoss):
         held = self._held.nonzero().squeeze(1)
         logit = torch.zeros_like(total)
         logit[held, 0] = scores[held, self._target[held]]
+        # One message for both sums.
         both = torch.stack([total, logit])
         group.all_reduce(both, Kind.LOSS)
+        # The largest score of the row adds exp(0) = 1 to the total, so the logarithm is finite.
         losses = both[0].log() + maximum - both[1]
         softmax /= both[0]
         softmax[held, self._target[held]] -= 1
@@ -156,6 +159,7 @@ class MaskedBinaryCrossEntropy(MaskedLoss):
 
 
 def _row_maximum(scores: Tensor) -> Tensor:
+    # A rank has no column if the group has more ranks than there are classes, and amax of nothing is an error.
     if scores.shape[1] == 0:
         return scores.new_full((len(scores), 1), -torch.inf)
     return scores.amax(1, keepdim=True)

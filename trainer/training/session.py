@@ -73,6 +73,7 @@ class Session:
         if self.feature is None:
             raise ValueError("the inputs of a session can be taken only once")
         layout = self.operator.layout(0)
+        # Normalized first, while rows are whole: the sum over a row needs all of its columns.
         feature = split_rows(normalize_feature(self.feature, self.config.feature_norm, self.comm), layout)
         self.feature = None
         if self.config.train_features:
@@ -87,6 +88,7 @@ class Session:
 
 def threads_per_rank(comm: Communicator, wanted: int) -> int:
     """Threads of each rank: as wanted, or (0) this machine's cores divided among its ranks. Collective."""
+    # The cores that this process may use, not all of the machine's: launchers and containers restrict them.
     return wanted or max(1, len(os.sched_getaffinity(0)) // comm.ranks_on_this_machine())
 
 
@@ -98,6 +100,8 @@ def writing(comm: Communicator, find: Callable[[], Run]) -> Iterator[None]:
         CollectiveError: another process writes the run, or ``find`` failed.
     """
     with ExitStack() as held:
+        # One rank takes the lock for all, and if it cannot, no rank goes on. The system drops the lock of a killed
+        # process.
         together(comm, lambda: held.enter_context(sole_writer(find())) if comm.rank == 0 else None)
         yield
 
@@ -110,8 +114,10 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
         NotFoundError: the dataset or the shards do not exist.
     """
     started = time.perf_counter()
+    # Before the first look at the memory, so that compiled code does not count as memory of the shards.
     load_kernels()
     before = peak_memory()
+    # By default torch uses all cores in every rank.
     torch.set_num_threads(num_threads)
     threads = Threads(num_threads)
     counter = ReadCounter()
