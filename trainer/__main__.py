@@ -46,6 +46,7 @@ class StopRequest:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one rank; returns its exit code."""
+    # First, so that a signal during loading is remembered until the end of the first epoch.
     stop = StopRequest(signal.SIGTERM, signal.SIGUSR1)
     comm = world()
     _log_from_first_rank(comm)

@@ -63,6 +63,7 @@ class Option:
         """
         kind = type(self.default)
         try:
+            # bool() of any non-empty text is True.
             value = {"true": True, "false": False}[text] if kind is bool else kind(text)
         except (KeyError, ValueError) as error:
             raise InputError(f"{name} {text!r}: expected {_NOUNS.get(kind, kind.__name__)}") from error

@@ -18,9 +18,9 @@ from gnnloom.trainer.comm.traffic import Kind, Ring, Traffic
 #: Elements in one MPI call; most MPI libraries keep counts in a C int.
 MAX_COUNT = 2**31 - 1
 
-#: A waiting rank spins for 0.2 ms, enough for a short message, and then sleeps between looks: if ranks outnumber cores,
-#: a spinning rank starves the one it waits for. A sleep lasts from 50 us, below which Linux's timer slack makes no
-#: difference, to 5 ms, so that no rank wakes up much later than that.
+#: A waiting rank spins for 0.2 ms, enough for a short message, and then sleeps between checks: if ranks outnumber
+#: cores, a spinning rank starves the one it waits for. A sleep lasts from 50 us, the default timer slack of Linux, which
+#: lengthens any shorter sleep, to 5 ms, so that no rank wakes up much later than that.
 _SPIN_SECONDS = 2e-4
 _SLEEP_SECONDS, _LONGEST_SLEEP_SECONDS = 5e-5, 5e-3
 #: Largest delay of a wake-up, as a fraction of the time waited so far.
@@ -55,6 +55,7 @@ class MpiCommunicator:
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
         self.members: Sequence[int] = members if members is not None else range(self.size)
+        # Collectives are counted as rings whatever the library does, so figures are the same with every MPI.
         self._ring = Ring(self.traffic, self.rank, self.members)
 
     def group(self, color: int, key: int) -> MpiCommunicator:
@@ -82,6 +83,7 @@ class MpiCommunicator:
         return [self._comm.Isend(segment, destination) for segment in segments]
 
     def receive(self, tensor: Tensor, source: int) -> list[Request]:
+        # Nothing is counted here: the sender counts a message.
         return [self._comm.Irecv(segment, source) for segment in self._segments(tensor)]
 
     def wait(self, requests: Sequence[Request]) -> None:
@@ -91,7 +93,7 @@ class MpiCommunicator:
         while not MPI.Request.Testall(pending):
             waited = time.perf_counter() - started
             if waited > _SPIN_SECONDS:
-                # The longer the wait, the less a late wake-up matters, so look less often.
+                # The longer the wait, the less a late wake-up matters, so check less often.
                 time.sleep(min(max(_SLEEP_SECONDS, waited * _LATE), _LONGEST_SLEEP_SECONDS))
 
     def all_reduce(self, tensor: Tensor, kind: Kind, operation: Reduction = Reduction.SUM) -> None:
@@ -122,6 +124,7 @@ class MpiCommunicator:
         if self.size == 1:
             return block
         whole = block.new_empty(sum(sizes), *block.shape[1:])
+        # Views of the result, so blocks arrive where they belong.
         blocks = torch.split(whole, list(sizes))
         # MPI.IN_PLACE takes this rank's block from its position in the result.
         blocks[self.rank].copy_(block)
@@ -155,6 +158,7 @@ class MpiCommunicator:
 
     def _reduce_block_by_block(self, blocks: Sequence[Tensor], mine: Tensor) -> None:
         """Reduce every block in segments to the rank that keeps it."""
+        # All reductions are in flight together: they have different roots, and none needs to wait for another.
         requests: list[Request] = []
         for root, block in enumerate(blocks):
             # Only the root passes a receive buffer; all ranks pass the same number of segments.

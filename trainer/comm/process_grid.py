@@ -40,6 +40,7 @@ class ProcessGrid:
 
     def index(self, axes: Iterable[str], coordinate: Mapping[str, int] | None = None) -> int:
         """Number of this rank, or of the one at a coordinate, in its group along ``axes``."""
+        # A number in mixed radix whose first axis counts most; groups are ordered by the same number.
         number, coordinate = 0, coordinate or self.coordinate
         for axis in axes:
             number = number * self.axes[axis] + coordinate[axis]
@@ -47,11 +48,13 @@ class ProcessGrid:
 
     def members(self, axes: tuple[str, ...]) -> list[dict[str, int]]:
         """Coordinates of the ranks in this rank's group along ``axes``, in the group's order."""
+        # The product varies its last axis fastest, as the groups do.
         numbers = itertools.product(*(range(self.axes[axis]) for axis in axes))
         return [self.coordinate | dict(zip(axes, number, strict=True)) for number in numbers]
 
     def size(self, axes: Iterable[str]) -> int:
         """Number of ranks in a group along ``axes``."""
+        # No axes give 1: a group of this rank alone.
         return math.prod(self.axes[axis] for axis in axes)
 
     def span(self, size: int, axes: Iterable[str], coordinate: Mapping[str, int] | None = None) -> Span:

@@ -35,6 +35,7 @@ SPMM, GEMM, WAITING = "spmm", "gemm", "waiting"
 class Kind(StrEnum):
     """What a message is for."""
 
+    # The values are keys in the metrics of stored runs.
     HALO_FORWARD = "halo forward"
     HALO_BACKWARD = "halo backward"
     PROPAGATE_FORWARD = "propagate forward"

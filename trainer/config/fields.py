@@ -76,6 +76,7 @@ class Config:
         unknown, missing = sorted(content.keys() - {field.name for field in fields}), sorted(required - content.keys())
         if unknown or missing:
             raise InputError(f"configuration: unknown fields {unknown}, missing fields {missing}")
+        # JSON has no tuples.
         return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in content.items()})
 
 

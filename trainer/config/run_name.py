@@ -6,8 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-#: Hexadecimal digits of the hash in a name: short enough to type. Two configurations with the same name would not mix,
-#: as a run refuses to continue with another configuration.
+#: Hexadecimal digits of the hash in a name: 32 bits, which make a collision among the runs of a dataset unlikely.
 _DIGITS = 8
 
 

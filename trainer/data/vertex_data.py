@@ -102,6 +102,9 @@ def normalize_feature(feature: Tensor, norm: str, comm: Communicator) -> Tensor:
         feature: (num_rows, num_features) whole rows.
         norm: ``row`` divides each row by the sum of its absolute values, as is usual for word counts; ``auto`` does so
             if no feature of any rank is negative; ``none`` leaves the features unchanged.
+
+    Returns:
+        (num_rows, num_features); ``feature`` itself if it is left unchanged.
     """
     if norm == "auto":
         # An integer, because MPI defines no maximum of booleans.

@@ -40,11 +40,11 @@ class StoppedError(LaunchError):
     exit_code = EXIT_STOPPED
 
 
-#: The ranks begin the one line that reports an error of all of them with this; their exit code is that of its class.
+#: Prefix of the one line that reports an error of all ranks; their exit code is that of the error's class.
 _ERROR = "error: "
 _ERRORS: Mapping[int, type[GnnloomError]] = {kind.exit_code: kind for kind in (InputError, IncompleteError)}
 
-#: Replaces itself by the command that follows. Linux kills that command when this process ends, however that happens:
+#: Replaces itself with the command that follows. Linux kills that command when this process ends, however that happens:
 #: ranks without a parent would write to the run that the next command resumes. The launcher kills its ranks when it is
 #: killed. Option 1 of prctl is PR_SET_PDEATHSIG, which survives exec.
 _WITH_PARENT = """
@@ -114,6 +114,7 @@ def _launch(action: list[str], content: dict[str, Any], ranks: int, threads: int
     with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
         config, result = Path(folder, "config.json"), Path(folder, "result.json")
         write_json(config, content)
+        # mpi4py's runner aborts the whole job when a rank ends with an exception that it does not catch.
         program = [sys.executable, "-m", "mpi4py", "-m", "gnnloom.trainer", *action, str(config)]
         command = [find_mpiexec(), "-n", str(ranks), *program, "--result", str(result)]
         code, last_lines = _run(command, rank_environment(ranks, threads), stops=not action)
@@ -185,7 +186,7 @@ def _run(command: list[str], environment: dict[str, str], *, stops: bool) -> tup
             with _stop_signal_passed_to(process) if stops else nullcontext():
                 for line in _lines(process.stdout):
                     last_lines.append(line)
-                    if not line.startswith(_ERROR):  # the error that is raised says it
+                    if not line.startswith(_ERROR):  # the raised error contains it
                         logger.info("%s", line)
                 code = process.wait()
         except BaseException:

@@ -19,6 +19,7 @@ def handling(number: signal.Signals, handler: Callable[[int, FrameType | None], 
     """Call ``handler`` on a signal while inside. Does nothing outside the main thread, which alone receives signals."""
     try:
         before = signal.signal(number, handler)
+    # Python raises this outside the main thread.
     except ValueError:
         yield
         return

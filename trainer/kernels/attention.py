@@ -68,6 +68,7 @@ class NumbaEdgeSoftmax:
         self._column_indptr, self._rows = by_column.indptr, by_column.indices
         self._slope = negative_slope
         self._threads = threads
+        # Rows and columns have different distributions of nonzeros, so each direction has its own ranges.
         self._row_ranges = threads.balanced_ranges(self._indptr)
         self._column_ranges = threads.balanced_ranges(self._column_indptr)
 
@@ -126,7 +127,8 @@ def _accumulate(
     # Threads have disjoint ranges of rows and write only these rows of the state, so they need no lock.
     for row in range(start, stop):
         # First the maximum over the row's scores, so that no exponential overflows; sums of earlier patterns are
-        # scaled down to the new maximum. exp(-inf) = 0 covers a row whose columns are the first.
+        # scaled down to the new maximum. exp(-inf) = 0 covers a row whose columns are the first. This pass reads one
+        # score per edge and head; a maximum that grew in the loop below would scale a whole row at every change.
         for head in range(target.shape[1]):
             highest = maximum[row, head]
             for entry in range(indptr[row], indptr[row + 1]):

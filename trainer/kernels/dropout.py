@@ -74,6 +74,7 @@ class _Mask:
         def kernel(start: int, stop: int) -> None:
             _drop_rows(read, written, self.vertex, self.first_column, self.key, threshold, scale, start, stop)
 
+        # Rows of a dense matrix all take the same time, so the ranges are even.
         self.dropout.threads.run(kernel, self.dropout.threads.even_ranges(len(source)))
         return result
 
@@ -83,6 +84,7 @@ class _Drop(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, features: Tensor, mask: _Mask) -> Tensor:
+        # Only the key and the vertex ids are kept for the backward pass, no matrix.
         ctx.mask = mask
         return mask.times(features.detach())
 

@@ -6,7 +6,7 @@ import time
 
 from torch import Tensor
 
-#: The first product of a shape pays for the library's setup; the fastest of three is free of it.
+#: The first product of a shape pays for the library's setup; the fastest of three excludes it.
 _TRIALS = 3
 
 

@@ -38,7 +38,7 @@ class Piece:
     layout: Layout | None = None
 
     def cut(self, whole: Tensor) -> Tensor:
-        """The rank's rectangle of the whole, contiguous."""
+        """(num_rows, num_columns) the rank's rectangle of the whole, contiguous."""
         return whole[:, self.columns].index_select(0, self.rows)
 
     def gather(self, values: Tensor) -> Tensor:
@@ -82,12 +82,12 @@ class PartialParameter(nn.Parameter):
 
     @classmethod
     def cut(cls, whole: Tensor, piece: Piece) -> PartialParameter:
-        """The piece of ``whole`` that this rank holds."""
+        """The piece of ``whole`` that this rank holds; ``whole`` has the shape ``piece.shape``."""
         return cls.of(piece.cut(whole), piece)
 
     @classmethod
     def of(cls, values: Tensor, piece: Piece) -> PartialParameter:
-        """A parameter of the values of a piece."""
+        """A parameter made from the (num_rows, num_columns) values of a piece, whose memory it shares."""
         parameter = cls(values)
         parameter.piece = piece
         return parameter

@@ -74,6 +74,9 @@ class Realignment:
         Args:
             features: (num_rows, columns held) of the source's layout.
             dim: width of the whole matrix.
+
+        Returns:
+            (num_rows, columns held) of the target's layout, a new tensor.
         """
         with self._group.traffic.timing(kind, self._group):
             return self._move(features, dim, kind)
@@ -100,7 +103,7 @@ class Realignment:
 
 
 def _rows_by_block(here: Layout, there: Layout, orders: VertexOrders, *, keep_order: bool = False) -> list[Tensor]:
-    """Local rows of ``here``, grouped by the block of rows of ``there`` that has their vertices.
+    """Local rows of ``here``, grouped by the block of rows of ``there`` that contains their vertices.
 
     Args:
         keep_order: sort the rows of a block as in ``here`` instead of as in ``there``.

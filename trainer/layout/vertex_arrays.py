@@ -58,6 +58,7 @@ def write_vertex_arrays(
             create_array(folder, array.name, array.shape(num_vertices), array_dtype(array.piece.dtype), array.dims)
     comm.barrier()  # nobody writes a chunk before the array's metadata is there
     records = [_write_chunks(folder, array, num_vertices, kind) for array in arrays]
+    # A communicator moves tensors only, so the records travel as files.
     work = folder / ".work"
     write_json(work / f"{comm.rank:05d}.json", {record.path: record.to_json() for record in records})
     # A rank arrives here after it has written all of its chunks, so rank 0 reads complete records, and may publish.

@@ -126,6 +126,7 @@ class Model(nn.Module, ABC):
         self.dtype = dtype
         self.epoch = 0
         self.norms = nn.ModuleList(build_norms(options.norm, options.dims[1:-1], dtype))
+        # A generator of its own, so no other random draw of the process changes the initial weights.
         self._create_parameters(torch.Generator().manual_seed(seed))
 
     @abstractmethod
@@ -154,13 +155,18 @@ class Model(nn.Module, ABC):
     def parameters_by_layer(self) -> list[list[nn.Parameter]]:
         """The parameters of every layer, including those of the normalization that follows it."""
         lists = [child for child in self.children() if isinstance(child, nn.ParameterList)]
+        # The list of biases is empty in a model without biases.
         layers = [[entries[layer] for entries in lists if layer < len(entries)] for layer in range(self.num_layers)]
         for layer, norm in enumerate(self.norms):
             layers[layer] += norm.parameters()
         return layers
 
     def keep(self, features: Tensor) -> Inputs:
-        """The inputs, with the part of the first layer that is constant as long as ``features`` are. Collective."""
+        """The inputs, with the part of the first layer that is constant as long as ``features`` are. Collective.
+
+        Args:
+            features: (num_rows, columns held) in the first layer's layout.
+        """
         product = self.operator.propagate(features, 0)
         # The product is kept from here on, so the first layer never multiplies with its adjacency again.
         self.operator.release(0)
@@ -175,6 +181,9 @@ class Model(nn.Module, ABC):
         Args:
             feature: (num_rows, columns held) this rank's share in the first layer's layout.
             num_vertices: number of rows of the whole matrix.
+
+        Returns:
+            The parameter, which shares the memory of ``feature``.
         """
         piece = vertex_piece(self.operator.layout(0), num_vertices, self.options.dims[0])
         parameter = PartialParameter.of(feature, piece)

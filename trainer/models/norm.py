@@ -33,6 +33,9 @@ class Norm(nn.Module, ABC):
         Args:
             features: (num_rows, columns held) of ``layout``.
             weight_axes: axes of the grid along which the gradients of parameters are summed.
+
+        Returns:
+            (num_rows, columns held).
         """
         scale, shift = (columns_of(vector, layout, weight_axes) for vector in (self.scale, self.shift))
         return self._standardized(features, layout) * scale + shift
@@ -98,6 +101,10 @@ def standardize(features: Tensor, dim: int, group: Communicator) -> Standardized
 
     Args:
         features: (num_rows, num_columns) this rank's share; the other ranks of ``group`` hold the rest along ``dim``.
+
+    Returns:
+        Values of the shape of ``features``; mean and variance with size 1 along ``dim``; the number of entries along
+        ``dim`` over all ranks.
     """
     values, mean, variance, count = _Standardize.apply(features, dim, group)  # type: ignore[no-untyped-call]
     return Standardized(values, mean, variance, int(count))
@@ -124,6 +131,7 @@ class _Standardize(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor, None, None]:
         """An input also acts through the mean and the variance, which adds two sums over all ranks."""
         values, factor = ctx.saved_tensors
+        # Both sums in one message.
         sums = torch.stack([gradient.sum(ctx.dim, keepdim=True), (gradient * values).sum(ctx.dim, keepdim=True)])
         ctx.group.all_reduce(sums, Kind.NORM)
         sums /= ctx.count
@@ -141,6 +149,9 @@ def unit_rows(features: Tensor, layout: Layout) -> Tensor:
 
     Args:
         features: (num_rows, columns held) of ``layout``.
+
+    Returns:
+        (num_rows, columns held).
     """
     result: Tensor = _UnitRows.apply(features, layout.column_group)  # type: ignore[no-untyped-call]
     return result

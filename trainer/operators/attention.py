@@ -45,6 +45,9 @@ class Attending:
             own: (num_own, heads, dim) values of the rank's vertices.
             source: (num_own, heads) their scores as sources.
             target: (num_own, heads) their scores as targets.
+
+        Returns:
+            (num_own, heads, dim) weighted sums that are not normalized yet.
         """
         result: Tensor = _Own.apply(self, own, source, target)  # type: ignore[no-untyped-call]
         return result

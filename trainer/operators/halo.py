@@ -151,6 +151,7 @@ class _Finish(torch.autograd.Function):
             comm = fetch.exchange.comm
             with comm.traffic.timing(Kind.HALO_FORWARD, comm):
                 comm.wait(arrival.receives + arrival.sends)
+        # Nothing else holds the arrival, so its packed rows are freed on return.
         # The same memory in another tensor: autograd takes an input that is returned for an identity.
         return begun.detach()
 

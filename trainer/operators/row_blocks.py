@@ -40,6 +40,7 @@ class RowBlocks(GridOperator):
         super().__init__(grid, adjacency, weight_axes=_ROW)
         self._replica_axes = tuple(axis for axis in _REPLICA if axis in grid.axes)
         blocks = grid.axes["row"]
+        # Copies divide the source blocks, so every block is broadcast within one copy only.
         self._sources = range(*split_range(blocks, grid.size(self._replica_axes), grid.index(self._replica_axes)))
         self._bounds = [split_range(adjacency.num_vertices, blocks, block) for block in range(blocks)]
         self._products = {(layer, backward): self._read(layer, backward=backward) for layer, backward in plan.products}

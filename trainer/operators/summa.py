@@ -85,6 +85,7 @@ class Summa(GridOperator):
         owners = [split_range(total, num_columns, column)[1] for column in range(num_columns)]
         # A range cannot have step 0, which a layer without vertices would give.
         steps = range(0, total, width or max(total, 1))
+        # Between two cuts nothing changes, so every stage has one owner of its features and one of its adjacency.
         cuts = sorted({*starts.tolist(), *owners, *steps, total})
         stages = []
         for first, last in pairwise(cuts):

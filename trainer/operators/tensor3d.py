@@ -172,9 +172,12 @@ class Tensor3D(GridOperator):
         return result
 
     def gather_weight(self, weight: Tensor, layer: int) -> Tensor:
+        # These ranks hold consecutive slices of a block's rows, so concatenating them in rank order restores the block.
         return self._weight_group(layer).all_gather(weight, self._weight_sizes(layer), Kind.WEIGHT)
 
     def scatter_gradient(self, gradient: Tensor, layer: int) -> Tensor:
+        # Each of these ranks multiplied the block with other rows of the features, so the block's gradient is their
+        # sum.
         return self._weight_group(layer).reduce_scatter(gradient, self._weight_sizes(layer), Kind.WEIGHT)
 
     def _weight_group(self, layer: int) -> Communicator:

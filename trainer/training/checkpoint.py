@@ -59,6 +59,7 @@ def save_checkpoint(comm: Communicator, folder: Path, epoch: int, model: nn.Modu
 def _pieces(model: nn.Module) -> dict[str, Piece]:
     """Which piece of a tensor this rank holds, for tensors that are split over ranks."""
     pieces = {name: p.piece for name, p in model.named_parameters() if isinstance(p, PartialParameter)}
+    # The optimizer's moments of a parameter are split like the parameter.
     moments = {f"{_OPTIMIZER}{name}/{moment}": piece for name, piece in pieces.items() for moment in MOMENTS}
     return {_PARAMETER + name: piece for name, piece in pieces.items()} | moments
 
@@ -71,6 +72,7 @@ def restore_parameters(checkpoint: StoredCheckpoint, model: nn.Module) -> None:
     """
     pieces = _pieces(model)
     for name, parameter in model.named_parameters():
+        # The detached tensor shares the parameter's memory, so the copy sets the parameter.
         _copy(checkpoint, _PARAMETER + name, parameter.detach(), pieces)
     for name, buffer in model.named_buffers():
         _copy(checkpoint, _BUFFER + name, buffer, pieces)

@@ -131,6 +131,7 @@ def _find_checkpoint(run: Run, config: TrainConfig, inputs: Mapping[str, str]) -
         return None
     before = run.inputs()
     for kind, name in _DATA.items():
+        # A kind of input that the run did not record counts as unchanged.
         if before.get(kind, inputs.get(kind)) != inputs.get(kind):
             raise InputError(f"{run.path}: this run was trained on {name}; choose another name for the run")
     checkpoint = read_checkpoint(run.checkpoints)
@@ -292,6 +293,7 @@ class Training:
             "epochs": len(self.lines),
             "loss": [line["loss"] for line in self.lines],
             **{name: evaluated.get(name) for name in self.metrics.names},
+            # A slow epoch, such as the first one, which loads compiled kernels, does not move the median.
             "epoch_seconds": statistics.median(line["seconds"] for line in self.lines),
             "bytes_sent": sum(last["bytes"].values()),
             "messages_sent": sum(last["messages"].values()),

@@ -94,6 +94,7 @@ class MaskedCrossEntropy(MaskedLoss):
         super().__init__(layout, mask)
         columns = layout.columns(num_classes)
         self._target = label[self._rows] - columns.start
+        # Columns are split over the group, so a label lies in the columns of one rank.
         self._held = (self._target >= 0) & (self._target < columns.stop - columns.start)
 
     @property
@@ -140,6 +141,8 @@ class MaskedBinaryCrossEntropy(MaskedLoss):
         super().__init__(layout, mask)
         held = label[self._rows, layout.columns(num_classes)]
         self._known, self._target = held >= 0, held == 1
+        # Unlike with the cross-entropy, every rank sums its own columns only, so one rank per piece speaks, not one per
+        # row.
         self.speaks = layout.speaks_for_piece(layout.grid.axes)
         self._num_terms = self._total(int(self._known.sum()) if self.speaks else 0)
 

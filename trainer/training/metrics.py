@@ -89,6 +89,7 @@ class LabelScores:
             label, predicted = self.label[:, columns], scores > 0
             for number, code in enumerate(ACCURACIES.values()):
                 of_split = (self.split == code)[:, None]
+                # In the order that `_figures` expects; an unknown label (-1) matches neither 1 nor 0.
                 outcomes = [(label == wanted) & (predicted == bool(said)) for wanted in (1, 0) for said in (1, 0)]
                 counts[number, :, columns] = torch.stack([(outcome & of_split).sum(0) for outcome in outcomes])
         self.layout.grid.comm.all_reduce(counts, Kind.METRICS)

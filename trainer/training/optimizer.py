@@ -85,7 +85,7 @@ OPTIMIZERS: dict[str, type[Adam | SGD]] = {"adam": Adam, "sgd": SGD}
 
 
 def build_optimizer(model: Model, config: TrainConfig) -> Optimizer:
-    """The configured optimizer over all parameters of a model."""
+    """The configured optimizer over all parameters of a model. Communicates nothing."""
     decaying = len(model.parameters_by_layer()) if config.weight_decay_layers == "all" else 1
     # By identity, since == compares tensors element by element.
     chosen = {id(parameter) for layer in model.parameters_by_layer()[:decaying] for parameter in layer}
@@ -111,5 +111,6 @@ def sum_gradients(parameters: Iterable[nn.Parameter], group: Communicator) -> No
 
 
 def _gradient(parameter: nn.Parameter, decay: float) -> Tensor:
+    # A parameter that the loss does not reach still decays.
     gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
     return gradient.add(parameter, alpha=decay) if decay else gradient

@@ -66,6 +66,7 @@ def _run_of(config: PredictConfig) -> Run:
 def _open(comm: Communicator, config: PredictConfig, num_threads: int) -> tuple[Session, Run, StoredCheckpoint]:
     run = _run_of(config)
     trained = TrainConfig.of_run(run)
+    # Only the places to read from and the ranks change; the model is that of the training.
     where = {name: getattr(config, name) for name in ("catalog", "ranks", "shards", "method", "grid", "run")}
     session = open_session(comm, replace(trained, **where), num_threads)
     return session, run, read_checkpoint(run.checkpoints, config.epoch)

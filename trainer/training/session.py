@@ -94,7 +94,7 @@ def threads_per_rank(comm: Communicator, wanted: int) -> int:
 
 @contextmanager
 def writing(comm: Communicator, find: Callable[[], Run]) -> Iterator[None]:
-    """Keep other processes from writing a run while inside: the first rank holds its lock. Collective.
+    """Keep other processes from writing a run inside the block: the first rank holds its lock. Collective.
 
     Raises:
         CollectiveError: another process writes the run, or ``find`` failed.
@@ -125,6 +125,7 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
     opened = config.chosen_algorithm.reads.open(dataset, config, comm.rank, comm.size, counter)
     shards = opened.shards
     check_graph(config.model, shards)
+    # The plan of the model comes before the operator, which reads only what the plan multiplies with.
     options = model_options(config, shards.num_features, shards.num_classes)
     plan = options.layer_plan()
     operator = build_operator(comm, opened, config, plan, threads, counter)
@@ -136,6 +137,7 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
     feature_rows = _vertex_rows(opened, first, first.row_axes + first.column_axes)
     feature = read_feature(feature_rows, getattr(torch, config.dtype))
     loaded = Loaded(time.perf_counter() - started, peak_memory() - before)
+    # After the measurement of what was loaded: the model's own parameters are not part of the shards.
     model = build_model(operator, config, options, threads)
     return Session(comm, config, dataset, shards, label_rows, operator, model, feature, counter, loaded)
 
