@@ -95,6 +95,7 @@ class Traffic:
     """
 
     def __init__(self) -> None:
+        # Counted always, since a count costs next to nothing; timed on request, since meeting costs a barrier.
         self.counts = TrafficCounts()
         self.profiled = False
 

@@ -23,6 +23,7 @@ def shown_option(name: str) -> Option:
 
 
 def _algorithm_option(name: str) -> Any:
+    # Free, since algorithms compute the same up to rounding, and so do their options.
     return field_of(shown_option(name), free=True)
 
 

@@ -89,6 +89,7 @@ class Realignment:
         for peer in self._peers:
             there = _common(columns, self._source.columns(dim, peer.coordinate))
             arriving.append((peer.taken, there, features.new_empty(len(peer.taken), there.stop - there.start)))
+            # This rank is one of its own peers, so rows that stay take the same path as the others.
             requests += self._group.receive(arriving[-1][-1], peer.number)
         held = self._source.columns(dim)
         for peer in self._peers:
@@ -109,6 +110,7 @@ def _rows_by_block(here: Layout, there: Layout, orders: VertexOrders, *, keep_or
         keep_order: sort the rows of a block as in ``here`` instead of as in ``there``.
     """
     n, num_blocks = orders.num_vertices, here.grid.size(there.row_axes)
+    # In the same order, the layout's rows are a range of positions, and no ids need translating.
     if here.order == there.order:
         position = np.arange(*here.grid.span(n, here.row_axes), dtype=np.int64)
     else:

@@ -87,6 +87,7 @@ def _merge_records(contents: list[dict[str, Any]]) -> list[ArrayRecord]:
     merged = []
     for name in contents[0]:
         records = [ArrayRecord.from_json(name, content[name]) for content in contents]
+        # Consecutive chunks belong to different ranks, so the ranks' lists interleave.
         pieces = sorted((piece for record in records for piece in record.pieces), key=lambda piece: piece.start)
         merged.append(replace(records[0], pieces=tuple(pieces)))
     return merged

@@ -66,6 +66,7 @@ class GAT(Model):
         self.biases = self._biases(self.options.dims[1:])
 
     def _head_width(self, layer: int) -> int:
+        # Hidden heads are concatenated and share the width; the last layer's are averaged, so each has the whole width.
         width = self.options.dims[layer + 1]
         return width if layer == self.num_layers - 1 else width // self.options.heads
 
