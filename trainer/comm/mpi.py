@@ -19,8 +19,8 @@ from gnnloom.trainer.comm.traffic import Kind, Ring, Traffic
 MAX_COUNT = 2**31 - 1
 
 #: A waiting rank spins for 0.2 ms, enough for a short message, and then sleeps between checks: if ranks outnumber
-#: cores, a spinning rank starves the one it waits for. A sleep lasts from 50 us, the default timer slack of Linux, below
-#: which no sleep gets shorter, to 5 ms, so that no rank wakes up much later than that.
+#: cores, a spinning rank starves the one it waits for. A sleep lasts at least 50 us, the default timer slack of Linux,
+#: since shorter ones would end no sooner, and at most 5 ms, so that no rank wakes up much later than that.
 _SPIN_SECONDS = 2e-4
 _SLEEP_SECONDS, _LONGEST_SLEEP_SECONDS = 5e-5, 5e-3
 #: Largest delay of a wake-up, as a fraction of the time waited so far.

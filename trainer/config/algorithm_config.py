@@ -61,6 +61,7 @@ class AlgorithmConfig(Config):
         super().__post_init__()
         if self.grid is not None:
             self.chosen_algorithm.settled_grid(self.grid, self.ranks)
+        # Only a check here; `own_options` parses again, as the field keeps the texts of the stored configuration.
         _parse(self.algorithm_options)
 
     @property

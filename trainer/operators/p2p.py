@@ -67,7 +67,7 @@ class PointToPoint:
         """The product with the transpose, whose pattern and exchange are the same if the adjacency is symmetric."""
         same = shard.shards.symmetric
         transpose = self.matrix if same else shard.matrix(transpose=True)
-        # A transpose has another pattern, so other rows travel.
+        # The transpose of an asymmetric pattern refers to other rows, so it needs an exchange of its own.
         exchange = self.exchange if same else HaloExchange(self.grid.comm, transpose)
         return HaloProduct(exchange, transpose, sides.transposed, Kind.HALO_BACKWARD, self.threads)
 
