@@ -36,8 +36,7 @@ class Layout:
     @property
     def key(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
         """Identifies a layout among those of the same grid and graph."""
-        # Without `vertex`: arrays neither hash nor compare to one truth value, and the order and the row axes determine
-        # it.
+        # Without `vertex`: an array has no hash, and the order and the row axes determine it.
         return self.order, self.row_axes, self.column_axes
 
     def columns(self, dim: int, coordinate: Mapping[str, int] | None = None) -> slice:

@@ -139,8 +139,7 @@ class Model(nn.Module, ABC):
 
     def _held_weights(self, generator: torch.Generator) -> nn.ParameterList:
         """Initial (input width, output width) weights of all layers, of which this rank keeps its part."""
-        # Every rank draws the whole weights, which are small, so the model starts the same for every grid and rank
-        # count.
+        # Every rank draws the whole weights, which are small, so the model starts the same on every process grid.
         wholes = [glorot(pair, generator, self.dtype) for pair in self.options.pairs]
         return nn.ParameterList([self._held(whole, layer) for layer, whole in enumerate(wholes)])
 

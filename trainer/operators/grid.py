@@ -153,8 +153,8 @@ class GridOperator(ABC):
         Returns:
             (num_rows, columns held), contiguous; ``features`` itself if all factors are 1 and it is contiguous.
         """
-        # The right factors scale the features before they are sent, so the sparse kernel multiplies with a plain
-        # pattern, and no rank needs the factors of rows that it receives.
+        # The right factors scale the features before they are sent, so the sparse kernel multiplies with the matrix as
+        # it is stored, and no rank needs the factors of rows that it receives.
         sides = self.adjacency.scaling(self.adjacency.order(layer + backward), self.rows(row_axes))
         factor = sides.left if backward else sides.right
         if len(factor) < len(features):  # (0,) stands for ones

@@ -204,8 +204,8 @@ class Tensor3D(GridOperator):
         if of_features:
             back = self.gemm(gradient, weight.T)
             if layer == 0 and not roles.propagates_first:
-                # Depth splits the weight's columns here, so the reduce-scatter sums over the same ranks as the all-
-                # reduce below, and keeps this rank's rows only.
+                # Depth splits the weight's columns here, so the reduce-scatter sums over the same ranks as the
+                # all-reduce below, and keeps this rank's rows only.
                 back = self._scatter_input(back, Kind.TRANSFORM_BACKWARD)
             else:
                 # Ranks along these hold different columns of the gradient.

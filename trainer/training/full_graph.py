@@ -186,8 +186,7 @@ class Training:
         """Train to the last epoch, or until a rank is asked to stop (then True). Collective."""
         for epoch in range(self.first_epoch, self.config.epochs):
             report = self._train_epoch(epoch, stop)
-            # Before anything of this epoch is written: a checkpoint of a diverged model would be the one to resume
-            # from.
+            # Before anything of this epoch is written: a resumed run would start from the diverged model.
             self._check_finite(epoch, report.loss)
             done = epoch + 1
             last = done == self.config.epochs

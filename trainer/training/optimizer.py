@@ -61,8 +61,7 @@ class Adam:
 
     def __init__(self, parameters: Mapping[str, nn.Parameter], decay: Mapping[str, float], lr: float) -> None:
         self._parameters, self._decay, self._lr = parameters, decay, lr
-        # A tensor instead of a number, because a checkpoint holds tensors; the bias corrections of a resumed run need
-        # it.
+        # A tensor, because a checkpoint holds tensors only, and a resumed run needs it for the bias corrections.
         self.state = {"step": torch.zeros(1, dtype=torch.int64)}
         for name, parameter in parameters.items():
             for moment in MOMENTS:
