@@ -23,7 +23,7 @@ def shown_option(name: str) -> Option:
 
 
 def _algorithm_option(name: str) -> Any:
-    # Free, since algorithms compute the same up to rounding, and so do their options.
+    # Free, since algorithms and their options change a result by rounding only.
     return field_of(shown_option(name), free=True)
 
 
