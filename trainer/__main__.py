@@ -37,6 +37,7 @@ class StopRequest:
             signal.signal(number, self._receive)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
+        # The handler only sets a flag: a checkpoint is collective, so ranks act on the signal together, after an epoch.
         self.received = True
 
     def __call__(self) -> bool:
@@ -45,6 +46,7 @@ class StopRequest:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one rank; returns its exit code."""
+    # First, so that a signal during loading is remembered until the end of the first epoch.
     stop = StopRequest(signal.SIGTERM, signal.SIGUSR1)
     comm = world()
     _log_from_first_rank(comm)

@@ -67,7 +67,7 @@ class Algorithm(Generic[Shards]):
     Attributes:
         name: as given with ``--algorithm``.
         order: position among the choices; equal ones are sorted by name.
-        help: one line for people who choose.
+        help: one line of help text.
         source: paper and section.
         axes: axes of the process grid, in the order of ``--grid``.
         reads: the kind of shards that a rank reads.

@@ -15,7 +15,7 @@ LARGEST_INTEGER = 2**63 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """What is known of an option besides its name.
+    """Everything about an option except its name.
 
     Attributes:
         default: value if none is given; its type is the option's type.
@@ -63,6 +63,7 @@ class Option:
         """
         kind = type(self.default)
         try:
+            # bool() of any non-empty text is True.
             value = {"true": True, "false": False}[text] if kind is bool else kind(text)
         except (KeyError, ValueError) as error:
             raise InputError(f"{name} {text!r}: expected {_NOUNS.get(kind, kind.__name__)}") from error

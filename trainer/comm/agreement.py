@@ -39,11 +39,14 @@ def together(comm: Communicator, action: Callable[[], Result]) -> Result:
     failure: GnnloomError | None = None
     try:
         result = action()
+    # Other exceptions are not caught: mpi4py's runner then aborts the whole job, so no rank waits for this one.
     except GnnloomError as error:
         failure = error
+    # Every rank reaches this exchange, whether or not its action failed, so no rank waits for a failed one.
     codes = comm.gather_numbers([failure.exit_code if failure else 0])[:, 0]
     if not codes.any():
         return result
     first = int(np.flatnonzero(codes)[0])
+    # Only exit codes travel. A rank that succeeded does not know the text, and `reports` keeps it from printing one.
     message = str(failure) if failure else f"rank {first} failed"
     raise CollectiveError(message, reports=first == comm.rank, code=int(codes[first])) from failure

@@ -22,7 +22,7 @@ class Reduction(Enum):
 
 
 class Request(Protocol):
-    """A transfer in flight; opaque to everyone but the communicator that began it."""
+    """A transfer in flight; opaque to all but the communicator that began it."""
 
 
 class Communicator(Protocol):
@@ -61,7 +61,11 @@ class Communicator(Protocol):
         ...
 
     def send(self, tensor: Tensor, destination: int, kind: Kind) -> list[Request]:
-        """Begin to send a tensor; leave it unchanged until the requests complete."""
+        """Begin to send a tensor; leave it unchanged until the requests complete.
+
+        Returns:
+            One request for each segment: long tensors need several, and empty ones none.
+        """
         ...
 
     def receive(self, tensor: Tensor, source: int) -> list[Request]:

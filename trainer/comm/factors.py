@@ -7,6 +7,7 @@ def factorizations(number: int, num_axes: int) -> list[tuple[int, ...]]:
     """All ways to write ``number`` as an ordered product of ``num_axes`` factors, in ascending order."""
     if num_axes == 1:
         return [(number,)]
+    # Numbers of ranks are small, so trial division is fast enough.
     divisors = [first for first in range(1, number + 1) if number % first == 0]
     return [(first, *rest) for first in divisors for rest in factorizations(number // first, num_axes - 1)]
 

@@ -18,9 +18,9 @@ from gnnloom.trainer.comm.traffic import Kind, Ring, Traffic
 #: Elements in one MPI call; most MPI libraries keep counts in a C int.
 MAX_COUNT = 2**31 - 1
 
-#: A waiting rank spins for 0.2 ms, enough for a short message, and then sleeps between looks: if ranks outnumber cores,
-#: a spinning rank starves the one it waits for. A sleep lasts from 50 us, below which Linux's timer slack makes no
-#: difference, to 5 ms, so that no rank wakes up much later than that.
+#: A waiting rank spins for 0.2 ms, enough for a short message, and then sleeps between checks: if ranks outnumber
+#: cores, a spinning rank starves the one it waits for. A sleep lasts at least 50 us, the default timer slack of Linux,
+#: since shorter ones would end no sooner, and at most 5 ms, so that no rank wakes up much later than that.
 _SPIN_SECONDS = 2e-4
 _SLEEP_SECONDS, _LONGEST_SLEEP_SECONDS = 5e-5, 5e-3
 #: Largest delay of a wake-up, as a fraction of the time waited so far.
@@ -55,9 +55,11 @@ class MpiCommunicator:
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
         self.members: Sequence[int] = members if members is not None else range(self.size)
+        # Collectives are counted as rings whatever the library does, so figures are the same with every MPI.
         self._ring = Ring(self.traffic, self.rank, self.members)
 
     def group(self, color: int, key: int) -> MpiCommunicator:
+        # Split alone does not say which world ranks are in the group, and traffic is counted by world rank.
         everyones = self.gather_numbers([color, key, self.members[self.rank]])
         same = everyones[everyones[:, 0] == color]
         # A stable sort breaks ties by rank, as MPI_Comm_split does.
@@ -67,25 +69,31 @@ class MpiCommunicator:
     def ranks_on_this_machine(self) -> int:
         local = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
         size: int = local.Get_size()
+        # MPI libraries limit the number of communicators.
         local.Free()
         return size
 
     def send(self, tensor: Tensor, destination: int, kind: Kind) -> list[Request]:
         segments = self._segments(tensor)
+        # A message to this rank itself is a copy in memory and does not count as traffic.
         if destination != self.rank:
             self.traffic.counts.add(kind, tensor.nbytes, len(segments), self.members[destination])
+        # All messages have the same tag: MPI matches those between two ranks in the order in which they are sent, so
+        # the segments of consecutive tensors cannot be mixed up.
         return [self._comm.Isend(segment, destination) for segment in segments]
 
     def receive(self, tensor: Tensor, source: int) -> list[Request]:
+        # Nothing is counted here: the sender counts a message.
         return [self._comm.Irecv(segment, source) for segment in self._segments(tensor)]
 
     def wait(self, requests: Sequence[Request]) -> None:
         pending = cast("list[MPI.Request]", list(requests))
         started = time.perf_counter()
+        # Testall returns at once, so the rank can sleep; MPI's own wait spins on most libraries.
         while not MPI.Request.Testall(pending):
             waited = time.perf_counter() - started
             if waited > _SPIN_SECONDS:
-                # The longer the wait, the less a late wake-up matters, so look less often.
+                # The longer the wait, the less a late wake-up matters, so check less often.
                 time.sleep(min(max(_SLEEP_SECONDS, waited * _LATE), _LONGEST_SLEEP_SECONDS))
 
     def all_reduce(self, tensor: Tensor, kind: Kind, operation: Reduction = Reduction.SUM) -> None:
@@ -95,6 +103,8 @@ class MpiCommunicator:
         if self.size == 1:
             return []
         self._ring.count_all_reduce(kind, tensor.numel(), tensor.element_size())
+        # Nonblocking collectives match in the order in which they begin; all ranks cut the same segments in the same
+        # order.
         mpi_operation = _OPERATIONS[operation]
         return [self._comm.Iallreduce(MPI.IN_PLACE, segment, op=mpi_operation) for segment in self._segments(tensor)]
 
@@ -114,10 +124,13 @@ class MpiCommunicator:
         if self.size == 1:
             return block
         whole = block.new_empty(sum(sizes), *block.shape[1:])
+        # Views of the result, so blocks arrive where they belong.
         blocks = torch.split(whole, list(sizes))
+        # MPI.IN_PLACE takes this rank's block from its position in the result.
         blocks[self.rank].copy_(block)
         with self.traffic.timing(kind, self):
             if whole.numel() <= self._max_count:
+                # The variant with counts, since blocks differ in size and may be empty.
                 counts = [other.numel() for other in blocks]
                 self.wait([self._comm.Iallgatherv(MPI.IN_PLACE, [whole.view(-1).numpy(), counts])])
             else:
@@ -138,12 +151,14 @@ class MpiCommunicator:
                 flat = (whole.view(-1).numpy(), mine.view(-1).numpy())
                 self.wait([self._comm.Ireduce_scatter(*flat, recvcounts=counts)])
             else:
+                # The counts add up to more than a C int, in which a library may keep their sum.
                 self._reduce_block_by_block(blocks, mine)
         self._ring.count_reduce_scatter(kind, [block.nbytes for block in blocks])
         return mine
 
     def _reduce_block_by_block(self, blocks: Sequence[Tensor], mine: Tensor) -> None:
         """Reduce every block in segments to the rank that keeps it."""
+        # All reductions are in flight together: they have different roots, and none needs to wait for another.
         requests: list[Request] = []
         for root, block in enumerate(blocks):
             # Only the root passes a receive buffer; all ranks pass the same number of segments.
@@ -154,10 +169,13 @@ class MpiCommunicator:
 
     def _segments(self, tensor: Tensor) -> list[NDArray[Any]]:
         """Views of the tensor's memory, each short enough for one MPI call; none of an empty tensor."""
+        # A view, which fails on a tensor that is not contiguous: reshape would copy it, and data would arrive in the
+        # copy.
         flat = tensor.detach().view(-1).numpy()
         return [flat[start : start + self._max_count] for start in range(0, len(flat), self._max_count)]
 
     def gather_numbers(self, numbers: Sequence[float]) -> NDArray[np.float64]:
+        # float64 holds every integer below 2^53 exactly, enough for counts of edges and bytes.
         mine = np.array(numbers, np.float64)
         everyones = np.empty((self.size, len(mine)), np.float64)
         self.wait([self._comm.Iallgather(mine, everyones)])
@@ -183,7 +201,7 @@ def abort(code: int) -> None:
 
 
 def finalize() -> None:
-    """Leave MPI in order. Collective.
+    """Shut MPI down cleanly. Collective.
 
     Call it before a rank exits with a non-zero code that all ranks share: ``python -m mpi4py`` would otherwise take
     the code for a failure of this rank alone, and abort the others.

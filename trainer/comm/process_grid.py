@@ -29,6 +29,7 @@ class ProcessGrid:
         self.axes = dict(axes)
         self.coordinate: dict[str, int] = {}
         rest = comm.rank
+        # The last axis varies fastest, so its coordinate is the first remainder.
         for axis in reversed(self.axes):
             rest, self.coordinate[axis] = divmod(rest, self.axes[axis])
         self._groups: dict[tuple[str, ...], Communicator] = {}
@@ -39,6 +40,7 @@ class ProcessGrid:
 
     def index(self, axes: Iterable[str], coordinate: Mapping[str, int] | None = None) -> int:
         """Number of this rank, or of the one at a coordinate, in its group along ``axes``."""
+        # A number in mixed radix whose first axis counts most; groups are ordered by the same number.
         number, coordinate = 0, coordinate or self.coordinate
         for axis in axes:
             number = number * self.axes[axis] + coordinate[axis]
@@ -46,11 +48,13 @@ class ProcessGrid:
 
     def members(self, axes: tuple[str, ...]) -> list[dict[str, int]]:
         """Coordinates of the ranks in this rank's group along ``axes``, in the group's order."""
+        # The product varies its last axis fastest, as the groups do.
         numbers = itertools.product(*(range(self.axes[axis]) for axis in axes))
         return [self.coordinate | dict(zip(axes, number, strict=True)) for number in numbers]
 
     def size(self, axes: Iterable[str]) -> int:
         """Number of ranks in a group along ``axes``."""
+        # No axes give 1: a group of this rank alone.
         return math.prod(self.axes[axis] for axis in axes)
 
     def span(self, size: int, axes: Iterable[str], coordinate: Mapping[str, int] | None = None) -> Span:
@@ -66,12 +70,15 @@ class ProcessGrid:
     def sizes_along_last(self, size: int, axes: tuple[str, ...]) -> list[int]:
         """Like :meth:`sizes`, for the ranks that differ from this one along the last of ``axes`` only."""
         count = self.axes[axes[-1]]
+        # Ranks that differ along the last axis only have consecutive numbers in the group.
         first = self.index(axes) - self.coordinate[axes[-1]]
         return self.sizes(size, axes)[first : first + count]
 
     def group(self, axes: tuple[str, ...]) -> Communicator:
-        """The ranks that differ from this one along ``axes`` only. Collective at the first call with these axes."""
+        """The ranks that differ from this one along ``axes`` only. Collective on the first call with these axes."""
         if axes not in self._groups:
+            # One split forms all groups along these axes: the color is the position along the other axes, and the key
+            # orders the ranks of a group. Groups are kept, since a split is collective and communicators are limited.
             others = [axis for axis in self.axes if axis not in axes]
             self._groups[axes] = self.comm.group(self.index(others), self.index(axes))
         return self._groups[axes]

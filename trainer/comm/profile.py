@@ -7,6 +7,7 @@ from typing import Any
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import GEMM, SPMM, WAITING, Kind, TrafficCounts
 
+# All ranks send their figures in this order, with 0 for what they did not time.
 _NAMES = (SPMM, GEMM, WAITING, *Kind)
 
 

@@ -35,6 +35,7 @@ SPMM, GEMM, WAITING = "spmm", "gemm", "waiting"
 class Kind(StrEnum):
     """What a message is for."""
 
+    # The values are keys in the metrics of stored runs.
     HALO_FORWARD = "halo forward"
     HALO_BACKWARD = "halo backward"
     PROPAGATE_FORWARD = "propagate forward"
@@ -94,6 +95,7 @@ class Traffic:
     """
 
     def __init__(self) -> None:
+        # Counted always, since a count costs next to nothing; timed on request, since meeting costs a barrier.
         self.counts = TrafficCounts()
         self.profiled = False
 
@@ -103,6 +105,7 @@ class Traffic:
         if not self.profiled:
             yield
             return
+        # The barrier absorbs the wait for the slowest rank, so what follows measures the transfer alone.
         if group is not None:
             with self.timing(WAITING):
                 group.barrier()
@@ -114,6 +117,8 @@ class Traffic:
     @contextmanager
     def recording(self) -> Iterator[TrafficCounts]:
         """Count what is sent inside the block in a separate record."""
+        # Communicators share this object and look up `counts` for every message, so all of them switch to the new
+        # record.
         outer, self.counts = self.counts, TrafficCounts()
         try:
             yield self.counts

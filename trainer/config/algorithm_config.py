@@ -23,6 +23,7 @@ def shown_option(name: str) -> Option:
 
 
 def _algorithm_option(name: str) -> Any:
+    # Free, since algorithms and their options change a result by rounding only.
     return field_of(shown_option(name), free=True)
 
 
@@ -60,6 +61,7 @@ class AlgorithmConfig(Config):
         super().__post_init__()
         if self.grid is not None:
             self.chosen_algorithm.settled_grid(self.grid, self.ranks)
+        # Only a check here; `own_options` parses again, as the field keeps the texts of the stored configuration.
         _parse(self.algorithm_options)
 
     @property

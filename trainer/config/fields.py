@@ -20,7 +20,7 @@ def option(
         default: none makes the field required.
         text: line for ``--help``.
         former: name of the field in earlier versions; it stays valid.
-        free: may change when a run is resumed, as it decides how far and where the run goes, not what it computes.
+        free: may change when a run is resumed, as it controls how far and where the run goes, not what it computes.
         checks: choices and bounds; see :class:`Option`.
     """
     return field_of(Option(default=default, help=text, **checks), former=former, free=free)
@@ -55,6 +55,7 @@ class Config:
 
     def settle(self, name: str, value: Any) -> None:
         """Replace the value that was given by the one it stands for; only while the object is built."""
+        # Configurations are frozen, which this bypasses for the time of `__post_init__`.
         object.__setattr__(self, name, value)
 
     def to_json(self) -> dict[str, Any]:
@@ -75,9 +76,11 @@ class Config:
         unknown, missing = sorted(content.keys() - {field.name for field in fields}), sorted(required - content.keys())
         if unknown or missing:
             raise InputError(f"configuration: unknown fields {unknown}, missing fields {missing}")
+        # JSON has no tuples.
         return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in content.items()})
 
 
+# Keyed by text: with postponed annotations a field's type is the text of its annotation.
 _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
     "str | None": (str, type(None)),

@@ -49,6 +49,7 @@ class ModelConfig(Config):
         super().__post_init__()
         # The stored configuration of a run says what was computed, so `auto` is resolved here.
         self.settle("normalization", settled_normalization(self.model, self.normalization))
+        # Hidden layers concatenate their heads, which therefore need equal shares of the width.
         uneven = [width for width in self.hidden if width % self.heads]
         if self.model == "gat" and uneven:
             raise InputError(f"heads {self.heads}: hidden width {uneven[0]} is not divisible by the number of heads")

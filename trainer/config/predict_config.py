@@ -39,6 +39,7 @@ class PredictConfig(Config):
             shards: key of the shards that the run was trained on, if known.
             ranks: number of ranks; by default that of the training.
         """
+        # Row shards and a given process grid fit one number of ranks, so they are kept only if that number is the same.
         ranks = trained.ranks if ranks is None else ranks
         same = ranks == trained.ranks
         return cls(

@@ -10,7 +10,7 @@ from gnnloom.trainer.config.fields import Config, option
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Config):
-    """What a run is called, what it draws its random numbers from, and what it writes."""
+    """The name of a run, its seed, and what it writes."""
 
     seed: int = option(0, "Seed of the initial weights and of dropout", least=0)
     eval_every: int = option(10, "Epochs between evaluations; 0: only at the end", free=True, least=0)

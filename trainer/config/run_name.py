@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-#: Hexadecimal digits of the hash in a name.
+#: Hexadecimal digits of the hash in a name: 32 bits, which make a collision among the runs of a dataset unlikely.
 _DIGITS = 8
 
 
@@ -15,7 +15,7 @@ def derive_run_name(model: str, algorithm: str, ranks: str, decides: Any) -> str
 
     Args:
         ranks: number of ranks, or the process grid.
-        decides: JSON values that decide the result; runs that differ in them get other names.
+        decides: JSON values that determine the result; runs that differ in them get other names.
     """
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
     return f"{model}-{algorithm}-{ranks}-{digest[:_DIGITS]}"

@@ -22,7 +22,7 @@ from gnnloom.trainer.models.registry import MODELS
 # Fields come in the reverse order of the bases: the algorithm's are the first ones in --help.
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(RunConfig, OptimizerConfig, ModelConfig, DataConfig, AlgorithmConfig):
-    """Everything that decides a training run; checked where it is built (InputError)."""
+    """Everything that determines a training run; checked where it is built (InputError)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -33,7 +33,7 @@ class TrainConfig(RunConfig, OptimizerConfig, ModelConfig, DataConfig, Algorithm
 
     @property
     def run_name(self) -> str:
-        """The run's name: as given, or model, algorithm, grid and a hash of everything that decides the result."""
+        """The run's name: as given, or model, algorithm, grid and a hash of everything that determines the result."""
         if self.run is not None:
             return self.run
         ranks = "x".join(map(str, self.grid or (self.ranks,)))
@@ -42,7 +42,7 @@ class TrainConfig(RunConfig, OptimizerConfig, ModelConfig, DataConfig, Algorithm
     def named_with_shards(self, shards: str) -> Self:
         """This configuration with the key of its shards; a run without a name is named after the shards too.
 
-        A recipe names its runs so, because the same options may be used with other shards.
+        Recipes use such names, because the same options may be used with other shards.
         """
         config = replace(self, shards=shards)
         if config.run is not None:
@@ -52,6 +52,7 @@ class TrainConfig(RunConfig, OptimizerConfig, ModelConfig, DataConfig, Algorithm
 
     def identity(self) -> dict[str, Any]:
         """The fields that a resumed run must share, as JSON."""
+        # Free fields change how far and where a run goes but not what it computes, so resuming with others is safe.
         free = {field.name for field in dataclasses.fields(self) if field.metadata["free"]}
         return {name: value for name, value in self.to_json().items() if name not in free}
 

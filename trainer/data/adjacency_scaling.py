@@ -46,9 +46,11 @@ def scaling(where: str, normalization: str, degree: NDArray[np.float64], dtype: 
     if normalization == "none":
         return Scaling(ones, ones)
     _check_degrees(where, degree)
+    # 1 / infinity is 0, so a row of degree 0 needs no case of its own below.
     positive = np.where(degree > 0, degree, np.inf)
     if normalization == "mean":
         return Scaling((1 / positive).astype(dtype), ones)
+    # Computed in float64, so that a float32 factor is rounded once.
     factor = (1 / np.sqrt(positive)).astype(dtype)
     return Scaling(factor, factor)
 

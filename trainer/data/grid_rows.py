@@ -33,10 +33,11 @@ class GridRows:
         return f"order/{self.order}"
 
     def __contains__(self, name: str) -> bool:
+        # Every range of rows has the same arrays, so the first one answers for all.
         return f"{order_path('rows', 0)}/{name}" in self.shards.artifact
 
     def read(self, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
-        """Rows of an array such as ``feature``, converted to ``dtype`` if given."""
+        """(num_rows, ...) the rows of an array such as ``feature``, converted to ``dtype`` if given."""
         return self.shards.vertex_data(name, self.order, self.span, self.counter, dtype)
 
     def vertex(self) -> NDArray[np.int64]:

@@ -101,6 +101,7 @@ class ShardKind(Generic[Opened]):
 def _open_row_shard(
     dataset: Dataset, request: ShardRequest, rank: int, num_ranks: int, counter: ReadCounter
 ) -> OwnRowShard:
+    # A key chooses the shards by itself; if it is for another number of ranks, the check below says so.
     parts = None if request.shards else request.ranks
     try:
         shards = dataset.row_shards(parts=parts, key=request.shards, counter=counter, method=request.method)
@@ -109,6 +110,7 @@ def _open_row_shard(
             f"{error}; make some with `gnnloom partition {dataset.name} --parts {request.ranks}` and `gnnloom shard"
             f" {dataset.name} --parts {request.ranks}`, or train on as many ranks as there are parts"
         ) from error
+    # All three must agree: a launcher may start another number of ranks than the configuration says.
     if not shards.num_parts == request.ranks == num_ranks:
         raise InputError(
             f"{shards.artifact.path}: shards for {shards.num_parts} ranks, but the run has {num_ranks}"

@@ -54,6 +54,7 @@ def read_labels(rows: VertexRows) -> Labels:
     """
     if "multilabel" in rows:
         return Labels(_read_multilabel(rows), torch.from_numpy(_read(rows, "split")), rows.shards.num_classes)
+    # int64, because torch indexes with labels.
     label = torch.from_numpy(_read(rows, "label").astype(np.int64))
     num_classes = rows.shards.num_classes
     if len(label) and (int(label.max()) >= num_classes or int(label.min()) < NO_LABEL):
@@ -101,13 +102,18 @@ def normalize_feature(feature: Tensor, norm: str, comm: Communicator) -> Tensor:
         feature: (num_rows, num_features) whole rows.
         norm: ``row`` divides each row by the sum of its absolute values, as is usual for word counts; ``auto`` does so
             if no feature of any rank is negative; ``none`` leaves the features unchanged.
+
+    Returns:
+        (num_rows, num_features); ``feature`` itself if it is left unchanged.
     """
     if norm == "auto":
+        # An integer, because MPI defines no maximum of booleans.
         negative = (feature < 0).any().to(torch.int64).reshape(1)
         comm.all_reduce(negative, Kind.SETUP, Reduction.MAX)
         norm = "none" if bool(negative) else "row"
     if norm == "none":
         return feature
+    # The smallest positive number instead of 0 keeps rows of zeros at zero.
     return feature / feature.abs().sum(1, keepdim=True).clamp_min_(torch.finfo(feature.dtype).tiny)
 
 

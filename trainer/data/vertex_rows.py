@@ -25,7 +25,7 @@ class VertexRows(Protocol):
     def __contains__(self, name: str) -> bool: ...
 
     def read(self, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
-        """The rows of an array such as ``feature``, converted to ``dtype`` if given."""
+        """(num_rows, ...) the rows of an array such as ``feature``, converted to ``dtype`` if given."""
         ...
 
     def vertex(self) -> NDArray[np.int64]:

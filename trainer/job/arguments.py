@@ -67,6 +67,8 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def _build_parser(kind: type[TrainConfig | PredictConfig]) -> argparse.ArgumentParser:
+    # Options that are not given leave no default behind, which would override the file. Abbreviations are refused, as a
+    # new option could make them ambiguous.
     parser = _Parser(prog="python -m mpi4py -m gnnloom.trainer", argument_default=argparse.SUPPRESS, allow_abbrev=False)
     parser.add_argument("target", nargs="?", default=None, help="Configuration (CONFIG.json) or name of the dataset")
     parser.add_argument("--result", type=Path, default=None, help="File for the summary, as JSON")
@@ -98,6 +100,7 @@ def _add_option(
     def current(text: str) -> Any:
         return option.current(convert(text))
 
+    # argparse compares with the choices after converting, so former names have become today's by then.
     # argparse names the conversion in its message about a value of another type.
     current.__name__ = getattr(convert, "__name__", "value")
     parser.add_argument(*flags, dest=name, type=current, choices=option.choices or None, help=option.help)

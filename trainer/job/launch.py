@@ -40,13 +40,13 @@ class StoppedError(LaunchError):
     exit_code = EXIT_STOPPED
 
 
-#: The ranks begin the one line that reports an error of all of them with this; their exit code is that of its class.
+#: Prefix of the one line that reports an error of all ranks; their exit code is that of the error's class.
 _ERROR = "error: "
 _ERRORS: Mapping[int, type[GnnloomError]] = {kind.exit_code: kind for kind in (InputError, IncompleteError)}
 
-#: Replaces itself by the command that follows. Linux kills that command when this process ends, however that happens:
+#: Replaces itself with the command that follows. Linux kills that command when this process ends, however that happens:
 #: ranks without a parent would write to the run that the next command resumes. The launcher kills its ranks when it is
-#: killed.
+#: killed. Option 1 of prctl is PR_SET_PDEATHSIG, which survives exec.
 _WITH_PARENT = """
 import ctypes, os, signal, sys
 if sys.platform == "linux":
@@ -114,6 +114,7 @@ def _launch(action: list[str], content: dict[str, Any], ranks: int, threads: int
     with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
         config, result = Path(folder, "config.json"), Path(folder, "result.json")
         write_json(config, content)
+        # mpi4py's runner aborts the whole job when a rank ends with an exception that it does not catch.
         program = [sys.executable, "-m", "mpi4py", "-m", "gnnloom.trainer", *action, str(config)]
         command = [find_mpiexec(), "-n", str(ranks), *program, "--result", str(result)]
         code, last_lines = _run(command, rank_environment(ranks, threads), stops=not action)
@@ -128,6 +129,7 @@ def _failure(code: int, last_lines: Sequence[str]) -> GnnloomError:
         return StoppedError(
             "stopped after a checkpoint; `gnnloom run` continues from there, `gnnloom train` with --resume"
         )
+    # Any program may exit with these codes; only together with the line do they stand for an error that was reported.
     if code in _ERRORS and last_lines and last_lines[-1].startswith(_ERROR):
         return _ERRORS[code](last_lines[-1].removeprefix(_ERROR))
     return LaunchError("\n".join([f"the ranks ended with exit code {code}", *last_lines]))
@@ -157,6 +159,7 @@ def rank_environment(ranks: int, threads: int = 0) -> dict[str, str]:
     # Waiting threads that spin make an epoch ten times slower as soon as anything else runs on the cores.
     # Freed activations go back to the system, so a rank's memory is what it uses.
     defaults = {"OMP_WAIT_POLICY": "PASSIVE", "MALLOC_TRIM_THRESHOLD_": "65536", "PYTHONUNBUFFERED": "1"}
+    # The user's environment overrides the defaults but not the thread counts, which must fit the number of ranks.
     return {**defaults, **os.environ, **dict.fromkeys(names, count)}
 
 
@@ -167,7 +170,8 @@ def _run(command: list[str], environment: dict[str, str], *, stops: bool) -> tup
         stops: on SIGTERM, ask the ranks to stop after a checkpoint; otherwise they just end with this process.
     """
     last_lines: deque[str] = deque(maxlen=_LAST_LINES)
-    # In a session of its own, so that a signal to this process group reaches the ranks only through this process.
+    # In a session of its own, so that a signal to this process group reaches the ranks only through this process. Both
+    # output streams share one pipe: a single reader then drains them, and the ranks never block on a full pipe.
     with subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _WITH_PARENT, *command],
         env=environment,
@@ -182,10 +186,12 @@ def _run(command: list[str], environment: dict[str, str], *, stops: bool) -> tup
             with _stop_signal_passed_to(process) if stops else nullcontext():
                 for line in _lines(process.stdout):
                     last_lines.append(line)
-                    if not line.startswith(_ERROR):  # the error that is raised says it
+                    if not line.startswith(_ERROR):  # the raised error contains it
                         logger.info("%s", line)
                 code = process.wait()
         except BaseException:
+            # An interrupted launcher leaves no rank behind that writes to the run; killed ranks lose only what follows
+            # the last checkpoint.
             os.killpg(process.pid, signal.SIGKILL)
             raise
     return code, list(last_lines)

@@ -1,4 +1,4 @@
-"""Signal handlers for the time of a ``with`` block."""
+"""Signal handlers that last for a ``with`` block."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _SECONDS_AGAIN = 0.05
 
 @contextmanager
 def handling(number: signal.Signals, handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Call ``handler`` on a signal while inside. Has no effect outside the main thread, which alone gets signals."""
+    """Call ``handler`` on a signal while inside. Does nothing outside the main thread, which alone receives signals."""
     try:
         before = signal.signal(number, handler)
+    # Python raises this outside the main thread.
     except ValueError:
         yield
         return

@@ -17,4 +17,5 @@ def as_array(tensor: Tensor) -> NDArray[Any]:
 
 def array_dtype(dtype: torch.dtype) -> np.dtype[Any]:
     """The NumPy dtype that matches a torch dtype."""
+    # torch has no public table of matching NumPy dtypes, but its conversion of an empty tensor knows them.
     return torch.empty(0, dtype=dtype).numpy().dtype

@@ -68,6 +68,7 @@ class NumbaEdgeSoftmax:
         self._column_indptr, self._rows = by_column.indptr, by_column.indices
         self._slope = negative_slope
         self._threads = threads
+        # Rows and columns have different distributions of nonzeros, so each direction has its own ranges.
         self._row_ranges = threads.balanced_ranges(self._indptr)
         self._column_ranges = threads.balanced_ranges(self._column_indptr)
 
@@ -104,10 +105,13 @@ class NumbaEdgeSoftmax:
         return of_values, of_scores
 
     def _attended(self, values: Tensor, source: Tensor, target: Tensor) -> _Attended:
+        # In a kernel a Python float is a float64, which would widen the arithmetic of float32 arrays.
         slope = array_dtype(values.dtype).type(self._slope)
         return _Attended(as_array(values), as_array(source), as_array(target), slope)
 
 
+# The kernels are compiled without fastmath: it would reorder sums and assume that no number is infinite, and a row's
+# maximum starts at minus infinity. The cache on disk saves the ranks from compiling at every start.
 @njit(cache=True, nogil=True)
 def _leaky(value: Any, score: Any, slope: Any) -> Any:
     """``value`` times the derivative of the LeakyReLU at ``score``; the LeakyReLU itself if both are the score."""
@@ -120,9 +124,11 @@ def _accumulate(
 ) -> None:
     values, source, target, slope = attended
     maximum, total, weighted = state
+    # Threads have disjoint ranges of rows and write only these rows of the state, so they need no lock.
     for row in range(start, stop):
         # First the maximum over the row's scores, so that no exponential overflows; sums of earlier patterns are
-        # scaled down to the new maximum. exp(-inf) = 0 covers a row whose columns are the first.
+        # scaled down to the new maximum. exp(-inf) = 0 covers a row whose columns are the first. This pass reads one
+        # score per edge and head; a maximum that grew in the loop below would scale a whole row at every change.
         for head in range(target.shape[1]):
             highest = maximum[row, head]
             for entry in range(indptr[row], indptr[row + 1]):
@@ -153,6 +159,8 @@ def _edge_gradient(attended: _Attended, gradient: _Gradient, row: int, column: i
     """
     values, source, target, slope = attended
     score = source[column, head] + target[row, head]
+    # The forward pass is over, so maximum and total cover all patterns. The exponent is at most 0 and cannot overflow,
+    # and the total of a row with an edge is at least 1: its largest score adds exp(0).
     weight = np.exp(_leaky(score, score, slope) - gradient.maximum[row, head]) / gradient.total[row, head]
     of_weight = -gradient.along[row, head]
     for dim in range(values.shape[2]):
@@ -170,7 +178,8 @@ def _target_gradient(
     start: int,
     stop: int,
 ) -> None:
-    # Row by row: the gradient of t_i sums over the edges of row i.
+    # Row by row: the gradient of t_i sums over the edges of row i. It is added to ``out``, because a row's edges may
+    # lie in several patterns.
     for row in range(start, stop):
         for entry in range(indptr[row], indptr[row + 1]):
             column = indices[entry]
@@ -191,7 +200,8 @@ def _source_gradient(
     stop: int,
 ) -> None:
     # Column by column: the gradients of z_j and s_j sum over the edges of column j. Computing an edge's weight a second
-    # time costs less than storing it between this loop and the one above.
+    # time costs less than storing it between this loop and the one above. Columns belong to one thread each, so no two
+    # threads add to the same element.
     for column in range(start, stop):
         for entry in range(column_indptr[column], column_indptr[column + 1]):
             row = rows[entry]

@@ -1,4 +1,4 @@
-"""The one door to the kernels: chooses the implementation of each.
+"""The only entry point to the kernels: chooses the implementation of each.
 
 All of them run on the CPU today, compiled by numba. To attach another one, write a class with the methods of
 :mod:`gnnloom.trainer.kernels.contract` and choose it here; no caller changes.

@@ -45,6 +45,7 @@ class Dropout:
         """
         if self.probability == 0:
             return features
+        # SeedSequence hashes its numbers, so consecutive epochs and layers have unrelated keys.
         key = np.random.SeedSequence([self.seed, epoch, layer]).generate_state(1, np.uint64)[0]
         mask = _Mask(key, vertex, first_column, self)
         result: Tensor = _Drop.apply(features, mask)  # type: ignore[no-untyped-call]
@@ -66,12 +67,14 @@ class _Mask:
         probability = self.dropout.probability
         # A feature is dropped if its 32-bit hash is below the threshold; the cap keeps a probability near 1 in range.
         threshold = np.uint32(min(round(probability * 2**32), 2**32 - 1))
+        # Of the features' dtype: a Python float would be a float64 and widen the loop's arithmetic.
         scale = array_dtype(source.dtype).type(1 / (1 - probability))
         read, written = as_array(source), as_array(result)
 
         def kernel(start: int, stop: int) -> None:
             _drop_rows(read, written, self.vertex, self.first_column, self.key, threshold, scale, start, stop)
 
+        # Rows of a dense matrix all take the same time, so the ranges are even.
         self.dropout.threads.run(kernel, self.dropout.threads.even_ranges(len(source)))
         return result
 
@@ -81,6 +84,7 @@ class _Drop(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, features: Tensor, mask: _Mask) -> Tensor:
+        # Only the key and the vertex ids are kept for the backward pass, no matrix.
         ctx.mask = mask
         return mask.times(features.detach())
 
@@ -107,6 +111,7 @@ def _drop_rows(
         # One 64-bit hash per vertex; its halves feed a cheaper 32-bit hash per feature, which the compiler vectorizes.
         row_key = _mix64(np.uint64(vertex[row]) ^ key)
         low, high = np.uint32(row_key), np.uint32(row_key >> np.uint64(32))
+        # numba widens sums and products of uint32 to 64 bits; the casts back keep vectors of 32-bit lanes.
         for column in range(source.shape[1]):
             kept = _mix32(np.uint32(np.uint32(first_column + column) + low), high) >= threshold
             result[row, column] = source[row, column] * scale if kept else zero
@@ -115,6 +120,7 @@ def _drop_rows(
 @njit(cache=True, nogil=True)
 def _mix64(value: np.uint64) -> np.uint64:
     """SplitMix64's step and finalizer (Steele, Lea, Flood, OOPSLA 2014): each input bit affects each output bit."""
+    # Sums and products wrap modulo 2^64, as the generator is defined.
     value += np.uint64(0x9E3779B97F4A7C15)
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -6,7 +6,7 @@ import time
 
 from torch import Tensor
 
-#: The first product of a shape pays for the library's setup; the fastest of three is free of it.
+#: The first product of a shape pays for the library's setup; the fastest of three excludes it.
 _TRIALS = 3
 
 
@@ -20,11 +20,16 @@ def weight_gradient(features: Tensor, gradient: Tensor, *, transposed: bool) -> 
     Returns:
         (input dim, output dim), contiguous.
     """
+    # Copied to row-major order, because a transport takes contiguous tensors only.
     return (gradient.T @ features).T.contiguous() if transposed else features.T @ gradient
 
 
 def seconds_of_weight_gradients(features: Tensor, gradient: Tensor) -> tuple[float, float]:
-    """Seconds that this process needs for H^T dQ and for (dQ^T H)^T.
+    """Seconds that this process needs for H^T dQ and for (dQ^T H)^T. Communicates nothing.
+
+    Args:
+        features: (num_rows, input dim) H.
+        gradient: (num_rows, output dim) dQ.
 
     Singh et al., "Plexus" (SC 2025), section 5: in some libraries one order takes several times as long as the other.
     """

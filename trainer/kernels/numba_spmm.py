@@ -30,12 +30,14 @@ class NumbaSparseProduct:
         self._indptr, self._indices = matrix.indptr, matrix.indices
         self._data = None if matrix.data is None else matrix.data.astype(dtype, copy=False)
         self._threads = threads
+        # The time of a range is proportional to its nonzeros, not its rows.
         self._ranges = threads.balanced_ranges(matrix.indptr)
 
     def multiply(self, dense: Tensor, out: Tensor, row_scale: Tensor, *, accumulate: bool = False) -> None:
         if dense.shape[0] != self.num_columns or out.shape != (self.num_rows, dense.shape[1]):
             shapes = f"{tuple(dense.shape)} into {tuple(out.shape)}"
             raise ValueError(f"sparse product: ({self.num_rows}, {self.num_columns}) times {shapes}")
+        # Nothing to add. Without `accumulate` the kernel must still write zeros.
         if accumulate and self.nnz == 0:
             return
         source, target, scale, data = as_array(dense), as_array(out), as_array(row_scale), self._data
@@ -49,6 +51,9 @@ class NumbaSparseProduct:
         self._threads.run(kernel, self._ranges)
 
 
+# Offsets are int64, since a rank may hold more than 2^31 nonzeros; column ids are int32 where they fit, which halves
+# the traffic of reading them. Columns of the inner loops are independent, so they vectorize without fastmath, and the
+# order of each sum is fixed.
 @njit(cache=True, nogil=True)
 def _multiply_pattern(
     indptr: NDArray[np.int64],
@@ -62,6 +67,7 @@ def _multiply_pattern(
 ) -> None:
     """Rows ``start`` to ``stop`` of a product with a pattern, whose nonzeros are ones."""
     dim = dense.shape[1]
+    # Every call has its own scratch row, so threads share nothing that they write.
     total = np.empty(dim, dense.dtype)
     for row in range(start, stop):
         total[:] = 0
@@ -117,6 +123,7 @@ def _multiply_weighted(
 @njit(cache=True, nogil=True)
 def _store_row(total: Dense, row_scale: Dense, out: Dense, accumulate: bool, row: int) -> None:
     """Scale a finished row, and write it or add it: the output is touched once per row."""
+    # Scaling the sum takes one product per column; scaling in the loop above would take one per nonzero and column.
     if len(row_scale):
         total *= row_scale[row]
     if accumulate:

@@ -30,6 +30,7 @@ class Threads:
             for start, stop in ranges:
                 kernel(start, stop)
         else:
+            # The list waits for all ranges, and raises what a kernel raised.
             list(self._pool.map(lambda bounds: kernel(*bounds), ranges))
 
     def even_ranges(self, num_rows: int) -> list[RowRange]:
@@ -43,6 +44,7 @@ class Threads:
             indptr: (num_rows + 1,) int64 row pointers of a CSR matrix.
         """
         nnz, num_rows = int(indptr[-1]), len(indptr) - 1
+        # A row with many nonzeros may span several targets; their bounds coincide, and the empty ranges are dropped.
         targets = np.linspace(0, nnz, self._num_ranges + 1)[1:-1]
         return self._ranges(np.concatenate([[0], np.searchsorted(indptr, targets), [num_rows]]))
 

@@ -36,6 +36,7 @@ class Layout:
     @property
     def key(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
         """Identifies a layout among those of the same grid and graph."""
+        # Without `vertex`: an array has no hash, and the order and the row axes determine it.
         return self.order, self.row_axes, self.column_axes
 
     def columns(self, dim: int, coordinate: Mapping[str, int] | None = None) -> slice:
@@ -53,10 +54,10 @@ class Layout:
 
     @property
     def speaks_for_rows(self) -> bool:
-        """True on one of all ranks that hold columns or copies of the same rows: the one that counts them in sums."""
+        """True on exactly one of the ranks that hold columns or copies of the same rows; it counts them in sums."""
         return self.grid.index(axis for axis in self.grid.axes if axis not in self.row_axes) == 0
 
     def speaks_for_piece(self, among: Iterable[str]) -> bool:
-        """True on one of all ranks along the axes ``among`` that hold copies of the same rows and columns."""
+        """True on exactly one of the ranks along the axes ``among`` that hold copies of the same rows and columns."""
         split = self.row_axes + self.column_axes
         return self.grid.index(axis for axis in among if axis not in split) == 0

@@ -26,7 +26,7 @@ class Piece:
         shape: shape of the whole matrix.
         rows: (num_rows,) int64 rows of the whole that the rank holds.
         columns: columns of the whole that the rank holds.
-        speaks: True on one of all ranks that hold copies of the same piece.
+        speaks: True on exactly one of the ranks that hold copies of the same piece.
         layout: layout of a matrix with one row per vertex; None for other matrices, which are small.
     """
 
@@ -38,7 +38,7 @@ class Piece:
     layout: Layout | None = None
 
     def cut(self, whole: Tensor) -> Tensor:
-        """The rank's rectangle of the whole, contiguous."""
+        """(num_rows, num_columns) the rank's rectangle of the whole, contiguous."""
         return whole[:, self.columns].index_select(0, self.rows)
 
     def gather(self, values: Tensor) -> Tensor:
@@ -52,6 +52,7 @@ class Piece:
         """
         columns = range(self.shape[1])[self.columns]
         mine = [len(self.rows), columns.start, columns.stop, self.speaks]
+        # Rank 0 cannot compute the others' pieces, so all announce their shapes for its buffers.
         everyones = self.comm.gather_numbers(mine).astype(int).tolist()
         if self.comm.rank > 0:
             if self.speaks:
@@ -63,6 +64,7 @@ class Piece:
         # One rank after the other, so that rank 0 never holds more than the whole and one piece.
         for rank, (num_rows, start, stop, speaks) in enumerate(everyones[1:], 1):
             if speaks:
+                # The row ids travel with the values, because the rows of a piece need not be a range.
                 rows, arrived = self.rows.new_empty(num_rows), values.new_empty(num_rows, stop - start)
                 self.comm.wait(self.comm.receive(rows, rank) + self.comm.receive(arrived, rank))
                 whole[rows, start:stop] = arrived
@@ -80,12 +82,12 @@ class PartialParameter(nn.Parameter):
 
     @classmethod
     def cut(cls, whole: Tensor, piece: Piece) -> PartialParameter:
-        """The piece of ``whole`` that this rank holds."""
+        """The piece of ``whole`` that this rank holds; ``whole`` has the shape ``piece.shape``."""
         return cls.of(piece.cut(whole), piece)
 
     @classmethod
     def of(cls, values: Tensor, piece: Piece) -> PartialParameter:
-        """A parameter of the values of a piece."""
+        """A parameter made from the (num_rows, num_columns) values of a piece, whose memory it shares."""
         parameter = cls(values)
         parameter.piece = piece
         return parameter
@@ -129,6 +131,7 @@ class _Columns(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         whole = gradient.new_zeros(ctx.dim)
+        # The other copies contribute zeros, or the sum over the ranks would count the gradient several times.
         if ctx.speaks:
             whole[ctx.columns] = gradient
         return whole, None, None

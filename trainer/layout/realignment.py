@@ -47,7 +47,7 @@ class Realignment:
     """Which rows of this rank go to which rank, and where arriving rows belong.
 
     Every rank takes what it needs from the ranks that differ from it along the source's axes only. They hold the
-    whole matrix exactly once, including this rank's own piece, which is not sent.
+    whole matrix exactly once, including this rank's own piece, which does not count as traffic.
     """
 
     def __init__(self, source: Layout, target: Layout, orders: VertexOrders) -> None:
@@ -74,6 +74,9 @@ class Realignment:
         Args:
             features: (num_rows, columns held) of the source's layout.
             dim: width of the whole matrix.
+
+        Returns:
+            (num_rows, columns held) of the target's layout, a new tensor.
         """
         with self._group.traffic.timing(kind, self._group):
             return self._move(features, dim, kind)
@@ -86,6 +89,7 @@ class Realignment:
         for peer in self._peers:
             there = _common(columns, self._source.columns(dim, peer.coordinate))
             arriving.append((peer.taken, there, features.new_empty(len(peer.taken), there.stop - there.start)))
+            # This rank is one of its own peers, so rows that stay take the same path as the others.
             requests += self._group.receive(arriving[-1][-1], peer.number)
         held = self._source.columns(dim)
         for peer in self._peers:
@@ -100,17 +104,19 @@ class Realignment:
 
 
 def _rows_by_block(here: Layout, there: Layout, orders: VertexOrders, *, keep_order: bool = False) -> list[Tensor]:
-    """Local rows of ``here``, grouped by the block of rows of ``there`` that has their vertices.
+    """Local rows of ``here``, grouped by the block of rows of ``there`` that contains their vertices.
 
     Args:
         keep_order: sort the rows of a block as in ``here`` instead of as in ``there``.
     """
     n, num_blocks = orders.num_vertices, here.grid.size(there.row_axes)
+    # In the same order, the layout's rows are a range of positions, and no ids need translating.
     if here.order == there.order:
         position = np.arange(*here.grid.span(n, here.row_axes), dtype=np.int64)
     else:
         position = orders.positions(there.order, here.vertex)
-    # Inverse of block b = b*n//num_blocks to (b+1)*n//num_blocks.
+    # Inverse of block b = b*n//num_blocks to (b+1)*n//num_blocks. Positions are int64, as the product with the number
+    # of blocks exceeds 2^31 long before n does.
     block = ((position + 1) * num_blocks - 1) // max(n, 1)
     by_block = np.argsort(block if keep_order else position, kind="stable")
     bounds = np.searchsorted(block[by_block], np.arange(1, num_blocks))
@@ -153,6 +159,7 @@ class Realigner:
 
     def move(self, features: Tensor, source: Layout, target: Layout, dim: int, kind: Kind) -> Tensor:
         """Like :meth:`align`, without a gradient. Collective."""
+        # The same pairs recur in every epoch, and preparing one sorts the rows and forms a group of ranks.
         if (source.key, target.key) not in self._prepared:
             self._prepared[source.key, target.key] = Realignment(source, target, self._orders)
         return self._prepared[source.key, target.key].move(features, dim, kind)

@@ -18,7 +18,12 @@ class VertexOrder:
     """Brings the rows of a matrix into the order of the vertices, chunk by chunk."""
 
     def __init__(self, layout: Layout, num_vertices: int, kind: Kind) -> None:
-        """Prepare for matrices of ``layout``. Communicates nothing."""
+        """Prepare for matrices of ``layout``. Communicates nothing.
+
+        Args:
+            num_vertices: number of rows of the whole matrix.
+            kind: kind of traffic that the exchanges count as.
+        """
         self._comm, self._kind = layout.grid.comm, kind
         # Of the ranks with the same rows, one sends them.
         vertex = layout.vertex if layout.speaks_for_rows else layout.vertex[:0]
@@ -38,7 +43,9 @@ class VertexOrder:
         Yields:
             The first vertex of a chunk, and its (at most chunk_rows, ...) rows.
         """
+        # Sorted once by vertex, so that the rows of every chunk are a slice.
         rows = rows.index_select(0, self._order)
+        # One chunk per rank and round, so all ranks write at the same time.
         round_rows = self._comm.size * chunk_rows
         for first in range(0, self.num_vertices, round_rows):
             bounds = np.minimum(first + chunk_rows * np.arange(self._comm.size + 1), self.num_vertices)
@@ -51,6 +58,7 @@ class VertexOrder:
         offset = np.searchsorted(self._vertex, bounds)
         # Every rank first announces how many rows it sends to whom, so that the receivers can size their buffers.
         counts = self._comm.gather_numbers(np.diff(offset).tolist())[:, self._comm.rank].astype(np.int64)
+        # Offsets of the ranks' rows in the buffers: sorted by sender, whatever the order of arrival.
         arriving = np.concatenate([[0], np.cumsum(counts)]).tolist()
         ids = torch.empty(arriving[-1], dtype=torch.int64)
         values = rows.new_empty(arriving[-1], *rows.shape[1:])
@@ -63,6 +71,7 @@ class VertexOrder:
                 requests += self._comm.receive(target[here], rank)
                 requests += self._comm.send(source[there], rank, self._kind)
         self._comm.wait(requests)
+        # Arriving rows are sorted per sender only; the ids place them, and cover the chunk exactly once.
         chunk = torch.empty_like(values)
         chunk[ids - int(bounds[self._comm.rank])] = values
         return chunk

@@ -58,9 +58,11 @@ def write_vertex_arrays(
             create_array(folder, array.name, array.shape(num_vertices), array_dtype(array.piece.dtype), array.dims)
     comm.barrier()  # nobody writes a chunk before the array's metadata is there
     records = [_write_chunks(folder, array, num_vertices, kind) for array in arrays]
+    # A communicator moves tensors only, so the records travel as files.
     work = folder / ".work"
     write_json(work / f"{comm.rank:05d}.json", {record.path: record.to_json() for record in records})
-    comm.barrier()  # rank 0 reads the records of all ranks
+    # A rank arrives here after it has written all of its chunks, so rank 0 reads complete records, and may publish.
+    comm.barrier()
     if comm.rank > 0:
         return []
     merged = _merge_records([read_json(path) for path in sorted(work.glob("*.json"))])
@@ -85,6 +87,7 @@ def _merge_records(contents: list[dict[str, Any]]) -> list[ArrayRecord]:
     merged = []
     for name in contents[0]:
         records = [ArrayRecord.from_json(name, content[name]) for content in contents]
+        # Consecutive chunks belong to different ranks, so the ranks' lists interleave.
         pieces = sorted((piece for record in records for piece in record.pieces), key=lambda piece: piece.start)
         merged.append(replace(records[0], pieces=tuple(pieces)))
     return merged

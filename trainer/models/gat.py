@@ -66,11 +66,16 @@ class GAT(Model):
         self.biases = self._biases(self.options.dims[1:])
 
     def _head_width(self, layer: int) -> int:
+        # Hidden heads are concatenated and share the width; the last layer's are averaged, so each has the whole width.
         width = self.options.dims[layer + 1]
         return width if layer == self.num_layers - 1 else width // self.options.heads
 
     def keep(self, features: Tensor) -> Inputs:
-        """The features together with those of the halo. Collective."""
+        """The features together with those of the halo. Collective.
+
+        Args:
+            features: (num_own, dim) this rank's rows.
+        """
         return Inputs(self._exchange.gather(features, Kind.HALO_FORWARD), propagated=True, own=features)
 
     def _activate(self, output: Tensor) -> Tensor:
@@ -79,7 +84,7 @@ class GAT(Model):
     def _layer(self, inputs: Inputs, layer: int) -> Tensor:
         values = self.operator.transform(inputs.features, self.weights[layer], layer)
         fetch = HaloFetch(self._exchange)
-        # The narrower one of H and H W is sent; it arrives while attention runs over the rank's own columns.
+        # The narrower of H and H W is sent; it arrives while attention runs over the rank's own columns.
         sends_inputs = self.options.propagates_first(layer, values.shape[1])
         begun = None if inputs.propagated else fetch.begin(inputs.value if sends_inputs else values)
         own, step = self._by_head(values), Attending(self._attention)
@@ -87,6 +92,7 @@ class GAT(Model):
         target_score = _score(own, target)
         attended = step.begin(own, _score(own, source), target_score)
         fetched = inputs.value if begun is None else fetch.finish(begun)
+        # What arrived are rows of H, so this rank multiplies them by the weight itself.
         if begun is None or sends_inputs:
             fetched = self.operator.transform(fetched, self.weights[layer], layer)
         halo = self._by_head(fetched)

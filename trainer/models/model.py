@@ -40,7 +40,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """Everything that decides a model except its weights.
+    """Everything that determines a model except its weights.
 
     Attributes:
         dims: widths from the input features to the classes.
@@ -81,6 +81,8 @@ class ModelOptions:
             return True
         if self.product_order != "auto":
             return self.product_order == "propagate-first"
+        # (A H) W needs a product of width `before`, and a second one backward if H has a gradient. A (H W) always needs
+        # two of width `after`: the gradient of W passes through the backward one.
         before, after = self.dims[layer], width or self.dims[layer + 1]
         backward = layer > 0 or self.input_needs_gradient
         return before * (1 + backward) <= after * 2
@@ -124,6 +126,7 @@ class Model(nn.Module, ABC):
         self.dtype = dtype
         self.epoch = 0
         self.norms = nn.ModuleList(build_norms(options.norm, options.dims[1:-1], dtype))
+        # A generator of its own, so no other random draw of the process changes the initial weights.
         self._create_parameters(torch.Generator().manual_seed(seed))
 
     @abstractmethod
@@ -136,6 +139,7 @@ class Model(nn.Module, ABC):
 
     def _held_weights(self, generator: torch.Generator) -> nn.ParameterList:
         """Initial (input width, output width) weights of all layers, of which this rank keeps its part."""
+        # Every rank draws the whole weights, which are small, so the model starts the same on every process grid.
         wholes = [glorot(pair, generator, self.dtype) for pair in self.options.pairs]
         return nn.ParameterList([self._held(whole, layer) for layer, whole in enumerate(wholes)])
 
@@ -150,14 +154,20 @@ class Model(nn.Module, ABC):
     def parameters_by_layer(self) -> list[list[nn.Parameter]]:
         """The parameters of every layer, including those of the normalization that follows it."""
         lists = [child for child in self.children() if isinstance(child, nn.ParameterList)]
+        # The list of biases is empty in a model without biases.
         layers = [[entries[layer] for entries in lists if layer < len(entries)] for layer in range(self.num_layers)]
         for layer, norm in enumerate(self.norms):
             layers[layer] += norm.parameters()
         return layers
 
     def keep(self, features: Tensor) -> Inputs:
-        """The inputs, with the part of the first layer that is constant as long as ``features`` are. Collective."""
+        """The inputs, with the part of the first layer that is constant as long as ``features`` are. Collective.
+
+        Args:
+            features: (num_rows, columns held) in the first layer's layout.
+        """
         product = self.operator.propagate(features, 0)
+        # The product is kept from here on, so the first layer never multiplies with its adjacency again.
         self.operator.release(0)
         if not self.needs_features:
             return Inputs(product, propagated=True)
@@ -170,6 +180,9 @@ class Model(nn.Module, ABC):
         Args:
             feature: (num_rows, columns held) this rank's share in the first layer's layout.
             num_vertices: number of rows of the whole matrix.
+
+        Returns:
+            The parameter, which shares the memory of ``feature``.
         """
         piece = vertex_piece(self.operator.layout(0), num_vertices, self.options.dims[0])
         parameter = PartialParameter.of(feature, piece)
@@ -216,6 +229,7 @@ class Model(nn.Module, ABC):
         if not self.training or (layer == 0 and not self.options.input_dropout):
             return inputs
         layout = self.operator.layout(layer)
+        # Global vertex ids and columns choose the mask, so it is the same for every layout.
         first_column = layout.columns(self.options.dims[layer]).start
         value = self.dropout.apply(inputs.value, layout.vertex, first_column, self.epoch, layer)
         return replace(inputs, value=value)

@@ -33,6 +33,9 @@ class Norm(nn.Module, ABC):
         Args:
             features: (num_rows, columns held) of ``layout``.
             weight_axes: axes of the grid along which the gradients of parameters are summed.
+
+        Returns:
+            (num_rows, columns held).
         """
         scale, shift = (columns_of(vector, layout, weight_axes) for vector in (self.scale, self.shift))
         return self._standardized(features, layout) * scale + shift
@@ -80,6 +83,7 @@ class BatchNorm(Norm):
         # As in torch, the variance that is kept is the unbiased one, with n - 1.
         sample = result.variance * (result.count / max(result.count - 1, 1))
         moments[:, layout.columns(self.dim)] = torch.cat([result.mean, sample])
+        # Each column has one owner in the group, and the others add 0, so every rank keeps all columns.
         layout.column_group.all_reduce(moments, Kind.NORM)
         self.running_mean.lerp_(moments[0], self.MOMENTUM)
         self.running_variance.lerp_(moments[1], self.MOMENTUM)
@@ -97,6 +101,10 @@ def standardize(features: Tensor, dim: int, group: Communicator) -> Standardized
 
     Args:
         features: (num_rows, num_columns) this rank's share; the other ranks of ``group`` hold the rest along ``dim``.
+
+    Returns:
+        Values of the shape of ``features``; mean and variance with size 1 along ``dim``; the number of entries along
+        ``dim`` over all ranks.
     """
     values, mean, variance, count = _Standardize.apply(features, dim, group)  # type: ignore[no-untyped-call]
     return Standardized(values, mean, variance, int(count))
@@ -115,6 +123,7 @@ class _Standardize(torch.autograd.Function):
         values = centered * factor
         ctx.dim, ctx.group, ctx.count = dim, group, count
         ctx.save_for_backward(values, factor)
+        # The backward pass covers the way through the mean and the variance, so callers get them as constants.
         ctx.mark_non_differentiable(mean, variance, count)
         return values, mean, variance, count
 
@@ -122,6 +131,7 @@ class _Standardize(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor, None, None]:
         """An input also acts through the mean and the variance, which adds two sums over all ranks."""
         values, factor = ctx.saved_tensors
+        # Both sums in one message.
         sums = torch.stack([gradient.sum(ctx.dim, keepdim=True), (gradient * values).sum(ctx.dim, keepdim=True)])
         ctx.group.all_reduce(sums, Kind.NORM)
         sums /= ctx.count
@@ -139,6 +149,9 @@ def unit_rows(features: Tensor, layout: Layout) -> Tensor:
 
     Args:
         features: (num_rows, columns held) of ``layout``.
+
+    Returns:
+        (num_rows, columns held).
     """
     result: Tensor = _UnitRows.apply(features, layout.column_group)  # type: ignore[no-untyped-call]
     return result
@@ -157,6 +170,7 @@ class _UnitRows(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         values, factor = ctx.saved_tensors
+        # The gradient of x / |x| has no component along the row. A row of zeros has the factor 0, and so no gradient.
         along = _sum(gradient * values, 1, ctx.group)
         return (gradient - values * along) * factor, None
 

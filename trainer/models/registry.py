@@ -17,9 +17,9 @@ class ModelKind:
     """A model that can be chosen.
 
     Attributes:
-        help: one line for people who choose.
+        help: one line of help text.
         source: the paper.
-        normalizations: of the adjacency, for which the model is defined; the usual one comes first.
+        normalizations: normalizations of the adjacency that the model is defined for; the usual one comes first.
         load: imports the class.
         needs: capabilities that an algorithm must have to run the model.
         takes_weights: defined for weighted edges.

@@ -45,6 +45,9 @@ class Attending:
             own: (num_own, heads, dim) values of the rank's vertices.
             source: (num_own, heads) their scores as sources.
             target: (num_own, heads) their scores as targets.
+
+        Returns:
+            (num_own, heads, dim) weighted sums that are not normalized yet.
         """
         result: Tensor = _Own.apply(self, own, source, target)  # type: ignore[no-untyped-call]
         return result
@@ -106,9 +109,13 @@ class _Halo(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         *given, maximum, total, output = ctx.saved_tensors
+        # By linearity, the sum over a row's edges of weight times (z times gradient) is the output times the gradient:
+        # no extra pass over the edges.
         along = (gradient * output).sum(2)
         ctx.step.gradient = SoftmaxGradient(maximum, total, gradient.contiguous(), along)
         with ctx.step.attention.traffic.timing(SPMM):
+            # The gradient of `begun` is passed on only to make autograd visit the own columns next; they use
+            # `step.gradient`.
             return None, gradient, *_gradients(ctx.step.attention.halo, given, ctx.step.gradient)
 
 

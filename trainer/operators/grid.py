@@ -103,6 +103,7 @@ class GridOperator(ABC):
         # An axis of one rank splits nothing; dropping it makes layouts that agree everywhere equal.
         rows, columns = (tuple(axis for axis in axes if self.grid.axes[axis] > 1) for axes in (row_axes, column_axes))
         key = self.adjacency.order(layer), rows, columns
+        # Vertex ids are read from the shards; layers with the same order and axes share them.
         if key not in self._layouts:
             vertex = self.adjacency.vertex_ids(key[0], self.rows(rows))
             self._layouts[key] = Layout(self.grid, vertex, rows, columns, key[0])
@@ -132,7 +133,13 @@ class GridOperator(ABC):
             return left @ right
 
     def add_product(self, product: SparseProduct, features: Tensor, out: Tensor, row_scale: Tensor) -> None:
-        """Add diag(row_scale) A features to ``out``, timed. Communicates nothing."""
+        """Add diag(row_scale) A features to ``out``, timed. Communicates nothing.
+
+        Args:
+            features: (num_columns, dim).
+            out: (num_rows, dim), updated in place.
+            row_scale: (num_rows,), or (0,) for ones.
+        """
         with self.grid.comm.traffic.timing(SPMM):
             product.multiply(features, out, row_scale, accumulate=True)
 
@@ -140,8 +147,14 @@ class GridOperator(ABC):
         """Features times the normalization's factors on the right side of a layer's matrix, contiguous.
 
         Args:
-            features: rows split along ``row_axes``: of the layer's input, or (``backward``) of its output.
+            features: (num_rows, columns held) with rows split along ``row_axes``: of the layer's input, or
+                (``backward``) of its output.
+
+        Returns:
+            (num_rows, columns held), contiguous; ``features`` itself if all factors are 1 and it is contiguous.
         """
+        # The right factors scale the features before they are sent, so the sparse kernel multiplies with the matrix as
+        # it is stored, and no rank needs the factors of rows that it receives.
         sides = self.adjacency.scaling(self.adjacency.order(layer + backward), self.rows(row_axes))
         factor = sides.left if backward else sides.right
         if len(factor) < len(features):  # (0,) stands for ones
@@ -157,6 +170,7 @@ class GridOperator(ABC):
 class _Propagate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, features: Tensor, operator: GridOperator, layer: int) -> Tensor:
+        # The product is linear in the features, so the backward pass needs none of them.
         ctx.operator, ctx.layer = operator, layer
         return operator.multiply(features.detach(), layer, backward=False)
 
@@ -179,6 +193,7 @@ class _Transform(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
         rows, weight = ctx.saved_tensors
         operator, layer = ctx.operator, ctx.layer
+        # Autograd may pass a gradient that is not contiguous, which a transport cannot send.
         of_features, of_weight = operator.weight_adjoints(
             gradient.contiguous(), rows, weight, layer, of_features=ctx.needs_input_grad[0]
         )

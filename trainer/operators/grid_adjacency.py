@@ -66,9 +66,9 @@ class GridAdjacency:
         return self._blocks[key]
 
     def forget(self) -> None:
-        """Leave the blocks to the operators that read them; no more will be read.
+        """Drop the references to all blocks, so that only the operators that read them hold them.
 
-        An operator that releases a layer then frees its memory.
+        An operator that releases a layer then frees the layer's memory.
         """
         self._blocks.clear()
 
@@ -94,6 +94,7 @@ class GridAdjacency:
         where = str(self.shards.artifact.path)
         degree = np.empty(0, np.float64)
         if self._normalization != "none":
+            # A window has only some columns of its rows, so it cannot count their degrees.
             degree = self.shards.vertex_data("degree", order, span, self._counter).astype(np.float64)
         return scaling(where, self._normalization, degree, self.dtype)
 
@@ -116,6 +117,7 @@ def split_rows(matrix: CSR, num_blocks: int) -> list[tuple[slice, CSR]]:
     for start, stop in (split_range(matrix.num_rows, num_blocks, number) for number in range(num_blocks)):
         entries = slice(int(matrix.indptr[start]), int(matrix.indptr[stop]))
         data = None if matrix.data is None else matrix.data[entries]
+        # Only the row pointers are copied; slices of the entries share memory.
         indptr = matrix.indptr[start : stop + 1] - matrix.indptr[start]
         block = CSR(matrix.row_offset + start, indptr, matrix.indices[entries], data, matrix.num_columns)
         blocks.append((slice(start, stop), block))

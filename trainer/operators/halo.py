@@ -67,6 +67,7 @@ class HaloExchange:
         Args:
             halo: (num_halo, dim), usually gradients.
         """
+        # The adjoint swaps the roles of the offsets: halo rows are sent, and rows that were sent before arrive.
         packed = halo.contiguous()
         returned = halo.new_empty(self._send_offset[-1], halo.shape[1])
         receives = self._receive(returned, self._send_offset)
@@ -75,6 +76,8 @@ class HaloExchange:
     def add_returned(self, arrival: Arrival) -> Tensor:
         """(num_own, dim) sums of the values that came back for every row, one from each rank that fetched it."""
         self.comm.wait(arrival.receives + arrival.sends)
+        # A row comes back once from each rank that fetched it. The buffer is ordered by rank, whatever the order of
+        # arrival, so the order of the sum and its last bits are the same in every run.
         returned = arrival.rows
         return returned.new_zeros(self.num_own, returned.shape[1]).index_add_(0, self._send_row, returned)
 
@@ -83,6 +86,7 @@ class HaloExchange:
         for step in range(1, self.comm.size):
             # Each rank starts with the one after itself; starting with rank 0 would make all ranks send there first.
             other = (self.comm.rank + step) % self.comm.size
+            # Ranks without common rows exchange nothing: an empty tensor has no segment to send or receive.
             requests += self.comm.send(rows[offset[other] : offset[other + 1]], other, kind)
         return requests
 
@@ -133,6 +137,7 @@ class _Begin(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, _: Tensor) -> tuple[Tensor, None]:
+        # The gradient that autograd passes is not used: the gradients of this rank's rows arrive in messages.
         comm = ctx.fetch.exchange.comm
         with comm.traffic.timing(Kind.HALO_BACKWARD, comm):
             return ctx.fetch.exchange.add_returned(ctx.fetch.returning), None
@@ -146,6 +151,7 @@ class _Finish(torch.autograd.Function):
             comm = fetch.exchange.comm
             with comm.traffic.timing(Kind.HALO_FORWARD, comm):
                 comm.wait(arrival.receives + arrival.sends)
+        # Nothing else holds the arrival, so its packed rows are freed on return.
         # The same memory in another tensor: autograd takes an input that is returned for an identity.
         return begun.detach()
 
@@ -153,4 +159,5 @@ class _Finish(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         with ctx.fetch.exchange.comm.traffic.timing(Kind.HALO_BACKWARD):
             ctx.fetch.returning = ctx.fetch.exchange.begin_return(gradient, Kind.HALO_BACKWARD)
+        # Nobody reads this gradient; it makes autograd visit the step that waits for the messages.
         return gradient, None

@@ -33,6 +33,8 @@ class LayerPlan:
     @property
     def products(self) -> list[tuple[int, bool]]:
         """The products with the adjacency: (layer, False) forward, (layer, True) with the transpose, backward."""
+        # Backward, a first layer A (H W) multiplies with the transpose for the gradient of W; (A H) W needs the
+        # transpose only for the gradient of H.
         first = 0 if self.input_needs_gradient or not self.propagates_first[0] else 1
         backward = [(layer, True) for layer in range(first, self.num_layers)]
         return [(layer, False) for layer in range(self.num_layers)] + backward

@@ -67,6 +67,7 @@ class PointToPoint:
         """The product with the transpose, whose pattern and exchange are the same if the adjacency is symmetric."""
         same = shard.shards.symmetric
         transpose = self.matrix if same else shard.matrix(transpose=True)
+        # The transpose of an asymmetric pattern refers to other rows, so it needs an exchange of its own.
         exchange = self.exchange if same else HaloExchange(self.grid.comm, transpose)
         return HaloProduct(exchange, transpose, sides.transposed, Kind.HALO_BACKWARD, self.threads)
 
@@ -104,6 +105,7 @@ class HaloProduct:
         self._left = torch.from_numpy(sides.left)
         # Owners scale their rows before they send them, so no rank needs the factors of its halo.
         self._right = torch.from_numpy(sides.right).unsqueeze(1) if len(sides.right) else None
+        # Factors that stand for ones are empty but have the dtype of the features.
         dtype = sides.left.dtype
         self._own = sparse_product(matrix.own, threads, dtype)
         self._halo = sparse_product(matrix.halo, threads, dtype)
@@ -121,10 +123,12 @@ class HaloProduct:
         comm = self._exchange.comm
         with comm.traffic.timing(self._kind):
             arrival = self._exchange.begin(scaled, self._kind)
-        # The own columns need no rows of other ranks: their product hides the exchange.
+        # The own columns need no rows of other ranks: their product hides the exchange. It overwrites every row, so the
+        # buffer need not be zeroed.
         product = torch.empty_like(scaled)
         with comm.traffic.timing(SPMM):
             self._own.multiply(scaled, product, self._left)
+        # A profiled run meets before this wait and not before `begin`, which waits for no rank.
         with comm.traffic.timing(self._kind, comm):
             comm.wait(arrival.receives)
         with comm.traffic.timing(SPMM):

@@ -36,9 +36,11 @@ class RowBlocks(GridOperator):
         Raises:
             InputError: a degree is negative or not finite.
         """
+        # Copies compute the same gradient from the same rows, so gradients are summed along the row axis only.
         super().__init__(grid, adjacency, weight_axes=_ROW)
         self._replica_axes = tuple(axis for axis in _REPLICA if axis in grid.axes)
         blocks = grid.axes["row"]
+        # Copies divide the source blocks, so every block is broadcast within one copy only.
         self._sources = range(*split_range(blocks, grid.size(self._replica_axes), grid.index(self._replica_axes)))
         self._bounds = [split_range(adjacency.num_vertices, blocks, block) for block in range(blocks)]
         self._products = {(layer, backward): self._read(layer, backward=backward) for layer, backward in plan.products}
@@ -60,10 +62,12 @@ class RowBlocks(GridOperator):
         own = self.scaled(features, layer, _ROW, backward=backward)
         result, row_scale = torch.zeros_like(own), self.row_scale(layer, _ROW, backward=backward)
         group = self.grid.group(_ROW)
-        # One block of the features in memory at a time: its owner broadcasts it, all ranks of the copy multiply.
+        # One block of the features in memory at a time: its owner broadcasts it, all ranks of the copy multiply. They
+        # have the same sources, and so call the broadcasts in the same order.
         for source, product in zip(self._sources, self._products[layer, backward], strict=True):
             block = own if source == group.rank else own.new_empty(product.num_columns, own.shape[1])
             group.broadcast(block, source, kind)
             self.add_product(product, block, result, row_scale)
+        # Without copies the group has one rank, and nothing is sent.
         self.grid.group(self._replica_axes).all_reduce(result, kind)
         return result

@@ -65,6 +65,7 @@ class Summa(GridOperator):
         Raises:
             InputError: a degree is negative or not finite.
         """
+        # No two ranks hold the same rows and columns, so the gradient of a weight is the sum over all of them.
         super().__init__(grid, adjacency, weight_axes=tuple(grid.axes))
         self._layer_axes = tuple(axis for axis in _LAYER if axis in grid.axes)
         self._feature_rows = _ROW + self._layer_axes
@@ -82,10 +83,14 @@ class Summa(GridOperator):
         starts = np.cumsum([0] + [stop - start for start, stop in spans])
         total = int(starts[-1])
         owners = [split_range(total, num_columns, column)[1] for column in range(num_columns)]
+        # A range cannot have step 0, which a layer without vertices would give.
         steps = range(0, total, width or max(total, 1))
+        # Between two cuts nothing changes, so every stage has one owner of its features and one of its adjacency.
         cuts = sorted({*starts.tolist(), *owners, *steps, total})
         stages = []
         for first, last in pairwise(cuts):
+            # Of process rows with equal starts all but the last are empty; the search from the right finds the one that
+            # holds the vertex. The same holds for the columns' ends below.
             row = int(np.searchsorted(starts, first, side="right")) - 1
             offset = first - int(starts[row])
             span = (spans[row][0] + offset, spans[row][0] + offset + last - first)
@@ -129,6 +134,7 @@ class Summa(GridOperator):
         along, root = self.grid.group(_COLUMN), self._stages[number].column
         if along.size == 1:
             return self._blocks[layer, backward][number]
+        # Receivers know the shapes and dtypes of all three arrays in advance, so only their contents travel.
         nnz = self._count_entries(along, layer, backward=backward)[number]
         block = self._blocks[layer, backward].get(number)
         if block is None:
@@ -147,6 +153,7 @@ class Summa(GridOperator):
 
     def _count_entries(self, along: Communicator, layer: int, *, backward: bool) -> list[int]:
         """Nonzeros of the blocks of all stages on this process row. Collective at the first call for a product."""
+        # The adjacency never changes, so its counts are exchanged once instead of in every epoch.
         if (layer, backward) not in self._nnz:
             blocks = self._blocks[layer, backward]
             # Each block has one owner, so the sum over the ranks is its count.

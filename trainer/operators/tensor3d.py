@@ -66,6 +66,8 @@ class Roles(NamedTuple):
 
     def following(self, propagates_first: bool) -> Roles:
         """The roles in the next layer."""
+        # The output's rows and columns lie on two of the axes, which become the next outer and inner; the third becomes
+        # depth.
         if self.propagates_first:
             return Roles(self.depth, self.outer, self.inner, propagates_first)
         return Roles(self.inner, self.depth, self.outer, propagates_first)
@@ -142,6 +144,8 @@ class Tensor3D(GridOperator):
         row_scale = self.row_scale(layer, (target,), backward=backward)
         products = self._products[layer, backward]
         if takes_input and backward:
+            # The transpose's columns are split along depth, so the reduce-scatter forms the sum that the all-reduce
+            # would form, and leaves each rank the rows that it holds.
             return self._scatter_input(self._aggregate(products, scaled, row_scale, None, kind), kind)
         return self._aggregate(products, scaled, row_scale, self.grid.group((source,)), kind)
 
@@ -154,9 +158,11 @@ class Tensor3D(GridOperator):
         kind: Kind,
     ) -> Tensor:
         """The product, summed over a group if there is one. Collective."""
+        # Zeros, because the products are added. Blocks of rows are contiguous, so each is reduced in place.
         result = features.new_zeros(sum(product.num_rows for _, product in products), features.shape[1])
         requests: list[Request] = []
         for rows, product in products:
+            # The left factors scale every summand alike, so scaling before the sum is right. A slice of (0,) is (0,).
             self.add_product(product, features, result[rows], row_scale[rows])
             if group is not None:
                 # In flight while the next block is multiplied (Plexus, section 5).
@@ -166,9 +172,12 @@ class Tensor3D(GridOperator):
         return result
 
     def gather_weight(self, weight: Tensor, layer: int) -> Tensor:
+        # These ranks hold consecutive slices of a block's rows, so concatenating them in rank order restores the block.
         return self._weight_group(layer).all_gather(weight, self._weight_sizes(layer), Kind.WEIGHT)
 
     def scatter_gradient(self, gradient: Tensor, layer: int) -> Tensor:
+        # Each of these ranks multiplied the block with other rows of the features, so the block's gradient is their
+        # sum.
         return self._weight_group(layer).reduce_scatter(gradient, self._weight_sizes(layer), Kind.WEIGHT)
 
     def _weight_group(self, layer: int) -> Communicator:
@@ -195,6 +204,8 @@ class Tensor3D(GridOperator):
         if of_features:
             back = self.gemm(gradient, weight.T)
             if layer == 0 and not roles.propagates_first:
+                # Depth splits the weight's columns here, so the reduce-scatter sums over the same ranks as the
+                # all-reduce below, and keeps this rank's rows only.
                 back = self._scatter_input(back, Kind.TRANSFORM_BACKWARD)
             else:
                 # Ranks along these hold different columns of the gradient.
@@ -203,6 +214,7 @@ class Tensor3D(GridOperator):
 
     def _weight_gradient(self, features: Tensor, gradient: Tensor, layer: int) -> Tensor:
         transposed = self._transposed[layer]
+        # All ranks reach a layer's first gradient in the same epoch, so the collective measurement is safe.
         if transposed is None:
             transposed = self._transposed[layer] = transposed_is_faster(features, gradient, self.grid.comm)
         with self.grid.comm.traffic.timing(GEMM):

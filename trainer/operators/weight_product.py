@@ -51,6 +51,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         features, weight = ctx.saved_tensors
+        # Fixed input features need no gradient, which saves one of the two products in the first layer.
         of_features, of_weight, _ = ctx.needs_input_grad
         with ctx.traffic.timing(GEMM):
             return (

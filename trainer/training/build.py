@@ -34,7 +34,7 @@ def check_graph(model: str, shards: RowShards | GridShards) -> None:
 
 
 def model_options(config: TrainConfig, num_features: int, num_classes: int) -> ModelOptions:
-    """Everything that decides the model of a configuration except its weights."""
+    """Everything that determines the model of a configuration except its weights."""
     return ModelOptions(
         dims=(num_features, *config.hidden, num_classes),
         bias=config.bias,
@@ -76,6 +76,6 @@ def build_operator(
 
 
 def build_model(operator: Operator, config: TrainConfig, options: ModelOptions, threads: Threads) -> Model:
-    """The configured model. Its weights are drawn from ``config.seed``, the same on every rank."""
+    """The configured model, with weights from ``config.seed``, the same on every rank. Communicates nothing."""
     dropout = Dropout(config.dropout, config.seed, threads)
     return MODELS[config.model].load()(operator, options, dropout, config.seed, getattr(torch, config.dtype))

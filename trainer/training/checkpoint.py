@@ -37,6 +37,7 @@ def save_checkpoint(comm: Communicator, folder: Path, epoch: int, model: nn.Modu
     tensors |= {_BUFFER + name: buffer for name, buffer in model.named_buffers()}
     tensors |= {_OPTIMIZER + name: tensor for name, tensor in optimizer.state.items()}
     spread, whole = [], {}
+    # All ranks visit the names in the same order, since gathering a piece is collective.
     for name, tensor in sorted(tensors.items()):
         piece = pieces.get(name)
         if piece is not None and piece.layout is not None:
@@ -44,37 +45,41 @@ def save_checkpoint(comm: Communicator, folder: Path, epoch: int, model: nn.Modu
         else:
             whole[name] = tensor if piece is None else piece.gather(tensor)
     if comm.rank == 0:
+        # The other ranks write only after a barrier inside write_vertex_arrays, so they find the emptied folder.
         begin_checkpoint(folder, epoch)
     num_vertices = max((pieces[array.name].shape[0] for array in spread), default=0)
     records = write_vertex_arrays(comm, checkpoint_aside(folder, epoch), spread, num_vertices, Kind.CHECKPOINT)
     if comm.rank == 0:
         arrays = {name: as_array(tensor) for name, tensor in whole.items()}
         records += write_arrays(checkpoint_aside(folder, epoch), arrays)
+        # The rename comes last, after all ranks have written: a kill before it leaves the previous checkpoint in place.
         publish_checkpoint(folder, epoch, records, {})
 
 
 def _pieces(model: nn.Module) -> dict[str, Piece]:
     """Which piece of a tensor this rank holds, for tensors that are split over ranks."""
     pieces = {name: p.piece for name, p in model.named_parameters() if isinstance(p, PartialParameter)}
+    # The optimizer's moments of a parameter are split like the parameter.
     moments = {f"{_OPTIMIZER}{name}/{moment}": piece for name, piece in pieces.items() for moment in MOMENTS}
     return {_PARAMETER + name: piece for name, piece in pieces.items()} | moments
 
 
 def restore_parameters(checkpoint: StoredCheckpoint, model: nn.Module) -> None:
-    """Copy the parameters and running averages of a checkpoint into a model.
+    """Copy the parameters and running averages of a checkpoint into a model. Communicates nothing.
 
     Raises:
         FormatError: the checkpoint belongs to a model with other shapes.
     """
     pieces = _pieces(model)
     for name, parameter in model.named_parameters():
+        # The detached tensor shares the parameter's memory, so the copy sets the parameter.
         _copy(checkpoint, _PARAMETER + name, parameter.detach(), pieces)
     for name, buffer in model.named_buffers():
         _copy(checkpoint, _BUFFER + name, buffer, pieces)
 
 
 def restore(checkpoint: StoredCheckpoint, model: nn.Module, optimizer: Optimizer) -> None:
-    """Copy the whole state of a checkpoint into a model and its optimizer.
+    """Copy the whole state of a checkpoint into a model and its optimizer. Communicates nothing.
 
     Raises:
         FormatError: the checkpoint belongs to a model with other shapes.
@@ -99,6 +104,7 @@ def _copy(checkpoint: StoredCheckpoint, name: str, target: Tensor, pieces: dict[
 
 def _read_piece(stored: ArrayReader, piece: Piece, target: Tensor) -> None:
     """Read this rank's piece of a matrix, with only one chunk of the matrix in memory."""
+    # The rows of a piece need not ascend; sorted, those within a chunk are a slice.
     order = torch.argsort(piece.rows)
     rows = piece.rows[order]
     for start in range(0, piece.shape[0], stored.chunk_rows):

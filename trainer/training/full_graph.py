@@ -76,6 +76,8 @@ def train(comm: Communicator, config: TrainConfig, stop: Callable[[], bool] = la
         if start.is_finished:
             return start.run.result()
         training = Training(start, comm)
+        # Only here, after all ranks have read and checked everything, is the former state of the run dropped: an error
+        # above leaves it as it was. The barrier keeps the other ranks from writing before that.
         if comm.rank == 0:
             training.run.start(config.to_json(), training.first_epoch, _inputs(start.session))
         comm.barrier()
@@ -129,6 +131,7 @@ def _find_checkpoint(run: Run, config: TrainConfig, inputs: Mapping[str, str]) -
         return None
     before = run.inputs()
     for kind, name in _DATA.items():
+        # A kind of input that the run did not record counts as unchanged.
         if before.get(kind, inputs.get(kind)) != inputs.get(kind):
             raise InputError(f"{run.path}: this run was trained on {name}; choose another name for the run")
     checkpoint = read_checkpoint(run.checkpoints)
@@ -165,6 +168,8 @@ class Training:
         checkpoint = start.checkpoint
         if checkpoint is not None:
             together(comm, lambda: restore(checkpoint, self.model, self.optimizer))
+        # Rank 0 may be rewriting this file already; it does so with one rename, and keeps exactly the lines that pass
+        # this filter, so all ranks read the same.
         self.lines = [line for line in self.run.metrics() if line["epoch"] < self.first_epoch]
         self.last_traffic = TrafficCounts()
 
@@ -181,6 +186,7 @@ class Training:
         """Train to the last epoch, or until a rank is asked to stop (then True). Collective."""
         for epoch in range(self.first_epoch, self.config.epochs):
             report = self._train_epoch(epoch, stop)
+            # Before anything of this epoch is written: a resumed run would start from the diverged model.
             self._check_finite(epoch, report.loss)
             done = epoch + 1
             last = done == self.config.epochs
@@ -188,6 +194,8 @@ class Training:
             if last or _is_due(done, self.config.eval_every):
                 line |= self._evaluate()
             line |= {"bytes": report.bytes, "messages": report.messages}
+            # The line precedes the checkpoint. After a kill in between, the resumed run drops the line and repeats the
+            # epoch; in the other order the line would be lost.
             self._write_line({**line, "profile": report.profile} if self.config.profile else line)
             if last or report.stopped or _is_due(done, self.config.checkpoint_every):
                 self._save(done)
@@ -206,12 +214,15 @@ class Training:
             sum_gradients(self.model.parameters(), operator.grid.group(operator.weight_axes))
             self.optimizer.step()
             # The request to stop is summed along with the loss, so all ranks stop after the same epoch.
+            # float64 whatever the model's dtype, so that the reported loss does not lose digits when it is summed over
+            # ranks.
             totals = torch.tensor([float(contribution.detach()), float(stop())], dtype=torch.float64)
             self.comm.all_reduce(totals, Kind.LOSS)
         return self._report(totals, time.perf_counter() - started, counts)
 
     def _report(self, totals: torch.Tensor, seconds: float, counts: TrafficCounts) -> EpochReport:
         sent = [float(count[kind]) for count in (counts.bytes, counts.messages) for kind in Kind]
+        # Outside the epoch's record and its time, so the report does not count itself.
         everyones = self.comm.gather_numbers([seconds, *sent])
         sums = everyones[:, 1:].sum(0).reshape(2, len(Kind)).astype(int)
         num_bytes, messages = ({kind.value: int(n) for kind, n in zip(Kind, row, strict=True) if n} for row in sums)
@@ -256,6 +267,7 @@ class Training:
             "load_seconds": float(per_rank[:, 3].max()),
             **self._traffic_matrix(),
         }
+        # The result marks a run as complete, so it is written last. The barrier lets no rank return before it is there.
         if self.comm.rank == 0 and not stopped:
             self.run.finish(result)
         self.comm.barrier()
@@ -280,6 +292,7 @@ class Training:
             "epochs": len(self.lines),
             "loss": [line["loss"] for line in self.lines],
             **{name: evaluated.get(name) for name in self.metrics.names},
+            # A slow epoch, such as the first one, which loads compiled kernels, does not move the median.
             "epoch_seconds": statistics.median(line["seconds"] for line in self.lines),
             "bytes_sent": sum(last["bytes"].values()),
             "messages_sent": sum(last["messages"].values()),

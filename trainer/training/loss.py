@@ -55,6 +55,7 @@ class MaskedLoss(ABC):
         Args:
             scores: (num_rows, columns held) of the layout.
         """
+        # Only the rows in the mask enter, so the softmax needs no memory for the others.
         result: Tensor = _MaskedMean.apply(scores[self._rows], self)  # type: ignore[no-untyped-call]
         return result
 
@@ -93,6 +94,7 @@ class MaskedCrossEntropy(MaskedLoss):
         super().__init__(layout, mask)
         columns = layout.columns(num_classes)
         self._target = label[self._rows] - columns.start
+        # Columns are split over the group, so a label lies in the columns of one rank.
         self._held = (self._target >= 0) & (self._target < columns.stop - columns.start)
 
     @property
@@ -111,8 +113,10 @@ class MaskedCrossEntropy(MaskedLoss):
         held = self._held.nonzero().squeeze(1)
         logit = torch.zeros_like(total)
         logit[held, 0] = scores[held, self._target[held]]
+        # One message for both sums.
         both = torch.stack([total, logit])
         group.all_reduce(both, Kind.LOSS)
+        # The largest score of the row adds exp(0) = 1 to the total, so the logarithm is finite.
         losses = both[0].log() + maximum - both[1]
         softmax /= both[0]
         softmax[held, self._target[held]] -= 1
@@ -137,6 +141,8 @@ class MaskedBinaryCrossEntropy(MaskedLoss):
         super().__init__(layout, mask)
         held = label[self._rows, layout.columns(num_classes)]
         self._known, self._target = held >= 0, held == 1
+        # Unlike with the cross-entropy, every rank sums its own columns only, so one rank per piece speaks, not one per
+        # row.
         self.speaks = layout.speaks_for_piece(layout.grid.axes)
         self._num_terms = self._total(int(self._known.sum()) if self.speaks else 0)
 
@@ -156,6 +162,7 @@ class MaskedBinaryCrossEntropy(MaskedLoss):
 
 
 def _row_maximum(scores: Tensor) -> Tensor:
+    # A rank has no column if the group has more ranks than there are classes, and amax of nothing is an error.
     if scores.shape[1] == 0:
         return scores.new_full((len(scores), 1), -torch.inf)
     return scores.amax(1, keepdim=True)

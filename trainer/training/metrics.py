@@ -18,7 +18,7 @@ ACCURACIES = {"train_accuracy": SPLIT["train"], "val_accuracy": SPLIT["valid"], 
 
 
 def build_metrics(layout: Layout, labels: Labels) -> Accuracy | LabelScores:
-    """The metrics that fit the labels.
+    """The metrics that fit the labels. Communicates nothing.
 
     Args:
         layout: layout of the scores.
@@ -47,6 +47,7 @@ class Accuracy:
     def __call__(self, scores: Tensor) -> dict[str, float | None]:
         """The accuracies over all ranks; None for a split without labeled vertices. Collective."""
         right = predicted_class(self.layout, scores, self.num_classes) == self.label
+        # Integer counts, not shares, are summed over the ranks: the result is exact for any number of ranks.
         counts = torch.zeros(len(ACCURACIES), 2, dtype=torch.int64)
         if self.layout.speaks_for_rows:
             for number, value in enumerate(ACCURACIES.values()):
@@ -88,6 +89,7 @@ class LabelScores:
             label, predicted = self.label[:, columns], scores > 0
             for number, code in enumerate(ACCURACIES.values()):
                 of_split = (self.split == code)[:, None]
+                # In the order that `_figures` expects; an unknown label (-1) matches neither 1 nor 0.
                 outcomes = [(label == wanted) & (predicted == bool(said)) for wanted in (1, 0) for said in (1, 0)]
                 counts[number, :, columns] = torch.stack([(outcome & of_split).sum(0) for outcome in outcomes])
         self.layout.grid.comm.all_reduce(counts, Kind.METRICS)
@@ -128,6 +130,7 @@ def predicted_class(layout: Layout, scores: Tensor, num_classes: int) -> Tensor:
     # First the ranks agree on the highest score, then on the lowest class that has it.
     overall = highest.clone()
     group.all_reduce(overall, Kind.METRICS, Reduction.MAX)
+    # A number above all classes, so a rank without the highest score does not change the minimum.
     winner = torch.full((len(scores),), num_classes, dtype=torch.int64)
     if scores.shape[1]:
         mine = highest == overall

@@ -55,11 +55,13 @@ class SGD:
 class Adam:
     """Kingma, Ba, "Adam: A Method for Stochastic Optimization" (ICLR 2015), Algorithm 1; L2 decay in the gradient."""
 
+    # The defaults of the paper and of torch.
     BETAS = (0.9, 0.999)
     EPSILON = 1e-8
 
     def __init__(self, parameters: Mapping[str, nn.Parameter], decay: Mapping[str, float], lr: float) -> None:
         self._parameters, self._decay, self._lr = parameters, decay, lr
+        # A tensor, because a checkpoint holds tensors only, and a resumed run needs it for the bias corrections.
         self.state = {"step": torch.zeros(1, dtype=torch.int64)}
         for name, parameter in parameters.items():
             for moment in MOMENTS:
@@ -82,8 +84,9 @@ OPTIMIZERS: dict[str, type[Adam | SGD]] = {"adam": Adam, "sgd": SGD}
 
 
 def build_optimizer(model: Model, config: TrainConfig) -> Optimizer:
-    """The configured optimizer over all parameters of a model."""
+    """The configured optimizer over all parameters of a model. Communicates nothing."""
     decaying = len(model.parameters_by_layer()) if config.weight_decay_layers == "all" else 1
+    # By identity, since == compares tensors element by element.
     chosen = {id(parameter) for layer in model.parameters_by_layer()[:decaying] for parameter in layer}
     parameters = dict(model.named_parameters())
     decay = {name: config.weight_decay if id(p) in chosen else 0.0 for name, p in parameters.items()}
@@ -101,10 +104,12 @@ def sum_gradients(parameters: Iterable[nn.Parameter], group: Communicator) -> No
     for parameter in parameters:
         if parameter.grad is not None:
             stop = start + parameter.numel()
+            # A view of the summed buffer saves copying it back.
             parameter.grad = flat[start:stop].view_as(parameter)
             start = stop
 
 
 def _gradient(parameter: nn.Parameter, decay: float) -> Tensor:
+    # A parameter that the loss does not reach still decays.
     gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
     return gradient.add(parameter, alpha=decay) if decay else gradient

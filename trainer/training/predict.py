@@ -66,6 +66,7 @@ def _run_of(config: PredictConfig) -> Run:
 def _open(comm: Communicator, config: PredictConfig, num_threads: int) -> tuple[Session, Run, StoredCheckpoint]:
     run = _run_of(config)
     trained = TrainConfig.of_run(run)
+    # Only the places to read from and the ranks change; the model is that of the training.
     where = {name: getattr(config, name) for name in ("catalog", "ranks", "shards", "method", "grid", "run")}
     session = open_session(comm, replace(trained, **where), num_threads)
     return session, run, read_checkpoint(run.checkpoints, config.epoch)
@@ -81,9 +82,11 @@ def write_predictions(session: Session, inputs: Inputs, run: Run, epoch: int, *,
     outputs = _forward(session, inputs, embeddings)
     comm, folder = session.comm, run.predictions_aside()
     if comm.rank == 0:
+        # A killed prediction may have left a folder. The other ranks write after a barrier inside write_vertex_arrays.
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
     num_layers = session.model.num_layers
+    # The embedding is the input of the last layer and has that layer's layout; all other arrays belong to its output.
     layers = {name: num_layers - (name == "embedding") for name in outputs}
     arrays = [
         VertexArray(name, rows, session.operator.layout(layers[name]), _DIMS[name]) for name, rows in outputs.items()
@@ -91,6 +94,7 @@ def write_predictions(session: Session, inputs: Inputs, run: Run, epoch: int, *,
     records = write_vertex_arrays(comm, folder, arrays, session.shards.num_vertices, Kind.PREDICTION)
     if comm.rank == 0:
         run.publish_predictions(records, {"epoch": epoch, "num_classes": session.shards.num_classes})
+    # No rank returns before the predictions are published.
     comm.barrier()
 
 

@@ -73,6 +73,7 @@ class Session:
         if self.feature is None:
             raise ValueError("the inputs of a session can be taken only once")
         layout = self.operator.layout(0)
+        # Normalized first, while rows are whole: the sum over a row needs all of its columns.
         feature = split_rows(normalize_feature(self.feature, self.config.feature_norm, self.comm), layout)
         self.feature = None
         if self.config.train_features:
@@ -87,17 +88,20 @@ class Session:
 
 def threads_per_rank(comm: Communicator, wanted: int) -> int:
     """Threads of each rank: as wanted, or (0) this machine's cores divided among its ranks. Collective."""
+    # The cores that this process may use, not all of the machine's: launchers and containers restrict them.
     return wanted or max(1, len(os.sched_getaffinity(0)) // comm.ranks_on_this_machine())
 
 
 @contextmanager
 def writing(comm: Communicator, find: Callable[[], Run]) -> Iterator[None]:
-    """Keep other processes from writing a run while inside: the first rank holds its lock. Collective.
+    """Keep other processes from writing a run inside the block: the first rank holds its lock. Collective.
 
     Raises:
         CollectiveError: another process writes the run, or ``find`` failed.
     """
     with ExitStack() as held:
+        # One rank takes the lock for all, and if it cannot, no rank goes on. The system drops the lock of a killed
+        # process.
         together(comm, lambda: held.enter_context(sole_writer(find())) if comm.rank == 0 else None)
         yield
 
@@ -110,8 +114,10 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
         NotFoundError: the dataset or the shards do not exist.
     """
     started = time.perf_counter()
+    # Before the first look at the memory, so that compiled code does not count as memory of the shards.
     load_kernels()
     before = peak_memory()
+    # By default torch uses all cores in every rank.
     torch.set_num_threads(num_threads)
     threads = Threads(num_threads)
     counter = ReadCounter()
@@ -119,6 +125,7 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
     opened = config.chosen_algorithm.reads.open(dataset, config, comm.rank, comm.size, counter)
     shards = opened.shards
     check_graph(config.model, shards)
+    # The plan of the model comes before the operator, which reads only what the plan multiplies with.
     options = model_options(config, shards.num_features, shards.num_classes)
     plan = options.layer_plan()
     operator = build_operator(comm, opened, config, plan, threads, counter)
@@ -130,6 +137,7 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
     feature_rows = _vertex_rows(opened, first, first.row_axes + first.column_axes)
     feature = read_feature(feature_rows, getattr(torch, config.dtype))
     loaded = Loaded(time.perf_counter() - started, peak_memory() - before)
+    # After the measurement of what was loaded: the model's own parameters are not part of the shards.
     model = build_model(operator, config, options, threads)
     return Session(comm, config, dataset, shards, label_rows, operator, model, feature, counter, loaded)
 
