@@ -43,7 +43,7 @@ GNNLOOM = (sys.executable, "-m", "gnnloom.workflows.cli.main")
 #: Too little for Mt-KaHyPar on the pins of the large lattice, so that the method has to coarsen.
 LITTLE_MEMORY = 448 << 20
 
-SLASHDOT = {
+SLASHDOT: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "small": [("metis unit", {"method": "metis", "weights": "unit"}), ("metis nonzeros", {"method": "metis"})],
     "full": [
         ("mtkahypar deterministic", {}),
@@ -54,7 +54,7 @@ SLASHDOT = {
 SLASHDOT["small"].append(("multilevel flat", {"method": "multilevel", "preset": "flat"}))
 SLASHDOT["full"] += SLASHDOT["small"]
 
-LATTICE: list[tuple[str, dict[str, str]]] = [
+LATTICE: list[tuple[str, dict[str, Any]]] = [
     ("multilevel", {"method": "multilevel"}),
     ("mtkahypar large-k", {"preset": "large-k"}),
 ]

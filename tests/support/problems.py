@@ -37,7 +37,8 @@ class Problem:
     @property
     def training(self) -> np.ndarray:
         """(n,) bool: the labeled vertices of the training split."""
-        return np.logical_and(self.split == 1, self.label >= 0)
+        chosen: np.ndarray = np.logical_and(self.split == 1, self.label >= 0)
+        return chosen
 
     def part(self, num_parts: int) -> np.ndarray:
         """(n,) rank of every vertex, random."""

@@ -23,7 +23,8 @@ def tolerance(steps: int = 1, *, bits: int = STEP_BITS, dtype: Any = np.float64)
         steps: steps that follow each other, such as epochs times layers.
         bits: bits that a step may lose.
     """
-    return 2**bits * steps * float(np.finfo(dtype).eps)
+    epsilon = float(np.finfo(dtype).eps)
+    return float(2**bits * steps) * epsilon
 
 
 def assert_close(
@@ -42,4 +43,6 @@ def assert_close(
     """
     allowed = tolerance(steps, bits=bits, dtype=dtype)
     scale = float(np.max(np.abs(np.asarray(expected, float)), initial=0.0))
-    np.testing.assert_allclose(found, expected, rtol=allowed, atol=allowed * scale, err_msg=message)
+    np.testing.assert_allclose(
+        np.asarray(found), np.asarray(expected), rtol=allowed, atol=allowed * scale, err_msg=message
+    )

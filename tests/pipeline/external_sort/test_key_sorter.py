@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,9 +49,19 @@ def test_a_small_buffer_gives_what_a_large_one_gives(
     ]
     distinct, inverse = np.unique(keys, return_inverse=True)
     of_key = [weights[inverse == k].astype(np.float64) for k in range(len(distinct))]
-    reduce = {"sum": lambda w: np.cumsum(w)[-1], "min": np.min, "max": np.max, "first": lambda w: w[0]}[merge]
+    reductions: dict[str, Callable[[Any], Any]] = {
+        "sum": lambda w: np.cumsum(w)[-1],
+        "min": np.min,
+        "max": np.max,
+        "first": lambda w: w[0],
+    }
+        "sum": lambda w: np.cumsum(w)[-1],
+        "min": np.min,
+        "max": np.max,
+        "first": lambda w: w[0],
+    }
     np.testing.assert_array_equal(np.concatenate([each[0] for each in found]), distinct)
-    expected = np.array([reduce(w) for w in of_key]).astype(np.float32)
+    expected = np.array([reductions[merge](w) for w in of_key]).astype(np.float32)
     np.testing.assert_array_equal(np.concatenate([each[1] for each in found]), expected)
     assert sum(each[2] for each in found) == len(keys)
     bounds = [bound for each in found for bound in each[3:]]

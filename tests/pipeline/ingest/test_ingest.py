@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -31,7 +31,8 @@ def reference(u: np.ndarray, v: np.ndarray, w: np.ndarray | None, n: int, option
     """The matrix, built from a dictionary of edges."""
     entries: dict[tuple[int, int], float] = {}
     weights = np.ones(len(u)) if w is None else w.astype(np.float64)
-    merge = {"sum": lambda a, b: a + b, "min": min, "max": max, "first": lambda a, b: a}[options.merge]
+    merges: dict[str, Any] = {"sum": lambda a, b: a + b, "min": min, "max": max, "first": lambda a, b: a}
+    merge = merges[options.merge]
     for source, target, weight in zip(u.tolist(), v.tolist(), weights.tolist(), strict=True):
         if source == target and options.self_loops == "remove":
             continue
@@ -200,7 +201,7 @@ def test_an_id_beyond_the_stated_vertices_is_an_error(catalog: Catalog, tmp_path
 @pytest.mark.parametrize("option", ["self_loops", "ids", "merge"])
 def test_unknown_options_are_refused(option: str) -> None:
     with pytest.raises(InputError, match=f"{option}='other': expected one of"):
-        IngestOptions(**{option: "other"})
+        IngestOptions(**cast("Any", {option: "other"}))
 
 
 def test_a_complete_graph_is_found_and_another_one_is_refused(catalog: Catalog, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -71,7 +71,7 @@ def test_the_vertices_of_the_graph_are_the_ranks_of_the_names(
     source = open_edges(None, [str(folder / "edges.csv")], {"header": True})
     with pytest.MonkeyPatch.context() as patch:
         small_pieces(patch)
-        graph = ingest(folder, replace(source, range_bytes=100, block_bytes=50))
+        graph = ingest(folder, replace(cast("Any", source), range_bytes=100, block_bytes=50))
     distinct = sorted({name for edge in edges for name in edge}, key=str.encode)
     if all(name.isascii() and name.isdigit() for name in distinct):
         assert graph.original_id().tolist() == sorted({int(name) for name in distinct})
@@ -110,7 +110,7 @@ def test_bytes_are_the_same_for_any_number_of_workers_and_files(
     digests = set()
     for number in workers:
         with open_cluster(ClusterOptions(workers=number)) as cluster:
-            source = replace(whole, range_bytes=20_000 * (number + 1))
+            source = replace(cast("Any", whole), range_bytes=20_000 * (number + 1))
             digests.add(ingest_graph(catalog.create(f"w{number}"), source, options, cluster).artifact.digest)
     small_pieces(monkeypatch)
     for name, source in sources.items():
@@ -241,7 +241,14 @@ def test_numpy_pairs_of_any_numbers_or_text_can_be_names(tmp_path: Path, pairs: 
 
 
 def test_ids_below_a_stated_number_are_never_names(tmp_path: Path) -> None:
-    matrix = {"format": b"coo", "shape": [3, 3], "row": np.array([0, -1]), "col": np.array([1, 2]), "data": np.ones(2)}
+    pairs = {"row": np.array([0, -1]), "col": np.array([1, 2])}
+    matrix: dict[str, Any] = {"format": b"coo", "shape": [3, 3], **pairs, "data": np.ones(2)}
+        "format": b"coo",
+        "shape": [3, 3],
+        "row": np.array([0, -1]),
+        "col": np.array([1, 2]),
+        "data": np.ones(2),
+    }
     np.savez(tmp_path / "e.npz", **matrix)
     with pytest.raises(InputError, match="array row, edge 1: the id -1 is negative"):
         ingest(tmp_path, open_edges(None, [str(tmp_path / "e.npz")]))
@@ -289,7 +296,9 @@ def test_an_ingest_stopped_before_every_task_leaves_the_same_bytes(
     """The first name comes late, so that the ids are collected as numbers before that."""
     small_pieces(monkeypatch)
     edges = [(str(number), str(number * 3), 1.0) for number in range(60)] + random_edges(60, 30)
-    source = replace(open_edges(None, [write_lines(tmp_path / "e.tsv", edges)], {"weights": True}), range_bytes=300)
+    source = replace(
+        cast("Any", open_edges(None, [write_lines(tmp_path / "e.tsv", edges)], {"weights": True})), range_bytes=300
+    )
     expected = ingest_graph(catalog.create("whole"), source, OPTIONS, InProcessCluster()).artifact.digest
     for _ in range(200):
         try:

@@ -216,7 +216,8 @@ def _capped(memory: int, scale: int, folder: Path) -> int:
     command = [sys.executable, "-c", _CAPPED, str(memory), str(scale), str(folder)]
     result = subprocess.run(command, check=False, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)[1]
+    peak: int = json.loads(result.stdout)[1]
+    return peak
 
 
 @pytest.mark.parametrize(("memory", "scale"), [(448 * MIB, 12), (448 * MIB, 18), (GIB, 18)])

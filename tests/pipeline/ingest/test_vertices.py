@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from gnnloom.pipeline.ingest import vertices as stage
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.formats import guess_format, open_edges, open_vertices
 from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
+from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
@@ -60,17 +61,17 @@ def make_compacted(catalog: Catalog, original_id: np.ndarray) -> Dataset:
 
 def numpy_source(folder: Path, num_rows: int, *, streamed: bool = False) -> tuple[NumpyVertices, dict[str, np.ndarray]]:
     rng = np.random.default_rng(num_rows)
-    arrays = {
+    arrays: dict[str, Any] = {
         "feature": rng.normal(size=(num_rows, 5)).astype(np.float32),
         "label": rng.integers(-1, 6, num_rows).astype(np.int32),
         "split": rng.integers(0, 4, num_rows).astype(np.uint8),
     }
     if streamed:
         np.savez_compressed(folder / "all.npz", **arrays)
-        return NumpyVertices.open(**dict.fromkeys(arrays, str(folder / "all.npz"))), arrays
+        return NumpyVertices.open(**cast("Any", dict.fromkeys(arrays, str(folder / "all.npz")))), arrays
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array)
-    return NumpyVertices.open(**{name: str(folder / f"{name}.npy") for name in arrays}), arrays
+    return NumpyVertices.open(**cast("Any", {name: str(folder / f"{name}.npy") for name in arrays})), arrays
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -113,7 +114,7 @@ def test_storing_the_same_vertex_data_again_does_nothing(catalog: Catalog, tmp_p
     dataset = make_graph(catalog, 50)
     first = ingest_vertices(dataset, numpy_source(tmp_path, 50)[0], HERE)
     before = (first.artifact.path / "manifest.json").stat().st_mtime_ns
-    ingest_vertices(dataset, NumpyVertices.open(**files(tmp_path)), HERE)
+    ingest_vertices(dataset, NumpyVertices.open(**cast("Any", files(tmp_path))), HERE)
     assert (first.artifact.path / "manifest.json").stat().st_mtime_ns == before
 
 
@@ -187,7 +188,7 @@ def test_bad_rows_publish_nothing(catalog: Catalog, tmp_path: Path) -> None:
 class FailingOnce:
     """A source whose tasks fail from one row on, as long as a file exists."""
 
-    inner: Any
+    inner: VertexSource
     row: int
     flag: Path
     log: Path

@@ -274,7 +274,7 @@ def test_a_boundary_that_does_not_fit_is_left_alone(tmp_path: Path, pins: int) -
 
 
 def test_parts_without_a_cut_have_no_boundary(tmp_path: Path) -> None:
-    pieces = scipy.sparse.block_diag([np.ones((5, 5))] * 4).tocsr()
+    pieces: Any = scipy.sparse.block_diag([np.ones((5, 5))] * 4).tocsr()
     graph = store_graph(Catalog(tmp_path).create("g"), pieces, symmetric=True)
     hypergraph = store_hypergraph(tmp_path / "disk", graph, graph)
     part = np.repeat(np.array([0, 1], dtype=np.int32), 10)

@@ -71,6 +71,7 @@ def test_the_cut_of_merged_batches_is_the_sum_of_what_they_send(
     sampled = merged.hypergraph
     part = random_parts(n, 3, seed)
     induced = [dense & batch[:, None] & batch[None, :] for batch in batches[: merged.count]]
+    assert sampled.net_weight is not None
     cuts = [
         connectivity_minus_one_of(sampled.pin[a:b], part) * weight
         for a, b, weight in zip(sampled.net_offset[:-1], sampled.net_offset[1:], sampled.net_weight, strict=True)
@@ -137,7 +138,7 @@ def test_edge_batches_have_the_ends_of_the_drawn_share_of_edges(catalog: Catalog
 def test_walks_stay_within_components_and_frontiers_prefer_high_degrees(catalog: Catalog) -> None:
     """A clique of 40 vertices and 180 pairs: uniform batches of 40 have 4 vertices of the clique on average."""
     clique = np.ones((40, 40), dtype=np.int8)
-    pairs = scipy.sparse.block_diag([clique] + [np.ones((2, 2), dtype=np.int8)] * 180).tocsr()
+    pairs: Any = scipy.sparse.block_diag([clique] + [np.ones((2, 2), dtype=np.int8)] * 180).tocsr()
     graph = store_graph(catalog.create("g"), pairs, symmetric=True)
     for kind, least in (("walk", 8), ("frontier", 12)):
         drawer = BatchDrawer(kind, graph, 0.1, 0)
@@ -156,7 +157,7 @@ def test_batches_of_a_graph_without_edges_are_uniform(catalog: Catalog, kind: st
 
 def test_annealing_finds_communities(catalog: Catalog) -> None:
     """Four cliques of 30 vertices with random parts: the best parts send nothing."""
-    cliques = scipy.sparse.block_diag([np.ones((30, 30), dtype=np.int8)] * 4).tocsr()
+    cliques: Any = scipy.sparse.block_diag([np.ones((30, 30), dtype=np.int8)] * 4).tocsr()
     graph = store_graph(catalog.create("g"), cliques, symmetric=True)
     nets = BatchNets(column_net_hypergraph(graph, graph), net_owners([graph]), 0.1)
     part = random_parts(120, 4, 0)
@@ -207,6 +208,7 @@ def test_weights_of_batches_stay_below_the_native_limit(catalog: Catalog, monkey
     limit = 3 * (full.num_nets + full.num_pins)
     monkeypatch.setattr(uniform_batches, "NATIVE_LIMIT", limit)
     weighted = uniform_hypergraph(full, owner, 0.1, 4)
+    assert weighted.net_weight is not None
     assert 0 < weighted.net_weight.sum() <= limit
     assert weighted.net_weight.min() >= 1
 

@@ -6,17 +6,18 @@ import logging
 
 import pytest
 
-from gnnloom.pipeline.tasks import progress
-from gnnloom.pipeline.tasks.progress import Done, Progress, logged, one_step, wait_for
+from gnnloom.pipeline.tasks.progress import PROGRESS, Done, Progress, logged, one_step, wait_for
 
 
 def states(caplog: pytest.LogCaptureFixture) -> list[Progress]:
-    return [record.args[0] for record in caplog.records if record.name == "gnnloom.progress" and record.args]
+    records = [record for record in caplog.records if record.name == PROGRESS.name]
+    found = [record.args[0] for record in records if isinstance(record.args, tuple) and record.args]
+    return [state for state in found if isinstance(state, Progress)]
 
 
 def test_every_task_is_an_event_and_the_last_one_a_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="gnnloom")
-    results = [5, Done(7, peak_memory=3 << 20), Done(8, peak_memory=2 << 20)]
+    results: list[int | Done] = [5, Done(7, peak_memory=3 << 20), Done(8, peak_memory=2 << 20)]
     assert list(logged("sort", results, 3)) == [5, 7, 8]
     assert [(state.done, state.count, state.peak_memory >> 20) for state in states(caplog)] == [
         (0, 0, 0),
@@ -34,7 +35,7 @@ def test_a_long_phase_logs_its_progress_every_few_seconds(
 ) -> None:
     caplog.set_level(logging.INFO, logger="gnnloom")
     seconds = iter(range(0, 1000, 2))
-    monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(seconds)))
     list(logged("scatter", [100] * 10, 10))
     lines = [record.getMessage() for record in caplog.records]
     assert lines[0] == "scatter: 3 of 10 tasks, 300 edges, 50/s, 14 s left"

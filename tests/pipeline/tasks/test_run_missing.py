@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster, ThreadedCluster
-from gnnloom.pipeline.tasks.progress import PROGRESS, Done
+from gnnloom.pipeline.tasks.progress import PROGRESS, Done, Progress
 from gnnloom.pipeline.tasks.run_missing import missing_tasks, run_all, run_missing
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
@@ -148,7 +148,9 @@ def test_progress_counts_the_missing_tasks_and_their_units(
     count(tasks[0])
     caplog.set_level("DEBUG", logger="gnnloom")
     run_missing("count", InProcessCluster(), writer, count, tasks, "numbers")
-    states = [record.args[0] for record in caplog.records if record.name == PROGRESS.name and record.args]
+    records = [record for record in caplog.records if record.name == PROGRESS.name]
+    found = [record.args[0] for record in records if isinstance(record.args, tuple) and record.args]
+    states = [state for state in found if isinstance(state, Progress)]
     assert [(state.phase, state.done, state.tasks, state.count, state.unit) for state in states] == [
         ("count", done, 4, total, "numbers") for done, total in enumerate((0, 1, 3, 6, 10))
     ]
