@@ -81,6 +81,8 @@ class PartitionOptions(PartitionSettings):
         """
         basic = ("parts", "method", "imbalance", "seed", "model")
         parameters: dict[str, Any] = {name: getattr(self, name) for name in basic}
+        # Options at their default are left out, so an option that is added later does not change the keys of existing
+        # artifacts.
         defaults = {
             "preset": self.partitioner.preset_names[0],
             "weights": WEIGHTS[0],
@@ -91,6 +93,7 @@ class PartitionOptions(PartitionSettings):
         }
         if self.model == "stochastic":
             parameters |= {"batches": self.batches, "batch_rate": self.batch_rate}
+        # The memory decides when coarsening ends, and so which parts come out.
         if self.partitioner.depends_on_memory:
             parameters["memory"] = memory
         return parameters

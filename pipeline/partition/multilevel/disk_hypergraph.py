@@ -66,6 +66,7 @@ def load_nets(nets: Incidence, vertex_weight: NDArray[np.int64], net_weight: NDA
     kept_nets = [np.empty(0, dtype=np.bool_)]
     for block in nets.blocks():
         size = np.diff(block.offset)
+        # Native partitioners refuse nets of one pin (``check_problem``).
         kept = size > 1
         offsets.append(size[kept])
         pins.append(block.ids[np.repeat(kept, size)])
@@ -121,6 +122,7 @@ def _store_vertices(folder: Path, graph: Graph, transpose: Graph, num_matrices: 
             for first, rows, columns in aligned_rows(graph, transpose):
                 offset, ids = _with_owner(first, rows.indptr, rows.indices)
                 other_offset, other = _with_owner(first, columns.indptr, columns.indices)
+                # Nets of the second product are numbered from n on; the int64 scalar widens int32 ids before the sum.
                 writer.append(offset + other_offset, _interleave(offset, ids, other_offset, other + np.int64(n)))
         return writer.close()
 

@@ -124,6 +124,7 @@ def _coarsen(finest: _Level, problem: PartitionProblem, memory: int) -> tuple[li
         coarse = contract_nets(fine, label, folder, problem.cluster)
         num_pins = coarse.nets.num_ids
         LOGGER.info("coarsening: %s of %s pins remain", f"{num_pins:,}", f"{fine.num_pins:,}")
+        # With fewer clusters than this per part, the coarsest hypergraph leaves no choice of balanced parts.
         too_few = len(coarse.vertex_weight) < _CLUSTERS_PER_PART * problem.options.parts
         if too_few or num_pins > _TOO_MUCH[preset] * fine.num_pins:
             shutil.rmtree(folder)
@@ -134,6 +135,7 @@ def _coarsen(finest: _Level, problem: PartitionProblem, memory: int) -> tuple[li
 
 def _cluster_limit(hypergraph: DiskHypergraph, parts: int) -> int:
     total = int(hypergraph.vertex_weight.sum())
+    # The first bound keeps parts balanceable; the second makes a level at most about that many times smaller.
     return min(total // (_CLUSTERS_PER_PART * parts), _VERTICES_PER_CLUSTER * total // hypergraph.num_vertices)
 
 
@@ -155,6 +157,7 @@ def _uncoarsen(
     coarser: NDArray[np.int32] | None = None
     for number in reversed(range(len(levels))):
         hypergraph = levels[number].hypergraph
+        # The finest level refines the part vector itself; others use a file of their own, which tasks map as well.
         path = problem.part_path if number == 0 else problem.scratch / f"level-{number}" / "part.npy"
         here = part if number == 0 else create_part_vector(path, hypergraph.num_vertices)
         label = levels[number + 1].label if number + 1 < len(levels) else None

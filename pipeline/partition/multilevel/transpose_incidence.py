@@ -94,8 +94,10 @@ def _whole_columns(
     column = 0
     for piece in sorter.sort(whole):
         waiting = np.concatenate([waiting, piece.keys])
+        # ``right`` also completes the empty columns behind the last full one.
         stop = int(np.searchsorted(end, end[column] + len(waiting), side="right")) - 1
         if stop > column:
             offset = end[column : stop + 1] - end[column]
             yield offset, waiting[: offset[-1]] & mask
+            # The copy releases the rest of the slice.
             waiting, column = waiting[offset[-1] :].copy(), stop

@@ -47,6 +47,7 @@ def _check_hypergraph(hypergraph: Hypergraph) -> None:
         return
     if len(weight) != hypergraph.num_nets or int(weight.min(initial=1)) < 1:
         raise InputError(f"hypergraph: expected a weight of 1 or more for each of {hypergraph.num_nets:,} nets")
+    # A cut is a sum of net weights, which native code keeps in 32 bits.
     if int(weight.sum()) > NATIVE_LIMIT:
         raise BudgetError(
             f"hypergraph: net weights sum to {int(weight.sum()):,}, more than {NATIVE_LIMIT:,}; scale them"

@@ -119,6 +119,7 @@ def _merge_equal(
 ) -> Hypergraph:
     """Keep the first of the nets with the same hash, weighted by their number."""
     size, pin = np.concatenate(sizes), np.concatenate(pins)
+    # ``return_index`` names the first of equal hashes, whatever the sort.
     _, first, weight = np.unique(np.concatenate(hashes), return_index=True, return_counts=True)
     kept = np.zeros(len(size), dtype=np.bool_)
     kept[first] = True
@@ -151,6 +152,7 @@ def _restricted(
         start, total = end, np.uint64(0)
         for position in range(offset[net], offset[net + 1]):
             if batch[pin[position]]:
+                # A pin counts as covered even if its net is dropped: the batch shows then that nothing is sent.
                 met[position] = True
                 kept_pin[end] = pin[position]
                 total += pin_hash(pin[position])
@@ -160,4 +162,5 @@ def _restricted(
             continue
         size[nets], hashed[nets] = end - start, total
         nets += 1
+    # Copies, so that the buffers for all nets and pins are released.
     return size[:nets].copy(), kept_pin[:end].copy(), hashed[:nets].copy()

@@ -57,6 +57,7 @@ def _merged_pairs(
     sender, weight = np.repeat(owner, size), np.repeat(pair_weight, size)
     useful = (sender != full.pin) & (weight > 0)
     sender, pin, weight = sender[useful], full.pin[useful].astype(np.int64), weight[useful]
+    # Pairs are unordered.  Native partitioners take fewer than 2^31 vertices, so the product fits int64.
     key = np.minimum(sender, pin) * full.num_vertices + np.maximum(sender, pin)
     distinct, position = np.unique(key, return_inverse=True)
     total = np.zeros(len(distinct), dtype=np.int64)
@@ -78,6 +79,8 @@ def net_owners(matrices: Sequence[Graph]) -> NDArray[np.int64]:
 @njit(cache=True, nogil=True)
 def _rows_with_others(first_row: int, indptr: NDArray[np.int64], indices: NDArray[Any]) -> NDArray[np.int64]:
     """Return the rows with a column other than their own number."""
+    # Owners are matched to nets by position, so this keeps exactly the rows that the hypergraph keeps, in the same
+    # order.
     rows = np.empty(len(indptr) - 1, np.int64)
     count = 0
     for row in range(len(indptr) - 1):
