@@ -56,8 +56,7 @@ def adjacency_graph(graph: Graph, transpose: Graph, weights: str = "nonzeros") -
         transpose: the transpose of ``graph``; ``graph`` itself if symmetric.
         weights: weights of the vertices; see :func:`gnnloom.pipeline.partition.hypergraph.vertex_weights`.
     """
-    # The union of two rows has at most the entries of both; the arrays are cut to what was filled, and pages beyond it
-    # are never touched.
+    # The union of two rows has at most the entries of both; the arrays are cut to what was filled.
     num_entries = graph.nnz if graph.symmetric else graph.nnz + transpose.nnz
     offset = np.zeros(graph.num_vertices + 1, dtype=np.int64)
     neighbor = np.empty(num_entries, dtype=index_dtype(graph.num_vertices))
@@ -128,6 +127,7 @@ def _append_neighbors(
         # A merge of two ascending lists; a column in both of them is taken once, with weight 2.
         position = offset[vertex]
         while k < end or m < other_end:
+            # Both flags are set for a column in both lists, which advances both; the sum of the flags is its weight.
             takes_one = k < end and (m == other_end or one[k] <= other[m])
             takes_other = m < other_end and (k == end or other[m] <= one[k])
             column = one[k] if takes_one else other[m]

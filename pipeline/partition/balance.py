@@ -82,6 +82,7 @@ def _unload(
     # Lightest vertices come first, so as few heavy ones as possible leave; no part loses its last vertex.
     for vertex in movable:
         source = part[vertex]
+        # Checked for every vertex, because earlier moves may have brought its part below the limit.
         if load[source] <= limit or size[source] == 1:
             continue
         target = np.argmin(load)

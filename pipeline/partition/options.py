@@ -81,8 +81,7 @@ class PartitionOptions(PartitionSettings):
         """
         basic = ("parts", "method", "imbalance", "seed", "model")
         parameters: dict[str, Any] = {name: getattr(self, name) for name in basic}
-        # Options at their default are left out, so an option that is added later does not change the keys of existing
-        # artifacts.
+        # Defaults are left out, so an option that is added later keeps the keys of existing artifacts.
         defaults = {
             "preset": self.partitioner.preset_names[0],
             "weights": WEIGHTS[0],

@@ -26,6 +26,7 @@ def random_partition(part: NDArray[np.int32], parts: int, seed: int) -> None:
     Args:
         part: (num_vertices,) int32, filled with 0..parts-1.
     """
+    # Seeds are hashed as well: otherwise neighboring seeds would do little more than swap the parts of neighboring ids.
     key = int(_mix(np.array([seed & _MASK], dtype=np.uint64))[0])
     for start in range(0, len(part), _CHUNK_VERTICES):
         stop = min(start + _CHUNK_VERTICES, len(part))

@@ -154,6 +154,7 @@ def _tally(emitted: NDArray[np.int64], num_parts: int) -> tuple[NDArray[np.int64
     """The distinct pairs, ascending, and the number of times that each occurs; both (num_pairs,) int64."""
     if num_parts * num_parts > _TABLE_CELLS:
         return np.unique(emitted, return_counts=True)
+    # Below the limit a table is cheaper than a sort of all pairs.
     table = np.bincount(emitted, minlength=num_parts * num_parts)
     pair = np.flatnonzero(table)
     return pair, table[pair]

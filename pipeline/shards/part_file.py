@@ -49,6 +49,7 @@ def write_part_file(path: Path, columns: Sequence[PartColumn]) -> None:
     for column, width in zip(columns, widths, strict=True):
         begins.append(begin)
         begin += width * len(column.entry)
+    # Written under its final name: only files of recorded tasks are read, and an unrecorded task writes again.
     with path.open("wb") as file:
         file.write(np.array([len(columns), num_offsets - 1, *widths, *begins], dtype=np.int64).data)
         for column in columns:
@@ -57,6 +58,7 @@ def write_part_file(path: Path, columns: Sequence[PartColumn]) -> None:
             np.ascontiguousarray(column.entry).tofile(file)
         file.flush()
         os.fsync(file.fileno())
+    # The name of the file has to survive a crash as well.
     sync_folder(path.parent)
 
 

@@ -89,6 +89,7 @@ def _widest_boundary(
 ) -> NDArray[np.bool_] | None:
     """(num_vertices,) whether each vertex lies in the widest boundary that fits; None if there is none."""
     found = None
+    # Grows by one net per step, because the pins of the next boundary are known only once they are counted.
     near = np.zeros(len(part), dtype=np.bool_)
     for width in range(_WIDEST):
         wider = near.copy()

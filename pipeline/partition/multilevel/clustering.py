@@ -41,8 +41,7 @@ def cluster_vertices(hypergraph: DiskHypergraph, limit: int, rounds: int) -> NDA
     load = hypergraph.vertex_weight.copy()
     # Scores only rank clusters, so float32 is precise enough for an array of n.
     score = np.zeros(n, dtype=np.float32)
-    # The largest state of this step.  Nets with more than ``_LARGEST_NET`` pins have no profile, so int16 counts
-    # suffice.
+    # The largest state of this step; int16 suffices because longer nets than ``_LARGEST_NET`` have no profile.
     profile = np.empty((hypergraph.num_nets, SLOTS), dtype=label.dtype)
     count = np.empty((hypergraph.num_nets, SLOTS), dtype=np.int16)
     # Moves keep up to date only clusters that have a slot, so each round fills the profiles anew.
@@ -126,8 +125,7 @@ def _remove_pin(profile: NDArray[Any], count: NDArray[np.int16], cluster: int) -
     """Take a pin out of a cluster, if that has a slot."""
     for slot in range(SLOTS):
         if profile[slot] == cluster and count[slot] > 0:
-            # Pins that found no slot were not counted, so a slot can become free while the cluster still has pins in
-            # the net.
+            # Pins without a slot were not counted, so a slot may become free while its cluster still has pins.
             count[slot] -= 1
             if count[slot] == 0:
                 profile[slot] = -1

@@ -163,12 +163,12 @@ def _merge_identical(
     """
     hashed = np.concatenate([np.load(piece.hash, allow_pickle=False) for piece in pieces])
     original = np.concatenate([np.load(piece.original, allow_pickle=False) for piece in pieces])
-    # Only 8 bytes per net are sorted; the pins stay on disk.  The stable order puts the lowest number first among equal
-    # hashes.
+    # Only 8 bytes per net are sorted; the pins stay on disk.  The stable order puts the first of equal nets first.
     order = np.argsort(hashed, kind="stable")
     weight = net_weight[original] if len(net_weight) else np.ones(len(original), dtype=np.int64)
     is_first = np.zeros(len(hashed), dtype=np.bool_)
     _collect_weights(hashed, order, weight, is_first)
+    # One process writes the nets of all ranges, in order, so the result does not depend on the tasks.
     with IncidenceWriter(folder, np.dtype(pieces[0].nets.dtype)) as writer:
         for offset, ids in _kept_rows(pieces, is_first):
             writer.append(offset, ids)

@@ -115,6 +115,7 @@ def _store_vertices(folder: Path, graph: Graph, transpose: Graph, num_matrices: 
     """Write the nets of every vertex: the columns of its row and, for both directions, n plus those of its column."""
     n = graph.num_vertices
     with IncidenceWriter(folder, index_dtype(num_matrices * n)) as writer:
+        # The nets of one product: vertex i is a pin of net j if row i has a nonzero in column j.
         if num_matrices == 1:
             for block in graph.blocks():
                 writer.append(*_with_owner(block.row_offset, block.indptr, block.indices))

@@ -142,8 +142,7 @@ class IncidenceWriter:
     def _mark_blocks(self, offset: NDArray[np.int64]) -> None:
         """End each block before the row that would bring it above ``BLOCK_IDS`` ids."""
         while True:
-            # Each turn closes one block.  The open block begins at the last entry of ``_starts`` and may span several
-            # calls.
+            # Each turn closes one block.  The open block begins at ``_starts[-1]`` and may span several calls.
             room = self._starts[-1] + BLOCK_IDS - self._written
             fitting = int(np.searchsorted(offset, room, side="right")) - 1
             if fitting >= len(offset) - 1:

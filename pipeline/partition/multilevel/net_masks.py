@@ -88,6 +88,7 @@ def _fill_masks(
         mask[net] = 0
         for k in range(offset[net], offset[net + 1]):
             index = position[part[pin[k]]] - first
+            # Pins in parts of other windows are not recorded; those parts have a pass of their own.
             if 0 <= index < num_words * WORD_BITS:
                 word, bit = index // WORD_BITS, bit_of(index)
                 # "Two or more" first: it is set if an earlier pin has set "one or more".

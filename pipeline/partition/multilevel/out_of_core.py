@@ -162,13 +162,16 @@ def _uncoarsen(
         here = part if number == 0 else create_part_vector(path, hypergraph.num_vertices)
         label = levels[number + 1].label if number + 1 < len(levels) else None
         if coarser is not None and label is not None:
+            # A vertex inherits the part of its cluster: the same cut and the same loads as one level above.
             here[:] = coarser[label]
         elif fits:
             here[:] = _native(problem, hypergraph.load(), _COARSE_PRESET)
         else:
+            # Only at the coarsest level, which has no coarser parts to inherit.
             assign_heavy_first(hypergraph.vertex_weight, options.parts, options.seed, here)
         # Streaming sees all vertices but one move at a time; the native partitioner sees only the boundary, but whole.
         refine(hypergraph, here, path, refinement, problem.scratch / "masks", problem.cluster)
+        # A single level was partitioned in memory as a whole.
         if fits and len(levels) > 1:
             _refine_boundary(hypergraph, here, problem, memory)
         coarser = here

@@ -128,7 +128,7 @@ def _deals(refinement: Refinement, num_words: int) -> Iterator[NDArray[np.int64]
     """Yield the (P,) int64 position of every part, for each pass; a window holds consecutive positions."""
     rng = np.random.Generator(np.random.PCG64(refinement.seed))
     for _ in range(refinement.passes):
-        # One window holds all parts, so dealing them in another order would change nothing.
+        # One window holds all parts, so another order would gain nothing.
         if num_words * WORD_BITS >= refinement.parts:
             yield np.arange(refinement.parts)
         else:

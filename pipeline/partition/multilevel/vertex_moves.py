@@ -59,8 +59,8 @@ def move_vertices(
     moved = 0
     for row in range(len(offset) - 1):
         vertex = first_vertex + row
-        # One vertex after the other: each sees the loads and masks that earlier moves left, so no part exceeds the
-        # limit.  A vertex whose part lies outside the window waits for that part's own window.
+        # One vertex after the other: each sees the loads and masks that earlier moves left, so no move takes a part
+        # above the limit.  A vertex whose part lies outside the window waits for that part's own window.
         source = position[part[vertex]] - first
         if not 0 <= source < len(window):
             continue
@@ -78,8 +78,7 @@ def move_vertices(
             # (all - staying) - (all - touched).
             gain = touched[target] - staying
             accepted = accepts_move(gain, heat, key, vertex)
-            # Moves without gain go only to a part that stays lighter than the old one was, so they cannot go in
-            # circles.
+            # Without heat, moves that gain nothing only go to parts that stay lighter, so they cannot go in circles.
             if accepted or load[old] > limit or (gain == 0 and load[new] + weight < load[old]):
                 _update_masks(nets, mask, source, target)
                 part[vertex] = new

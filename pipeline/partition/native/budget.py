@@ -87,6 +87,7 @@ def available_memory(root: Path = Path("/")) -> int:
     Args:
         root: folder in which ``proc`` and ``sys`` are mounted.
     """
+    # A process may use only what both the machine and its control groups leave.
     return min([_free_memory(root), *_group_memory(root)])
 
 

@@ -52,6 +52,7 @@ def _die_with_parent() -> None:
 def _die_first() -> None:
     """Ask Linux to kill this process rather than its parent when the machine runs out of memory."""
     with suppress(OSError):
+        # The highest value there is; a process may always raise its own.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 

@@ -71,6 +71,7 @@ def _format_lines(offset: NDArray[np.int64], value: NDArray[Any], increment: int
             # Digits come out from the last to the first, so they are reversed on the way to the text.
             rest = np.int64(value[position]) + increment
             count = 0
+            # At least one digit, so that 0 is written as well.
             while count == 0 or rest > 0:
                 digits[count] = 48 + rest % 10
                 rest //= 10

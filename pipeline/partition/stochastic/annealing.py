@@ -90,6 +90,7 @@ def _anneal(
     weight = nets.full.vertex_weight
     counts = PinCounts.of(nets, part, parts)
     limit = heaviest_allowed(weight, parts, imbalance)
+    # int8, because rests are only a few passes long.
     rest = np.zeros(len(part), dtype=np.int8)
     for number, heat in enumerate(heats):
         if deadline.is_over:
@@ -182,6 +183,7 @@ def _pass(
             if target != old and affinity[target] > best and load[target] + weight[vertex] <= limit:
                 new, best = target, affinity[target]
         gain = best - affinity[old]
+        # A settled vertex would only be weighed again to stay where it is.
         rest[vertex] = _REST if gain < -_SETTLED * heat else 0
         accepted = accepts_move(gain, heat, key, vertex)
         if new != old and (accepted or load[old] > limit):

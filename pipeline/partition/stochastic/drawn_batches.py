@@ -86,6 +86,7 @@ def merge_batches(
     pins: list[NDArray[Any]] = []
     hashes: list[NDArray[np.uint64]] = []
     met = np.zeros(full.num_pins, dtype=np.bool_)
+    # The first batch is drawn whatever the deadline, so that there is a hypergraph to partition.
     num_pins, covered, stopped_by = 0, 0.0, ""
     while not stopped_by:
         size, pin, hashed = _restricted(full.net_offset, full.pin, owner, draw(len(sizes)), met)
@@ -152,11 +153,12 @@ def _restricted(
         start, total = end, np.uint64(0)
         for position in range(offset[net], offset[net + 1]):
             if batch[pin[position]]:
-                # A pin counts as covered even if its net is dropped: the batch shows then that nothing is sent.
+                # A pin counts even if its net is dropped below: this batch has shown that the net sends nothing.
                 met[position] = True
                 kept_pin[end] = pin[position]
                 total += pin_hash(pin[position])
                 end += 1
+        # No other part can need the row within this batch.
         if end - start < 2:
             end = start
             continue

@@ -62,8 +62,7 @@ class PinCounts:
     def of(cls, nets: BatchNets, part: NDArray[np.int32], parts: int) -> Self:
         """Count the pins for (num_vertices,) int32 parts."""
         full = nets.full
-        # The largest state of the annealing; no net has more than 2^31 - 1 pins, since native programs count in 32
-        # bits.
+        # Usually the largest state of the annealing; native programs take nets of at most 2^31 - 1 pins.
         count = np.zeros((full.num_nets, parts), dtype=np.int32)
         mask = np.zeros((full.num_nets, -(-parts // WORD_BITS)), dtype=np.uint64)
         _count_pins(full.net_offset, full.pin, part, count, mask)
