@@ -56,6 +56,7 @@ def repair_balance(part: NDArray[np.int32], weight: NDArray[np.int64], parts: in
         The number of vertices moved.
     """
     limit = heaviest_allowed(weight, parts, imbalance)
+    # ``bincount`` with weights would sum in float64, which is exact only up to 2^53.
     load = np.zeros(parts, dtype=np.int64)
     np.add.at(load, part, weight)
     if (load <= limit).all():
@@ -125,7 +126,11 @@ def fill_empty_parts(part: NDArray[np.int32], weight: NDArray[np.int64], parts: 
 
 
 def fill_only_choice(part: NDArray[np.int32], parts: int) -> bool:
-    """Fill ``part`` if there is nothing to choose: one part, or one for each vertex; returns whether it did."""
+    """Fill ``part`` if there is nothing to choose: one part, or one for each vertex; returns whether it did.
+
+    Args:
+        part: (num_vertices,) int32.
+    """
     if parts not in {1, len(part)}:
         return False
     part[:] = np.arange(len(part)) if parts > 1 else 0

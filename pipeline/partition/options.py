@@ -1,4 +1,4 @@
-"""What can be asked of the partition stage: settings that one of the partitioners offers, and the key they make."""
+"""The options of the partition stage: settings checked against what the method offers, and the key that they form."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def _make_part(writer: ArtifactWriter, problem: PartitionProblem, partitioner: P
 
 
 def _measure(writer: ArtifactWriter, problem: PartitionProblem) -> None:
-    """Record the partition's quality; directed graphs exchange other rows in the backward pass."""
+    """Record the partition's quality; directed graphs exchange different rows in the backward pass."""
     if _QUALITY in writer.recorded():
         return
     graph, options, part_path = problem.graph, problem.options, problem.part_path

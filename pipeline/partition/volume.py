@@ -49,23 +49,23 @@ class Exchange:
         return int(self.rows.sum())
 
     def sent(self) -> NDArray[np.int64]:
-        """(P,) rows that each part sends."""
+        """(P,) int64 rows that each part sends."""
         return self._sum_by(self.pair // self.num_parts)
 
     def received(self) -> NDArray[np.int64]:
-        """(P,) rows that each part receives."""
+        """(P,) int64 rows that each part receives."""
         return self._sum_by(self.pair % self.num_parts)
 
     def messages(self) -> NDArray[np.int64]:
-        """(P,) parts that each part sends to."""
+        """(P,) int64 number of parts that each part sends to."""
         return np.bincount(self.pair // self.num_parts, minlength=self.num_parts)
 
     def messages_received(self) -> NDArray[np.int64]:
-        """(P,) parts that each part receives from."""
+        """(P,) int64 number of parts that each part receives from."""
         return np.bincount(self.pair % self.num_parts, minlength=self.num_parts)
 
     def matrix(self) -> NDArray[np.int64]:
-        """(P, P) rows that part [p] sends to part [q]."""
+        """(P, P) int64 rows that part [p] sends to part [q]."""
         matrix = np.zeros(self.num_parts * self.num_parts, dtype=np.int64)
         matrix[self.pair] = self.rows
         return matrix.reshape(self.num_parts, self.num_parts)

@@ -74,6 +74,7 @@ def read_part(path: Path, part: int, dtypes: Sequence[np.dtype[Any]]) -> list[ND
     columns = []
     with path.open("rb") as file:
         num_columns, num_parts = np.fromfile(file, np.int64, 2)
+        # Widths and positions come from the header, so a reader need not know the other columns.
         widths, begins = np.fromfile(file, np.int64, 2 * num_columns).reshape(2, -1)
         for number, dtype in enumerate(dtypes):
             # Only the two offsets of this part: reading all offsets in every task would cost O(P^2) per file.
@@ -93,7 +94,11 @@ def read_all_parts(path: Path, dtype: np.dtype[Any]) -> PartColumn:
 
 
 def part_offsets(part: NDArray[np.int32], num_parts: int) -> NDArray[np.int64]:
-    """Compute where each part begins after sorting by part, as (num_parts + 1,) int64."""
+    """Compute where each part begins after sorting by part, as (num_parts + 1,) int64.
+
+    Args:
+        part: (num_entries,) int32, all in 0..num_parts-1.
+    """
     return np.concatenate([[0], np.cumsum(np.bincount(part, minlength=num_parts))]).astype(np.int64)
 
 

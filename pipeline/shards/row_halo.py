@@ -48,6 +48,7 @@ class Halo:
 
     def local_columns(self, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the halo numbers of (num_ids,) global ids, all of which lie in the halo."""
+        # A binary search in the halo, because a table of all vertices would grow with n.
         return self.position[np.searchsorted(self.ascending, vertex)]
 
 

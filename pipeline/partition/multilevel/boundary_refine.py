@@ -34,8 +34,8 @@ class BoundaryRefinement:
     """How to refine the boundary.
 
     Attributes:
-        fits: whether a hypergraph with so many pins and vertices can be improved in memory.
-        improve: from a hypergraph and its (num_vertices,) int32 parts to better parts.
+        fits: whether a hypergraph with this many pins and vertices can be improved in memory.
+        improve: returns better parts, given a hypergraph and its (num_vertices,) int32 parts.
         scratch: folder for temporary files.
     """
 

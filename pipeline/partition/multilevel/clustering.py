@@ -38,6 +38,7 @@ def cluster_vertices(hypergraph: DiskHypergraph, limit: int, rounds: int) -> NDA
     n = hypergraph.num_vertices
     label = np.arange(n, dtype=index_dtype(n))
     rating = _net_ratings(hypergraph)
+    # Every vertex starts as a cluster of its own.
     load = hypergraph.vertex_weight.copy()
     # Scores only rank clusters, so float32 is precise enough for an array of n.
     score = np.zeros(n, dtype=np.float32)

@@ -87,6 +87,7 @@ def contract_nets(hypergraph: DiskHypergraph, label: NDArray[Any], folder: Path,
     np.add.at(weight, label, hypergraph.vertex_weight)
     folder.mkdir(parents=True, exist_ok=True)
     label_path = folder / "label.npy"
+    # A file that the tasks map, instead of a copy of n labels in each task's message.
     np.save(label_path, label)
     tasks = [
         _ContractTask(hypergraph.nets, blocks, label_path, num_clusters, folder / f"range-{number:03d}")

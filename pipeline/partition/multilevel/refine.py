@@ -34,7 +34,7 @@ LOGGER = logging.getLogger("gnnloom.pipeline")
 
 #: Parts may use one part in this many of the imbalance that a heavy vertex forces.
 _FORCED_SHARE = 3
-#: A pass that moves fewer than one vertex in this many is the last.
+#: A pass that moves fewer than one vertex in this many is the last, since each pass reads all pins at least twice.
 _TOO_FEW = 100_000
 
 
@@ -95,10 +95,12 @@ def refine(
     np.add.at(load, part, hypergraph.vertex_weight)
     limit = _limit(hypergraph.vertex_weight, refinement)
     heats = cooling(refinement.heat, refinement.passes)
+    # Moves keep ``load`` exact, so it is summed only once.
     total = 0
     for number, position in enumerate(_deals(refinement, num_words)):
         # The tasks that fill the masks read the deal from this file.
         np.save(position_path, position)
+        # A stream per pass, or each pass would repeat the chances of the one before.
         key = stream_key(refinement.seed, f"refinement {number}")
         moved = 0
         # Masks are exact after each filling, and during a pass err only toward more pins than there are.

@@ -175,6 +175,6 @@ def _update_masks(nets: NDArray[Any], mask: NDArray[np.uint64], source: int, tar
     for net in nets:
         mask[net, 1, target_word] |= mask[net, 0, target_word] & target_bit
         mask[net, 0, target_word] |= target_bit
-        # With two or more pins in the source nobody knows how many remain: both bits stay until the next filling.
+        # With two or more pins in the source, it is unknown how many remain: both bits stay until the next filling.
         if not mask[net, 1, source_word] & source_bit:
             mask[net, 0, source_word] &= ~source_bit

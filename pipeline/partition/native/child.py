@@ -45,6 +45,7 @@ def _limit_memory(limit: int | None) -> None:
 def _die_with_parent() -> None:
     """Ask Linux to kill this process when its parent ends, for whatever reason."""
     if sys.platform == "linux":
+        # PR_SET_PDEATHSIG of linux/prctl.h, which Python does not define.
         set_parent_death_signal = 1
         ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
 

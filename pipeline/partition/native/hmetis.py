@@ -20,7 +20,7 @@ _DIGITS = 20
 def write_hmetis(path: Path, hypergraph: Hypergraph, vertex_weight: NDArray[np.int64]) -> None:
     """Write a hypergraph with these vertex weights; the file numbers nets and vertices from 1.
 
-    The text takes about 7 bytes for each pin.  Memory is bounded whatever the size, unless nets have weights (then 16
+    The text takes about 7 bytes for each pin.  Memory does not grow with the size, unless nets have weights (then 16
     bytes for each pin).
 
     Args:

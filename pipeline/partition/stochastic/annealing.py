@@ -88,6 +88,7 @@ def _anneal(
 ) -> bool:
     """Change ``part`` in place, by one pass for each heat; False if the deadline came before the last pass."""
     weight = nets.full.vertex_weight
+    # Counted once per schedule; the passes keep the counts exact.
     counts = PinCounts.of(nets, part, parts)
     limit = heaviest_allowed(weight, parts, imbalance)
     # int8, because rests are only a few passes long.
@@ -95,6 +96,7 @@ def _anneal(
     for number, heat in enumerate(heats):
         if deadline.is_over:
             return False
+        # A stream per pass, or each pass would repeat the order and the chances of the one before.
         key = stream_key(seed, f"annealing {number}")
         _pass(
             shuffled(len(part), key),

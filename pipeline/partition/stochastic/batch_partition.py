@@ -1,4 +1,4 @@
-"""The stochastic model: parts for training on mini-batches, which exchange other rows than the whole graph does.
+"""The stochastic model: parts for training on mini-batches, which exchange different rows than the whole graph does.
 
 A batch exchanges the rows that its induced subgraph needs.  For batches of uniform vertices at rate q, a drawn vertex
 j sends 1 - (1-q)^c rows on average to a part that holds c of the other pins of net j: one row for q = 1, which makes
