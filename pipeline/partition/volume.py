@@ -21,7 +21,7 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.memory_map import map_part_vector
 
-#: Up to this many cells, a task counts pairs in a table of 8 bytes per cell, 32 MiB; beyond, by sorting.
+#: Up to this many cells, a task counts pairs in a table (32 MiB at most); beyond, by sorting.
 _TABLE_CELLS = 1 << 22
 #: The same limit for the table that sums up the tasks' counts: 256 MiB, because there is only one.
 _SUM_CELLS = 1 << 25

@@ -39,7 +39,6 @@ def _cost(workload: Workload, preset: Preset) -> Cost:
     if preset.name == "auto":
         whole = MT_KAHYPAR.memory(_COARSEST.name, workload.num_pins, workload.num_vertices, workload.parts)
         # What is left of the hypergraph fits a worker; its pins shrink with its memory.
-        # Coarsening stops at the first level that fits a worker, so this is what Mt-KaHyPar gets at most.
         coarsest = min(whole, working_memory(workload.worker_memory))
         memory += coarsest
         seconds += _COARSEST.cpu_seconds(workload.num_pins * coarsest // whole, workload.parts)

@@ -42,7 +42,7 @@ def cluster_vertices(hypergraph: DiskHypergraph, limit: int, rounds: int) -> NDA
     load = hypergraph.vertex_weight.copy()
     # Scores only rank clusters, so float32 is precise enough for an array of n.
     score = np.zeros(n, dtype=np.float32)
-    # The largest state of this step; int16 suffices because longer nets than ``_LARGEST_NET`` have no profile.
+    # The largest state of this step; int16 suffices because nets of more than ``_LARGEST_NET`` pins have none.
     profile = np.empty((hypergraph.num_nets, SLOTS), dtype=label.dtype)
     count = np.empty((hypergraph.num_nets, SLOTS), dtype=np.int16)
     # Moves keep up to date only clusters that have a slot, so each round fills the profiles anew.

@@ -120,7 +120,7 @@ def _merge_equal(
 ) -> Hypergraph:
     """Keep the first of the nets with the same hash, weighted by their number."""
     size, pin = np.concatenate(sizes), np.concatenate(pins)
-    # ``return_index`` names the first of equal hashes, whatever the sort.
+    # ``return_index`` gives the first of equal hashes.
     _, first, weight = np.unique(np.concatenate(hashes), return_index=True, return_counts=True)
     kept = np.zeros(len(size), dtype=np.bool_)
     kept[first] = True
