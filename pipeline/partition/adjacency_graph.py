@@ -56,9 +56,11 @@ def adjacency_graph(graph: Graph, transpose: Graph, weights: str = "nonzeros") -
         transpose: the transpose of ``graph``; ``graph`` itself if symmetric.
         weights: weights of the vertices; see :func:`gnnloom.pipeline.partition.hypergraph.vertex_weights`.
     """
+    # The union of two rows has at most the entries of both; the arrays are cut to what was filled.
     num_entries = graph.nnz if graph.symmetric else graph.nnz + transpose.nnz
     offset = np.zeros(graph.num_vertices + 1, dtype=np.int64)
     neighbor = np.empty(num_entries, dtype=index_dtype(graph.num_vertices))
+    # One byte per entry is enough for 1 or 2; the writers of the programs' files widen it.
     edge_weight = np.empty(num_entries, dtype=np.int8)
     for first, rows, columns in aligned_rows(graph, transpose):
         _append_neighbors(
@@ -73,7 +75,9 @@ def aligned_rows(one: Graph, other: Graph) -> Iterator[tuple[int, CSR, CSR]]:
 
     Each range lies within one block of both matrices, and one block of each is in memory.
     """
+    # Cutting at the block bounds of both matrices keeps each range within one block of either.
     bounds = sorted(set(one.block_rows) | set(other.block_rows))
+    # A symmetric graph is its own transpose: one reader serves both sides, so each block is read once.
     readers = [_BlockRows(one), _BlockRows(other)] if other is not one else [_BlockRows(one)]
     for first, stop in pairwise(bounds):
         ranges = [reader.rows(first, stop) for reader in readers]
@@ -89,6 +93,7 @@ class _BlockRows:
         self._block: CSR | None = None
 
     def rows(self, first: int, stop: int) -> CSR:
+        # Ranges ascend, so a block that is passed is never needed again, and one is held at a time.
         while self._block is None or stop > self._block.row_offset + self._block.num_rows:
             self._number += 1
             self._block = self._graph.block(self._number)
@@ -122,11 +127,13 @@ def _append_neighbors(
         # A merge of two ascending lists; a column in both of them is taken once, with weight 2.
         position = offset[vertex]
         while k < end or m < other_end:
+            # Both flags are set for a column in both lists, which advances both; the sum of the flags is its weight.
             takes_one = k < end and (m == other_end or one[k] <= other[m])
             takes_other = m < other_end and (k == end or other[m] <= one[k])
             column = one[k] if takes_one else other[m]
             k += takes_one
             m += takes_other
+            # No partition cuts a self loop, and METIS does not accept any.
             if column != vertex:
                 neighbor[position] = column
                 edge_weight[position] = np.int8(takes_one) + np.int8(takes_other)

@@ -18,6 +18,7 @@ def asked_limit(total: int, parts: int, imbalance: float) -> int:
         total: weight of all vertices.
         imbalance: share above the average; P - 1 already allows everything in one part.
     """
+    # Without the cap on the imbalance, a huge one would make the product infinite, which ``floor`` refuses.
     return max(math.floor((1 + min(imbalance, parts - 1)) * total / parts), -(-total // parts))
 
 
@@ -55,10 +56,12 @@ def repair_balance(part: NDArray[np.int32], weight: NDArray[np.int64], parts: in
         The number of vertices moved.
     """
     limit = heaviest_allowed(weight, parts, imbalance)
+    # ``bincount`` with weights would sum in float64, which is exact only up to 2^53.
     load = np.zeros(parts, dtype=np.int64)
     np.add.at(load, part, weight)
     if (load <= limit).all():
         return 0
+    # Only vertices of parts above the limit are sorted; all others stay where they are.
     movable = np.flatnonzero(load[part] > limit)
     movable = movable[np.argsort(weight[movable], kind="stable")]
     return int(_unload(movable, part, weight, load, limit))
@@ -80,6 +83,7 @@ def _unload(
     # Lightest vertices come first, so as few heavy ones as possible leave; no part loses its last vertex.
     for vertex in movable:
         source = part[vertex]
+        # Checked for every vertex, because earlier moves may have brought its part below the limit.
         if load[source] <= limit or size[source] == 1:
             continue
         target = np.argmin(load)
@@ -109,6 +113,7 @@ def fill_empty_parts(part: NDArray[np.int32], weight: NDArray[np.int64], parts: 
     if not len(empty):
         return 0
     moved = 0
+    # Light vertices disturb the balance least.  The stable sort makes the choice among equal ones reproducible.
     for vertex in np.argsort(weight, kind="stable"):
         if moved == len(empty):
             break
@@ -121,7 +126,11 @@ def fill_empty_parts(part: NDArray[np.int32], weight: NDArray[np.int64], parts: 
 
 
 def fill_only_choice(part: NDArray[np.int32], parts: int) -> bool:
-    """Fill ``part`` if there is nothing to choose: one part, or one for each vertex; returns whether it did."""
+    """Fill ``part`` if there is nothing to choose: one part, or one for each vertex; returns whether it did.
+
+    Args:
+        part: (num_vertices,) int32.
+    """
     if parts not in {1, len(part)}:
         return False
     part[:] = np.arange(len(part)) if parts > 1 else 0
@@ -151,11 +160,12 @@ def place_in_order(
         order: (num_vertices,) int64 vertices.
         weight: (num_vertices,) int64.
         part: (num_vertices,) int32, filled.
-        load: (num_parts,) int64 weight of each part; updated.
+        load: (num_parts,) int64 weight of each part, all equal on entry; updated.
     """
     parts = len(load)
-    # A binary heap of the parts with the lightest at the root.
+    # A binary heap of the parts with the lightest at the root; since all loads are equal, ascending numbers are a heap.
     heap = np.arange(parts)
+    # Only the root's load changes, so one sift per vertex restores the heap: O(n log P) in all.
     for vertex in order:
         lightest = heap[0]
         part[vertex] = lightest
@@ -179,4 +189,5 @@ def place_in_order(
 @njit(cache=True, nogil=True, inline="always")
 def _before(load: NDArray[np.int64], one: int, other: int) -> bool:
     """Whether a part is lighter than another, or equal and has the smaller number."""
+    # Ties go by number, so the order of places does not depend on the layout of the heap.
     return bool(load[one] < load[other] or (load[one] == load[other] and one < other))

@@ -63,6 +63,7 @@ def row_nonzeros(graph: Graph) -> Iterator[tuple[int, NDArray[np.int64]]]:
 
 def row_weights(nonzeros: NDArray[np.int64], weights: str) -> NDArray[np.int64]:
     """(num_rows,) int64 weights of rows for the balance: their ``nonzeros``, but at least 1, or 1 for ``unit``."""
+    # Native partitioners refuse weights below 1, which empty rows would have.
     return np.maximum(nonzeros, 1) if weights == "nonzeros" else np.ones_like(nonzeros)
 
 
@@ -122,6 +123,7 @@ def _append_nets(
         net_offset, pin: arrays of the hypergraph, filled up to ``num_nets``.
     """
     for row in range(len(indptr) - 1):
+        # Blocks come in order and each row appends behind the last net, so nothing is moved or allocated.
         first = net_offset[num_nets]
         end = first
         owner = row_offset + row

@@ -54,7 +54,7 @@ def _build(problem: NativeProblem) -> Hypergraph | AdjacencyGraph:
 def native_cost(program: NativeProgram, workload: Workload, preset: Preset) -> Cost:
     """Resources that a preset of a program takes for a workload."""
     size = _largest_size(workload)
-    # The parent holds the arrays while the child works.
+    # The parent holds the arrays while the child works; ids take 4 bytes, since native programs count in 32 bits.
     arrays = 4 * workload.num_pins + 16 * workload.num_vertices
     memory = BASE_MEMORY + arrays + _peak(program, workload, preset, size)
     return Cost(memory, _TEXT_BYTES_PER_PIN * size, _cpu_seconds(workload, preset, size))
@@ -67,6 +67,7 @@ def _largest_size(workload: Workload) -> int:
     if workload.model != "stochastic":
         return workload.num_pins
     if workload.batches != "vertex":
+        # Drawing stops once the nets of all batches hold this many times the pins.
         return MOST_PINS * workload.num_pins
     # A 2-pin net for every pair of vertices that a net joins with its owner.
     return workload.num_pins + workload.num_entries
@@ -79,6 +80,7 @@ def _peak(program: NativeProgram, workload: Workload, preset: Preset, size: int)
         return peak
     num_nets = workload.num_directions * num_vertices
     # Nets of two pins add an offset and a weight, 12 bytes per pin.
+    # The program has ended when annealing begins, so the larger of the two counts, and not their sum.
     return max(peak + 12 * size, annealing_memory(num_vertices, num_nets, workload.num_pins, parts))
 
 

@@ -17,6 +17,7 @@ def pin_hash(pin: int) -> np.uint64:
 
     Two different nets share a sum once in 2^64 pairs; then the cut counts one net with the weight of both.
     """
+    # Without the constant, pin 0 would hash to 0 and would not change any sum.
     return mix(mix(np.uint64(pin) + np.uint64(0x9E3779B97F4A7C15)))
 
 

@@ -1,4 +1,4 @@
-"""What can be asked of the partition stage: settings that one of the partitioners offers, and the key they make."""
+"""The options of the partition stage: settings checked against what the method offers, and the key that they form."""
 
 from __future__ import annotations
 
@@ -81,6 +81,7 @@ class PartitionOptions(PartitionSettings):
         """
         basic = ("parts", "method", "imbalance", "seed", "model")
         parameters: dict[str, Any] = {name: getattr(self, name) for name in basic}
+        # Defaults are left out, so an option that is added later keeps the keys of existing artifacts.
         defaults = {
             "preset": self.partitioner.preset_names[0],
             "weights": WEIGHTS[0],
@@ -91,6 +92,7 @@ class PartitionOptions(PartitionSettings):
         }
         if self.model == "stochastic":
             parameters |= {"batches": self.batches, "batch_rate": self.batch_rate}
+        # The memory decides when coarsening ends, and so which parts come out.
         if self.partitioner.depends_on_memory:
             parameters["memory"] = memory
         return parameters

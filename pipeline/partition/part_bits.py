@@ -17,6 +17,7 @@ _NUMBER: Final = np.argsort([((int(_DE_BRUIJN) << bit) & ((1 << 64) - 1)) >> 58 
 @njit(cache=True, nogil=True, inline="always")
 def bit_of(index: int) -> np.uint64:
     """Return the bit of a part in its word, which is word ``index // WORD_BITS``."""
+    # All operands are uint64, because numba promotes a mix of signed and unsigned numbers.
     return np.uint64(1) << np.uint64(index % WORD_BITS)
 
 

@@ -60,6 +60,7 @@ def project_methods(
     num_directions = 2 if directions == "both" and not graph.symmetric else 1
     projections = []
     for name, method in METHODS.items():
+        # Every method is listed, for comparison, even those that do not offer the requested model.
         chosen = model if model in method.models else method.models[0]
         workload = Workload(
             graph.num_vertices, graph.nnz, graph.symmetric, parts, chosen, num_directions, batches, worker_memory

@@ -13,7 +13,7 @@ from gnnloom.pipeline.partition.hypergraph import row_nonzeros, row_weights
 from gnnloom.pipeline.partition.volume import Exchange
 from gnnloom.storage.artifacts.graph import Graph
 
-#: Up to this many parts, the manifest holds the matrix of rows exchanged.
+#: Up to this many parts, the manifest holds the matrix of rows exchanged: 65,536 numbers, a few hundred KB of JSON.
 MATRIX_PARTS = 256
 
 
@@ -46,6 +46,7 @@ def measure_load(graph: Graph, part: NDArray[np.int32], num_parts: int, weights:
     for start, nonzeros in row_nonzeros(graph):
         owner = part[start : start + len(nonzeros)]
         weight = row_weights(nonzeros, weights)
+        # ``bincount`` with weights would sum in float64, which is exact only up to 2^53.
         np.add.at(load, owner, nonzeros)
         np.add.at(total, owner, weight)
         size += np.bincount(owner, minlength=num_parts)

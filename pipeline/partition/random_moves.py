@@ -36,6 +36,7 @@ def accepts_move(gain: float, heat: float, key: np.uint64, vertex: int) -> bool:
     Args:
         key: of the random numbers of this pass; each vertex has its own, whatever the order of visits.
     """
+    # ``unit`` is below 1, so a move without loss is always accepted while there is heat.
     return gain > 0 or (heat > 0 and unit(key, np.uint64(vertex)) < np.exp(gain / heat))
 
 

@@ -1,4 +1,4 @@
-"""The settings of a partition, checked as far as no method has to be known."""
+"""The settings of a partition, with the checks that do not depend on the method."""
 
 from __future__ import annotations
 

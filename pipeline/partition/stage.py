@@ -31,7 +31,7 @@ __all__ = ["METHODS", "PartitionOptions", "partition_graph", "partition_key"]
 
 #: The two tasks of the stage; both run in the client, and start tasks of their own on the cluster.
 _PART, _QUALITY = "part/0", "quality/0"
-#: Vertices that are copied to the store at a time.
+#: Vertices that are copied to the store at a time: 4 MiB of parts.
 _CHUNK_VERTICES = 1 << 20
 
 
@@ -54,7 +54,9 @@ def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, c
         _make_part(writer, problem, options.partitioner)
         _measure(writer, problem)
         recorded = writer.recorded()
+        # Facts come from the records, so a resumed run publishes what the earlier run measured.
         quality = {**recorded[_QUALITY].facts, **recorded[_PART].facts}
+        # The installed version is a measurement: facts have to be the same for the same inputs.
         measured = {"partitioner": _versioned_name(options.partitioner)}
         sizes = {"vertex": graph.num_vertices}
         return Partition(writer.commit([_PART, _QUALITY], sizes, {"quality": quality}, measured))
@@ -73,6 +75,7 @@ def _make_part(writer: ArtifactWriter, problem: PartitionProblem, partitioner: P
     """Fill the part vector's file and store it; from the store if an earlier run got that far."""
     recorded = writer.recorded()
     if _PART in recorded:
+        # A killed run may have left the mapped file incomplete; the recorded array in the store is complete.
         (record,) = recorded[_PART].arrays
         copy_part_vector(ArrayReader(writer.path, record), problem.part_path)
         return
@@ -85,11 +88,12 @@ def _make_part(writer: ArtifactWriter, problem: PartitionProblem, partitioner: P
         for start in range(0, len(part), _CHUNK_VERTICES):
             array.append(part[start : start + _CHUNK_VERTICES])
         output.add(array.close())
+        # The counting tasks map this file, and on a shared file system see it only once it is written back.
         part.flush()
 
 
 def _measure(writer: ArtifactWriter, problem: PartitionProblem) -> None:
-    """Record the partition's quality; directed graphs exchange other rows in the backward pass."""
+    """Record the partition's quality; directed graphs exchange different rows in the backward pass."""
     if _QUALITY in writer.recorded():
         return
     graph, options, part_path = problem.graph, problem.options, problem.part_path

@@ -9,6 +9,7 @@ from gnnloom.pipeline.partition.balance import fill_empty_parts
 from gnnloom.pipeline.partition.hypergraph import row_nonzeros, row_weights
 from gnnloom.storage.artifacts.graph import Graph
 
+#: Vertices that are hashed at a time: 8 MiB for each temporary array of uint64.
 _CHUNK_VERTICES = 1 << 20
 _MASK = (1 << 64) - 1
 #: 2^64 over the golden ratio, the step of SplitMix64.
@@ -25,6 +26,7 @@ def random_partition(part: NDArray[np.int32], parts: int, seed: int) -> None:
     Args:
         part: (num_vertices,) int32, filled with 0..parts-1.
     """
+    # Seeds are hashed as well: otherwise neighboring seeds would do little more than swap the parts of neighboring ids.
     key = int(_mix(np.array([seed & _MASK], dtype=np.uint64))[0])
     for start in range(0, len(part), _CHUNK_VERTICES):
         stop = min(start + _CHUNK_VERTICES, len(part))
@@ -70,10 +72,12 @@ def _block_boundaries(graph: Graph, parts: int, weights: str) -> NDArray[np.int6
     Part p begins at the row before which the weight is nearest to p total / P.  Takes two passes over the rows: one
     for the total, one for the boundaries.
     """
+    # Rows are read twice instead of keeping n weights in memory.
     total = sum(int(row_weights(nonzeros, weights).sum()) for _, nonzeros in row_nonzeros(graph))
     number = np.arange(1, parts, dtype=np.int64)
     # p * total / P, computed in two steps because p * total could overflow.
     wanted = number * (total // parts) + number * (total % parts) // parts
+    # The number of rows marks a boundary that no block so far contains; the first block that does decides.
     found = np.full(parts - 1, graph.num_vertices, dtype=np.int64)
     before = 0
     for start, nonzeros in row_nonzeros(graph):

@@ -21,11 +21,11 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.memory_map import map_part_vector
 
-#: Up to this many cells, a task counts pairs in a table of 8 bytes per cell; beyond, by sorting.
+#: Up to this many cells, a task counts pairs in a table (32 MiB at most); beyond, by sorting.
 _TABLE_CELLS = 1 << 22
-#: The same limit for the table that sums up the tasks' counts, which exists once.
+#: The same limit for the table that sums up the tasks' counts: 256 MiB, because there is only one.
 _SUM_CELLS = 1 << 25
-#: Pairs that may wait before they are merged.
+#: Pairs that may wait before they are merged: 16 MiB of pairs and counts.
 _PENDING_PAIRS = 1 << 20
 
 
@@ -49,29 +49,30 @@ class Exchange:
         return int(self.rows.sum())
 
     def sent(self) -> NDArray[np.int64]:
-        """(P,) rows that each part sends."""
+        """(P,) int64 rows that each part sends."""
         return self._sum_by(self.pair // self.num_parts)
 
     def received(self) -> NDArray[np.int64]:
-        """(P,) rows that each part receives."""
+        """(P,) int64 rows that each part receives."""
         return self._sum_by(self.pair % self.num_parts)
 
     def messages(self) -> NDArray[np.int64]:
-        """(P,) parts that each part sends to."""
+        """(P,) int64 number of parts that each part sends to."""
         return np.bincount(self.pair // self.num_parts, minlength=self.num_parts)
 
     def messages_received(self) -> NDArray[np.int64]:
-        """(P,) parts that each part receives from."""
+        """(P,) int64 number of parts that each part receives from."""
         return np.bincount(self.pair % self.num_parts, minlength=self.num_parts)
 
     def matrix(self) -> NDArray[np.int64]:
-        """(P, P) rows that part [p] sends to part [q]."""
+        """(P, P) int64 rows that part [p] sends to part [q]."""
         matrix = np.zeros(self.num_parts * self.num_parts, dtype=np.int64)
         matrix[self.pair] = self.rows
         return matrix.reshape(self.num_parts, self.num_parts)
 
     def _sum_by(self, part: NDArray[np.int64]) -> NDArray[np.int64]:
         total = np.zeros(self.num_parts, dtype=np.int64)
+        # ``bincount`` with weights would sum in float64, which is exact only up to 2^53.
         np.add.at(total, part, self.rows)
         return total
 
@@ -99,6 +100,7 @@ def count_exchange(transpose: Graph, part_path: Path, num_parts: int, work: Path
         for block in range(transpose.num_blocks)
     ]
     pairs = pair_sums(num_parts)
+    # Counts are integers, so the order in which tasks finish does not change the sums.
     for result_path in cluster.map(_count_block, tasks):
         pair, rows = np.load(result_path, allow_pickle=False)
         pairs.add(pair, rows)
@@ -108,9 +110,11 @@ def count_exchange(transpose: Graph, part_path: Path, num_parts: int, work: Path
 def _count_block(task: _CountTask) -> Path:
     block = Graph(Artifact(task.matrix_path)).block(task.block)
     part = map_part_vector(task.part_path)
+    # A nonzero makes its row needed by at most one more part.
     emitted = np.empty(block.nnz, dtype=np.int64)
     last_row = np.full(task.num_parts, -1, dtype=np.int64)
     length = _emit_pairs(block.row_offset, block.indptr, block.indices, part, task.num_parts, last_row, emitted)
+    # The pairs go through a file: what a task returns passes through the scheduler and has to stay small.
     np.save(task.result_path, np.stack(_tally(emitted[:length], task.num_parts)), allow_pickle=False)
     return task.result_path
 
@@ -140,6 +144,7 @@ def _emit_pairs(
             receiver = part[indices[position]]
             if last_row[receiver] != row:
                 last_row[receiver] = row
+                # P^2 may exceed 32 bits, so the product is formed in 64.
                 emitted[length] = np.int64(sender) * num_parts + receiver
                 length += 1
     return length
@@ -149,6 +154,7 @@ def _tally(emitted: NDArray[np.int64], num_parts: int) -> tuple[NDArray[np.int64
     """The distinct pairs, ascending, and the number of times that each occurs; both (num_pairs,) int64."""
     if num_parts * num_parts > _TABLE_CELLS:
         return np.unique(emitted, return_counts=True)
+    # Below the limit a table is cheaper than a sort of all pairs.
     table = np.bincount(emitted, minlength=num_parts * num_parts)
     pair = np.flatnonzero(table)
     return pair, table[pair]

@@ -69,10 +69,13 @@ def write_cell(task: WriteCellTask) -> int:
     bits = column_bits(task.num_vertices, task.grid[1])
     number = task.cell[0] * task.grid[1] + task.cell[1]
     segments = cell_segments(task.writer, task.variant, task.num_blocks, task.grid[0] * task.grid[1], number)
+    # A range without rows has no keys, and the highest key may not be negative.
     whole = KeyRange(0, max(0, (rows << bits) - 1), list(segments))
+    # The record follows the arrays: after a kill the task runs again and writes the same bytes over what is there.
     with task.writer.task(task.name) as output:
         indices = _appender(task, "indices", whole.entries, index_dtype(width))
         data = _appender(task, "data", whole.entries, np.dtype(np.float32)) if task.weighted else None
+        # Columns are written while they are sorted; only then are the row counts, and with them ``indptr``, known.
         counts = _append_sorted(task, whole, bits, indices, data)
         indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         _describe_cell(task, whole.entries)
@@ -96,11 +99,13 @@ def _append_sorted(
     """Write columns and weights in order; returns the (num_rows,) entries of each row."""
     rows, width = task.shape
     counts = np.zeros(rows, dtype=np.int64)
+    # A cell with more entries than the buffer holds is split on disk, so a dense cell takes no more memory.
     capacity = min(max(1, whole.entries), working_memory(task.memory) // _SORT_BYTES)
     # The graph has no duplicate entries, so merging never happens and any mode gives the same weights.
     sorter = KeySorter(task.writer.work / "split", capacity, "first" if task.weighted else None)
     for piece in sorter.sort(whole) if whole.entries else ():
         _count_rows(piece.keys, bits, counts)
+        # The low bits of a key are the local column.
         indices.append((piece.keys & np.uint64((1 << bits) - 1)).astype(index_dtype(width)))
         if data is not None:
             data.append(piece.weights)
@@ -112,6 +117,7 @@ def _describe_cell(task: WriteCellTask, nnz: int) -> None:
     folder = task.writer.path
     for name in task.path.split("/")[:-1]:
         folder = folder / name
+        # Every writer leaves the same content, so tasks need no lock.
         write_group(folder, {})
     n = task.num_vertices
     first_row, first_column = (split_range(n, task.grid[axis], task.cell[axis])[0] for axis in (0, 1))

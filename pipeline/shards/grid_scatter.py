@@ -22,7 +22,7 @@ from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.storage.artifacts.graph import Graph, block_path
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 
-#: Most entries of one run.
+#: Most entries of one run: 32 MiB of keys and 16 MiB of weights.
 MAX_RUN_ENTRIES = 1 << 22
 #: Bytes that an entry takes while it is scattered: ids, positions, cell and key, and their copies.
 _SCATTER_BYTES = 64
@@ -73,6 +73,7 @@ def scatter_to_cells(task: ScatterToCellsTask) -> int:
             arrays = _scattered(task, graph.num_vertices, *entries)
             write_file(_run_path(task.writer.work, task.variant, task.block, run), arrays)
             sizes.append(len(arrays[1]))
+        # Later passes read only the runs that the record counts, so runs that a killed task left do no harm.
         output.facts = {"entries": sizes}
     return sum(sizes)
 
@@ -91,6 +92,7 @@ def cell_segments(
     for block in range(num_blocks):
         for run, entries in enumerate(recorded[_scatter_name(variant, block)].facts["entries"]):
             path = _run_path(writer.work, variant, block, run)
+            # Two offsets and not all: reading the header in every cell's task would take O(cells^2) per run.
             bounds = np.empty(2, dtype=np.int64)
             read_bytes(path, 8 * number, bounds)
             if bounds[0] < bounds[1]:
@@ -112,6 +114,7 @@ def _entries(graph: Graph, block: int, limit: int) -> Iterator[tuple[Positions, 
     step = max(indices.chunk_rows, limit // indices.chunk_rows * indices.chunk_rows)
     for start in range(0, len(indices), step):
         stop = min(start + step, len(indices))
+        # Rows of the matrix from rows of the block: positions and cells are those of the whole matrix.
         row = first_row + _rows_of(indptr, start, stop)
         yield row, indices.read(start, stop), data.read(start, stop) if data else None
 
@@ -127,6 +130,7 @@ def _scattered(
     rows, columns = task.grid
     row_position = task.row_order.forward(row) if task.row_order else row
     column_position = task.column_order.forward(column) if task.column_order else column.astype(np.int64)
+    # A grid has at most 999^2 cells, so int32 holds their numbers.
     cell = np.empty(len(row), dtype=np.int32)
     key = np.empty(len(row), dtype=np.uint64)
     bits = column_bits(num_vertices, columns)
@@ -142,6 +146,7 @@ def _scattered(
 def _rows_of(indptr: NDArray[np.int64], start: int, stop: int) -> Positions:
     """Return the (stop - start,) local rows of the entries ``start`` to ``stop``."""
     out = np.empty(stop - start, dtype=np.int64)
+    # The last row that begins at or before the first entry, behind any empty rows.
     row = int(np.searchsorted(indptr, start, side="right")) - 1
     # One walk over entries and rows together; the inner loop skips empty rows.
     for k in range(start, stop):
@@ -164,7 +169,7 @@ def _locate(
 ) -> None:
     """Compute the cell of every entry, and its key from the local row and column."""
     # Position x lies in the last range i that begins at or before it, i * size // parts <= x; for integers that is
-    # i * size < (x + 1) * parts.
+    # i * size < (x + 1) * parts.  Grids have at most 999 ranges each way, so no product comes near 2^63.
     for k in range(len(row)):
         i = ((row[k] + 1) * rows - 1) // size
         j = ((column[k] + 1) * columns - 1) // size
@@ -182,7 +187,7 @@ def _scatter(
     out_value: NDArray[Any],
 ) -> None:
     """Sort keys and values by cell; ``position`` is the next free position of each cell, and is advanced."""
-    # A stable counting sort: entries of a cell keep the order of the source, which decides among duplicate edges.
+    # A counting sort: one pass over the entries, and ``position`` is always the next free place of each cell.
     for k in range(len(cell)):
         target = position[cell[k]]
         position[cell[k]] = target + 1

@@ -75,6 +75,7 @@ class _Stage:
 
     def sides(self, variant: str) -> tuple[Order | None, Order | None]:
         """Return the orders of the variant's rows and columns."""
+        # Transposing swaps the sides: ``odd_transposed`` is Pr A^T Pc^T, and ``even_transposed`` Pc A^T Pr^T.
         rows_first = variant in {"even", "odd_transposed"}
         first, second = ("rows", "columns") if rows_first else ("columns", "rows")
         return self.orders[first], self.orders[second]
@@ -111,6 +112,7 @@ def shard_grid(
         transpose = transpose_graph(dataset, graph, cluster)
         orders = options.keyed_orders(graph.num_vertices)
         if partition is not None:
+            # The file is complete before the first task starts, because all tasks map it.
             orders = dict.fromkeys(orders, PartOrder.of(partition, writer.work / "places.npy"))
         stage = _Stage(writer, graph, transpose, vertices, options, orders, cluster)
         names = _write_cells(stage) + _write_orders(stage)
@@ -153,6 +155,7 @@ def _write_cells(stage: _Stage) -> list[str]:
         for block in range(matrix.num_blocks)
     ]
     run_missing("scatter blocks", stage.cluster, stage.writer, scatter_to_cells, scatter)
+    # A cell needs its runs from every block, so no cell starts before the scatter has ended.
     cells = [
         WriteCellTask(
             stage.writer, variant, (row, column), grid, matrix.num_vertices, matrix.num_blocks, matrix.weighted, memory
@@ -174,6 +177,7 @@ def _write_orders(stage: _Stage) -> list[str]:
         for number in range(table.num_ranges)
     ]
     run_missing("route vertices", stage.cluster, stage.writer, route_rows, route, "vertices")
+    # A bucket takes rows of every range, so all ranges are routed first.
     orders = [
         WriteOrderTask(stage.writer, order, row, stage.options.grid[0], table)
         for order in stage.stored_orders

@@ -52,6 +52,7 @@ def write_order(task: WriteOrderTask) -> int:
     first, last = split_range(table.num_vertices, task.num_rows, task.row)
     path = order_path(task.order, task.row)
     with task.writer.task(task.name) as output:
+        # Tasks of all ranges write these two groups with the same content, so they need no lock.
         write_group(task.writer.path / "order", {})
         write_group(task.writer.path / "order" / task.order, {})
         write_group(task.writer.path / path, {"encoding-type": "gnnloom-vertex-rows", "row_offset": first})
@@ -75,5 +76,6 @@ def _ordered_rows(task: WriteOrderTask, name: str, first: int, last: int) -> Ite
         rows = np.empty((stop - start, *trailing), dtype=dtype)
         for number in range(table.num_ranges):
             position, values = routed_rows(work, table, task.order, number, name, bucket)
+            # An order is a bijection, so the ranges together fill every row of the bucket once.
             rows[position - start] = values
         yield rows[max(first, start) - start : min(last, stop) - start]

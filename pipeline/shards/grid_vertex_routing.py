@@ -92,6 +92,7 @@ def vertex_table(graph: Graph, vertices: Artifact | None, *, with_ids: bool = Fa
             record = vertices.records[name]
             types[name] = (record.dtype, record.shape[1:])
     table = VertexTable(graph.artifact.path, vertices.path if vertices else None, graph.num_vertices, 1, types)
+    # The widths of all arrays decide, so that every array is cut at the same positions.
     rows = max(1, BUFFER_BYTES // max(8, sum(map(table.row_bytes, types))))
     return VertexTable(table.graph_path, table.vertices_path, table.num_vertices, rows, types)
 
@@ -99,10 +100,12 @@ def vertex_table(graph: Graph, vertices: Artifact | None, *, with_ids: bool = Fa
 def route_rows(task: RouteRowsTask) -> int:
     """Sort a range's rows by position and write them with the bounds of each bucket; returns the number of rows."""
     table, work = task.table, task.writer.work
+    # Each file gets its final name when it is complete, and the record comes after all of them.
     with task.writer.task(task.name):
         start, stop = table.span(task.number)
         ids = np.arange(start, stop, dtype=np.int64)
         position = task.permutation.forward(ids) if task.permutation else ids
+        # Positions are distinct, so any sort gives the same order.
         by_position = np.argsort(position)
         bounds = np.arange(table.num_ranges + 1, dtype=np.int64) * table.rows
         offsets = np.searchsorted(position[by_position], bounds).astype(np.int64)
@@ -150,6 +153,7 @@ def _read_rows(table: VertexTable, name: str, start: int, stop: int) -> NDArray[
 
 def _weighted_degree(graph: Graph, start: int, stop: int) -> NDArray[np.float64]:
     """Sum the weights of rows ``start`` to ``stop``."""
+    # Sums of float32 weights lose digits in rows with many entries, so they are kept in float64.
     sums = np.zeros(stop - start, dtype=np.float64)
     for block in range(graph.num_blocks):
         first, last = max(start, graph.block_rows[block]), min(stop, graph.block_rows[block + 1])

@@ -49,6 +49,7 @@ def write_part_file(path: Path, columns: Sequence[PartColumn]) -> None:
     for column, width in zip(columns, widths, strict=True):
         begins.append(begin)
         begin += width * len(column.entry)
+    # Written under its final name: only files of recorded tasks are read, and an unrecorded task writes again.
     with path.open("wb") as file:
         file.write(np.array([len(columns), num_offsets - 1, *widths, *begins], dtype=np.int64).data)
         for column in columns:
@@ -57,6 +58,7 @@ def write_part_file(path: Path, columns: Sequence[PartColumn]) -> None:
             np.ascontiguousarray(column.entry).tofile(file)
         file.flush()
         os.fsync(file.fileno())
+    # The name of the file has to survive a crash as well.
     sync_folder(path.parent)
 
 
@@ -72,6 +74,7 @@ def read_part(path: Path, part: int, dtypes: Sequence[np.dtype[Any]]) -> list[ND
     columns = []
     with path.open("rb") as file:
         num_columns, num_parts = np.fromfile(file, np.int64, 2)
+        # Widths and positions come from the header, so a reader need not know the other columns.
         widths, begins = np.fromfile(file, np.int64, 2 * num_columns).reshape(2, -1)
         for number, dtype in enumerate(dtypes):
             # Only the two offsets of this part: reading all offsets in every task would cost O(P^2) per file.
@@ -91,7 +94,11 @@ def read_all_parts(path: Path, dtype: np.dtype[Any]) -> PartColumn:
 
 
 def part_offsets(part: NDArray[np.int32], num_parts: int) -> NDArray[np.int64]:
-    """Compute where each part begins after sorting by part, as (num_parts + 1,) int64."""
+    """Compute where each part begins after sorting by part, as (num_parts + 1,) int64.
+
+    Args:
+        part: (num_entries,) int32, all in 0..num_parts-1.
+    """
     return np.concatenate([[0], np.cumsum(np.bincount(part, minlength=num_parts))]).astype(np.int64)
 
 

@@ -67,6 +67,7 @@ def _write_positions(partition: Partition, path: Path) -> None:
     stored = partition.artifact.array("part")
     starts = range(0, len(stored), stored.chunk_rows)
     chunks = [(start, min(start + stored.chunk_rows, len(stored))) for start in starts]
+    # One more than the parts, so that the running sum of the sizes starts at 0.
     sizes = np.zeros(partition.num_parts + 1, np.int64)
     for start, stop in chunks:
         sizes[1:] += np.bincount(stored.read(start, stop), minlength=partition.num_parts)
@@ -74,6 +75,7 @@ def _write_positions(partition: Partition, path: Path) -> None:
     positions = np.lib.format.open_memmap(path, mode="w+", dtype=np.int64, shape=(len(stored),))
     for start, stop in chunks:
         positions[start:stop] = _assign_positions(stored.read(start, stop), next_position)
+    # Positions reach the disk before the file gets its final name.
     positions.flush()
 
 

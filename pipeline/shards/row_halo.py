@@ -41,12 +41,14 @@ class Halo:
             owner: (num_halo,) int32 the part of each.
         """
         order = np.argsort(owner, kind="stable")
+        # The inverse of the sort: from the place among ascending ids to the place by owner.
         position = np.empty_like(order)
         position[order] = np.arange(len(order))
         return cls(ascending[order], part_offsets(owner, num_parts), ascending, position)
 
     def local_columns(self, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the halo numbers of (num_ids,) global ids, all of which lie in the halo."""
+        # A binary search in the halo, because a table of all vertices would grow with n.
         return self.position[np.searchsorted(self.ascending, vertex)]
 
 
@@ -71,9 +73,11 @@ def find_halo(
     waiting: list[NDArray[np.int64]] = []
     own_nonzeros = halo_nonzeros = num_waiting = 0
     for segment in segments:
+        # One random read of the mapped parts per nonzero; the vector is shared by all tasks of a machine.
         foreign = segment.indices[part[segment.indices] != rank]
         halo_nonzeros += len(foreign)
         own_nonzeros += len(segment.indices) - len(foreign)
+        # Rows of a segment share many columns; dropping repeats at once keeps the list short.
         waiting.append(np.unique(foreign).astype(np.int64))
         num_waiting += len(waiting[-1])
         # Merging only when as many ids wait as are merged already sorts each id a few times at most.

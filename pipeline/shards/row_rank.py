@@ -67,8 +67,10 @@ def _write_matrix(
     # A second reading of the rows: local column numbers are known only now that the halo is complete.
     for segment in task.segments(matrix):
         mine = part[segment.indices] == task.rank
+        # Own vertices ascend, so a binary search finds local numbers without a table of all vertices.
         own_out.append(segment, mine, np.searchsorted(vertex, segment.indices[mine]))
         halo_out.append(segment, ~mine, halo.local_columns(segment.indices[~mine]))
+    # On disk before this task is recorded, because the third pass relies on the halo of every recorded rank.
     write_part_file(halo_path(task.writer.work, matrix.kind, task.rank), [PartColumn(halo.vertex, halo.offset)])
     return [
         *own_out.close(),
@@ -103,6 +105,7 @@ class _MatrixAppender:
         """
         row = np.repeat(np.arange(len(segment.row)), segment.nonzeros)[chosen]
         end = self._count + np.cumsum(np.bincount(row, minlength=len(segment.row)))
+        # Halo numbers follow the owners and not the global ids, so rows have to be sorted again.
         order = np.lexsort((column, row))
         self._indptr.append(end)
         self._indices.append(column[order].astype(self._dtype))

@@ -102,6 +102,7 @@ class RoutedRank:
 
     def own_vertices(self) -> NDArray[np.int64]:
         """Return the (num_own,) int64 global ids of the rank's rows, ascending."""
+        # Blocks ascend, and so do the rows of a part within each, so the joined ids ascend.
         found = [np.empty(0, dtype=np.int64)]
         matrix = self.matrices[0]
         for block in range(matrix.num_blocks):

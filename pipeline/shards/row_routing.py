@@ -105,6 +105,7 @@ def _block_columns(block: CSR, part: NDArray[np.int32], num_parts: int) -> list[
     """Rows, their nonzeros, column ids and, if there are any, values, all sorted by the row's part."""
     # A stable sort keeps the rows of each part ascending, which every later pass relies on.
     order = np.argsort(part, kind="stable")
+    # Counts and not offsets: rows of several blocks are then simply joined.
     nonzeros = np.diff(block.indptr)[order]
     by_row = part_offsets(part, num_parts)
     by_nonzero = np.concatenate([[0], np.cumsum(nonzeros)])[by_row]

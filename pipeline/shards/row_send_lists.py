@@ -27,12 +27,14 @@ class SendListTask(RoutedRank):
 def regroup_halos(work: Path, kind: str, num_parts: int) -> None:
     """Reorder the halos of all ranks by sender, then receiver, so each sender reads one range of one file.
 
-    Reads every halo twice; memory holds one halo at a time, and the files written are memory-mapped.
+    Reads every halo twice.  Memory holds one halo at a time and 16 bytes for each pair of parts; the files written are
+    memory-mapped.  Called by the client, between the second and the third pass.
 
     Args:
         work: the artifact's work folder, with the halos that the second pass left.
         kind: of the matrix.
     """
+    # The halos of recorded ranks are on disk: each was written before the record of its task.
     halo_paths = [halo_path(work, kind, receiver) for receiver in range(num_parts)]
     begin = np.lib.format.open_memmap(_begin_path(work, kind), mode="w+", dtype=np.int64, shape=(num_parts, num_parts))
     # First the counts: [sender, receiver] rows, whose exclusive sum says where each group begins.
@@ -40,6 +42,7 @@ def regroup_halos(work: Path, kind: str, num_parts: int) -> None:
         begin[:, receiver] = np.diff(read_all_parts(path, np.dtype(np.int64)).offset)
     rows = begin.reshape(-1)
     total = int(rows.sum())
+    # Row-major order of [sender, receiver], so each sender's rows lie together in the file of ids.
     rows[:] = np.cumsum(rows) - rows
     needed = np.lib.format.open_memmap(_needed_path(work, kind), mode="w+", dtype=np.int64, shape=(total,))
     # Then the ids: a receiver's halo is sorted by sender, so one shift per sender moves its ids to their group.
@@ -47,6 +50,7 @@ def regroup_halos(work: Path, kind: str, num_parts: int) -> None:
         halo = read_all_parts(path, np.dtype(np.int64))
         shift = np.repeat(begin[:, receiver] - halo.offset[:-1], np.diff(halo.offset))
         needed[shift + np.arange(len(halo.entry))] = halo.entry
+    # Not recorded: a resumed run rebuilds both files from the halos, with the same content.
     begin.flush()
     needed.flush()
 
@@ -77,6 +81,7 @@ def _write_matrix_send(task: SendListTask, matrix: RoutedMatrix, vertex: NDArray
     # The last receiver's rows end where the next sender's begin.
     end = begin[task.rank + 1, 0] if task.rank + 1 < task.num_parts else len(needed)
     offset = np.append(begin[task.rank], end)
+    # Own vertices ascend, so the search gives local row numbers.
     row = np.searchsorted(vertex, needed[offset[0] : offset[-1]]).astype(index_dtype(len(vertex)))
     root, prefix = task.writer.path, f"{task.folder}/{matrix.prefix}"
     return [

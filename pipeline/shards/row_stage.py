@@ -173,6 +173,7 @@ def _shard(
 ) -> RowShards:
     """Run the second and the third pass, and publish the artifact."""
     num_parts = inputs.partition.num_parts
+    # Tasks describe what was routed, not its data, so they stay small for the scheduler.
     shards = [ShardRankTask(writer, part_path, num_parts, rank, matrices, vertex_arrays) for rank in range(num_parts)]
     sends = [SendListTask(writer, part_path, num_parts, rank, matrices, vertex_arrays) for rank in range(num_parts)]
     write_group(writer.path / "row", {})
@@ -181,5 +182,6 @@ def _shard(
     for matrix in matrices:
         regroup_halos(writer.work, matrix.kind, num_parts)
     run_missing("send lists", cluster, writer, write_send_lists, sends, "vertices")
+    # Both passes write arrays of a rank's folder, so the manifest requires the records of both.
     names = [task.name for task in shards] + [task.name for task in sends]
     return RowShards(writer.commit(names, inputs.sizes, inputs.facts))

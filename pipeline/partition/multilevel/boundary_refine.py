@@ -34,8 +34,8 @@ class BoundaryRefinement:
     """How to refine the boundary.
 
     Attributes:
-        fits: whether a hypergraph with so many pins and vertices can be improved in memory.
-        improve: from a hypergraph and its (num_vertices,) int32 parts to better parts.
+        fits: whether a hypergraph with this many pins and vertices can be improved in memory.
+        improve: returns better parts, given a hypergraph and its (num_vertices,) int32 parts.
         scratch: folder for temporary files.
     """
 
@@ -76,6 +76,7 @@ def refine_boundary(
     folder = refinement.scratch / "boundary"
     small = contract_nets(hypergraph, label, folder, cluster).load()
     given = np.empty(small.num_vertices, dtype=np.int32)
+    # All vertices of a label share a part, so whichever is written last is right.
     given[label] = part
     LOGGER.info("refining the boundary: %s of %s vertices", f"{int(near.sum()):,}", f"{len(part):,}")
     part[:] = refinement.improve(small, given)[label]
@@ -88,6 +89,7 @@ def _widest_boundary(
 ) -> NDArray[np.bool_] | None:
     """(num_vertices,) whether each vertex lies in the widest boundary that fits; None if there is none."""
     found = None
+    # Grows by one net per step, because the pins of the next boundary are known only once they are counted.
     near = np.zeros(len(part), dtype=np.bool_)
     for width in range(_WIDEST):
         wider = near.copy()
@@ -97,6 +99,7 @@ def _widest_boundary(
             else:
                 _widen(block.offset, block.ids, near, wider)
         num_pins = sum(_count_pins(block.offset, block.ids, wider) for block in hypergraph.nets.blocks())
+        # The last boundary that fits is kept, and one that no longer grows covers all that the nets can reach.
         if not refinement.fits(num_pins, int(wider.sum()) + parts) or (wider == near).all():
             break
         found = near = wider
@@ -109,6 +112,7 @@ def _mark_cut(offset: NDArray[np.int64], pin: NDArray[Any], part: NDArray[np.int
     for net in range(len(offset) - 1):
         pins = pin[offset[net] : offset[net + 1]]
         for other in pins:
+            # A net is cut if the part of any pin differs from that of the first, so the scan ends at such a pin.
             if part[other] != part[pins[0]]:
                 for vertex in pins:
                     near[vertex] = True
@@ -150,6 +154,7 @@ def _boundary_labels(near: NDArray[np.bool_], part: NDArray[np.int32], parts: in
     is_used = np.zeros(parts, dtype=np.bool_)
     is_used[part[~near]] = True
     number = np.cumsum(is_used) - 1
+    # Parts without vertices outside get a meaningless number here, but all of their vertices are overwritten below.
     label = number[part].astype(index_dtype(len(part)))
     label[near] = int(is_used.sum()) + np.arange(int(near.sum()))
     return label

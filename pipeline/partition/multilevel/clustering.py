@@ -38,10 +38,14 @@ def cluster_vertices(hypergraph: DiskHypergraph, limit: int, rounds: int) -> NDA
     n = hypergraph.num_vertices
     label = np.arange(n, dtype=index_dtype(n))
     rating = _net_ratings(hypergraph)
+    # Every vertex starts as a cluster of its own.
     load = hypergraph.vertex_weight.copy()
+    # Scores only rank clusters, so float32 is precise enough for an array of n.
     score = np.zeros(n, dtype=np.float32)
+    # The largest state of this step; int16 suffices because nets of more than ``_LARGEST_NET`` pins have none.
     profile = np.empty((hypergraph.num_nets, SLOTS), dtype=label.dtype)
     count = np.empty((hypergraph.num_nets, SLOTS), dtype=np.int16)
+    # Moves keep up to date only clusters that have a slot, so each round fills the profiles anew.
     for _ in range(rounds):
         for block in hypergraph.nets.blocks():
             _fill_profiles(block.first_row, block.offset, block.ids, rating, label, profile, count)
@@ -70,6 +74,7 @@ def _net_ratings(hypergraph: DiskHypergraph) -> NDArray[np.float32]:
         pins = np.diff(block.offset)
         stop = block.first_row + len(pins)
         weight = hypergraph.net_weight[block.first_row : stop] if len(hypergraph.net_weight) else 1
+        # The maximum below only avoids a division by zero where the rating is 0 anyway.
         useful = (pins > 1) & (pins <= _LARGEST_NET)
         rating[block.first_row : stop] = np.where(useful, weight / np.maximum(pins - 1, 1), 0)
     return rating
@@ -108,6 +113,7 @@ def _add_pin(profile: NDArray[Any], count: NDArray[np.int16], cluster: int) -> N
         if profile[slot] == cluster:
             count[slot] += 1
             return
+        # The scan goes on behind a free slot, because the cluster may have one further on.
         if count[slot] == 0 and free < 0:
             free = slot
     if free >= 0:
@@ -120,6 +126,7 @@ def _remove_pin(profile: NDArray[Any], count: NDArray[np.int16], cluster: int) -
     """Take a pin out of a cluster, if that has a slot."""
     for slot in range(SLOTS):
         if profile[slot] == cluster and count[slot] > 0:
+            # Pins without a slot were not counted, so a slot may become free while its cluster still has pins.
             count[slot] -= 1
             if count[slot] == 0:
                 profile[slot] = -1
@@ -150,6 +157,8 @@ def _join_clusters(
         limit: the most that a cluster may weigh to be joined.
     """
     for row in range(len(offset) - 1):
+        # One vertex after the other, so loads are exact at each move: no cluster exceeds the limit by a race, and the
+        # result does not depend on the number of processors.
         vertex = first_vertex + row
         nets = ids[offset[row] : offset[row + 1]]
         old = label[vertex]
@@ -203,6 +212,7 @@ def _renumber(label: NDArray[Any]) -> None:
     number = np.full(len(label), -1, label.dtype)
     count = 0
     for vertex in range(len(label)):
+        # Only labels behind the scan are overwritten, so those ahead are still the old ones.
         if number[label[vertex]] < 0:
             number[label[vertex]] = count
             count += 1

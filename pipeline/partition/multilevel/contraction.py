@@ -87,13 +87,16 @@ def contract_nets(hypergraph: DiskHypergraph, label: NDArray[Any], folder: Path,
     np.add.at(weight, label, hypergraph.vertex_weight)
     folder.mkdir(parents=True, exist_ok=True)
     label_path = folder / "label.npy"
+    # A file that the tasks map, instead of a copy of n labels in each task's message.
     np.save(label_path, label)
     tasks = [
         _ContractTask(hypergraph.nets, blocks, label_path, num_clusters, folder / f"range-{number:03d}")
         for number, blocks in enumerate(hypergraph.nets.ranges(_NUM_TASKS))
     ]
+    # Tasks finish in any order; the numbered folders put the ranges back in the order of the nets.
     pieces = sorted(cluster.map(_contract_nets, tasks), key=lambda piece: piece.original)
     nets, net_weight, original = _merge_identical(pieces, hypergraph.net_weight, folder / "nets")
+    # At the finest level net j belongs to vertex j modulo n, so owners are stored only after the first contraction.
     owner = hypergraph.owner[original] if len(hypergraph.owner) else original % hypergraph.num_vertices
     return ContractedNets(folder, nets, weight, net_weight, label[owner])
 
@@ -104,6 +107,7 @@ def _contract_nets(task: _ContractTask) -> _Contracted:
     hashes, originals = [], []
     last_net = np.full(task.num_clusters, -1, dtype=np.int64)
     with IncidenceWriter(task.folder, index_dtype(task.num_clusters)) as writer:
+        # Marks of earlier blocks never match, because nets are numbered throughout the hypergraph.
         for number in task.blocks:
             block = task.nets.block(number)
             offset, pins, original, hashed = _contract_block(block.first_row, block.offset, block.ids, label, last_net)
@@ -160,10 +164,12 @@ def _merge_identical(
     """
     hashed = np.concatenate([np.load(piece.hash, allow_pickle=False) for piece in pieces])
     original = np.concatenate([np.load(piece.original, allow_pickle=False) for piece in pieces])
+    # Only 8 bytes per net are sorted; the pins stay on disk.  The stable order puts the first of equal nets first.
     order = np.argsort(hashed, kind="stable")
     weight = net_weight[original] if len(net_weight) else np.ones(len(original), dtype=np.int64)
     is_first = np.zeros(len(hashed), dtype=np.bool_)
     _collect_weights(hashed, order, weight, is_first)
+    # One process writes the nets of all ranges, in order, so the result does not depend on the tasks.
     with IncidenceWriter(folder, np.dtype(pieces[0].nets.dtype)) as writer:
         for offset, ids in _kept_rows(pieces, is_first):
             writer.append(offset, ids)

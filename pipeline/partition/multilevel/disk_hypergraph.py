@@ -66,6 +66,7 @@ def load_nets(nets: Incidence, vertex_weight: NDArray[np.int64], net_weight: NDA
     kept_nets = [np.empty(0, dtype=np.bool_)]
     for block in nets.blocks():
         size = np.diff(block.offset)
+        # Native partitioners refuse nets of one pin (``check_problem``).
         kept = size > 1
         offsets.append(size[kept])
         pins.append(block.ids[np.repeat(kept, size)])
@@ -114,6 +115,7 @@ def _store_vertices(folder: Path, graph: Graph, transpose: Graph, num_matrices: 
     """Write the nets of every vertex: the columns of its row and, for both directions, n plus those of its column."""
     n = graph.num_vertices
     with IncidenceWriter(folder, index_dtype(num_matrices * n)) as writer:
+        # The nets of one product: vertex i is a pin of net j if row i has a nonzero in column j.
         if num_matrices == 1:
             for block in graph.blocks():
                 writer.append(*_with_owner(block.row_offset, block.indptr, block.indices))
@@ -121,6 +123,7 @@ def _store_vertices(folder: Path, graph: Graph, transpose: Graph, num_matrices: 
             for first, rows, columns in aligned_rows(graph, transpose):
                 offset, ids = _with_owner(first, rows.indptr, rows.indices)
                 other_offset, other = _with_owner(first, columns.indptr, columns.indices)
+                # Nets of the second product are numbered from n on; the int64 scalar widens int32 ids before the sum.
                 writer.append(offset + other_offset, _interleave(offset, ids, other_offset, other + np.int64(n)))
         return writer.close()
 

@@ -25,6 +25,7 @@ def assign_heavy_first(weight: NDArray[np.int64], parts: int, seed: int, part: N
     order = shuffled(len(weight), np.uint64(seed))
     # A stable sort of the shuffled vertices keeps equal weights in random order.
     order = order[np.argsort(-weight[order], kind="stable")]
+    # Starting from equal loads, as ``place_in_order`` requires.
     load = np.zeros(parts, dtype=np.int64)
     place_in_order(order, weight, part, load)
     return load

@@ -86,6 +86,7 @@ class Incidence:
 
     def ranges(self, count: int) -> list[range]:
         """Return consecutive blocks in at most ``count`` ranges with about equal numbers of ids."""
+        # Long rows make edges coincide; the set below drops the empty ranges between them.
         edges = [bisect.bisect_left(self.starts, self.num_ids * number // count) for number in range(count)]
         distinct = sorted({*edges, 0, self.num_blocks})
         return [range(a, b) for a, b in pairwise(distinct)]
@@ -122,6 +123,7 @@ class IncidenceWriter:
             offset: (num_rows + 1,) int64 from 0; row k has ids[offset[k]:offset[k + 1]].
             ids: (num_ids,) integers that fit the dtype of the file.
         """
+        # Offsets on disk count from the first id of the file, so a block is read without those before it.
         self._offset.write(np.ascontiguousarray(offset[1:] + self._written).data)
         self._ids.write(np.ascontiguousarray(ids[: offset[-1]], dtype=self._dtype).data)
         self._mark_blocks(offset)
@@ -140,6 +142,7 @@ class IncidenceWriter:
     def _mark_blocks(self, offset: NDArray[np.int64]) -> None:
         """End each block before the row that would bring it above ``BLOCK_IDS`` ids."""
         while True:
+            # Each turn closes one block.  The open block begins at ``_starts[-1]`` and may span several calls.
             room = self._starts[-1] + BLOCK_IDS - self._written
             fitting = int(np.searchsorted(offset, room, side="right")) - 1
             if fitting >= len(offset) - 1:

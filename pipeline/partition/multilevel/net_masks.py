@@ -58,6 +58,7 @@ def create_masks(path: Path, num_nets: int, num_words: int) -> NDArray[np.uint64
 
 
 def _fill_blocks(task: _FillTask) -> int:
+    # All tasks write to one shared map, each to the rows of its own nets, so no lock is needed.
     mask = np.load(task.mask_path, mmap_mode="r+", allow_pickle=False)
     part = map_part_vector(task.part_path)
     position = np.load(task.position_path, allow_pickle=False)
@@ -83,9 +84,11 @@ def _fill_masks(
     """
     num_words = mask.shape[2]
     for net in range(len(offset) - 1):
+        # Each task clears its own nets, which saves a pass over the file between two windows.
         mask[net] = 0
         for k in range(offset[net], offset[net + 1]):
             index = position[part[pin[k]]] - first
+            # Pins in parts of other windows are not recorded; those parts have a pass of their own.
             if 0 <= index < num_words * WORD_BITS:
                 word, bit = index // WORD_BITS, bit_of(index)
                 # "Two or more" first: it is set if an earlier pin has set "one or more".

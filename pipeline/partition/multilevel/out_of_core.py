@@ -124,6 +124,7 @@ def _coarsen(finest: _Level, problem: PartitionProblem, memory: int) -> tuple[li
         coarse = contract_nets(fine, label, folder, problem.cluster)
         num_pins = coarse.nets.num_ids
         LOGGER.info("coarsening: %s of %s pins remain", f"{num_pins:,}", f"{fine.num_pins:,}")
+        # With fewer clusters than this per part, the coarsest hypergraph leaves no choice of balanced parts.
         too_few = len(coarse.vertex_weight) < _CLUSTERS_PER_PART * problem.options.parts
         if too_few or num_pins > _TOO_MUCH[preset] * fine.num_pins:
             shutil.rmtree(folder)
@@ -134,6 +135,7 @@ def _coarsen(finest: _Level, problem: PartitionProblem, memory: int) -> tuple[li
 
 def _cluster_limit(hypergraph: DiskHypergraph, parts: int) -> int:
     total = int(hypergraph.vertex_weight.sum())
+    # The first bound keeps parts balanceable; the second makes a level at most about that many times smaller.
     return min(total // (_CLUSTERS_PER_PART * parts), _VERTICES_PER_CLUSTER * total // hypergraph.num_vertices)
 
 
@@ -155,17 +157,21 @@ def _uncoarsen(
     coarser: NDArray[np.int32] | None = None
     for number in reversed(range(len(levels))):
         hypergraph = levels[number].hypergraph
+        # The finest level refines the part vector itself; others use a file of their own, which tasks map as well.
         path = problem.part_path if number == 0 else problem.scratch / f"level-{number}" / "part.npy"
         here = part if number == 0 else create_part_vector(path, hypergraph.num_vertices)
         label = levels[number + 1].label if number + 1 < len(levels) else None
         if coarser is not None and label is not None:
+            # A vertex inherits the part of its cluster: the same cut and the same loads as one level above.
             here[:] = coarser[label]
         elif fits:
             here[:] = _native(problem, hypergraph.load(), _COARSE_PRESET)
         else:
+            # Only at the coarsest level, which has no coarser parts to inherit.
             assign_heavy_first(hypergraph.vertex_weight, options.parts, options.seed, here)
         # Streaming sees all vertices but one move at a time; the native partitioner sees only the boundary, but whole.
         refine(hypergraph, here, path, refinement, problem.scratch / "masks", problem.cluster)
+        # A single level was partitioned in memory as a whole.
         if fits and len(levels) > 1:
             _refine_boundary(hypergraph, here, problem, memory)
         coarser = here

@@ -34,7 +34,7 @@ LOGGER = logging.getLogger("gnnloom.pipeline")
 
 #: Parts may use one part in this many of the imbalance that a heavy vertex forces.
 _FORCED_SHARE = 3
-#: A pass that moves fewer than one vertex in this many is the last.
+#: A pass that moves fewer than one vertex in this many is the last, since each pass reads all pins at least twice.
 _TOO_FEW = 100_000
 
 
@@ -95,11 +95,15 @@ def refine(
     np.add.at(load, part, hypergraph.vertex_weight)
     limit = _limit(hypergraph.vertex_weight, refinement)
     heats = cooling(refinement.heat, refinement.passes)
+    # Moves keep ``load`` exact, so it is summed only once.
     total = 0
     for number, position in enumerate(_deals(refinement, num_words)):
+        # The tasks that fill the masks read the deal from this file.
         np.save(position_path, position)
+        # A stream per pass, or each pass would repeat the chances of the one before.
         key = stream_key(refinement.seed, f"refinement {number}")
         moved = 0
+        # Masks are exact after each filling, and during a pass err only toward more pins than there are.
         for first in range(0, refinement.parts, num_words * WORD_BITS):
             fill_masks(hypergraph.nets, part_path, position_path, first, mask_path, cluster)
             moved += _pass(hypergraph, part, position, first, mask, load, limit, heats[number], key)
@@ -126,6 +130,7 @@ def _deals(refinement: Refinement, num_words: int) -> Iterator[NDArray[np.int64]
     """Yield the (P,) int64 position of every part, for each pass; a window holds consecutive positions."""
     rng = np.random.Generator(np.random.PCG64(refinement.seed))
     for _ in range(refinement.passes):
+        # One window holds all parts, so another order would gain nothing.
         if num_words * WORD_BITS >= refinement.parts:
             yield np.arange(refinement.parts)
         else:
@@ -144,6 +149,7 @@ def _pass(
     key: np.uint64,
 ) -> int:
     """Stream the vertices once through a window of parts; returns the number of moves."""
+    # Sorting the positions inverts the permutation: it gives the part at each of them.
     window = np.argsort(position, kind="stable")[first : first + mask.shape[2] * WORD_BITS]
     moved = 0
     for block in hypergraph.vertices.blocks():

@@ -79,6 +79,7 @@ def _fill_keys(
     # The column is in the high bits, so sorted keys are the transposed lists, each ascending.
     for row in range(len(offset) - 1):
         for position in range(offset[row], offset[row + 1]):
+            # Counted here, so that the sorted keys can be cut into columns without looking at each of them.
             counts[ids[position]] += 1
             key[position] = (np.uint64(ids[position]) << np.uint64(row_bits)) | np.uint64(first_row + row)
 
@@ -94,8 +95,10 @@ def _whole_columns(
     column = 0
     for piece in sorter.sort(whole):
         waiting = np.concatenate([waiting, piece.keys])
+        # ``right`` also completes the empty columns behind the last full one.
         stop = int(np.searchsorted(end, end[column] + len(waiting), side="right")) - 1
         if stop > column:
             offset = end[column : stop + 1] - end[column]
             yield offset, waiting[: offset[-1]] & mask
+            # The copy releases the columns that are written.
             waiting, column = waiting[offset[-1] :].copy(), stop

@@ -59,6 +59,8 @@ def move_vertices(
     moved = 0
     for row in range(len(offset) - 1):
         vertex = first_vertex + row
+        # One vertex after the other: each sees the loads and masks that earlier moves left, so no move takes a part
+        # above the limit.  A vertex whose part lies outside the window waits for that part's own window.
         source = position[part[vertex]] - first
         if not 0 <= source < len(window):
             continue
@@ -76,6 +78,7 @@ def move_vertices(
             # (all - staying) - (all - touched).
             gain = touched[target] - staying
             accepted = accepts_move(gain, heat, key, vertex)
+            # Without heat, moves that gain nothing only go to parts that stay lighter, so they cannot go in circles.
             if accepted or load[old] > limit or (gain == 0 and load[new] + weight < load[old]):
                 _update_masks(nets, mask, source, target)
                 part[vertex] = new
@@ -172,6 +175,6 @@ def _update_masks(nets: NDArray[Any], mask: NDArray[np.uint64], source: int, tar
     for net in nets:
         mask[net, 1, target_word] |= mask[net, 0, target_word] & target_bit
         mask[net, 0, target_word] |= target_bit
-        # With two or more pins in the source nobody knows how many remain: both bits stay until the next filling.
+        # With two or more pins in the source, it is unknown how many remain: both bits stay until the next filling.
         if not mask[net, 1, source_word] & source_bit:
             mask[net, 0, source_word] &= ~source_bit

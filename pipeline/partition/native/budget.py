@@ -87,14 +87,17 @@ def available_memory(root: Path = Path("/")) -> int:
     Args:
         root: folder in which ``proc`` and ``sys`` are mounted.
     """
+    # A process may use only what both the machine and its control groups leave.
     return min([_free_memory(root), *_group_memory(root)])
 
 
 def _free_memory(root: Path) -> int:
     try:
         lines = (root / "proc/meminfo").read_text().splitlines()
+        # MemAvailable includes cached pages that the kernel can drop, which MemFree does not.
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration):
+        # Without /proc/meminfo only free pages are known, which underestimates what is available.
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -109,6 +112,7 @@ def _group_memory(root: Path) -> Iterator[int]:
         own = PurePosixPath(path.lstrip("/"))
         for controller in set(controllers.split(",")) & _GROUP_FILES.keys():
             files = _GROUP_FILES[controller]
+            # The limit of every ancestor applies as well.
             for group in (own, *own.parents):
                 yield from _left_in(root / "sys/fs/cgroup" / files.mount / group, files)
 
@@ -120,5 +124,6 @@ def _left_in(folder: Path, files: _GroupFiles) -> Iterator[int]:
         counts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
     except OSError:
         return
+    # Version 1 reports a huge number if there is no limit, and that is never the minimum.
     if limit != "max":
         yield max(0, int(limit) - int(used) + sum(int(counts.get(name, 0)) for name in files.pages))

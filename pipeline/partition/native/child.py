@@ -21,11 +21,14 @@ from gnnloom.pipeline.partition.native.request import RESULT, PartitionRequest
 
 def main(module: str, folder: Path) -> None:
     """Partition the problem in ``folder`` with the program in ``module``, and leave the result there."""
+    # Before anything slow: from here on a killed parent takes this process with it.
     _die_with_parent()
     _die_first()
     request = PartitionRequest.read(folder)
+    # Set before the native library is loaded, so that its allocations count as well.
     _limit_memory(request.memory_limit)
     part = importlib.import_module(module).partition(request, folder)
+    # The prefix changes and not the suffix, because ``np.save`` appends .npy to any other name.
     unfinished = folder / f"unfinished-{RESULT}"
     np.save(unfinished, part, allow_pickle=False)
     unfinished.replace(folder / RESULT)
@@ -34,6 +37,7 @@ def main(module: str, folder: Path) -> None:
 def _limit_memory(limit: int | None) -> None:
     """Make allocations beyond the limit fail in this process, before the machine runs out of memory."""
     if limit is not None:
+        # RLIMIT_DATA counts private writable memory; RLIMIT_AS would also count libraries and mapped files.
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (limit if hard < 0 else min(limit, hard), hard))
 
@@ -41,6 +45,7 @@ def _limit_memory(limit: int | None) -> None:
 def _die_with_parent() -> None:
     """Ask Linux to kill this process when its parent ends, for whatever reason."""
     if sys.platform == "linux":
+        # PR_SET_PDEATHSIG of linux/prctl.h, which Python does not define.
         set_parent_death_signal = 1
         ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
 
@@ -48,6 +53,7 @@ def _die_with_parent() -> None:
 def _die_first() -> None:
     """Ask Linux to kill this process rather than its parent when the machine runs out of memory."""
     with suppress(OSError):
+        # The highest value there is; a process may always raise its own.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 

@@ -19,12 +19,15 @@ def write_metis(path: Path, graph: AdjacencyGraph, vertex_weight: NDArray[np.int
     Args:
         vertex_weight: (num_vertices,) int64; replaces the graph's own.
     """
+    # Native programs take at most 2^31 - 1 vertices (``check_problem``), so ids from 1 on still fit int32.
     pairs = np.empty((graph.size, 2), dtype=graph.neighbor.dtype)
     pairs[:, 0] = graph.neighbor + 1
     pairs[:, 1] = graph.edge_weight
     numbers = np.insert(pairs.reshape(-1), 2 * graph.offset[:-1], vertex_weight.astype(pairs.dtype))
     with path.open("wb") as file:
+        # The header counts each edge once; 11 announces weights of vertices and of edges.
         file.write(f"{graph.num_vertices} {graph.size // 2} 11\n".encode())
+        # Two numbers per neighbor, and one more for each line before: the weight of its vertex.
         write_lines(file, 2 * graph.offset + np.arange(graph.num_vertices + 1), numbers, 0)
 
 

@@ -29,6 +29,7 @@ def check_problem(problem: Hypergraph | AdjacencyGraph) -> None:
         _check_graph(problem)
     if int(problem.vertex_weight.min(initial=1)) < 1:
         raise InputError(f"a vertex has weight {problem.vertex_weight.min()}, expected 1 or more")
+    # Last, so that wrong input is reported as such even if it is also too large.
     if max(problem.size, problem.num_vertices) > NATIVE_LIMIT:
         raise BudgetError(
             f"{problem.size:,} pins or neighbors and {problem.num_vertices:,} vertices: native partitioners count to"
@@ -47,6 +48,7 @@ def _check_hypergraph(hypergraph: Hypergraph) -> None:
         return
     if len(weight) != hypergraph.num_nets or int(weight.min(initial=1)) < 1:
         raise InputError(f"hypergraph: expected a weight of 1 or more for each of {hypergraph.num_nets:,} nets")
+    # A cut is a sum of net weights, which native code keeps in 32 bits.
     if int(weight.sum()) > NATIVE_LIMIT:
         raise BudgetError(
             f"hypergraph: net weights sum to {int(weight.sum()):,}, more than {NATIVE_LIMIT:,}; scale them"

@@ -20,7 +20,7 @@ _DIGITS = 20
 def write_hmetis(path: Path, hypergraph: Hypergraph, vertex_weight: NDArray[np.int64]) -> None:
     """Write a hypergraph with these vertex weights; the file numbers nets and vertices from 1.
 
-    The text takes about 7 bytes for each pin.  Memory is bounded whatever the size, unless nets have weights (then 16
+    The text takes about 7 bytes for each pin.  Memory does not grow with the size, unless nets have weights (then 16
     bytes for each pin).
 
     Args:
@@ -28,6 +28,7 @@ def write_hmetis(path: Path, hypergraph: Hypergraph, vertex_weight: NDArray[np.i
     """
     with path.open("wb") as file:
         weighted = hypergraph.net_weight is not None
+        # The last number announces weights: 10 of vertices only, 11 of nets as well.
         file.write(f"{hypergraph.num_nets} {hypergraph.num_vertices} {11 if weighted else 10}\n".encode())
         if hypergraph.net_weight is None:
             write_lines(file, hypergraph.net_offset, hypergraph.pin, 1)
@@ -49,8 +50,10 @@ def write_lines(file: BinaryIO, offset: NDArray[np.int64], value: NDArray[Any], 
     """
     start = 0
     while start < len(offset) - 1:
+        # A line that is longer than a chunk is written alone.
         stop = max(start + 1, int(np.searchsorted(offset, offset[start] + _CHUNK_PINS, side="right")) - 1)
         lines = offset[start : stop + 1]
+        # Every number at its longest; pages that stay untouched take no memory.
         text = np.empty((lines[-1] - lines[0]) * _DIGITS + len(lines), dtype=np.uint8)
         length = _format_lines(lines, value, increment, text)
         file.write(text[:length].data)
@@ -63,10 +66,12 @@ def _format_lines(offset: NDArray[np.int64], value: NDArray[Any], increment: int
     digits = np.empty(_DIGITS, dtype=np.uint8)
     length = 0
     for line in range(len(offset) - 1):
+        # Formatting in a kernel makes no Python object per number, of which there are as many as pins.
         for position in range(offset[line], offset[line + 1]):
             # Digits come out from the last to the first, so they are reversed on the way to the text.
             rest = np.int64(value[position]) + increment
             count = 0
+            # At least one digit, so that 0 is written as well.
             while count == 0 or rest > 0:
                 digits[count] = 48 + rest % 10
                 rest //= 10

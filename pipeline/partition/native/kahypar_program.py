@@ -30,6 +30,7 @@ KAHYPAR = NativeProgram(
 #: hangs without ``i-runs`` and exits on values that it does not know.
 _COMMON = {
     "objective": "km1",
+    # Replaced by the seed of the request below.
     "seed": "-1",
     "cmaxnet": "1000",
     "vcycles": "0",

@@ -11,7 +11,7 @@ from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.native.request import GIVEN, GRAPH, HYPERGRAPH, PartitionRequest
 from gnnloom.pipeline.partition.preset import Preset
 
-#: Bytes for each vertex and part in the cache of gains; ``large-k`` computes gains anew instead.
+#: Bytes for each vertex and part in the cache of gains; ``large-k`` recomputes gains instead.
 _GAIN = 4
 
 MT_KAHYPAR = NativeProgram(

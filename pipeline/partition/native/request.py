@@ -41,6 +41,7 @@ class PartitionRequest:
     @classmethod
     def of(cls, settings: PartitionSettings) -> PartitionRequest:
         """The request that these settings make: one thread for each core unless they name a number."""
+        # ``available_cores`` respects the affinity of this process, which the child inherits.
         threads = settings.threads or available_cores()
         return cls(
             settings.parts,

@@ -75,7 +75,10 @@ def native_partition(
         return np.arange(problem.num_vertices, dtype=np.int32)
     if not problem.size:
         return spread(weight, parts)
+    # What is trivial was answered above: native programs see at least two parts, and fewer parts than vertices.
     part = _in_child(problem, program, request, scratch, time_limit, given)
+    # In this order, because the repair never takes the last vertex of a part.  Both use the original weights; the
+    # program may have seen scaled ones.
     fill_empty_parts(part, weight, parts)
     moved = repair_balance(part, weight, parts, request.imbalance)
     if moved:
@@ -92,6 +95,7 @@ def _in_child(
     given: NDArray[np.int32] | None,
 ) -> NDArray[np.int32]:
     method = program.name
+    # Looks for the package without importing it: the parent never loads native code.
     if find_spec(program.package) is None:
         raise PartitionerError(
             f"method {method}: the Python package {program.package} is not installed; {program.install}"
@@ -139,6 +143,8 @@ def run_child(
     Raises:
         PartitionerError: the command took longer than ``time_limit`` seconds, or left no result.
     """
+    # Output goes to a file: a pipe that nobody reads would block the program once it is full.  The new session makes
+    # the child the leader of a process group, so one signal ends everything that it started.
     with (folder / _OUTPUT).open("wb") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
@@ -151,6 +157,7 @@ def run_child(
                 " another method"
             ) from None
         finally:
+            # Also after success and on an interrupt: no process that the program started may stay behind.
             _kill_group(process)
     if not (folder / RESULT).exists():
         raise PartitionerError(

@@ -66,6 +66,7 @@ def anneal(
     Simulated annealing; see :mod:`gnnloom.pipeline.partition.random_moves`.
     """
     incidence = _nets_of_vertices(nets.full)
+    # The starts compete as well, so the result is never worse than what was given.
     candidates, finished = list(starts.values()), True
     for schedules, start in starts.items():
         for passes, heat in schedules:
@@ -87,12 +88,15 @@ def _anneal(
 ) -> bool:
     """Change ``part`` in place, by one pass for each heat; False if the deadline came before the last pass."""
     weight = nets.full.vertex_weight
+    # Counted once per schedule; the passes keep the counts exact.
     counts = PinCounts.of(nets, part, parts)
     limit = heaviest_allowed(weight, parts, imbalance)
+    # int8, because rests are only a few passes long.
     rest = np.zeros(len(part), dtype=np.int8)
     for number, heat in enumerate(heats):
         if deadline.is_over:
             return False
+        # A stream per pass, or each pass would repeat the order and the chances of the one before.
         key = stream_key(seed, f"annealing {number}")
         _pass(
             shuffled(len(part), key),
@@ -125,6 +129,7 @@ def _nets_of_vertices(full: Hypergraph) -> tuple[NDArray[np.int64], NDArray[Any]
 def _fill_nets(net_offset: NDArray[np.int64], pin: NDArray[Any], end: NDArray[np.int64], net: NDArray[Any]) -> None:
     """Fill the nets of every vertex; ``end`` is the end of the list of each vertex so far, and is advanced."""
     for number in range(len(net_offset) - 1):
+        # Nets come in order, so the list of each vertex is ascending.
         for position in range(net_offset[number], net_offset[number + 1]):
             net[end[pin[position]]] = number
             end[pin[position]] += 1
@@ -169,15 +174,18 @@ def _pass(
         if heat > 0 and rest[vertex] > 0:
             rest[vertex] -= 1
             continue
+        # One vertex at a time on exact counts, so every gain is exact when its move is decided.
         nets = net[offset[vertex] : offset[vertex + 1]]
         old = part[vertex]
         _weigh(nets, owner, vertex, rate, part, count, mask, sending, affinity)
         new = old
+        # Affinities are never negative, so any part with room is better than this.
         best = -1.0
         for target in range(len(load)):
             if target != old and affinity[target] > best and load[target] + weight[vertex] <= limit:
                 new, best = target, affinity[target]
         gain = best - affinity[old]
+        # A settled vertex would only be weighed again to stay where it is.
         rest[vertex] = _REST if gain < -_SETTLED * heat else 0
         accepted = accepts_move(gain, heat, key, vertex)
         if new != old and (accepted or load[old] > limit):
@@ -187,6 +195,7 @@ def _pass(
             for number in nets:
                 remove_pin(count, mask, number, old)
                 add_pin(count, mask, number, new)
+        # As many numbers as the choice above has read anyway.
         affinity[:] = 0
 
 

@@ -1,4 +1,4 @@
-"""The stochastic model: parts for training on mini-batches, which exchange other rows than the whole graph does.
+"""The stochastic model: parts for training on mini-batches, which exchange different rows than the whole graph does.
 
 A batch exchanges the rows that its induced subgraph needs.  For batches of uniform vertices at rate q, a drawn vertex
 j sends 1 - (1-q)^c rows on average to a part that holds c of the other pins of net j: one row for q = 1, which makes
@@ -71,8 +71,10 @@ def partition_for_batches(problem: NativeProblem, part: NDArray[np.int32]) -> di
     if options.batches == "vertex":
         facts["batch_volume_full_expected"] = nets.expected_volume(found["hypergraph"], options.parts)
     judging = _fresh_volumes(problem, drawer, found, 0)
+    # A tie goes to the full-batch parts, which come first.
     best = min(judging, key=lambda name: judging[name])
     part[:] = found[best]
+    # The batches that chose the better parts would flatter them, so the report uses others.
     volume = _fresh_volumes(problem, drawer, found, 1)
     gain = 1 - volume[best] / volume["hypergraph"] if volume["hypergraph"] else 0.0
     LOGGER.info("stochastic model: %.1f %% fewer rows per batch than the full-batch partition", 100 * gain)

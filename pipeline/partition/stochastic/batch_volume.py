@@ -45,6 +45,7 @@ def _count_batch(
     # ``last_row`` finds repeated parts without clearing a set for each row; the own part counts as seen.
     for row in range(len(indptr) - 1):
         vertex = first_row + row
+        # Only drawn vertices take part, as owners and as receivers.
         if not batch[vertex]:
             continue
         last_row[part[vertex]] = vertex

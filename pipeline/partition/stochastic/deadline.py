@@ -15,7 +15,7 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float | None) -> Self:
-        """Return a deadline so many seconds from now; None for never."""
+        """Return the deadline this many seconds from now; None for never."""
         return cls(None if seconds is None else time.monotonic() + seconds)
 
     @property

@@ -86,6 +86,7 @@ def merge_batches(
     pins: list[NDArray[Any]] = []
     hashes: list[NDArray[np.uint64]] = []
     met = np.zeros(full.num_pins, dtype=np.bool_)
+    # The first batch is drawn whatever the deadline, so that there is a hypergraph to partition.
     num_pins, covered, stopped_by = 0, 0.0, ""
     while not stopped_by:
         size, pin, hashed = _restricted(full.net_offset, full.pin, owner, draw(len(sizes)), met)
@@ -119,6 +120,7 @@ def _merge_equal(
 ) -> Hypergraph:
     """Keep the first of the nets with the same hash, weighted by their number."""
     size, pin = np.concatenate(sizes), np.concatenate(pins)
+    # ``return_index`` gives the first of equal hashes.
     _, first, weight = np.unique(np.concatenate(hashes), return_index=True, return_counts=True)
     kept = np.zeros(len(size), dtype=np.bool_)
     kept[first] = True
@@ -151,13 +153,16 @@ def _restricted(
         start, total = end, np.uint64(0)
         for position in range(offset[net], offset[net + 1]):
             if batch[pin[position]]:
+                # A pin counts even if its net is dropped below: this batch has shown that the net sends nothing.
                 met[position] = True
                 kept_pin[end] = pin[position]
                 total += pin_hash(pin[position])
                 end += 1
+        # No other part can need the row within this batch.
         if end - start < 2:
             end = start
             continue
         size[nets], hashed[nets] = end - start, total
         nets += 1
+    # Copies, so that the buffers for all nets and pins are released.
     return size[:nets].copy(), kept_pin[:end].copy(), hashed[:nets].copy()

@@ -62,12 +62,14 @@ class PinCounts:
     def of(cls, nets: BatchNets, part: NDArray[np.int32], parts: int) -> Self:
         """Count the pins for (num_vertices,) int32 parts."""
         full = nets.full
+        # Usually the largest state of the annealing; native programs take nets of at most 2^31 - 1 pins.
         count = np.zeros((full.num_nets, parts), dtype=np.int32)
         mask = np.zeros((full.num_nets, -(-parts // WORD_BITS)), dtype=np.uint64)
         _count_pins(full.net_offset, full.pin, part, count, mask)
         load = np.zeros(parts, dtype=np.int64)
         np.add.at(load, part, full.vertex_weight)
         pins = np.arange(int(np.diff(full.net_offset).max(initial=0)) + 1)
+        # A table, because kernels would otherwise compute a power for every pin that they weigh.
         sending = 1 - (1 - nets.rate) ** pins
         return cls(count, mask, load, sending.astype(np.float64))
 

@@ -55,8 +55,10 @@ def _merged_pairs(
     """(num_pairs, 2) int64 distinct pairs of an owner and another pin, ascending, and their summed weights."""
     size = np.diff(full.net_offset)
     sender, weight = np.repeat(owner, size), np.repeat(pair_weight, size)
+    # The owner sends nothing to itself, and a weight that was rounded to 0 would be refused.
     useful = (sender != full.pin) & (weight > 0)
     sender, pin, weight = sender[useful], full.pin[useful].astype(np.int64), weight[useful]
+    # Pairs are unordered.  Native partitioners take fewer than 2^31 vertices, so the product fits int64.
     key = np.minimum(sender, pin) * full.num_vertices + np.maximum(sender, pin)
     distinct, position = np.unique(key, return_inverse=True)
     total = np.zeros(len(distinct), dtype=np.int64)
@@ -78,6 +80,7 @@ def net_owners(matrices: Sequence[Graph]) -> NDArray[np.int64]:
 @njit(cache=True, nogil=True)
 def _rows_with_others(first_row: int, indptr: NDArray[np.int64], indices: NDArray[Any]) -> NDArray[np.int64]:
     """Return the rows with a column other than their own number."""
+    # Owners are matched to nets by position: the same rows as in the hypergraph, in the same order.
     rows = np.empty(len(indptr) - 1, np.int64)
     count = 0
     for row in range(len(indptr) - 1):
