@@ -9,6 +9,7 @@ def readable(name: str, value: Any) -> str:
     """Format a value with the unit that its name implies, such as ``peak_memory`` or ``epoch_seconds``."""
     if value is None:
         return "-"
+    # Before the numbers: a bool is an int.
     if isinstance(value, bool | str):
         return str(value)
     if name.startswith(("bytes", "peak_memory")) or name.endswith(("_bytes", "_memory")):

@@ -141,7 +141,7 @@ def store_graph(
 
 
 def graph_result(dataset: Dataset, graph: Graph) -> dict[str, Any]:
-    """What `ingest --json` prints about the graph."""
+    """Return what `ingest --json` prints about the graph."""
     artifact = graph.artifact
     counted = ("edges_in", "nnz", "self_loops", "duplicates")
     measured = ("seconds", "peak_memory", "spill_bytes", "bytes_written")
@@ -160,7 +160,7 @@ def graph_result(dataset: Dataset, graph: Graph) -> dict[str, Any]:
 
 
 def vertices_result(vertices: Vertices) -> dict[str, Any]:
-    """What `features --json` prints."""
+    """Return what `features --json` prints about the vertex data."""
     facts = vertices.artifact.facts
     return {
         "features": vertices.num_features,

@@ -40,9 +40,13 @@ _COMMANDS = {
 
 
 class _Ended(SystemExit):
-    """The process received SIGTERM."""
+    """The process received SIGTERM.
+
+    A SystemExit passes through every ``except Exception``, and Python prints no traceback for it.
+    """
 
 
+#: Exceptions that the handlers of signals raise, and those signals.
 _SIGNALS = {KeyboardInterrupt: signal.SIGINT, _Ended: signal.SIGTERM}
 
 
@@ -113,6 +117,7 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
     """Writes to whatever is standard error at the moment: progress bars replace it, so that lines appear above them."""
 
     def __init__(self) -> None:
+        # Not the constructor of StreamHandler, which would assign to the property below.
         logging.Handler.__init__(self)
 
     @property
@@ -125,6 +130,7 @@ def _log_to_stderr(level: int) -> None:
     handler = _StderrHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", datefmt="%H:%M:%S"))
     logger = logging.getLogger("gnnloom")
+    # Replaced rather than added, as one process may run several commands.
     logger.handlers = [handler]
     logger.setLevel(level)
     # The root logger would print every line a second time.

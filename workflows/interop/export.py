@@ -152,6 +152,6 @@ def _block_entries(graph: Graph, number: int) -> Iterator[tuple[NDArray[Any], ..
     step = max(1, _NUMBERS_AT_ONCE // (_NAME_NUMBERS if graph.has_names else 1))
     for start in range(0, int(indptr[-1]), step):
         stop = min(start + step, int(indptr[-1]))
-        # A piece may begin and end inside a row. On the right side, the search skips empty rows, whose pointers are equal.
+        # A piece may begin and end inside a row. side="right" skips empty rows, whose pointers are equal.
         row = np.searchsorted(indptr, np.arange(start, stop), side="right") - 1 + graph.block_rows[number]
         yield (row, *(array.read(start, stop) for array in arrays))

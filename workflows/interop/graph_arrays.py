@@ -11,7 +11,7 @@ from gnnloom.storage import Dataset, Graph
 from gnnloom.storage.artifacts.vertices import SPLIT
 
 #: Nonzeros above which a graph is not loaded into memory for another library, unless asked for: 200 million edges take
-#: 3.2 GB as pairs of int64 ids, and about as much again while they are converted.
+#: 3.2 GB as pairs of int64 ids.
 MAX_NONZEROS = 200_000_000
 
 

@@ -107,6 +107,7 @@ class Document:
             if key not in names:
                 raise InputError(f"{given.where}: [{section}] has no key {key!r}{_nearest(key, names)}")
             values[key] = convert(given, f"[{section}] {key}", hints[key])
+        # First, because the TypeError of a dataclass that lacks a value knows neither file nor line.
         self._check_required(section, kind, {**settled, **values})
         try:
             return kind(**settled, **values)

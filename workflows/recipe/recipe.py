@@ -80,6 +80,7 @@ class Recipe:
         root = Path(named).expanduser() if named else catalog
         # A recipe can be stopped and run again at any time, so its training always resumes.
         settled = {"catalog": str(root.resolve()), "dataset": dataset.name, "resume": True}
+        # Before the shards and the partition: the algorithm decides the layout, and the ranks the number of parts.
         train = document.build("train", TrainConfig, **settled, **dict.fromkeys(_SELECTS_SHARDS))
         shards = _shards(document, train)
         return cls(

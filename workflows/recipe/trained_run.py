@@ -66,6 +66,7 @@ def is_trained(run: Run, config: TrainConfig) -> bool:
         before, epochs = TrainConfig.of_run(run), run.result()["epochs"]
     except IncompleteError:
         return False
+    # The identity leaves out the epochs: a run of fewer epochs is the same training, to be continued.
     return before.identity() == config.identity() and before.shards == config.shards and epochs == config.epochs
 
 

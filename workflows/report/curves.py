@@ -21,7 +21,7 @@ from gnnloom.workflows.report.style import (
     whole_numbers,
 )
 
-#: Most points of a line; medians stand for runs of more epochs.
+#: Most points of a line; medians stand for runs of more epochs. More points would be closer than the line is wide.
 _MOST_POINTS = 400
 #: Lines with at most this many points have markers.
 _MARKED_POINTS = 25
@@ -94,6 +94,7 @@ def _thinned(epochs: NDArray[np.int64], values: NDArray[np.float64]) -> tuple[ND
     """Reduce a curve to few enough points by medians over groups of epochs; a last, smaller group stays as it is."""
     group = -(-len(epochs) // _MOST_POINTS)
     whole = len(epochs) // group * group
+    # A mean would follow a single slow epoch.
     middles = [np.median(each[:whole].reshape(-1, group), axis=1) for each in (epochs, values)]
     return np.append(middles[0], epochs[whole:]), np.append(middles[1], values[whole:])
 

@@ -78,7 +78,7 @@ class RunFacts:
 
     @cached_property
     def score(self) -> str:
-        """The name in ``SCORES`` by which the run is judged."""
+        """Name (in ``SCORES``) of the score that the run is judged by."""
         return next((name for name in SCORES if len(self.curve(f"train_{name}")[0])), "accuracy")
 
     @cached_property
@@ -172,6 +172,7 @@ def shard_nonzeros(artifact: Artifact) -> NDArray[np.int64]:
     """Return the nonzeros of row shards, (part, 2) in own and halo columns, or of a grid's blocks, (row, column)."""
     if not is_row_shards(artifact):
         return np.array(next(iter(artifact.facts["cell_nnz"].values())), np.int64)
+    # The manifest has the length of every array, so no shard is opened.
     arrays = artifact.manifest["arrays"]
     sides = [
         [arrays[f"row/{rank:05d}/{side}/indices"]["shape"][0] for side in ("own", "halo")]

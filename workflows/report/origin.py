@@ -34,6 +34,7 @@ def stages_picture(facts: RunFacts) -> Picture | None:
     bars = axes.barh(range(len(names)), scaled, height=0.66, color=[color(shades[kind]) for kind in kinds])
     axes.bar_label(bars, [f"{value:.3g}" for value in scaled], padding=3, fontsize=8, color=color("muted"))
     axes.set_yticks(range(len(names)), names)
+    # The first phase at the top: Matplotlib counts bars from the bottom.
     axes.invert_yaxis()
     axes.set_xlim(0, 1.12 * max(scaled) or 1.0)
     axes.set_xlabel(f"{unit}, sum over tasks")

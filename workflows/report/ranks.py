@@ -118,10 +118,12 @@ def _stack(axes: Axes, parts: Mapping[str, NDArray[np.float64]], colors: Mapping
     for name, values in parts.items():
         above = below + values
         if few:
+            # Narrower if there are few ranks, whose bars would otherwise be as wide as the picture is high.
             axes.bar(
                 ranks, values, bottom=below, width=min(0.72, 0.12 * len(ranks)), color=color(colors[name]), label=name
             )
         else:
+            # One outline for all ranks: hundreds of bars would blur, and each would be an element of the page.
             axes.fill_between(ranks, below, above, step="mid", color=color(colors[name]), linewidth=0, label=name)
         below = above
     axes.set_xlim(-0.6, len(ranks) - 0.4)

@@ -61,7 +61,7 @@ def run_on_ranks(request: Request, progress: Callable[[], AbstractContextManager
     comm = world()
     # Batch systems send USR1 before the time limit, perhaps while the ranks still prepare.
     stop = StopRequest(signal.SIGUSR1)
-    # Every rank reads the recipe from the shared file system, so nothing has to be sent but what may differ.
+    # Every rank reads the recipe itself. Only the state of the stages, which may change meanwhile, is sent.
     assignment = _agree_on_stages(comm, together(comm, lambda: _check(request, comm.size)))
     if assignment.workload.needs_preparation:
         _prepare_together(comm, assignment, progress)

@@ -89,7 +89,7 @@ class _Preparation:
 
     def make_graph(self) -> None:
         edges = self.recipe.source.open(undirected=self.recipe.dataset.undirected)
-        # Another recipe may keep another graph in this dataset: every later stage names the graph that it reads by its key.
+        # Another recipe may keep another graph in this dataset: later stages name the graph that they read by its key.
         ingest_graph(self.dataset, edges, self.recipe.dataset.options(), self.cluster, allow_others=True)
 
     def make_vertices(self) -> None:
