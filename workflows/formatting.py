@@ -29,5 +29,5 @@ def readable_bytes(count: float) -> str:
 
 
 def readable_seconds(seconds: float) -> str:
-    """Format seconds, as milliseconds if there is less than one."""
+    """Format seconds, as milliseconds below one second."""
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

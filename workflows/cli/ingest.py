@@ -131,6 +131,7 @@ def store_graph(
 ) -> None:
     """Store a source's graph and vertex data as a dataset and print a summary."""
     dataset = current_catalog().create(name)
+    # One cluster for both stages, as starting workers takes seconds.
     with open_cluster(cluster) as opened, shown_progress():
         graph = ingest_graph(dataset, edges, options, opened)
         stored = ingest_vertices(dataset, vertices, opened) if vertices is not None else None

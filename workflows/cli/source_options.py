@@ -22,7 +22,7 @@ def source_options(
     Args:
         shared: options by flag, as :func:`~gnnloom.pipeline.sources.option.merge_options` gives them.
         num_owners: number of descriptors that the options come from. The help of an option that only some of them
-            have begins with their names. None: no help does.
+            have begins with their names. None adds no names.
     """
 
     def add(command: Command) -> Command:

@@ -55,6 +55,7 @@ def run_tiny_example(folder: Path, ranks: int = 2) -> Iterator[Step]:
         GnnloomError: a step failed.
         CorruptError: the losses differ.
     """
+    # Starting worker processes would take longer than all the tasks.
     cluster = InProcessCluster()
     dataset = Catalog(folder).create("check")
     model = _model(400)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.errors import ExistsError, InputError, NotFoundError
 
-#: Vertices written at a time.
+#: Vertices written at a time: a few MB of text.
 _CHUNK = 1 << 20
 #: Characters read of a line: a part has at most ten digits, and blanks around it are allowed.
 _LONGEST_LINE = 64

@@ -123,6 +123,7 @@ def _arrow_type(column: Column) -> Any:
 def _arrow_array(column: Column, values: Any) -> Any:
     if column.width is None:
         return pa.array(values, _arrow_type(column))
+    # `pa.array` takes one dimension only; the list type restores the rows.
     flat: NDArray[Any] = np.ascontiguousarray(values).reshape(-1)
     return pa.FixedSizeListArray.from_arrays(pa.array(flat), column.width)
 

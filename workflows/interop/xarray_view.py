@@ -24,7 +24,7 @@ def to_xarray(dataset: Dataset, graph: str | None = None, vertices: str | None =
         vertices: key, to choose between several sets of vertex data.
 
     Returns:
-        A Dataset over (vertex, feature). Accessing an array reads the rows asked for and no others, and raises
+        A Dataset over (vertex, feature). Accessing an array reads only the requested rows, and raises
         CorruptError if a chunk is missing or damaged. Attributes: the keys, and the number of classes.
 
     Raises:

@@ -124,6 +124,7 @@ class Recipe:
         given = {name: {key: value for key, value in keys.items() if value != ()} for name, keys in content.items()}
         # An empty list is a value here (no hidden layer); for all other keys it means that nothing was given.
         given["train"]["hidden"] = list(self.train.hidden)
+        # An absolute path, so that the saved recipe finds its catalog from any folder.
         return to_toml({"catalog": {"path": str(self.catalog.resolve())}, **given})
 
 

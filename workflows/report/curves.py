@@ -77,6 +77,7 @@ def seconds_picture(runs: Sequence[RunFacts]) -> Picture:
     # A single slow epoch would flatten all others.
     top = max(float(np.quantile(values, 0.98)) for _, values in curves.values())
     highest = max(float(values.max()) for _, values in curves.values())
+    # `or 1.0`, because Matplotlib warns about an axis from 0 to 0.
     axes.set_ylim(0, min(1.4 * top, 1.06 * highest) or 1.0)
     axes.set_ylabel(f"{unit} per epoch")
     cut = "; slower epochs are cut off" if highest > 1.4 * top else ""

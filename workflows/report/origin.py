@@ -15,6 +15,7 @@ from gnnloom.workflows.report.style import SERIES, WHOLE, Picture, color, draw_g
 
 #: Size of a box of the lineage and the gap below it, in inches.
 _BOX_WIDTH, _BOX_HEIGHT, _GAP = 2.15, 1.0, 0.22
+#: Letters of a line that fit into a box.
 _LINE_LETTERS = 30
 
 
@@ -138,6 +139,7 @@ def _draw_arrow(axes: Axes, source: tuple[float, float], target: tuple[float, fl
         shrinkB=0,
         color=color("gray"),
         linewidth=1.0,
+        # Below the boxes.
         zorder=0.5,
     )
     axes.add_patch(arrow)

@@ -58,7 +58,7 @@ def time_picture(facts: RunFacts) -> Picture | None:
 
 
 def split_seconds(ranks: Sequence[Mapping[str, float]]) -> dict[str, NDArray[np.float64]]:
-    """Sum the profiles of ranks into (rank,) seconds of each kind of computing, of communication and of waiting."""
+    """Split the profiles of ranks into (rank,) float64 seconds by label: kinds of computing, communication, waiting."""
     parts = {text: np.array([rank.get(name, 0.0) for rank in ranks]) for name, text in COMPUTING.items()}
     known = {*COMPUTING, WAITING}
     sending = [sum(seconds for name, seconds in rank.items() if name not in known) for rank in ranks]

@@ -67,6 +67,7 @@ def run_on_ranks(request: Request, progress: Callable[[], AbstractContextManager
         _prepare_together(comm, assignment, progress)
     finished = _train_together(comm, assignment, stop) if assignment.workload.needs_training else True
     if finished:
+        # Rank 0 writes; its failure becomes every rank's.
         together(comm, lambda: write_output(assignment) if comm.rank == 0 else None)
     return Outcome(assignment, comm.rank == 0, finished)
 
