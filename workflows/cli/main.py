@@ -46,7 +46,7 @@ class _Ended(SystemExit):
     """
 
 
-#: Exceptions that the handlers of signals raise, and those signals.
+#: Exceptions raised by signal handlers, with their signals.
 _SIGNALS = {KeyboardInterrupt: signal.SIGINT, _Ended: signal.SIGTERM}
 
 
@@ -162,6 +162,7 @@ def _leave_by(error: OSError) -> None:
             f"error: {where}{error.strerror}; finished work is kept, run the command again to continue", err=True
         )
         sys.exit(1)
+    # An error without a file name is a defect of ours, and needs its traceback.
     if error.errno in _PATH_ERRORS and error.filename:
         click.echo(f"error: {where}{error.strerror}; choose another path", err=True)
         sys.exit(3)

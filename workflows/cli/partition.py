@@ -199,6 +199,7 @@ def partition_command(
         if compare is not None:
             with _compared(dataset, stored, options.for_method(compare), opened) as other:
                 result |= compare_quality(partition.quality, other)
+    # Numbers per part, or per pair of parts, do not fit into a table.
     lists = [figure for figure in result if figure.endswith(("_per_part", "_matrix"))]
     show(result, as_json=as_json, title=f"partition of {name}", hide=lists)
 

@@ -43,7 +43,7 @@ def show_plan(
     """
     workers = available_cores() if cluster.workers is None else max(1, cluster.workers)
     projection = project_ingest(source, options, _existing(catalog.root), workers, cluster.memory)
-    # The choice that an ingest makes as well if no number of workers was asked for.
+    # An ingest makes the same choice if no number of workers was asked for.
     if cluster.kind == "local" and cluster.workers is None and threads_suffice(workers, projection.work):
         projection = projection.in_one_process()
     show(projection.to_json(), as_json=as_json, title="plan")

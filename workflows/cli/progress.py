@@ -139,8 +139,8 @@ class _LineDisplay:
 
 def _watch_epochs(run: Run, ended: threading.Event, show: Callable[[int], None]) -> None:
     """Poll the number of finished epochs until the training ends."""
-    # Until the ranks rewrite the file of metrics, it holds the epochs of an earlier training. By the wall clock, as it
-    # is compared with the time of the file.
+    # Until the ranks rewrite the file of metrics, it holds the epochs of an earlier training. The wall
+    # clock, because the start is compared with the file's modification time.
     begun = time.time()
     while not ended.wait(_POLL_SECONDS):
         show(run.epochs_since(begun))

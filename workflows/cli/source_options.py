@@ -69,7 +69,7 @@ def _whole(limit: float | None) -> int | None:
 
 def given_flags(shared: Mapping[str, SharedOption]) -> dict[str, Any]:
     """Return the values of the options that the user gave, by flag."""
-    # The source of a value, as a given one may equal the default.
+    # The value alone does not say: one that was given may equal the default.
     context = click.get_current_context()
     return {
         flag: context.params[flag]

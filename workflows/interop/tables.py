@@ -55,7 +55,6 @@ def check_file(path: Path | None) -> None:
     """
     if path is None:
         return
-    # Callers check first of all: a wrong name must not be found after hours of training.
     if path.suffix not in WRITERS:
         raise InputError(f"{path}: expected a name that ends in {', '.join(WRITERS)}")
     if not path.absolute().parent.is_dir():
@@ -109,7 +108,7 @@ def _write_parquet(table: Table, path: Path) -> None:
     with pa.parquet.ParquetWriter(path, schema) as writer:
         for piece in table.pieces():
             arrays = [_arrow_array(column, values) for column, values in zip(table.columns, piece, strict=True)]
-            # Each piece becomes a row group, so readers can also go through the file piece by piece.
+            # Row groups never span two pieces, so only one piece is in memory at a time.
             writer.write_batch(pa.record_batch(arrays, schema=schema))
 
 

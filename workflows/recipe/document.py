@@ -79,6 +79,7 @@ class Document:
         """
         for section, values in self.sections.items():
             if section not in set(known):
+                # A section that only --set mentions has no line, so name the place of one of its keys.
                 where = next((given.where for given in values.values()), self.section_lines[section])
                 raise InputError(f"{where}: unknown section [{section}]{_nearest(section, known)}")
 

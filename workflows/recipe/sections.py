@@ -79,7 +79,7 @@ class PredictSection:
         try:
             check_file(Path(self.out) if self.out else None)
         except InputError as error:
-            # A message that begins with the key lets the document find its line; so below.
+            # The document finds the line of a key by the name at the beginning of the message.
             raise InputError(f"out: {error}") from error
 
 

@@ -52,6 +52,7 @@ def lineage_picture(facts: RunFacts) -> Picture:
     # An arrow that skips a column with an odd number of boxes must bend around the middle one.
     passes = any(levels[name] - levels[source] > 1 for name, source in _edges(facts.lineage))
     is_bent = passes and any(len(column) % 2 for column in columns[1:-2])
+    # A bent arrow needs about half a row more.
     rows = max(map(len, columns)) + 0.6 * is_bent
     figure, axes = new_axes(WHOLE, rows * (_BOX_HEIGHT + _GAP) + 0.1)
     axes.set_axis_off()

@@ -175,7 +175,7 @@ def _train_together(comm: Communicator, assignment: Assignment, earlier: StopReq
         together(comm, lambda: save_recipe(assignment) if comm.rank == 0 else None)
         # The new handler of SIGUSR1 replaced the old one, whose request still counts.
         if train(comm, assignment.workload.config, lambda: earlier() or later())["state"] == "stopped":
-            # An exception, so that the stage is not logged as done and no prediction follows.
+            # An exception, so that the stage is not logged as done and the prediction does not start.
             raise _StoppedError
 
     def predict_together() -> None:

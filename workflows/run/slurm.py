@@ -13,7 +13,7 @@ from gnnloom.workflows.recipe.request import Request
 
 #: Folder of the script templates, with ``@NAMES@`` to fill in.
 TEMPLATES = Path(__file__).parents[1] / "slurm"
-#: Not $NAMES, as the scripts have shell variables of their own.
+#: @NAME@ rather than $NAME, because the scripts use shell variables.
 _NAME = re.compile(r"@([A-Z_]+)@")
 
 
