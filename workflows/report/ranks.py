@@ -118,7 +118,7 @@ def _stack(axes: Axes, parts: Mapping[str, NDArray[np.float64]], colors: Mapping
     for name, values in parts.items():
         above = below + values
         if few:
-            # Narrower if there are few ranks, whose bars would otherwise be as wide as the picture is high.
+            # Narrower bars for few ranks, because a single one would otherwise fill most of the picture.
             axes.bar(
                 ranks, values, bottom=below, width=min(0.72, 0.12 * len(ranks)), color=color(colors[name]), label=name
             )
