@@ -9,6 +9,7 @@ def readable(name: str, value: Any) -> str:
     """Format a value with the unit that its name implies, such as ``peak_memory`` or ``epoch_seconds``."""
     if value is None:
         return "-"
+    # Before the numbers: a bool is an int.
     if isinstance(value, bool | str):
         return str(value)
     if name.startswith(("bytes", "peak_memory")) or name.endswith(("_bytes", "_memory")):
@@ -28,5 +29,5 @@ def readable_bytes(count: float) -> str:
 
 
 def readable_seconds(seconds: float) -> str:
-    """Format seconds, as milliseconds if there is less than one."""
+    """Format seconds, as milliseconds below one second."""
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

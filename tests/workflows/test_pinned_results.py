@@ -1,7 +1,7 @@
-"""Keys, digests and losses stay what they are, however the code is moved and renamed.
+"""Keys, digests and losses stay the same, however the code is moved or renamed.
 
-``pinned_results.json`` was written by an earlier version. A difference means that stored artifacts are no longer
-found, or that the same input gives other bytes. Either is a change of the format, and needs a new FORMAT_VERSION.
+``pinned_results.json`` was written by an earlier version. A difference means that existing artifacts are no longer
+found, or that the same input gives different bytes. Either is a change of the format, and needs a new FORMAT_VERSION.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gnnloom.workflows.cli.main import cli
 
 _PINNED = Path(__file__).with_name("pinned_results.json")
 
-#: Commands in order, all in one catalog; each leaves one artifact.
+#: Commands that run in this order on one catalog; each stores at least one artifact.
 STAGES = (
     "generate blocks sbm --vertices 300 --edges 2000 --classes 3 --dim 7 --seed 5",
     "generate roads lattice --size 20x20 --shortcuts 0.05 --seed 2",
@@ -38,7 +38,7 @@ STAGES = (
     "shard web --parts 2 --method multilevel",
 )
 
-#: The epochs, widths and dtype are the same for all.
+#: Commands that train; all of them use the same number of epochs, widths and dtype.
 RUNS = {
     "p2p": "train blocks --ranks 2 --dropout 0.3 --norm layer",
     "gat": "train web --ranks 2 --model gat --heads 2",
@@ -46,13 +46,13 @@ RUNS = {
     "tensor3d": "train web --ranks 2 --algorithm tensor3d --grid 2x1x1",
 }
 _TRAINING = "--hidden 8,8 --epochs 5 --dtype float64 --json"
-#: Sums in float64 come in another order where the processor's vectors have another width.
+#: Processors whose vector registers differ in width add float64 numbers in a different order.
 _RELATIVE = 2**16 * np.finfo(np.float64).eps
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with two text files, and with a catalog in which all stages ran."""
+    """A folder with two text files, and a catalog in which all stages have run."""
     folder = tmp_path_factory.mktemp("pinned")
     numbers = [(i * i % 97, (7 * i + 3) % 89, (i % 13) / 4) for i in range(500)]
     (folder / "edges.tsv").write_text("".join(f"{u}\t{v}\t{weight}\n" for u, v, weight in numbers))
@@ -69,18 +69,18 @@ def _gnnloom(folder: Path, arguments: str) -> str:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    """The digest of every artifact by dataset, kind and key, read without gnnloom."""
+    """Return the digest of every artifact by dataset, kind and key, read without gnnloom."""
     found = {}
     for path in sorted((folder / "catalog").glob("*/*/*/manifest.json")):
         dataset, kind, key = path.parts[-4:-1]
-        # Files are known by their path and time, so the keys of what was read from them differ every time.
+        # A file is identified by its path and time, so the keys of artifacts made from files differ every time.
         name = f"{dataset}/{kind}" if dataset in {"text", "names"} else f"{dataset}/{kind}/{key}"
         found[name] = json.loads(path.read_text())["digest"]
     return found
 
 
 def _trained(folder: Path, case: str) -> dict[str, Any]:
-    """The name that the run was given, and its losses."""
+    """Train, and return the name of the run and its losses."""
     result = json.loads(_gnnloom(folder, f"{RUNS[case]} {_TRAINING}"))
     return {name: result[name] for name in ("run", "loss")}
 

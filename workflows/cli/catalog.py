@@ -69,6 +69,7 @@ def _dataset_row(catalog: Catalog, name: str) -> dict[str, Any]:
             if info.state == "complete":
                 graph = Graph(Artifact(info.path))
                 return row | {"vertices": graph.num_vertices, "nnz": graph.nnz}
+    # A damaged dataset must not hide the others.
     except (GnnloomError, OSError) as error:
         row["problem"] = str(error)
     return row

@@ -113,6 +113,7 @@ def lineage_command(name: str, as_json: bool) -> None:
 
 def _add_node(tree: Tree, node: Node, nodes: Mapping[str, Node], above: str) -> None:
     """Add a node and everything made from it. A node with several inputs appears below each of them."""
+    # The tree shows a node below one of its inputs; the node's line names the others.
     others = sorted(set(node.inputs.values()) - {above})
     state = "" if node.state == "complete" else f"  [yellow]{node.state}[/yellow]"
     sources = "".join(f"  [green]{source} {escape(key[:24])}[/green]" for source, key in node.sources.items())

@@ -131,6 +131,7 @@ def store_graph(
 ) -> None:
     """Store a source's graph and vertex data as a dataset and print a summary."""
     dataset = current_catalog().create(name)
+    # One cluster for both stages, as starting workers takes seconds.
     with open_cluster(cluster) as opened, shown_progress():
         graph = ingest_graph(dataset, edges, options, opened)
         stored = ingest_vertices(dataset, vertices, opened) if vertices is not None else None
@@ -141,7 +142,7 @@ def store_graph(
 
 
 def graph_result(dataset: Dataset, graph: Graph) -> dict[str, Any]:
-    """What `ingest --json` prints about the graph."""
+    """Return what `ingest --json` prints about the graph."""
     artifact = graph.artifact
     counted = ("edges_in", "nnz", "self_loops", "duplicates")
     measured = ("seconds", "peak_memory", "spill_bytes", "bytes_written")
@@ -160,7 +161,7 @@ def graph_result(dataset: Dataset, graph: Graph) -> dict[str, Any]:
 
 
 def vertices_result(vertices: Vertices) -> dict[str, Any]:
-    """What `features --json` prints."""
+    """Return what `features --json` prints about the vertex data."""
     facts = vertices.artifact.facts
     return {
         "features": vertices.num_features,

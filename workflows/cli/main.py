@@ -40,9 +40,13 @@ _COMMANDS = {
 
 
 class _Ended(SystemExit):
-    """The process received SIGTERM."""
+    """The process received SIGTERM.
+
+    A SystemExit passes through every ``except Exception``, and Python prints no traceback for it.
+    """
 
 
+#: Exceptions raised by signal handlers, with their signals.
 _SIGNALS = {KeyboardInterrupt: signal.SIGINT, _Ended: signal.SIGTERM}
 
 
@@ -113,6 +117,7 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
     """Writes to whatever is standard error at the moment: progress bars replace it, so that lines appear above them."""
 
     def __init__(self) -> None:
+        # Not the constructor of StreamHandler, which would assign to the property below.
         logging.Handler.__init__(self)
 
     @property
@@ -125,6 +130,7 @@ def _log_to_stderr(level: int) -> None:
     handler = _StderrHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", datefmt="%H:%M:%S"))
     logger = logging.getLogger("gnnloom")
+    # Replaced rather than added, as one process may run several commands.
     logger.handlers = [handler]
     logger.setLevel(level)
     # The root logger would print every line a second time.
@@ -156,6 +162,7 @@ def _leave_by(error: OSError) -> None:
             f"error: {where}{error.strerror}; finished work is kept, run the command again to continue", err=True
         )
         sys.exit(1)
+    # An error without a file name is a defect of ours, and needs its traceback.
     if error.errno in _PATH_ERRORS and error.filename:
         click.echo(f"error: {where}{error.strerror}; choose another path", err=True)
         sys.exit(3)

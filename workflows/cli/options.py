@@ -42,6 +42,7 @@ class Widths(click.ParamType[tuple[int, ...], object]):
         try:
             widths = tuple(int(width) for width in str(value).split(",") if width.strip())
         except ValueError:
+            # Fails the check below, which has the message.
             widths = (0,)
         if any(width < 1 for width in widths):
             self.fail(f"{value!r} is not a list of positive widths such as 128,128", param, ctx)

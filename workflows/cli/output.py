@@ -12,7 +12,7 @@ from rich.table import Table
 
 from gnnloom.workflows.formatting import readable, readable_bytes, readable_seconds
 
-#: Commands find everything that they print with in this module.
+#: Commands import everything that they print with from this module.
 __all__ = ["readable", "readable_bytes", "readable_seconds", "show", "show_rows"]
 
 
@@ -23,6 +23,7 @@ def show(content: Mapping[str, Any], *, as_json: bool, title: str, hide: Iterabl
         hide: names that the table omits.
     """
     if as_json:
+        # NaN and Infinity are not JSON, and other parsers refuse them.
         click.echo(json.dumps(content, allow_nan=False))
         return
     table = Table(title=title, title_justify="left", show_header=False, title_style="bold")

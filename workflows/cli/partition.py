@@ -38,12 +38,13 @@ from gnnloom.workflows.cli.progress import shown_progress
 
 
 def _partition_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of a partition; the command gets them as one argument, ``options``."""
+    """Add the options of a partition; the command gets them as one argument, ``options``."""
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
         names = {field.name for field in fields(PartitionOptions)}
         chosen = {name: given.pop(name) for name in names & given.keys()}
+        # None stands for an option that was not given, for which the dataclass has the default.
         options = PartitionOptions(**{name: value for name, value in chosen.items() if value is not None})
         command(options=options, **given)
 
@@ -53,16 +54,17 @@ def _partition_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _default_models() -> str:
-    """The default of ``--model``: that of most methods, and the exceptions."""
+    """Return the default of ``--model`` for the help: that of most methods, and the exceptions."""
     usual = MODELS[0]
     others = [f"{name}: {method.models[0]}" for name, method in METHODS.items() if method.models[0] != usual]
     return "; ".join([usual, *others])
 
 
 def _method_table() -> str:
-    """The methods and presets with their help lines, for the end of the command's help."""
+    """Return the methods and presets with their help lines, for the end of the command's help."""
     lines = ["\b", "Methods, each with its presets (the first is the default):"]
     for name, method in METHODS.items():
+        # find_spec looks for a package without importing it, so that --help stays quick.
         missing = f" Not installed: `{method.install}`." if method.package and not find_spec(method.package) else ""
         lines.append(f"  {name:12} {method.help}{missing}")
         lines += [f"    {preset.name:22} {preset.help}" for preset in method.presets if preset.name]
@@ -197,18 +199,20 @@ def partition_command(
         if compare is not None:
             with _compared(dataset, stored, options.for_method(compare), opened) as other:
                 result |= compare_quality(partition.quality, other)
+    # Numbers per part, or per pair of parts, do not fit into a table.
     lists = [figure for figure in result if figure.endswith(("_per_part", "_matrix"))]
     show(result, as_json=as_json, title=f"partition of {name}", hide=lists)
 
 
 @contextmanager
 def _compared(dataset: Dataset, graph: Graph, options: PartitionOptions, cluster: Cluster) -> Iterator[Partition]:
-    """A partition that is needed only for its figures: removed at the end unless it existed before."""
+    """Make a partition that is needed only for its figures, and remove it at the end unless it existed before."""
     before = {info.key for info in dataset.artifacts("partition") if info.state == "complete"}
     try:
         yield partition_graph(dataset, graph, options, cluster)
     finally:
         key = partition_key(graph.artifact.key, options, cluster.memory)
+        # After an error or Ctrl-C too: what is unfinished would stay in the catalog.
         if key not in before and (dataset.path / "partition" / key).is_dir():
             dataset.remove_artifact("partition", key)
 
@@ -232,7 +236,7 @@ def _show_projections(name: str, projections: list[MethodProjection], *, as_json
 
 
 def compare_quality(quality: dict[str, Any], other: Partition) -> dict[str, Any]:
-    """Volume and messages, in both directions if they differ, as shares of those of another partition."""
+    """Return volume and messages, in both directions if they differ, as shares of those of another partition."""
     directions = ("", "backward_") if "volume_backward_total" in quality else ("",)
     figures = itertools.product(("volume", "messages"), directions, ("avg", "max"))
     names = [f"{unit}_{direction}{figure}" for unit, direction, figure in figures]
@@ -241,7 +245,7 @@ def compare_quality(quality: dict[str, Any], other: Partition) -> dict[str, Any]
 
 
 def partition_result(name: str, partition: Partition) -> dict[str, Any]:
-    """The object that `partition --json` prints."""
+    """Return the object that `partition --json` prints."""
     artifact = partition.artifact
     return {
         "dataset": name,
@@ -329,12 +333,15 @@ def _find_partition(dataset: Dataset, parts: int, key: str | None, method: str |
 
 
 def shard_result(name: str, shards: RowShards) -> dict[str, Any]:
-    """The object that `shard --parts --json` prints."""
+    """Return the object that `shard --parts --json` prints."""
     return {**_shards_result(name, shards.artifact), "layout": "row", "parts": shards.num_parts}
 
 
 def grid_result(name: str, shards: GridShards) -> dict[str, Any]:
-    """The object that `shard --grid --json` prints; balance is the nonzeros of the heaviest block over the average."""
+    """Return the object that `shard --grid --json` prints.
+
+    ``balance`` is the number of nonzeros of the heaviest block over the average.
+    """
     return {
         **_shards_result(name, shards.artifact),
         "layout": "grid",

@@ -43,7 +43,7 @@ def show_plan(
     """
     workers = available_cores() if cluster.workers is None else max(1, cluster.workers)
     projection = project_ingest(source, options, _existing(catalog.root), workers, cluster.memory)
-    # The same choice that an ingest makes when nobody asked for a number of workers.
+    # An ingest makes the same choice if no number of workers was asked for.
     if cluster.kind == "local" and cluster.workers is None and threads_suffice(workers, projection.work):
         projection = projection.in_one_process()
     show(projection.to_json(), as_json=as_json, title="plan")
@@ -59,6 +59,6 @@ def show_outcome(figures: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _existing(folder: Path) -> Path:
-    """The folder itself, or its nearest ancestor that exists."""
+    """Return the folder, or its nearest parent that exists."""
     folder = folder.absolute()
     return next(path for path in (folder, *folder.parents) if path.is_dir())

@@ -72,8 +72,10 @@ def _speed(state: Progress) -> str:
 @contextmanager
 def shown_progress() -> Iterator[None]:
     """Show the progress of phases that run inside the ``with`` block."""
+    # On standard error, because standard output is for results.
     bars = BarHandler(Console(stderr=True)) if sys.stderr.isatty() else None
     before = PROGRESS.level, PROGRESS.propagate
+    # A bar follows every finished task, at DEBUG; a log has a line every few seconds, at INFO.
     PROGRESS.setLevel(logging.DEBUG if bars else logging.INFO)
     # Bars replace the log lines of phases.
     PROGRESS.propagate = bars is None
@@ -100,6 +102,7 @@ def shown_epochs(run: Run, epochs: int) -> Iterator[None]:
             yield
         finally:
             ended.set()
+            # The thread draws on the display, which closes next.
             watch.join()
 
 
@@ -136,7 +139,8 @@ class _LineDisplay:
 
 def _watch_epochs(run: Run, ended: threading.Event, show: Callable[[int], None]) -> None:
     """Poll the number of finished epochs until the training ends."""
-    # A resumed run has epochs from before, which this training did not compute.
+    # Until the ranks rewrite the file of metrics, it holds the epochs of an earlier training. The wall
+    # clock, because the start is compared with the file's modification time.
     begun = time.time()
     while not ended.wait(_POLL_SECONDS):
         show(run.epochs_since(begun))

@@ -148,6 +148,7 @@ def _show_result(assignment: Assignment, *, as_json: bool) -> None:
 
 def _run_in_mpi(request: Request, *, as_json: bool) -> None:
     """Run as one rank of an MPI job; rank 0 shows the result."""
+    # This import starts MPI, which only the ranks of a job may do.
     from gnnloom.workflows.run.mpi import end_job_on_error, leave, run_on_ranks
 
     # The launcher ends all ranks at once: closing connections would mean waiting for ranks that are gone.

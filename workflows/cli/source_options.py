@@ -22,10 +22,11 @@ def source_options(
     Args:
         shared: options by flag, as :func:`~gnnloom.pipeline.sources.option.merge_options` gives them.
         num_owners: number of descriptors that the options come from. The help of an option that only some of them
-            have begins with their names. None: no help does.
+            have begins with their names. None adds no names.
     """
 
     def add(command: Command) -> Command:
+        # Decorators apply from the bottom up.
         for flag, one in reversed(list(shared.items())):
             is_special = num_owners is not None and len(one.owners) < num_owners
             prefix = f"{', '.join(one.owners)}: " if is_special else ""
@@ -38,6 +39,7 @@ def source_options(
 def _click_option(flag: str, option: Option, text: str) -> Callable[[Command], Command]:
     name = _dashed(flag)
     if option.deniable:
+        # Neither flag by default: None differs from both True and False.
         return click.option(f"{name}/--no-{name.removeprefix('--')}", flag, default=None, help=text)
     if option.kind is bool:
         return click.option(name, flag, is_flag=True, help=text)
@@ -66,7 +68,8 @@ def _whole(limit: float | None) -> int | None:
 
 
 def given_flags(shared: Mapping[str, SharedOption]) -> dict[str, Any]:
-    """Values of the options that the user gave, by flag."""
+    """Return the values of the options that the user gave, by flag."""
+    # The value alone does not say: one that was given may equal the default.
     context = click.get_current_context()
     return {
         flag: context.params[flag]
@@ -76,14 +79,14 @@ def given_flags(shared: Mapping[str, SharedOption]) -> dict[str, Any]:
 
 
 def option_value(option: Option, given: Mapping[str, Any]) -> Any:
-    """Value of an option for the function that opens the source; its default if the user did not give it."""
+    """Return an option's value for the function that opens the source; its default if the user did not give it."""
     if option.flag not in given:
         return option.default
     return not given[option.flag] if option.off_flag else given[option.flag]
 
 
 def dashed(flags: Mapping[str, Any]) -> str:
-    """Flags as the user writes them, for messages."""
+    """Return flags as the user writes them, for messages."""
     return ", ".join(map(_dashed, flags))
 
 

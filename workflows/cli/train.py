@@ -41,7 +41,7 @@ class _Choice(click.Choice[str]):
 
 
 def config_options(command: Callable[..., None]) -> Callable[..., None]:
-    """One option for every field of the training configuration, with its default and its help.
+    """Add an option for every field of the training configuration, with its default and its help.
 
     The options of other packages' algorithms follow; they have no default, so only those that are given are passed on.
     """
@@ -82,13 +82,13 @@ def _type(field: dataclasses.Field[Any], option: Option) -> Any:
 
 
 def _name_today(option: str) -> str:
-    """Options keep working under the names that they had in earlier versions."""
+    """Return an option's present name; options keep working under the names that they had in earlier versions."""
     former = {old.replace("_", "-"): new.replace("_", "-") for old, new in former_names(TrainConfig).items()}
     return former.get(option, option)
 
 
 def _algorithm_lines() -> str:
-    """The algorithms and what they do, for the end of the help."""
+    """Return the algorithms and what they do, for the end of the help."""
     return "\b\nAlgorithms:\n" + "\n".join(
         f"  {algorithm.name:12}{algorithm.help}" for algorithm in ALGORITHMS.values()
     )

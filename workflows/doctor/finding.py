@@ -24,7 +24,7 @@ class Finding:
 
 
 def run_check(name: str, check: Callable[[], Finding]) -> Finding:
-    """Run a check; an exception is a finding as well."""
+    """Run a check; an exception becomes a failed finding."""
     try:
         return check()
     except Exception as error:  # noqa: BLE001 - whatever is broken is the finding

@@ -18,7 +18,7 @@ _MIB = 1 << 20
 _LOW_MEMORY = 2 * _GIB
 #: Smaller shared memory than this is a warning: containers have 64 MiB by default.
 _LOW_SHARED_MEMORY = 256 * _MIB
-#: Bytes written and read to measure the disk.
+#: Bytes written and read to measure the disk: about a second's work for the slowest disk that passes.
 _SPEED_BYTES = 64 * _MIB
 #: MiB/s; slower writing is a warning.
 _SLOW_DISK = 50
@@ -26,6 +26,7 @@ _SLOW_DISK = 50
 
 def check_cores() -> Finding:
     """Check that the ranks have more than one core."""
+    # A batch job may be bound to fewer cores than the machine has.
     count = len(os.sched_getaffinity(0))
     if count < 2:
         return Finding("cores", WARNING, f"{count}", "all ranks share it; give the job more cores")
@@ -35,6 +36,7 @@ def check_cores() -> Finding:
 def check_memory() -> Finding:
     """Check that some memory is free."""
     lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    # MemAvailable rather than MemFree: Linux gives up its page cache when programs need the memory.
     total, available = (int(lines[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
     found = f"{available / _GIB:.1f} GiB free of {total / _GIB:.1f}"
     if available < _LOW_MEMORY:
@@ -75,6 +77,7 @@ def check_disk_space(folder: Path) -> Finding:
 
 def check_disk_speed(folder: Path) -> Finding:
     """Write and read a file on the catalog's file system, and measure how fast that is."""
+    # Random bytes, because some file systems compress what they store.
     block = np.random.default_rng(0).bytes(_SPEED_BYTES)
     existing = _existing(folder)
     if not os.access(existing, os.W_OK):
@@ -85,6 +88,7 @@ def check_disk_speed(folder: Path) -> Finding:
         with file.open("wb") as out:
             out.write(block)
             out.flush()
+            # Wait for the disk, or writing would measure memory.
             os.fsync(out.fileno())
             # Drop the pages from the cache, or reading would measure memory.
             os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -34,6 +34,7 @@ def _check_partitioner(folder: Path, name: str) -> Finding:
     try:
         installed = f", {package} {version(package)}" if package else ""
     except PackageNotFoundError:
+        # Only the default method is required.
         state = FAILED if name == PartitionOptions(2).method else WARNING
         return Finding(f"partitioner {name}", state, "not installed", f"`pip install {package}`, or another --method")
     return _partition(folder, name, installed)

@@ -36,6 +36,7 @@ def check_packages() -> Finding:
         try:
             versions.append(f"{package} {version(package)}")
             importlib.import_module(package)
+        # A shared library that is missing or broken may raise OSError or RuntimeError.
         except (PackageNotFoundError, ImportError, OSError, RuntimeError) as error:
             missing.append(f"{package} ({error})")
     if missing:
@@ -45,11 +46,13 @@ def check_packages() -> Finding:
 
 def check_kernels() -> Finding:
     """Check that a kernel compiles here and gives the right result."""
+    # Imported here, so that a broken numba is a finding of this check and does not end the doctor.
     from gnnloom.storage.matrix.fingerprint import scan_rows
 
     matrix = np.random.default_rng(0).random((40, 40)) < 0.2
     columns, indptr = np.nonzero(matrix)[1], np.concatenate([[0], np.cumsum(matrix.sum(axis=1))]).astype(np.int64)
     symmetric = matrix | matrix.T
+    # No values stand for a matrix without weights.
     values = np.empty(0, np.uint32)
     started = time.perf_counter()
     wrong = scan_rows(indptr, 0, columns, values, 0, -1, 40)[3]
@@ -72,9 +75,11 @@ def check_mpi() -> Finding:
     command = [launcher, "-n", "2", sys.executable, "-m", "mpi4py", "-c", _RANK_PROGRAM]
     started = time.perf_counter()
     try:
+        # In other processes, because a broken MPI may hang or crash the process that starts it.
         done = subprocess.run(
             command,
             env=rank_environment(2),
+            # The launcher would pass the user's input on to rank 0.
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -84,6 +89,7 @@ def check_mpi() -> Finding:
     except subprocess.TimeoutExpired:
         fix = f"try `{' '.join(command[:3])} hostname`"
         return Finding("mpi", FAILED, f"2 ranks did not finish within {_MPI_SECONDS} s", fix)
+    # If mpi4py and the launcher belong to different MPIs, each process is a job of its own, which succeeds with sum 1.
     if done.returncode != 0 or "sum 3" not in done.stdout:
         output = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:] or [f"exit code {done.returncode}"]
         fix = f"mpi4py and {launcher} must belong to the same MPI: `pip install mpich mpi4py` installs both"

@@ -55,6 +55,7 @@ def run_tiny_example(folder: Path, ranks: int = 2) -> Iterator[Step]:
         GnnloomError: a step failed.
         CorruptError: the losses differ.
     """
+    # Starting worker processes would take longer than all the tasks.
     cluster = InProcessCluster()
     dataset = Catalog(folder).create("check")
     model = _model(400)
@@ -63,6 +64,7 @@ def run_tiny_example(folder: Path, ranks: int = 2) -> Iterator[Step]:
     yield Step("generate", f"{graph.num_vertices:,} vertices, {graph.nnz:,} nonzeros")
     losses = {}
     for count in (1, ranks):
+        # A single part needs no partitioner.
         method = "block" if count == 1 else "mtkahypar"
         partition = partition_graph(dataset, graph, PartitionOptions(count, method), cluster)
         yield Step(f"partition into {count}", f"{method}, km1 {partition.quality['km1']:,}")
@@ -81,6 +83,7 @@ def _train(dataset: Dataset, ranks: int) -> list[float]:
         ranks=ranks,
         hidden=(16,),
         epochs=_EPOCHS,
+        # In float32, rounding would hide small errors.
         dtype="float64",
         run=f"ranks-{ranks}",
     )
@@ -89,6 +92,7 @@ def _train(dataset: Dataset, ranks: int) -> list[float]:
 
 def _compare(one: list[float], several: list[float]) -> str:
     difference = float(np.abs(np.subtract(one, several)).max())
+    # Not `difference > TOLERANCE`, which is false for NaN.
     if not difference <= TOLERANCE:
         raise CorruptError(
             f"the losses of one rank and of several differ by {difference:.2e}, more than {TOLERANCE:.0e}; the MPI or"

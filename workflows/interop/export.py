@@ -18,9 +18,9 @@ from gnnloom.storage.format.memory_map import map_copy
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.interop.tables import Column, Table, write_table
 
-#: Approximate count of numbers in memory at once.
+#: Approximate count of numbers in memory at once: 16 MiB as int64, enough for long sequential reads.
 _NUMBERS_AT_ONCE = 1 << 21
-#: Approximate memory of one vertex name, in numbers.
+#: Approximate memory of one vertex name, in numbers of 8 bytes: a Python string and its pointer.
 _NAME_NUMBERS = 16
 
 _INT64 = np.dtype(np.int64)
@@ -53,6 +53,7 @@ def graph_of_run(dataset: Dataset, run: Run) -> Graph:
     Raises:
         NotFoundError: the graph, or the shards made from it, were removed.
     """
+    # Runs of early versions did not record what they read.
     key = run.inputs().get("shards")
     return dataset.graph(None if key is None else dataset.find("shards", key).inputs["graph"])
 
@@ -120,7 +121,8 @@ def edge_table(graph: Graph) -> Table:
 
 def _edges(graph: Graph) -> Iterator[tuple[Any, ...]]:
     with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
-        # Edges need ids in random order, so the arrays are copied to a local file and mapped.
+        # Edges look up ids in random order, and every look-up in a stored array would decompress a whole chunk. The
+        # arrays are therefore copied to uncompressed local files and mapped.
         ids = _map(graph, "original_id", Path(folder))
         offset, text = (_map(graph, name, Path(folder)) for name in ("original_name_offset", "original_name"))
         for number in range(graph.num_blocks):
@@ -150,5 +152,6 @@ def _block_entries(graph: Graph, number: int) -> Iterator[tuple[NDArray[Any], ..
     step = max(1, _NUMBERS_AT_ONCE // (_NAME_NUMBERS if graph.has_names else 1))
     for start in range(0, int(indptr[-1]), step):
         stop = min(start + step, int(indptr[-1]))
+        # A piece may begin and end inside a row. side="right" skips empty rows, whose pointers are equal.
         row = np.searchsorted(indptr, np.arange(start, stop), side="right") - 1 + graph.block_rows[number]
         yield (row, *(array.read(start, stop) for array in arrays))

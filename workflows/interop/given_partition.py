@@ -32,6 +32,7 @@ def store_metis_part(dataset: Dataset, graph: Graph, file: Path, parts: int | No
         InputError: the file is not a partition of the graph.
     """
     part, num_parts = read_metis_part(file, graph.num_vertices, parts)
+    # The key depends on the file's content: the same partition in another file is the same artifact.
     parameters = {"parts": num_parts, "method": METHOD, "digest": digest_bytes(part)}
     with ArtifactWriter.begin(dataset.path, "partition", parameters, {"graph": graph.artifact.key}) as writer:
         if writer.is_complete:
@@ -49,14 +50,17 @@ def store_metis_part(dataset: Dataset, graph: Graph, file: Path, parts: int | No
 def _measure(
     dataset: Dataset, graph: Graph, part: NDArray[np.int32], parts: int, work: Path, cluster: Cluster
 ) -> dict[str, object]:
+    # The tasks of the counter map the parts from a file rather than receive a copy each.
     path = work / "part.npy"
     vector = create_part_vector(path, graph.num_vertices)
     vector[:] = part
     vector.flush()
+    # Row j of the transpose lists the vertices that gather from j, whose parts need the row of j in a forward pass.
     transpose = transpose_graph(dataset, graph, cluster)
     forward = count_exchange(transpose, path, parts, work / "volume" / "forward", cluster)
     # An undirected graph sends the same rows in both directions.
     backward = None
     if not graph.symmetric:
         backward = count_exchange(graph, path, parts, work / "volume" / "backward", cluster)
+    # 0.0: no imbalance was asked for.
     return describe_quality(METHOD, 0.0, measure_load(graph, part, parts), forward, backward)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from gnnloom.storage import Dataset, Graph
 from gnnloom.storage.artifacts.vertices import SPLIT
 
-#: Nonzeros above which a graph is not loaded into memory for another library, unless asked for.
+#: Nonzeros above which a graph is not loaded into memory for another library, unless asked for: 200 million edges take
+#: 3.2 GB as pairs of int64 ids.
 MAX_NONZEROS = 200_000_000
 
 

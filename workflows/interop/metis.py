@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.errors import ExistsError, InputError, NotFoundError
 
-#: Vertices written at a time.
+#: Vertices written at a time: a few MB of text.
 _CHUNK = 1 << 20
 #: Characters read of a line: a part has at most ten digits, and blanks around it are allowed.
 _LONGEST_LINE = 64
@@ -63,6 +63,7 @@ def read_metis_part(file: Path, num_vertices: int, parts: int | None = None) -> 
     highest = (parts if parts is not None else min(num_vertices, np.iinfo(np.int32).max)) - 1
     count = 0
     with file.open("rb") as lines:
+        # A file without line ends, such as a binary one, would otherwise be read into memory whole.
         while line := lines.readline(_LONGEST_LINE):
             if count == num_vertices:
                 raise InputError(f"{file}:{count + 1}: more lines than the {num_vertices:,} vertices of the graph")
@@ -75,6 +76,7 @@ def read_metis_part(file: Path, num_vertices: int, parts: int | None = None) -> 
 
 def _parse(file: Path, number: int, line: bytes, highest: int) -> int:
     text = line.strip()
+    # A line of full length may have been cut off. For bytes, isdigit accepts ASCII digits only.
     if not text.isdigit() or len(line) == _LONGEST_LINE or int(text) > highest:
         raise InputError(f"{file}:{number}: expected a part from 0 to {highest}, found {text[:40]!r}")
     return int(text)

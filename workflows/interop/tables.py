@@ -83,7 +83,8 @@ def _write_npz(table: Table, path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         for column in table.columns:
             if column.dtype is not None:
-                # zip64 must be chosen before the size is known, as the rows are streamed.
+                # An archive has one open file at a time, so each column takes its own pass over the rows. zip64 must
+                # be chosen before the size is known, as the rows are streamed.
                 with archive.open(f"{column.name}.npy", "w", force_zip64=True) as file:
                     _write_array(table, (column.name,), file)
 
@@ -95,6 +96,7 @@ def _write_array(table: Table, names: tuple[str, ...], file: IO[bytes]) -> None:
     dtype = np.dtype(first.dtype)
     width = (len(positions),) if len(positions) > 1 else () if first.width is None else (first.width,)
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (table.length, *width)}
+    # The header, then the rows as they come: `np.save` would need the whole array in memory.
     np.lib.format.write_array_header_1_0(file, header)
     for piece in table.pieces():
         arrays = [np.asarray(piece[position], dtype) for position in positions]
@@ -106,6 +108,7 @@ def _write_parquet(table: Table, path: Path) -> None:
     with pa.parquet.ParquetWriter(path, schema) as writer:
         for piece in table.pieces():
             arrays = [_arrow_array(column, values) for column, values in zip(table.columns, piece, strict=True)]
+            # Row groups never span two pieces, so only one piece is in memory at a time.
             writer.write_batch(pa.record_batch(arrays, schema=schema))
 
 
@@ -119,6 +122,7 @@ def _arrow_type(column: Column) -> Any:
 def _arrow_array(column: Column, values: Any) -> Any:
     if column.width is None:
         return pa.array(values, _arrow_type(column))
+    # `pa.array` takes one dimension only; the list type restores the rows.
     flat: NDArray[Any] = np.ascontiguousarray(values).reshape(-1)
     return pa.FixedSizeListArray.from_arrays(pa.array(flat), column.width)
 

@@ -24,7 +24,7 @@ def to_xarray(dataset: Dataset, graph: str | None = None, vertices: str | None =
         vertices: key, to choose between several sets of vertex data.
 
     Returns:
-        A Dataset over (vertex, feature). Accessing an array reads the rows asked for and no others, and raises
+        A Dataset over (vertex, feature). Accessing an array reads only the requested rows, and raises
         CorruptError if a chunk is missing or damaged. Attributes: the keys, and the number of classes.
 
     Raises:
@@ -58,6 +58,7 @@ class _StoredArray(BackendArray):
         self.dtype = reader.dtype
 
     def __getitem__(self, key: Any) -> Any:
+        # For any other index, xarray asks for the slices that contain it, and selects from these in memory.
         support = indexing.IndexingSupport.BASIC
         return indexing.explicit_indexing_adapter(key, self.shape, support, self._read)
 
@@ -67,6 +68,7 @@ class _StoredArray(BackendArray):
         if not isinstance(first, slice):
             number = range(len(self._reader))[first]
             return np.asarray(self._reader.read(number, number + 1)[(0, *others)])
+        # The reader takes ranges only; a slice may have any step, also a negative one.
         rows = range(len(self._reader))[first]
         low, high = (min(rows[0], rows[-1]), max(rows[0], rows[-1]) + 1) if rows else (0, 0)
         selected = np.asarray(rows, dtype=np.int64) - low

@@ -79,6 +79,7 @@ class Document:
         """
         for section, values in self.sections.items():
             if section not in set(known):
+                # A section that only --set mentions has no line, so name the place of one of its keys.
                 where = next((given.where for given in values.values()), self.section_lines[section])
                 raise InputError(f"{where}: unknown section [{section}]{_nearest(section, known)}")
 
@@ -107,6 +108,7 @@ class Document:
             if key not in names:
                 raise InputError(f"{given.where}: [{section}] has no key {key!r}{_nearest(key, names)}")
             values[key] = convert(given, f"[{section}] {key}", hints[key])
+        # First, because the TypeError of a dataclass that lacks a value knows neither file nor line.
         self._check_required(section, kind, {**settled, **values})
         try:
             return kind(**settled, **values)

@@ -49,6 +49,7 @@ def _named_section(recipe: Recipe, section: str) -> Iterator[None]:
 
 def _shards_key(recipe: Recipe, inputs: Mapping[str, str]) -> str:
     partition = recipe.partition
+    # A recipe with grid shards has a partition only if their permutation follows it.
     if recipe.grid is not None:
         return grid_shards_key(recipe.grid, inputs, *((partition.parts, partition.method) if partition else ()))
     if partition is None:

@@ -80,6 +80,7 @@ class Recipe:
         root = Path(named).expanduser() if named else catalog
         # A recipe can be stopped and run again at any time, so its training always resumes.
         settled = {"catalog": str(root.resolve()), "dataset": dataset.name, "resume": True}
+        # Before the shards and the partition: the algorithm decides the layout, and the ranks the number of parts.
         train = document.build("train", TrainConfig, **settled, **dict.fromkeys(_SELECTS_SHARDS))
         shards = _shards(document, train)
         return cls(
@@ -123,6 +124,7 @@ class Recipe:
         given = {name: {key: value for key, value in keys.items() if value != ()} for name, keys in content.items()}
         # An empty list is a value here (no hidden layer); for all other keys it means that nothing was given.
         given["train"]["hidden"] = list(self.train.hidden)
+        # An absolute path, so that the saved recipe finds its catalog from any folder.
         return to_toml({"catalog": {"path": str(self.catalog.resolve())}, **given})
 
 

@@ -37,6 +37,7 @@ class DatasetSection:
 
     def __post_init__(self) -> None:
         check_name(self.name)
+        # Building the options checks them.
         self.options()
 
     def options(self) -> IngestOptions:
@@ -55,6 +56,7 @@ class ShardsSection:
     def __post_init__(self) -> None:
         if self.layout not in {None, "row", "grid"}:
             raise InputError(f"layout {self.layout!r}: expected 'row' or 'grid'")
+        # Building the options checks them.
         self.options()
 
     def options(self) -> GridOptions:
@@ -77,6 +79,7 @@ class PredictSection:
         try:
             check_file(Path(self.out) if self.out else None)
         except InputError as error:
+            # The document finds the line of a key by the name at the beginning of the message.
             raise InputError(f"out: {error}") from error
 
 

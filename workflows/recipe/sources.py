@@ -21,7 +21,7 @@ from gnnloom.storage.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class _Section(ABC):
-    """What both sections have in common: a format, its files, and its options as further keys."""
+    """What both sections share: a format, its files, and its options as further keys."""
 
     format: str | None = None
     path: tuple[str, ...] = ()
@@ -33,15 +33,16 @@ class _Section(ABC):
     @property
     def given(self) -> dict[str, Any]:
         """The keys that were given, except for the format, and their values."""
+        # 0 and False count as given.
         return {key: value for key, value in asdict(self).items() if value not in (None, ()) and key != "format"}
 
     def values(self) -> dict[str, Any]:
-        """The options that were given, as keywords."""
+        """Return the options that were given, as keywords."""
         given = self.given
         return {option.name: given[option.name] for option in self.options() if option.name in given}
 
     def anywhere(self) -> Self:
-        """The same files, whatever the current folder is."""
+        """Return this section with absolute paths, so that it works from any current folder."""
         # Only options that name files are paths: the split of an OGB folder is a plain name.
         files = {option.name for option in self.options() if option.kind is Path}
         absolute = {key: whole_path(value) for key, value in self.given.items() if key in files}
@@ -87,7 +88,7 @@ class SourceSection(_Section):
         return [shared.option for shared in merge_options(_format_options()).values()]
 
     def open(self, *, undirected: bool) -> EdgeSource:
-        """The edges.
+        """Open the edges.
 
         Raises:
             InputError, NotFoundError: a number is out of range, or a file does not exist.
@@ -98,7 +99,7 @@ class SourceSection(_Section):
         return open_edges(self.format, self.path, options, undirected=undirected)
 
     def open_vertices(self) -> VertexSource | None:
-        """Vertex data that come along with the edges; None if there are none."""
+        """Open the vertex data that come along with the edges; None if there are none."""
         if self.format not in generators():
             return bundled_vertices(self.format, self.path)
         generator = generators()[self.format or ""]
@@ -146,7 +147,7 @@ class VerticesSection(_Section):
         return None if self.is_synthetic else self.classes
 
     def open(self, source: SourceSection, graph: Graph | None) -> VertexSource | None:
-        """The vertex data; None if there are none.
+        """Open the vertex data; None if there are none.
 
         Args:
             graph: the stored graph; required if the data are synthetic or found by id.
@@ -159,7 +160,7 @@ class VerticesSection(_Section):
         return open_vertices(self.format, self.path, self.values(), graph)
 
     def identity(self, source: SourceSection) -> dict[str, Any] | None:
-        """Identity of the vertex data, which is known before the graph is; None if there are none."""
+        """Return the identity of the vertex data, which does not depend on the graph; None if there are none."""
         if self.format is not None:
             return vertex_identity(self.format, self.path, self.values())
         opened = source.open_vertices()
@@ -168,10 +169,10 @@ class VerticesSection(_Section):
 
 @cache
 def source_section() -> type[SourceSection]:
-    """The class of ``[source]`` with a key for every option of every format and generator.
+    """Make the class of ``[source]``, with a key for every option of every format and generator.
 
     Raises:
-        InputError: two of them give one name to options of different types.
+        InputError: two of them use one name for options of different types, or an option has the name of a method.
     """
     options = {**_format_options(), **{known.name: known.options for known in generators().values()}}
     return _with_keys(SourceSection, options)
@@ -179,17 +180,22 @@ def source_section() -> type[SourceSection]:
 
 @cache
 def vertices_section() -> type[VerticesSection]:
-    """The class of ``[vertices]`` with a key for every option of every kind of vertex data; raises as above."""
+    """Make the class of ``[vertices]``, with a key for every option of every kind of vertex data.
+
+    Raises:
+        InputError: as :func:`source_section`.
+    """
     options = {**{kind.name: kind.options for kind in vertex_kinds().values()}, **_bundled_options()}
     return _with_keys(VerticesSection, options)
 
 
 def _with_keys(section: type[Section], by_owner: Mapping[str, Sequence[Option]]) -> type[Section]:
-    """A subclass of a section with a field for each option; fields that the section has itself stay as they are."""
+    """Make a subclass of a section with a field for each option; the section's own fields stay as they are."""
     own = set(getattr(section, "__dataclass_fields__", ()))
     added = [shared.option for name, shared in merge_options(by_owner).items() if name not in own]
     if taken := [option.name for option in added if hasattr(section, option.name)]:
         raise InputError(f"option {', '.join(taken)}: recipes cannot have a key of this name; rename it")
+    # None stands for a key that was not given, so the sources' own defaults apply.
     fields = [(option.name, option.value_type | None, field(default=None)) for option in added]
     return make_dataclass(section.__name__, fields, bases=(section,), frozen=True, kw_only=True)
 
@@ -204,7 +210,7 @@ def _bundled_options() -> dict[str, Sequence[Option]]:
 
 
 def whole_path(location: str) -> str:
-    """A local file or folder as an absolute path; a URL unchanged."""
+    """Make the path of a local file or folder absolute; a URL stays as it is."""
     return str(Path(location.removeprefix("file://")).expanduser().absolute()) if is_local(location) else location
 
 

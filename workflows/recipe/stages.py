@@ -93,6 +93,7 @@ def find_workload(recipe: Recipe, memory: int) -> Workload:
     """
     path = recipe.dataset_path
     keys = artifact_keys(recipe, memory)
+    # The manifest is written last, so an artifact that has one is complete.
     stages = [Stage(name, key, (path / name / key / MANIFEST).exists()) for name, key in keys.items()]
     config = name_run(recipe, keys["shards"])
     run = run_of(recipe, config)

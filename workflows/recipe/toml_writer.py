@@ -23,4 +23,5 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, str | Path):
         # TOML's strings are JSON's, except that DEL must be escaped.
         return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    # The repr of an int or a float is TOML, even 1e-05, inf and nan.
     return str(value).lower() if isinstance(value, bool) else repr(value)

@@ -1,4 +1,4 @@
-"""The run that a recipe trains: its name, how far it is, and whether the name belongs to another training."""
+"""The run that a recipe trains: its name, its progress, and whether the name belongs to another training."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def run_of(recipe: Recipe, config: TrainConfig) -> Run:
 def name_run(recipe: Recipe, shards: str) -> TrainConfig:
     """Return the training on these shards, with a run name that depends on everything that decides its result.
 
-    More epochs continue the run of fewer epochs. Fewer epochs than a run has are another run, so that the longer one
-    stays as it is.
+    Training for more epochs continues the existing run. Training for fewer epochs than the run has becomes a separate
+    run, so that the longer one stays as it is.
     """
     named = recipe.train.named_with_shards(shards)
     if recipe.train.run is not None or _trained_epochs(run_of(recipe, named)) <= named.epochs:
@@ -32,7 +32,7 @@ def refuse_other_run(recipe: Recipe, config: TrainConfig) -> None:
     """Check that a run of this name, if there is one, is the same training of the same graph.
 
     Raises:
-        ExistsError: it is another one.
+        ExistsError: it is a different training, or has more epochs.
     """
     run = run_of(recipe, config)
     if not run.exists:
@@ -66,6 +66,7 @@ def is_trained(run: Run, config: TrainConfig) -> bool:
         before, epochs = TrainConfig.of_run(run), run.result()["epochs"]
     except IncompleteError:
         return False
+    # The identity leaves out the epochs: a run of fewer epochs is the same training, to be continued.
     return before.identity() == config.identity() and before.shards == config.shards and epochs == config.epochs
 
 

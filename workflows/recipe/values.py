@@ -70,6 +70,7 @@ def _as_kind(value: Any, kind: Any) -> Any:
     """Return ``value`` as ``kind``, or None if it has another type."""
     if get_origin(kind) is tuple:
         return _as_tuple(value, get_args(kind))
+    # People write 1 for 1.0.
     if kind is float and type(value) is int:
         return float(value)
     if kind is Path and isinstance(value, str):
@@ -79,6 +80,7 @@ def _as_kind(value: Any, kind: Any) -> Any:
 
 
 def _as_tuple(value: Any, kinds: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    # A single value stands for a list of one, such as the path of one file.
     items = [_as_kind(item, kinds[0]) for item in (value if isinstance(value, list) else [value])]
     fits = None not in items and (kinds[-1] is Ellipsis or len(items) == len(kinds))
     return tuple(items) if fits else None

@@ -177,6 +177,7 @@ def _write(folder: Path, text: str, pictures: Sequence[Picture | None]) -> list[
         for picture in drawn:
             picture.write_png(aside / f"{picture.name}.png")
         (aside / PAGE).write_text(text, encoding="utf-8")
+        # A rename cannot replace a folder with files in it, so the old report is removed first.
         # Readers see either the old report or the new one, except for a moment in between.
         shutil.rmtree(folder, ignore_errors=True)
         aside.rename(folder)
@@ -186,6 +187,7 @@ def _write(folder: Path, text: str, pictures: Sequence[Picture | None]) -> list[
 @contextmanager
 def _folder_aside(folder: Path) -> Iterator[Path]:
     """Create an empty sibling folder that no other process uses; it is removed at the end unless it was renamed."""
+    # A sibling, because a rename does not cross file systems.
     aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
     try:
         aside.mkdir(parents=True)
@@ -202,6 +204,7 @@ def _is_replaceable(folder: Path) -> bool:
     if not folder.is_dir():
         return False
     files = list(folder.iterdir())
+    # Everything in the folder would be removed with the report, so anything else in it protects it.
     if not files or any(file.name != PAGE and file.suffix != ".png" for file in files):
         return not files
     return (folder / PAGE).is_file() and MARK in (folder / PAGE).read_text(encoding="utf-8", errors="replace")

@@ -21,7 +21,7 @@ from gnnloom.workflows.report.style import (
     whole_numbers,
 )
 
-#: Most points of a line; medians stand for runs of more epochs.
+#: Most points of a line; medians stand for runs of more epochs. More points would be closer than the line is wide.
 _MOST_POINTS = 400
 #: Lines with at most this many points have markers.
 _MARKED_POINTS = 25
@@ -77,6 +77,7 @@ def seconds_picture(runs: Sequence[RunFacts]) -> Picture:
     # A single slow epoch would flatten all others.
     top = max(float(np.quantile(values, 0.98)) for _, values in curves.values())
     highest = max(float(values.max()) for _, values in curves.values())
+    # `or 1.0`, because Matplotlib warns about an axis from 0 to 0.
     axes.set_ylim(0, min(1.4 * top, 1.06 * highest) or 1.0)
     axes.set_ylabel(f"{unit} per epoch")
     cut = "; slower epochs are cut off" if highest > 1.4 * top else ""
@@ -94,6 +95,7 @@ def _thinned(epochs: NDArray[np.int64], values: NDArray[np.float64]) -> tuple[ND
     """Reduce a curve to few enough points by medians over groups of epochs; a last, smaller group stays as it is."""
     group = -(-len(epochs) // _MOST_POINTS)
     whole = len(epochs) // group * group
+    # A mean would follow a single slow epoch.
     middles = [np.median(each[:whole].reshape(-1, group), axis=1) for each in (epochs, values)]
     return np.append(middles[0], epochs[whole:]), np.append(middles[1], values[whole:])
 

@@ -26,7 +26,7 @@ COMPUTING = {"spmm": "adjacency products", "gemm": "weight products", "other": "
 WAITING = "waiting"
 #: Splits by their names in the metrics, and their labels.
 SPLITS = {"train": "training", "val": "validation", "test": "test"}
-#: Scores by their names in the metrics, and their labels; F1 comes first, as it says more if there is one.
+#: Scores by their names in the metrics, and their labels. F1 comes first: where it is measured, it says more.
 SCORES = {"f1": "micro F1", "accuracy": "accuracy"}
 
 
@@ -71,14 +71,18 @@ class RunFacts:
         return f"{self.dataset.name}/{self.run.name}"
 
     def curve(self, figure: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the epochs (counted from 1) at which a figure was measured, and the figure."""
+        """Return when a figure was measured, and its values.
+
+        Returns:
+            (point,) int64 epochs, counted from 1, and (point,) float64 values; empty if it was never measured.
+        """
         pairs = [(line["epoch"] + 1, line[figure]) for line in self.metrics if line.get(figure) is not None]
         epochs, values = zip(*pairs, strict=True) if pairs else ((), ())
         return np.array(epochs, np.int64), np.array(values, np.float64)
 
     @cached_property
     def score(self) -> str:
-        """The name in ``SCORES`` by which the run is judged."""
+        """Name (in ``SCORES``) of the score that the run is judged by."""
         return next((name for name in SCORES if len(self.curve(f"train_{name}")[0])), "accuracy")
 
     @cached_property
@@ -109,13 +113,13 @@ class RunFacts:
 
     @cached_property
     def bytes_between(self) -> NDArray[np.float64] | None:
-        """(sender, receiver) bytes counted in an epoch; None if the run did not store them."""
+        """(sender, receiver) float64: bytes counted in an epoch; None if the run did not store them."""
         matrix = self.result.get("bytes_between")
         return np.array(matrix, np.float64) if matrix else None
 
     @cached_property
     def rows_between(self) -> NDArray[np.int64] | None:
-        """(sender, receiver) rows that parts send in a forward product; None without row shards."""
+        """(sender, receiver) int64: rows that parts send in a forward product; None without row shards."""
         if self.shards is None or self.shards.parameters.get("layout") != "row":
             return None
         shards = RowShards(self.shards)
@@ -137,6 +141,7 @@ def open_run(catalog: Catalog, name: str) -> RunFacts:
         return RunFacts.gather(Dataset(path.parents[1]), path.name)
     dataset_name, _, run = name.partition("/")
     dataset = catalog[dataset_name]
+    # Other commands show a run as DATASET/runs/RUN.
     run = run.removeprefix("runs/")
     if not run:
         runs = dataset.runs()
@@ -169,9 +174,14 @@ def is_row_shards(artifact: Artifact | None) -> bool:
 
 
 def shard_nonzeros(artifact: Artifact) -> NDArray[np.int64]:
-    """Return the nonzeros of row shards, (part, 2) in own and halo columns, or of a grid's blocks, (row, column)."""
+    """Count the nonzeros of shards.
+
+    Returns:
+        int64: (part, 2) in own and halo columns for row shards, (row block, column block) for grid shards.
+    """
     if not is_row_shards(artifact):
         return np.array(next(iter(artifact.facts["cell_nnz"].values())), np.int64)
+    # The manifest has the length of every array, so no shard is opened.
     arrays = artifact.manifest["arrays"]
     sides = [
         [arrays[f"row/{rank:05d}/{side}/indices"]["shape"][0] for side in ("own", "halo")]

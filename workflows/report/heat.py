@@ -67,6 +67,7 @@ def blocks_picture(facts: RunFacts) -> Picture | None:
 def _draw(figure: Figure, axes: Axes, values: NDArray[np.float64], unit: str) -> None:
     """Draw a matrix with row 0 at the top; NaN stays blank."""
     top = float(np.nanmax(values))
+    # From 0, so that equal colors mean equal shares of the maximum. Without interpolation, cells keep sharp borders.
     image = axes.imshow(values, cmap=_COLORS, vmin=0, vmax=top or 1.0, interpolation="none", aspect="equal")
     bar = figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02)
     bar.outline.set_visible(False)

@@ -15,6 +15,7 @@ from gnnloom.workflows.report.style import SERIES, WHOLE, Picture, color, draw_g
 
 #: Size of a box of the lineage and the gap below it, in inches.
 _BOX_WIDTH, _BOX_HEIGHT, _GAP = 2.15, 1.0, 0.22
+#: Letters of a line that fit into a box.
 _LINE_LETTERS = 30
 
 
@@ -34,6 +35,7 @@ def stages_picture(facts: RunFacts) -> Picture | None:
     bars = axes.barh(range(len(names)), scaled, height=0.66, color=[color(shades[kind]) for kind in kinds])
     axes.bar_label(bars, [f"{value:.3g}" for value in scaled], padding=3, fontsize=8, color=color("muted"))
     axes.set_yticks(range(len(names)), names)
+    # The first phase at the top: Matplotlib counts bars from the bottom.
     axes.invert_yaxis()
     axes.set_xlim(0, 1.12 * max(scaled) or 1.0)
     axes.set_xlabel(f"{unit}, sum over tasks")
@@ -50,6 +52,7 @@ def lineage_picture(facts: RunFacts) -> Picture:
     # An arrow that skips a column with an odd number of boxes must bend around the middle one.
     passes = any(levels[name] - levels[source] > 1 for name, source in _edges(facts.lineage))
     is_bent = passes and any(len(column) % 2 for column in columns[1:-2])
+    # A bent arrow needs about half a row more.
     rows = max(map(len, columns)) + 0.6 * is_bent
     figure, axes = new_axes(WHOLE, rows * (_BOX_HEIGHT + _GAP) + 0.1)
     axes.set_axis_off()
@@ -137,6 +140,7 @@ def _draw_arrow(axes: Axes, source: tuple[float, float], target: tuple[float, fl
         shrinkB=0,
         color=color("gray"),
         linewidth=1.0,
+        # Below the boxes.
         zorder=0.5,
     )
     axes.add_patch(arrow)

@@ -58,7 +58,7 @@ def time_picture(facts: RunFacts) -> Picture | None:
 
 
 def split_seconds(ranks: Sequence[Mapping[str, float]]) -> dict[str, NDArray[np.float64]]:
-    """Sum the profiles of ranks into (rank,) seconds of each kind of computing, of communication and of waiting."""
+    """Split the profiles of ranks into (rank,) float64 seconds by label: kinds of computing, communication, waiting."""
     parts = {text: np.array([rank.get(name, 0.0) for rank in ranks]) for name, text in COMPUTING.items()}
     known = {*COMPUTING, WAITING}
     sending = [sum(seconds for name, seconds in rank.items() if name not in known) for rank in ranks]
@@ -118,10 +118,12 @@ def _stack(axes: Axes, parts: Mapping[str, NDArray[np.float64]], colors: Mapping
     for name, values in parts.items():
         above = below + values
         if few:
+            # Narrower bars for few ranks, because a single one would otherwise fill most of the picture.
             axes.bar(
                 ranks, values, bottom=below, width=min(0.72, 0.12 * len(ranks)), color=color(colors[name]), label=name
             )
         else:
+            # One outline for all ranks: hundreds of bars would blur, and each would be an element of the page.
             axes.fill_between(ranks, below, above, step="mid", color=color(colors[name]), linewidth=0, label=name)
         below = above
     axes.set_xlim(-0.6, len(ranks) - 0.4)

@@ -22,7 +22,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-#: Colors by name: for light mode, and for dark mode.
+#: Colors by name: for light mode, and for dark mode. The light ones are distinct and in lower case, as Matplotlib
+#: writes them, because CSS variables replace them by their text.
 COLORS: Mapping[str, tuple[str, str]] = {
     "ink": ("#1c2430", "#e8ebf0"),
     "muted": ("#5a6575", "#9ba6b5"),
@@ -56,7 +57,9 @@ _SETTINGS: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "legend.frameon": False,
+    # Text stays text, in the font of the page, rather than outlines of letters.
     "svg.fonttype": "none",
+    # Transparent, so that the card of the page shows through in either mode.
     "figure.facecolor": "none",
     "axes.facecolor": "none",
     "hatch.linewidth": 0.6,
@@ -144,6 +147,7 @@ def draw_legend(axes: Axes, columns: int = 4) -> None:
                 columnspacing=1.4,
                 labelcolor=color("ink"),
             )
+            # The width of a legend is known only once it is laid out, hence the attempts.
             if legend.get_window_extent().width <= _LEGEND_SHARE * axes.figure.bbox.width:
                 return
 

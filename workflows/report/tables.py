@@ -123,6 +123,7 @@ def comparison_rows(runs: Sequence[RunFacts]) -> list[tuple[str, ...]]:
     for name, values, write in _results(runs):
         first = values[0]
         cells = [_NONE if value is None else write(value) for value in values]
+        # The first run has no ratio to itself, and a ratio to 0 means nothing.
         ratios = [
             f"{cell}  (x {value / first:.2f})" if number and first and value is not None else cell
             for number, (cell, value) in enumerate(zip(cells, values, strict=True))
@@ -138,6 +139,7 @@ def _results(runs: Sequence[RunFacts]) -> list[tuple[str, list[Any], Any]]:
     messages = [sum(facts.metrics[-1].get("messages", {}).values()) for facts in runs]
     peak = [max(each) if (each := facts.result.get("peak_memory")) else None for facts in runs]
     read = [sum(each) if (each := facts.result.get("bytes_read")) else None for facts in runs]
+    # Runs may be judged by different scores, and each of these gets its rows.
     scores = [
         (f"{text} {SCORES[score]}", [values[f"{split}_{score}"] for values in last], _share)
         for score in dict.fromkeys(facts.score for facts in runs)

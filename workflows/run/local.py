@@ -19,6 +19,7 @@ def train_here(assignment: Assignment) -> None:
     recipe, workload = assignment.recipe, assignment.workload
 
     def train() -> None:
+        # Before the ranks start, as they hold the run's lock until they end.
         save_recipe(assignment)
         launch(workload.config)
 

@@ -28,7 +28,8 @@ from gnnloom.workflows.run.stages import prepare, run_stages, save_recipe, write
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between polls of a barrier that other ranks may reach only after hours of work.
+#: Seconds between polls of a barrier that other ranks may reach only after hours of work: 50 polls a second take no
+#: noticeable share of a core, and nobody notices the delay.
 _POLL_SECONDS = 0.02
 
 
@@ -60,11 +61,13 @@ def run_on_ranks(request: Request, progress: Callable[[], AbstractContextManager
     comm = world()
     # Batch systems send USR1 before the time limit, perhaps while the ranks still prepare.
     stop = StopRequest(signal.SIGUSR1)
+    # Every rank reads the recipe itself. Only the state of the stages, which may change meanwhile, is sent.
     assignment = _agree_on_stages(comm, together(comm, lambda: _check(request, comm.size)))
     if assignment.workload.needs_preparation:
         _prepare_together(comm, assignment, progress)
     finished = _train_together(comm, assignment, stop) if assignment.workload.needs_training else True
     if finished:
+        # Rank 0 writes; its failure becomes every rank's.
         together(comm, lambda: write_output(assignment) if comm.rank == 0 else None)
     return Outcome(assignment, comm.rank == 0, finished)
 
@@ -72,6 +75,7 @@ def run_on_ranks(request: Request, progress: Callable[[], AbstractContextManager
 def _check(request: Request, num_ranks: int) -> Assignment:
     assignment = request.check()
     ranks = assignment.workload.config.ranks
+    # These ranks become the trainer's, which cannot be more or fewer. Any number of ranks can prepare.
     if assignment.workload.needs_training and ranks != num_ranks:
         raise InputError(
             f"{assignment.recipe.source_name}: [train] ranks = {ranks}, but this MPI job has {num_ranks}: start {ranks}"
@@ -81,8 +85,9 @@ def _check(request: Request, num_ranks: int) -> Assignment:
 
 
 def _agree_on_stages(comm: Communicator, assignment: Assignment) -> Assignment:
-    """Take rank 0's view of which stages are done: the catalog may change while they look at it. Collective."""
+    """Take rank 0's view of which stages are done: the catalog may change while the ranks look at it. Collective."""
     workload = assignment.workload
+    # Ranks that disagree would wait for each other in different collective calls.
     done = comm.gather_numbers([stage.is_done for stage in workload.stages])[0].astype(bool).tolist()
     stages = tuple(replace(stage, is_done=is_done) for stage, is_done in zip(workload.stages, done, strict=True))
     return replace(assignment, workload=replace(workload, stages=stages))
@@ -99,6 +104,7 @@ def _prepare_together(
     # Dask gets a communicator of its own, so that its messages and the trainer's cannot meet.
     ranks = duplicate_world()
     is_client, options = _join_cluster(ranks, ranks_here, assignment)
+    # Kept rather than raised: the other ranks are about to enter the barrier, and would wait there forever.
     failure: GnnloomError | None = None
     if is_client:
         try:
@@ -123,6 +129,7 @@ def _check_memory(assignment: Assignment, ranks_here: int) -> None:
 
 def _join_cluster(ranks: RawCommunicator, ranks_here: int, assignment: Assignment) -> tuple[bool, ClusterOptions]:
     """Return at once on the rank that is the client; on the others, serve the cluster until it closes. Collective."""
+    # Too few for a scheduler, a client and a worker: rank 0 runs the tasks in its own process, and the others wait.
     if ranks.Get_size() < LEAST_RANKS:
         return ranks.Get_rank() == 0, replace(assignment.cluster, kind="local", workers=0)
     wanted = assignment.recipe.cluster
@@ -156,14 +163,19 @@ def _train_together(comm: Communicator, assignment: Assignment, earlier: StopReq
     Returns:
         False if a rank was asked to stop.
     """
+    # From now on, SIGTERM asks for a checkpoint too. Until now it ended the ranks at once: finished tasks were kept.
     later = StopRequest(signal.SIGTERM, signal.SIGUSR1)
+    # Rank 0 logs for all.
     if comm.rank > 0:
         for name in ("gnnloom", "gnnloom.trainer", "gnnloom.workflows"):
             logging.getLogger(name).setLevel(logging.ERROR)
 
     def train_or_stop() -> None:
+        # Before the training, which holds the run's lock until it ends.
         together(comm, lambda: save_recipe(assignment) if comm.rank == 0 else None)
+        # The new handler of SIGUSR1 replaced the old one, whose request still counts.
         if train(comm, assignment.workload.config, lambda: earlier() or later())["state"] == "stopped":
+            # An exception, so that the stage is not logged as done and the prediction does not start.
             raise _StoppedError
 
     def predict_together() -> None:
@@ -200,6 +212,7 @@ def end_job_on_error() -> Iterator[None]:
         raise
     except BaseException:  # noqa: BLE001 - the other ranks would wait forever
         traceback.print_exc()
+        # The process ends inside `abort`, and whatever Python has buffered is lost.
         sys.stderr.flush()
         abort(1)
 

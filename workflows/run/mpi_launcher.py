@@ -28,6 +28,7 @@ class LaunchedRank:
         """Read the variables of whichever launcher started this process."""
         for rank, size in _VARIABLES:
             stated = os.environ.get(rank, ""), os.environ.get(size, "")
+            # A single rank has nobody to agree with, so it behaves like a process without a launcher.
             if all(text.isdecimal() for text in stated) and int(stated[1]) > 1:
                 return cls(*map(int, stated))
         return cls()

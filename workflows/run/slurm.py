@@ -13,6 +13,7 @@ from gnnloom.workflows.recipe.request import Request
 
 #: Folder of the script templates, with ``@NAMES@`` to fill in.
 TEMPLATES = Path(__file__).parents[1] / "slurm"
+#: @NAME@ rather than $NAME, because the scripts use shell variables.
 _NAME = re.compile(r"@([A-Z_]+)@")
 
 
@@ -43,7 +44,7 @@ def write_scripts(request: Request, folder: Path) -> list[Path]:
 
 
 def _check_jobs(recipe: Recipe) -> None:
-    """Refuse settings that are certain to fail when a job begins."""
+    """Refuse settings that are certain to fail when a job begins, which may be after days in the queue."""
     slurm, cluster = recipe.slurm, recipe.cluster
     if cluster.task_memory > slurm.rank_memory:
         raise InputError(
@@ -51,6 +52,7 @@ def _check_jobs(recipe: Recipe) -> None:
             f" {slurm.memory}; lower the former or raise the latter"
         )
     nodes = _nodes(max(recipe.train.ranks, slurm.prepare_ranks or 1), slurm.ranks_per_node)
+    # Dask's default is the loopback, which other nodes cannot reach.
     if nodes > 1 and cluster.interface is None:
         raise InputError(
             f"{recipe.source_name}: the jobs take {nodes} nodes: name the network interface between them in the recipe"
@@ -76,6 +78,7 @@ def _values(recipe: Recipe, request: Request) -> dict[str, str]:
         "RECIPE": name,
         "NAME": name,
         "ARGUMENTS": shlex.join([str(path.resolve()), *settings]),
+        # Absolute, because submit.sh submits the scripts from the folder that they are in.
         "FOLDER": shlex.quote(str(Path.cwd())),
         "CATALOG": shlex.quote(str(recipe.catalog.expanduser().resolve())),
         "RANKS": str(ranks),
@@ -83,6 +86,7 @@ def _values(recipe: Recipe, request: Request) -> dict[str, str]:
         "PREPARE_RANKS": str(prepare_ranks),
         "PREPARE_NODES": str(_nodes(prepare_ranks, slurm.ranks_per_node)),
         "CPUS": str(slurm.cpus_per_rank),
+        # Slurm's M is 2^20 bytes. Rounded down, so that a job never asks for more than the recipe allows.
         "MEMORY_PER_CPU": f"{slurm.memory_per_cpu >> 20}M",
         "TIME": _one_word("time", slurm.time),
         "PREPARE_TIME": _one_word("prepare_time", slurm.prepare_time),
@@ -105,6 +109,7 @@ def _array_settings(recipe: Recipe) -> str:
         settings.append(f'--set "train.run={recipe.train.run}-$SLURM_ARRAY_TASK_ID"')
     if recipe.predict is not None and recipe.predict.out is not None:
         path = Path(recipe.predict.out)
+        # Everything is quoted but the task's number, which the shell inserts.
         before, after = shlex.quote(f"predict.out={path.with_suffix('')}-"), shlex.quote(path.suffix)
         settings.append(f'--set {before}"$SLURM_ARRAY_TASK_ID"{after}')
     return " ".join(settings)

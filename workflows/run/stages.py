@@ -78,6 +78,7 @@ class _Preparation:
         self.recipe, self.keys, self.cluster = assignment.recipe, assignment.workload.all_keys, cluster
         self.dataset = Catalog(self.recipe.catalog).create(self.recipe.dataset.name)
 
+    # Opened on first use: when this object is made, the stages that store them may not have run.
     @cached_property
     def graph(self) -> Graph:
         return self.dataset.graph(self.keys["graph"])
@@ -88,6 +89,7 @@ class _Preparation:
 
     def make_graph(self) -> None:
         edges = self.recipe.source.open(undirected=self.recipe.dataset.undirected)
+        # Another recipe may keep another graph in this dataset: later stages name the graph that they read by its key.
         ingest_graph(self.dataset, edges, self.recipe.dataset.options(), self.cluster, allow_others=True)
 
     def make_vertices(self) -> None:
@@ -118,6 +120,7 @@ def save_recipe(assignment: Assignment) -> None:
     """
     recipe = assignment.recipe
     run = Run(Catalog(recipe.catalog)[recipe.dataset.name].run_path(assignment.workload.config.run_name))
+    # Under the lock, or this could replace the recipe of a training that is in progress.
     with sole_writer(run):
         run.path.mkdir(parents=True, exist_ok=True)
         # Written aside and renamed, so that a killed process never leaves half a recipe.
