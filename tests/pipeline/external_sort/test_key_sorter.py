@@ -55,11 +55,6 @@ def test_a_small_buffer_gives_what_a_large_one_gives(
         "max": np.max,
         "first": lambda w: w[0],
     }
-        "sum": lambda w: np.cumsum(w)[-1],
-        "min": np.min,
-        "max": np.max,
-        "first": lambda w: w[0],
-    }
     np.testing.assert_array_equal(np.concatenate([each[0] for each in found]), distinct)
     expected = np.array([reductions[merge](w) for w in of_key]).astype(np.float32)
     np.testing.assert_array_equal(np.concatenate([each[1] for each in found]), expected)

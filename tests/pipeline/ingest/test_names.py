@@ -243,12 +243,6 @@ def test_numpy_pairs_of_any_numbers_or_text_can_be_names(tmp_path: Path, pairs: 
 def test_ids_below_a_stated_number_are_never_names(tmp_path: Path) -> None:
     pairs = {"row": np.array([0, -1]), "col": np.array([1, 2])}
     matrix: dict[str, Any] = {"format": b"coo", "shape": [3, 3], **pairs, "data": np.ones(2)}
-        "format": b"coo",
-        "shape": [3, 3],
-        "row": np.array([0, -1]),
-        "col": np.array([1, 2]),
-        "data": np.ones(2),
-    }
     np.savez(tmp_path / "e.npz", **matrix)
     with pytest.raises(InputError, match="array row, edge 1: the id -1 is negative"):
         ingest(tmp_path, open_edges(None, [str(tmp_path / "e.npz")]))

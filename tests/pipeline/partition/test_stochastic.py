@@ -101,6 +101,7 @@ def test_at_rate_one_the_uniform_hypergraph_is_the_full_one(tmp_path_factory: py
     _, graph, transpose = make(tmp_path_factory, 40, 300, 1, False)
     full = column_net_hypergraph(graph, transpose)
     weighted_nets = uniform_hypergraph(full, net_owners([transpose]), 1.0, 5)
+    assert weighted_nets.net_weight is not None
     part = random_parts(40, 5, 2)
     weighted = sum(
         connectivity_minus_one_of(weighted_nets.pin[a:b], part) * weight
