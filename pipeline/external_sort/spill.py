@@ -34,7 +34,8 @@ BUCKET_BITS = 11
 #: log2 of the fewest rows in a bucket: smaller buckets are not worth their offsets.
 MIN_SHIFT = 12
 
-#: Most rows of a matrix: the row within its bucket and the column share 64 bits.
+#: Maximum number of rows of a matrix, 2^37: the row within its bucket (26 bits) and the column (37 bits) then take 63
+#: bits, so an entry or a key is never negative as int64.
 MAX_VERTICES = 1 << ((64 + BUCKET_BITS) // 2)
 
 
@@ -192,6 +193,7 @@ def decode_entries(
     k = 0
     # Bucket by bucket: within one the row's high bits are constant, and the inner loop has no branch on them.
     while k < keys.size:
+        # A loop rather than a condition, because buckets may be empty.
         while position + k >= offsets[bucket + 1]:
             bucket += 1
         stop = min(keys.size, offsets[bucket + 1] - position)
@@ -235,6 +237,8 @@ def gather_units(
     bucket = 0
     while start < low.size:
         stop = start + offsets[bucket + 1] - offsets[bucket]
+        # Buckets of a unit follow each other in the file, and files come in the order of the source: appending keeps
+        # the entries of equal edges in that order.
         unit = bucket >> (unit_shift - shift)
         first, last = position[unit], position[unit] + stop - start
         row = np.uint64(first_row + (bucket << shift))
@@ -261,5 +265,6 @@ def _decode_bucket(
         entry = np.uint64(low[k])
         if high.size:
             entry |= np.uint64(high[k]) << np.uint64(32)
+        # No overflow: the plan limits a block's rows and the columns so that a key takes at most 63 bits.
         row = first_row + (entry >> np.uint64(entry_column_bits))
         keys[k] = (row << np.uint64(column_bits)) | (entry & column_mask)

@@ -119,6 +119,7 @@ def find_distinct_ids(writer: ArtifactWriter, source: EdgeSource, cluster: Clust
     folder = writer.work / "ids"
     if not is_published(folder):
         if not (folder / "merge.json").exists():
+            # The file fixes the ranges of ids, to which the records of the merge refer by number: it is written once.
             write_json(folder / "merge.json", asdict(_cut_ids(_collect(writer, source, cluster))))
         _fill_table(writer, _merge(writer, cluster), cluster)
     return CompactIds(folder)
@@ -221,6 +222,7 @@ def merge_ids(task: MergeIdsTask) -> Done:
                 write_at(file.fileno(), 8 * count, merged.keys)
                 count += len(merged.keys)
                 highest = int(merged.keys[-1]) if len(merged.keys) else highest
+        # The rename comes before the record, so a recorded range has a complete file.
         temporary.replace(task.writer.work / path)
         output.facts = {"path": path, "ids": count, "highest": highest}
     return Done(whole.entries)

@@ -88,6 +88,7 @@ class BucketSort:
         started = time.perf_counter()
         plan = self._find_or_make_plan()
         blocks = self._make_blocks(plan)
+        # The degrees come from the row pointers of the blocks, so all blocks have to be in place.
         degrees = self._write_degrees(plan)
         # From here on the recorded blocks suffice: a later run finds none of them missing and needs no spill files.
         shutil.rmtree(self._writer.work / "spill", ignore_errors=True)
@@ -103,6 +104,8 @@ class BucketSort:
             if is_sorted or all(file.is_intact(self._writer.work) for file in plan.files):
                 return plan
         plan = self._make_plan(self._scatter())
+        # The plan names the spill files and is saved after all of them exist: after a kill from here on, only the
+        # blocks without a record are made again.
         plan.save(self._plan_path)
         return plan
 

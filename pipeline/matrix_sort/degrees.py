@@ -78,6 +78,7 @@ def _degrees(root: Path, plan: SortPlan, start: int, stop: int) -> NDArray[np.in
         first, last = max(start, rows[number]), min(stop, rows[number + 1])
         if first < last:
             shape = (rows[number + 1] - rows[number] + 1,)
+            # The plan gives the shape of the pointers, so no metadata has to be read per block.
             record = ArrayRecord(f"{block_path(number)}/indptr", shape, "int64", ("row+1",), ())
             indptr = ArrayReader(root, record).read(first - rows[number], last - rows[number] + 1)
             np.subtract(indptr[1:], indptr[:-1], out=degrees[first - start : last - start])

@@ -121,6 +121,8 @@ class MetisEdges:
         _check_totals(graph, state)
 
     def _parse(self, graph: MetisHeader, offset: int, block: NDArray[np.uint8], state: NDArray[np.int64]) -> EdgeChunk:
+        # A number takes at least a digit and a separator, and one that began in the previous block may end in this
+        # one.
         most = len(block) // 2 + 1
         source, target = np.empty(most, np.int64), np.empty(most, np.int64)
         weight = np.empty(most, np.float32)

@@ -17,7 +17,7 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 #: Bytes that a worker process holds before it reads an edge: interpreter, libraries, kernels, the compiler.
 BASE_MEMORY = 320 * MIB
 
-#: Least memory of a worker that leaves enough room for useful buffers.
+#: Minimum memory of a worker: 128 MiB more than ``BASE_MEMORY``, enough room for useful buffers.
 MINIMUM_MEMORY = 448 * MIB
 
 

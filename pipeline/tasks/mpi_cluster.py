@@ -43,6 +43,7 @@ def serve_ranks(comm: Any, ranks_here: int, interface: str | None, *, dashboard:
     options = {"death_timeout": _DEATH_TIMEOUT, "silence_logs": logging.CRITICAL}
     is_client: bool = initialize(
         comm=comm,
+        # The ranks go on as ranks of the trainer.
         exit=False,
         interface=chosen,
         nthreads=1,

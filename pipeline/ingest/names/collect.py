@@ -168,6 +168,7 @@ class _NameSpillBuilder:
         self.distinct.append(encoded.dictionary)
         self.ends.append(encoded.indices.to_numpy().reshape(2, -1))
         if chunk.weight is not None:
+            # A copy, because the weights may be a view of a longer buffer, which would stay in memory.
             self.weights.append(chunk.weight.copy())
         self.num_edges += len(chunk.source)
         # Two positions and a weight per edge.

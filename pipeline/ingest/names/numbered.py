@@ -47,6 +47,7 @@ def number_names(writer: ArtifactWriter, source: NamedEdgeSource, cluster: Clust
     ranges = NameRanges.of(collect_names(writer, source, cluster))
     # A range that was collected again has other files: its names must be merged again.
     if not (folder / _TABLE).exists() or NameRanges.load(folder / _RANGES) != ranges:
+        # The table goes before its ranges are replaced: a kill between these lines leaves no table of other ranges.
         (folder / _TABLE).unlink(missing_ok=True)
         ranges.save(folder / _RANGES)
         NameTable.of(merge_names(writer, folder / _RANGES, cluster)).save(folder / _TABLE)

@@ -106,6 +106,7 @@ class MajorColumn:
             if np.any(np.diff(offsets) < 0) or (row == 0 and not len(before) and offsets[0] != 0):
                 raise InputError(f"{self.indptr}: the offsets near row {row:,} do not ascend from 0")
             yield row, offsets
+            # The last offset of a block is the start of a row that ends in the next block.
             row, before = row + len(offsets) - 1, offsets[-1:]
         if not len(before) or before[0] != self.num_entries:
             found = before[0] if len(before) else "nothing"

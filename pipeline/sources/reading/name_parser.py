@@ -187,6 +187,7 @@ def parse_names(
         Number of edges; number of edges between two numbers; whether the first edge is one of them; position of the
         line that stopped the parser; and its fault (0: everything is parsed).
     """
+    # A copy is never longer than its field, so buffers as long as the text hold all names without a bounds check.
     count, plain, first_is_plain, at, size = 0, 0, False, 0, len(text)
     source_offset[0] = target_offset[0] = 0
     while at < size:
@@ -195,6 +196,7 @@ def parse_names(
         if is_end(text, at) or text[at] == HASH or text[at] == PERCENT:
             at = next_line(text, at)
             continue
+        # Parse from the start of the line: ``skip_blanks`` has skipped tabs, but a tab may separate an empty name.
         first, second = source_offset[count], target_offset[count]
         at, source_stop, target_stop, wrong = _parse_pair(text, line, separator, source, first, target, second)
         if wrong:

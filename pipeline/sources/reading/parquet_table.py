@@ -128,6 +128,7 @@ def _opened(file: SourceFile) -> Iterator[Any]:
 
     with file.open_stored() as stored:
         try:
+            # Prebuffering would load whole row groups, whose size the writer of the file chose.
             parquet = pq.ParquetFile(stored, buffer_size=_BUFFER, pre_buffer=False)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise _damaged(file, error) from error
