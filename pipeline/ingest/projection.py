@@ -159,6 +159,7 @@ def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: 
         output += int(found.vertices * (8 + found.name_bytes))
     work = found.edges * found.scatter_seconds + entries * found.sort_seconds
     beyond_cache = max(0, spill + output - resources.cache_free)
+    # Work and writing overlap; what exceeds the page cache has to reach the disk before the ingest can go on.
     seconds = max(work / resources.workers, beyond_cache / found.disk_rate)
     return IngestProjection(
         files=found.files,
@@ -202,6 +203,7 @@ def _num_blocks(entries: int, vertices: int) -> int:
 def _rows_of_block(vertices: int, entries: int) -> int:
     """Rows of a block, if the entries are spread evenly over the rows."""
     unit = 1 << unit_shift(min(vertices, MAX_VERTICES) - 1)
+    # Every row may get a self loop, which counts as an entry: ``entries + vertices`` in all.
     even = BLOCK_ENTRIES * vertices // (entries + vertices)
     return min(vertices, max(unit, min(BLOCK_ROWS, even)))
 

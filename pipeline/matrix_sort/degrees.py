@@ -52,6 +52,7 @@ def num_degree_tasks(plan: SortPlan) -> int:
 def create_degree_arrays(writer: ArtifactWriter, plan: SortPlan, *, with_ids: bool) -> None:
     """Create the arrays that the tasks fill, unless they exist."""
     for name in ("degree", "original_id") if with_ids else ("degree",):
+        # Creating an array deletes its chunks, among them those of recorded tasks.
         if not (writer.path / name / "zarr.json").exists():
             shape = (plan.num_vertices,)
             create_array(writer.path, name, shape, "int64", ("vertex",), CHUNK_VERTICES, plan.codec)

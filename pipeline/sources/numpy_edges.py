@@ -50,6 +50,7 @@ class EdgeArrays:
 
     def read(self, start: int, stop: int) -> Iterator[EdgeChunk]:
         """Read edges ``start`` to ``stop``; raises as the columns do."""
+        # ``repeat`` never ends, so the lengths are compared only if there are weights.
         weights = repeat(None) if self.weight is None else read_weights(self.weight, start, stop)
         edge = start
         for source, target, weight in zip(

@@ -155,6 +155,7 @@ def _no_number(table: ParquetTable, name: str, row: int, reason: str) -> NameFou
 
 
 def _weights(table: ParquetTable, name: str, given: NDArray[Any], first: int) -> NDArray[np.float32]:
+    # A value beyond float32 becomes infinite, which the check below reports with its row.
     with np.errstate(over="ignore"):
         weights = given.astype(np.float32)
     finite = np.isfinite(weights)

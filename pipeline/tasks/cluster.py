@@ -155,6 +155,7 @@ class LazyCluster:
         Args:
             seconds: time that a single worker would need.
         """
+        # Workers that run already cost nothing more, and they do not wait for each other.
         if self._started is None and threads_suffice(self.workers, seconds):
             return ThreadedCluster(self.workers, self.memory)
         return self

@@ -43,6 +43,7 @@ def keep_freed_memory() -> None:
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "gnu_get_libc_version"):
+        # Setting a threshold also turns off glibc's dynamic adjustment of it (mallopt(3)).
         for parameter, value in (
             (_ARENA_MAX, 1),
             (_MMAP_THRESHOLD, KEPT_ALLOCATION),

@@ -96,6 +96,7 @@ class StoredArray:
 
     def _read_block(self, stream: BinaryIO, count: int) -> NDArray[Any]:
         wanted = count * self.dtype.itemsize
+        # Streams of archives and servers may return fewer bytes than asked for.
         data = stream.read(wanted)
         while len(data) < wanted:
             more = stream.read(wanted - len(data))

@@ -23,6 +23,7 @@ def data_blocks(
     Args:
         header: whether the first line that is neither blank nor a comment is a header.
     """
+    # Every task finds the header itself, so a range need not know what an earlier one read.
     first_line = _after_header(file) if header else 0
     for offset, block in whole_lines(file, start, stop, block_bytes):
         mark = 0 if offset else _mark_bytes(block)
