@@ -107,7 +107,7 @@ class IngestProjection:
 
     @property
     def work(self) -> float:
-        """Seconds that a single worker would need, about."""
+        """Approximate seconds that a single worker would need."""
         return self.seconds * self.workers
 
     def in_one_process(self) -> IngestProjection:

@@ -205,6 +205,7 @@ def _rows(task: VertexArrayTask) -> Iterator[NDArray[Any]]:
         row, end = 0, task.source.num_vertices()
     wanted = _AscendingIds(graph, task.start, task.stop)
     for block in task.source.read_rows(task.array, row, end):
+        # Both the rows and the original ids ascend, so one pass over each selects the rows.
         ids = wanted.below(row + len(block))
         yield block[ids - row]
         row += len(block)

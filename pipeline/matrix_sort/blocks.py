@@ -129,6 +129,7 @@ class _Block:
         columns = sorter.scratch[: room * dtype.itemsize].view(dtype)
         data = np.empty(room if plan.merge else 0, dtype=np.float32)
         row_counts = np.zeros(self.num_rows, dtype=np.int64)
+        # Ranges ascend, so the block is written from front to back and never held in memory as a whole.
         for key_range in self._ranges():
             for merged in sorter.sort(key_range):
                 count = self._emit(merged, row_counts, columns, data)
@@ -160,6 +161,7 @@ class _Block:
         """Consecutive units of the block that can be sorted at once, and single units that cannot."""
         plan = self.plan
         first, last = plan.block_units[self.task.number : self.task.number + 2]
+        # In the order of the source, on which merging by "first" depends.
         files = [_FileRows(self.task.writer.work, plan, file, first, last) for file in plan.files]
         sizes = np.zeros(last - first, dtype=np.int64)
         for file in files:

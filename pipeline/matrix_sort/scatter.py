@@ -121,6 +121,7 @@ def _gathered(task: ScatterRangeTask, table: NumberTable | None) -> Iterator[lis
     for whole in task.source.read(task.range):
         for start in range(0, len(whole.source), limit):
             chunk = _normalized(whole, start, start + limit, table)
+            # A group ends before the chunk that would exceed the limit, so that its buffers fit in memory at once.
             if edges + len(chunk.source) > limit:
                 yield group
                 group, edges = [], 0

@@ -222,6 +222,7 @@ def parse_neighbors(
         elif ZERO <= byte <= ZERO + 9:
             state[NUMBER] = state[NUMBER] * 10 + (byte - ZERO)
             state[DIGITS] += 1
+            # Refused before the number could overflow, however many digits the token has in later blocks.
             if state[DIGITS] > _MOST_DIGITS:
                 return count, TOO_LARGE
         elif byte == FEED or byte == RETURN or is_blank(byte):  # noqa: PLR1714, SIM109 - faster than a tuple in numba
@@ -271,6 +272,7 @@ def _end_token(
     state[LOOPS] += neighbor == vertex
     state[UPWARD] += neighbor > vertex
     state[DOWNWARD] += neighbor < vertex
+    # Counted above and left out here: the totals still show whether every edge occurs in both lines.
     if once and neighbor < vertex:
         return 0, 0
     source[count], target[count], weight[count] = vertex, neighbor, number

@@ -89,6 +89,7 @@ class ParquetEdges:
     def _ranges_of(self, number: int, table: ParquetTable) -> Iterator[SourceRange]:
         start, rows = 0, 0
         for group, more in enumerate(table.group_rows):
+            # Reading part of a row group costs as much as decoding all of it, so ranges end between groups.
             if rows and rows + more > self.range_edges:
                 yield SourceRange(number, start, group)
                 start, rows = group, 0

@@ -14,7 +14,7 @@ from typing import Any
 from gnnloom.pipeline.tasks.cluster import worker_settings
 from gnnloom.storage.errors import InputError
 
-#: Fewest ranks of a cluster: scheduler, client and one worker.
+#: Minimum number of ranks of a cluster: scheduler, client and one worker.
 LEAST_RANKS = 3
 
 #: Seconds after which a worker that finds no scheduler exits. A nanny may start one while the cluster closes.

@@ -28,7 +28,7 @@ from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 from gnnloom.storage.format.files import read_json, write_json
 
-#: Collected bytes (the text, and 8 per name) of a range of names, about: a few seconds of work.
+#: Approximate number of collected bytes (the text, and 8 per name) of a range of names: a few seconds of work.
 RANGE_BYTES = 64 << 20
 
 
@@ -125,7 +125,7 @@ class _Segment:
 
     @property
     def memory(self) -> int:
-        """Bytes that merging these names takes, about."""
+        """Approximate bytes that merging these names takes."""
         # Arrow holds the text as read, joined, distinct and sorted.
         return 4 * self.names.text_bytes(self.start, self.stop) + NAME_MEMORY * len(self)
 
@@ -157,6 +157,7 @@ def _merge(work: Path, path: str, segments: list[_Segment], memory: int) -> tupl
     with aside[0].open("wb", buffering=0) as ends, aside[1].open("wb", buffering=0) as text:
         for pieces in _fitting(segments, memory):
             found = _merge_pieces(work, pieces, count)
+            # Pieces ascend and do not share a name, so their results follow each other without another merge.
             write_at(ends.fileno(), 8 * count, found.offset[1:] + text_bytes)
             write_at(text.fileno(), text_bytes, found.text)
             count, text_bytes = count + len(found), text_bytes + len(found.text)

@@ -93,6 +93,7 @@ class NumberedEdges:
         """(num_names,) int64 numbers of a file's names: the number within the range, plus the range's first number."""
         numbers = file.read_numbers(self.work)
         names = SortedNames(self.work, file)
+        # Names ascend within the file, so the names of one range are consecutive and share one offset.
         cuts = [ranges.cut(names, number) for number in range(len(table.paths) + 1)]
         numbers += np.repeat(np.array(table.first_name[:-1], np.int64), np.diff(cuts))
         return numbers

@@ -38,7 +38,7 @@ class IdColumn(Protocol):
         ...
 
     def read_any(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        """As :meth:`read`, but with the stored dtype, which may be text."""
+        """Like :meth:`read`, but with the stored dtype, which may be text."""
         ...
 
 
@@ -66,6 +66,7 @@ class FlatColumn:
     def _checked(self, ids: NDArray[Any], first_edge: int) -> NDArray[np.int64]:
         if ids.dtype.kind in "US":
             raise NameFoundError(f"{self.array}: expected integers, found text{HINT}")
+        # Checked before the cast, which would turn an unsigned id beyond int64 into a negative one.
         low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
         if low < 0 or high > np.iinfo(np.int64).max:
             edge = int(np.argmin(ids)) if low < 0 else int(np.argmax(ids))
@@ -96,6 +97,7 @@ class MajorColumn:
             rows = np.arange(row, row + len(offsets) - 1)
             for low in range(max(start, int(offsets[0])), min(stop, int(offsets[-1])), CHUNK_EDGES):
                 high = min(low + CHUNK_EDGES, stop)
+                # Clipping gives the rows outside of the chunk a length of 0 and cuts those at its ends.
                 yield np.repeat(rows, np.diff(np.clip(offsets, low, high)).astype(np.int64))
 
     def _offsets(self) -> Iterator[tuple[int, NDArray[np.int64]]]:

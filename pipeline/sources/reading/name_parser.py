@@ -73,11 +73,12 @@ def _next_field(text: Any, at: int, separator: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _copy_quoted(text: Any, at: int, out: Any, stop: int) -> tuple[int, int, int]:
-    """As :func:`_copy_name`, starting after the opening quote."""
+    """Like :func:`_copy_name`, starting after the opening quote."""
     while True:
         if is_end(text, at):
             return at, stop, OPEN_QUOTE
         if text[at] == QUOTE:
+            # The line feed has not been reached, so the next byte is within the buffer.
             if text[at + 1] != QUOTE:
                 return at + 1, stop, 0
             at += 1
@@ -97,6 +98,7 @@ def _copy_name(text: Any, at: int, separator: int, out: Any, first: int) -> tupl
             out[stop] = text[at]
             stop += 1
             at += 1
+        # Trailing blanks are copied first and dropped here, because a blank may also be followed by more of the name.
         while stop > first and (out[stop - 1] == SPACE or out[stop - 1] == TAB):
             stop -= 1
     if not wrong and stop == first:

@@ -88,7 +88,7 @@ class ParquetTable:
     def read(
         self, columns: Sequence[str], groups: Sequence[int], rows: int
     ) -> Iterator[tuple[int, tuple[NDArray[Any], ...]]]:
-        """As :meth:`read_arrow`, but with NumPy arrays."""
+        """Like :meth:`read_arrow`, but with NumPy arrays of shape (num_rows,)."""
         for first, values in self.read_arrow(columns, groups, rows):
             yield first, tuple(column.to_numpy(zero_copy_only=False) for column in values)
 

@@ -18,7 +18,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 def data_blocks(
     file: SourceFile, header: bool, start: int = 0, stop: int | None = None, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """As :func:`gnnloom.pipeline.sources.reading.lines.whole_lines`, but without byte order mark and header.
+    """Like :func:`gnnloom.pipeline.sources.reading.lines.whole_lines`, but without byte order mark and header.
 
     Args:
         header: whether the first line that is neither blank nor a comment is a header.
