@@ -97,6 +97,13 @@ class Segment:
     ) -> None:
         """Append the keys and weights of each unit of 2^row_bits rows at its ``position``, and advance the position.
 
+        Args:
+            row_bits: log2 of the rows of a unit.
+            position: (num_units,) int64, where the next key of each unit goes; advanced.
+            keys: (num_keys,) uint64, receives the keys of all units.
+            weights: (num_keys,) float32, receives the weights; or empty.
+            scratch: keys and weights, each at least as long as the segment.
+
         Raises:
             ValueError: the segment has no encoding, so its keys are not grouped by unit.
         """
@@ -224,7 +231,10 @@ class KeySorter:
 
     @property
     def scratch(self) -> NDArray[np.uint8]:
-        """Memory for the caller's use until the next keys are sorted: touching fresh pages is slow."""
+        """(num_bytes,) uint8, memory for the caller's use until the next keys are sorted.
+
+        It saves a buffer of the caller's own, whose fresh pages would be slow to touch.
+        """
         return self._spare_keys.view(np.uint8)
 
     def sort(self, whole: KeyRange) -> Iterator[SortedKeys]:

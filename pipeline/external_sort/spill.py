@@ -121,6 +121,7 @@ def write_file(path: Path, arrays: Sequence[NDArray[Any]]) -> None:
             for array in arrays:
                 write_at(file.fileno(), written, array)
                 written += array.nbytes
+        # A task that is killed before the rename leaves no file under the name that its record would give.
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -128,7 +129,7 @@ def write_file(path: Path, arrays: Sequence[NDArray[Any]]) -> None:
 
 
 def write_at(descriptor: int, offset: int, array: NDArray[Any]) -> None:
-    """Write all of a contiguous array at a byte offset of a file."""
+    """Write all of a contiguous array, of any shape and dtype, at a byte offset of a file."""
     rest = array.reshape(-1).view(np.uint8).data
     # Linux transfers at most 2 GiB per call, so a large array takes several.
     while rest:
@@ -137,7 +138,7 @@ def write_at(descriptor: int, offset: int, array: NDArray[Any]) -> None:
 
 
 def read_bytes(path: Path, offset: int, out: NDArray[Any]) -> None:
-    """Fill a contiguous array from a byte offset of a file.
+    """Fill a contiguous array of any shape and dtype from a byte offset of a file.
 
     Raises:
         CorruptError: the file is too short.

@@ -24,10 +24,11 @@ from gnnloom.storage.errors import BudgetError
 #: Share of the free disk space that an ingest may fill; file systems slow down when they are nearly full.
 DISK_SHARE = 0.95
 
-#: Time to ingest names over the time to ingest numbers, about: the distinct names are found twice, sorted and merged.
+#: Approximate ratio of the time to ingest names to the time to ingest numbers: distinct names are found twice, sorted
+#: and merged.
 _NAME_COST = 6
 
-#: Time to ingest with `--ids compact` over the time to ingest ids that are kept, about: the source is read twice.
+#: Approximate ratio of the time with `--ids compact` to the time if ids are kept: the source is read twice.
 _COMPACT_COST = 2
 
 #: Bytes of a row's pointer and degree, before compression.

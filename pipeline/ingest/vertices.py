@@ -222,7 +222,7 @@ class _AscendingIds:
         self._path = graph.artifact.path / "original_id"
 
     def below(self, limit: int) -> NDArray[np.int64]:
-        """The next ids that are below ``limit``.
+        """The next ids that are below ``limit``, (num_ids,) int64, ascending.
 
         Raises:
             FormatError: the stored ids do not ascend.

@@ -203,7 +203,7 @@ class BucketSort:
 
 @dataclass(frozen=True)
 class SortOutcome:
-    """What a sort took, by the names that a projection uses.
+    """Measurements of a sort, with the names that a projection uses.
 
     Attributes:
         edges: edges of the source.
@@ -246,7 +246,7 @@ class SortedMatrix:
         return self.plan.num_vertices
 
     def outcome(self, *, started: float | None = None, more_spill_bytes: int = 0) -> SortOutcome:
-        """What it took so far.
+        """Measurements of the sort so far.
 
         Args:
             started: when the work on the source began (``time.perf_counter``), if that was before the sort.
@@ -277,7 +277,7 @@ class SortedMatrix:
 
         Args:
             symmetric: whether the matrix equals its transpose.
-            outcome: what the caller measured; by default what :meth:`outcome` reports.
+            outcome: measurements by the caller; by default those of :meth:`outcome`.
             more_tasks: records of the tasks that wrote the caller's own arrays.
             measured: further measurements to store; JSON.
 

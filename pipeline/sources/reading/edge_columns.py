@@ -135,7 +135,7 @@ def read_weights(array: StoredArray, start: int, stop: int) -> Iterator[NDArray[
 
 
 def rebatch(blocks: Iterable[NDArray[Any]], rows: int) -> Iterator[NDArray[Any]]:
-    """Regroup rows into blocks of exactly ``rows``; the last may be shorter."""
+    """Regroup (num_rows, ...) arrays of one dtype into blocks of exactly ``rows`` rows; the last may be shorter."""
     pending: list[NDArray[Any]] = []
     count = 0
     for block in blocks:

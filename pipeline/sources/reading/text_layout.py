@@ -22,6 +22,9 @@ def data_blocks(
 
     Args:
         header: whether the first line that is neither blank nor a comment is a header.
+
+    Yields:
+        Offset of a block in the decompressed contents, and the block, (num_bytes,) uint8; it may be empty.
     """
     # Every task finds the header itself, so a range need not know what an earlier one read.
     first_line = _after_header(file) if header else 0
