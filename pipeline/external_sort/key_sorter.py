@@ -76,7 +76,10 @@ class Segment:
         return self.stop - self.start
 
     def read(self, keys: Keys, weights: Weights, scratch: Keys) -> None:
-        """Fill ``keys`` and, unless it is empty, ``weights``; ``scratch`` is at least as long as ``keys``."""
+        """Fill ``keys``, (len(self),) uint64, and, unless it is empty, ``weights``, (len(self),) float32.
+
+        ``scratch`` is at least as long as ``keys``.
+        """
         if self.encoding is None:
             read_bytes(self.path, self.entries_at + 8 * self.start, keys)
         else:
@@ -93,6 +96,13 @@ class Segment:
         scratch: tuple[Keys, Weights],
     ) -> None:
         """Append the keys and weights of each unit of 2^row_bits rows at its ``position``, and advance the position.
+
+        Args:
+            row_bits: log2 of the rows of a unit.
+            position: (num_units,) int64, where the next key of each unit goes; advanced.
+            keys: (num_keys,) uint64, receives the keys of all units.
+            weights: (num_keys,) float32, receives the weights; or empty.
+            scratch: keys and weights, each at least as long as the segment.
 
         Raises:
             ValueError: the segment has no encoding, so its keys are not grouped by unit.
@@ -146,7 +156,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Units:
-    """How the entries of spill files are bucketed already: by units of 2^row_bits rows.
+    """How the entries of spill files are grouped already: by units of 2^row_bits rows.
 
     Attributes:
         row_bits: log2 of the rows of a unit.
@@ -221,7 +231,10 @@ class KeySorter:
 
     @property
     def scratch(self) -> NDArray[np.uint8]:
-        """Memory for the caller's use until the next keys are sorted: touching fresh pages is slow."""
+        """(num_bytes,) uint8, memory for the caller's use until the next keys are sorted.
+
+        It saves a buffer of the caller's own, whose fresh pages would be slow to touch.
+        """
         return self._spare_keys.view(np.uint8)
 
     def sort(self, whole: KeyRange) -> Iterator[SortedKeys]:
@@ -242,6 +255,7 @@ class KeySorter:
         keys, weights = self._keys[:count], self._weights[:count]
         if fitting.units is None:
             self._read(fitting, keys, weights)
+            # Between two keys, only the bits up to the highest one in which these two differ can vary.
             bits = (fitting.first_key ^ fitting.last_key).bit_length()
             sort_keys(keys, weights, self._spare_keys[:count], self._spare_weights[:count], bits)
         else:
@@ -263,6 +277,7 @@ class KeySorter:
 
     def _merge_copies(self, copies: KeyRange) -> SortedKeys:
         """Merge a single key with more entries than the buffer holds."""
+        # All keys are equal and the entries arrive in the order of the source, so there is nothing to sort.
         merged, earlier = 0.0, False
         for _, weights in self._read_by_capacity(copies):
             merged, earlier = _merge_all(weights, merged, earlier, self._mode), True
@@ -289,7 +304,9 @@ class KeySorter:
 
     def _split(self, whole: KeyRange) -> Iterator[SortedKeys]:
         self._folder.mkdir(parents=True, exist_ok=True)
+        # A random name, because tasks of several workers split ranges in the same folder.
         path = self._folder / f"split-{uuid.uuid4().hex}"
+        # At most 2^BUCKET_BITS buckets, for the reason that ``BUCKET_BITS`` gives.
         shift = max(0, (whole.last_key - whole.first_key).bit_length() - BUCKET_BITS)
         try:
             offsets = self._scatter_again(whole, shift, path)
@@ -315,7 +332,10 @@ class KeySorter:
                 _count_keys(keys, whole.first_key, shift, starts[1:])
                 np.cumsum(starts, out=starts)
                 spare = self._spare_keys[:count], self._spare_weights[: len(weights)]
+                # The scatter advances the positions that it gets, and the starts are still needed as offsets.
                 _scatter_keys(keys, weights, whole.first_key, shift, starts[:-1].copy(), *spare)
+                # All keys come first, then all weights: the size of the range is known, so both have a fixed place
+                # from the start.
                 write_at(file.fileno(), 8 * written, spare[0])
                 write_at(file.fileno(), 8 * whole.entries + 4 * written, spare[1])
                 offsets.append(starts + written)
@@ -327,13 +347,17 @@ class KeySorter:
         sizes = np.diff(offsets, axis=1).sum(axis=0)
         for first, last in grouped(sizes, self._capacity):
             pairs = zip(offsets[:, first].tolist(), offsets[:, last].tolist(), strict=True)
+            # One segment per buffer, in the order of the buffers: equal keys stay in the order of the source.
             segments = [Segment(path, a, b, 0, 8 * whole.entries, None) for a, b in pairs if a < b]
             first_key = whole.first_key + (first << shift)
             yield KeyRange(first_key, min(whole.last_key, whole.first_key + (last << shift) - 1), segments)
 
 
 def grouped(sizes: NDArray[np.int64], limit: int) -> Iterator[tuple[int, int]]:
-    """Cut 0..len(sizes) into consecutive ranges (start, stop), each as long as its sum stays within ``limit``."""
+    """Cut 0..len(sizes) into consecutive ranges (start, stop), each as long as its sum stays within ``limit``.
+
+    A single element above the limit is a range of its own.
+    """
     start, total = 0, 0
     for number, size in enumerate(sizes.tolist()):
         if number > start and total + size > limit:
@@ -346,6 +370,7 @@ def grouped(sizes: NDArray[np.int64], limit: int) -> Iterator[tuple[int, int]]:
 
 @njit(cache=True, nogil=True)
 def _count_keys(keys: Keys, first_key: int, shift: int, counts: NDArray[np.int64]) -> None:
+    # The bucket is the distance from the first key, so a range that begins anywhere has no empty buckets in front.
     for k in range(keys.size):
         counts[np.intp((keys[k] - np.uint64(first_key)) >> np.uint64(shift))] += 1
 

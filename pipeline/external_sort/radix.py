@@ -13,6 +13,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+# Unsigned, so that a shift brings in zeros. Kernels cast every operand to uint64: Numba computes sums and differences
+# of a signed and an unsigned integer in float64, which would lose the low bits.
 Keys = NDArray[np.uint64]
 Weights = NDArray[np.float32]
 
@@ -51,6 +53,8 @@ def _scatter(
 ) -> None:
     """Move every key to the next free position of its digit; ``weights`` may be empty."""
     by = np.uint64(shift)
+    # Keys are visited in order and the positions of a digit only grow, so keys with equal digits keep their order.
+    # Every later pass of the LSD sort relies on that.
     # Two loops, so that the one for plain keys has no branch in it.
     if weights.size:
         for k in range(keys.size):
@@ -85,6 +89,8 @@ def _sort_digits(
     passes = (bits + DIGIT_BITS - 1) // DIGIT_BITS
     if passes == 0 or keys.size < 2:
         return False
+    # The bits are spread evenly over the passes: no more passes, but fewer counters to clear and fewer places to
+    # write to than with full digits and a remainder.
     width = (bits + passes - 1) // passes
     mask = np.uint64((1 << width) - 1)
     counts[:passes, : 1 << width] = 0
@@ -106,6 +112,7 @@ def _sort_digits(
             _scatter(spare_keys, spare_weights, keys, weights, shift, mask, position)
         else:
             _scatter(keys, weights, spare_keys, spare_weights, shift, mask, position)
+        # A pass that was skipped moves nothing, so the keys stay on the side where they are.
         swapped = not swapped
     return swapped
 
@@ -144,10 +151,12 @@ def sort_keys(keys: Keys, weights: Weights, spare_keys: Keys, spare_weights: Wei
     # As many top bits as it takes to get buckets of about 2^CACHED_BITS keys; none for fewer keys than that.
     top_bits = min(bits, DIGIT_BITS, bit_length(np.uint64(keys.size >> CACHED_BITS)))
     shift = bits - top_bits
+    # All keys agree in the bits above ``bits``, which the mask drops.
     mask = np.uint64((1 << top_bits) - 1)
     counts = np.zeros(1 << top_bits, np.int64)
     by = np.uint64(shift)
     if top_bits == 0:
+        # The loop over the buckets takes its input from the spare arrays.
         counts[0] = keys.size
         spare_keys[:] = keys
         spare_weights[:] = weights
@@ -157,6 +166,7 @@ def sort_keys(keys: Keys, weights: Weights, spare_keys: Keys, spare_weights: Wei
         position = np.empty(1 << top_bits, np.int64)
         _starts(counts, position)
         _scatter(keys, weights, spare_keys, spare_weights, shift, mask, position)
+    # Allocated once for all buckets, of which there may be 2^DIGIT_BITS.
     digits = np.empty(((shift + DIGIT_BITS - 1) // DIGIT_BITS, 1 << DIGIT_BITS), np.int64)
     # The buckets are in the spare arrays now; each is sorted back and forth within the cache and ends in ``keys``.
     start = 0
@@ -212,9 +222,10 @@ def sort_buckets(
 
 @njit(cache=True, nogil=True)
 def unique_keys(keys: Keys) -> int:
-    """Move the distinct keys of a sorted array to its front; return how many there are."""
+    """Move the distinct keys of a sorted array, (num_keys,) uint64, to its front; return how many there are."""
     if keys.size == 0:
         return 0
+    # ``kept`` never exceeds ``k``, so no key is overwritten before it is read.
     kept = 1
     for k in range(1, keys.size):
         if keys[k] != keys[kept - 1]:
@@ -237,7 +248,7 @@ def merge_weight(merged: float, weight: float, mode: int) -> float:
 
 @njit(cache=True, nogil=True)
 def merge_equal_keys(keys: Keys, weights: Weights, mode: int) -> int:
-    """Like :func:`unique_keys`, and merge the weights of equal keys in their order.
+    """Like :func:`unique_keys`, and merge the weights, (num_keys,) float32, of equal keys in their order.
 
     The merged weight is float64 until a key is complete, so that a sum is rounded to float32 once.
     """

@@ -34,7 +34,8 @@ BUCKET_BITS = 11
 #: log2 of the fewest rows in a bucket: smaller buckets are not worth their offsets.
 MIN_SHIFT = 12
 
-#: Most rows of a matrix: the row within its bucket and the column share 64 bits.
+#: Maximum number of rows of a matrix, 2^37: the row within its bucket (26 bits) and the column (37 bits) then take 63
+#: bits, so an entry or a key is never negative as int64.
 MAX_VERTICES = 1 << ((64 + BUCKET_BITS) // 2)
 
 
@@ -120,6 +121,7 @@ def write_file(path: Path, arrays: Sequence[NDArray[Any]]) -> None:
             for array in arrays:
                 write_at(file.fileno(), written, array)
                 written += array.nbytes
+        # A task that is killed before the rename leaves no file under the name that its record would give.
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -127,7 +129,7 @@ def write_file(path: Path, arrays: Sequence[NDArray[Any]]) -> None:
 
 
 def write_at(descriptor: int, offset: int, array: NDArray[Any]) -> None:
-    """Write all of a contiguous array at a byte offset of a file."""
+    """Write all of a contiguous array, of any shape and dtype, at a byte offset of a file."""
     rest = array.reshape(-1).view(np.uint8).data
     # Linux transfers at most 2 GiB per call, so a large array takes several.
     while rest:
@@ -136,7 +138,7 @@ def write_at(descriptor: int, offset: int, array: NDArray[Any]) -> None:
 
 
 def read_bytes(path: Path, offset: int, out: NDArray[Any]) -> None:
-    """Fill a contiguous array from a byte offset of a file.
+    """Fill a contiguous array of any shape and dtype from a byte offset of a file.
 
     Raises:
         CorruptError: the file is too short.
@@ -192,6 +194,7 @@ def decode_entries(
     k = 0
     # Bucket by bucket: within one the row's high bits are constant, and the inner loop has no branch on them.
     while k < keys.size:
+        # A loop rather than a condition, because buckets may be empty.
         while position + k >= offsets[bucket + 1]:
             bucket += 1
         stop = min(keys.size, offsets[bucket + 1] - position)
@@ -235,6 +238,8 @@ def gather_units(
     bucket = 0
     while start < low.size:
         stop = start + offsets[bucket + 1] - offsets[bucket]
+        # Buckets of a unit follow each other in the file, and files come in the order of the source: appending keeps
+        # the entries of equal edges in that order.
         unit = bucket >> (unit_shift - shift)
         first, last = position[unit], position[unit] + stop - start
         row = np.uint64(first_row + (bucket << shift))
@@ -261,5 +266,6 @@ def _decode_bucket(
         entry = np.uint64(low[k])
         if high.size:
             entry |= np.uint64(high[k]) << np.uint64(32)
+        # No overflow: the plan limits a block's rows and the columns so that a key takes at most 63 bits.
         row = first_row + (entry >> np.uint64(entry_column_bits))
         keys[k] = (row << np.uint64(column_bits)) | (entry & column_mask)

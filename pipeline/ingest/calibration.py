@@ -27,7 +27,7 @@ from gnnloom.storage.format.files import sync_tree, tree_bytes
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.meters import bytes_moved
 
-#: Most edges of the sample, 2^16 from each of three ranges: enough for times that repeat to a few per cent.
+#: Maximum number of edges in the sample, 2^16 from each of three ranges: enough for times that repeat to a few percent.
 SAMPLE_EDGES = 3 << 16
 
 #: Bytes per second to the disk, if the sample is too small to measure it: those of an ordinary hard disk.
@@ -157,7 +157,7 @@ def _total_edges(source: EdgeSource, ranges: Sequence[SourceRange], identity: di
         return reading.edges * sum(sizes) // sizes[0]
     if reading.whole and len(ranges) <= 1:
         return reading.edges
-    # A compressed stream has no ranges that can be compared, but its bytes can.
+    # The ranges of a compressed stream have no sizes to compare, but its bytes can be compared.
     file_bytes = sum(file.get("size") or 0 for file in identity.get("files", ()))
     return max(reading.edges, reading.edges * file_bytes // max(1, reading.bytes))
 
@@ -244,8 +244,10 @@ def _try_scatter(sample: _Sample, undirected: bool, trial: Path) -> tuple[float,
         started = time.process_time()
         scatter_range(ScatterRangeTask(writer, number, sample, edges, undirected, False, 2 * MINIMUM_MEMORY))
         elapsed = time.process_time() - started
+    # Fewer bytes than this measure the latency of the disk rather than its rate.
     if sample.num_edges < SAMPLE_EDGES:
         return elapsed / sample.num_edges, DISK_RATE
+    # Wall time, because waiting for the disk takes no processor time.
     started = time.perf_counter()
     sync_tree(trial)
     return elapsed / sample.num_edges, tree_bytes(trial) / (time.perf_counter() - started)
@@ -286,6 +288,8 @@ def _squeezed(sample: _Sample, undirected: bool, edges: int, vertices: int) -> t
         (np.concatenate([target, source]), np.concatenate([source, target])) if undirected else (target, source)
     )
     bits = (vertices - 1).bit_length()
+    # At most four rows per entry: more would nearly all be empty, and the pointers would take memory in proportion to
+    # the graph.
     num_rows = max(1, min(vertices * sample.num_edges // max(1, edges), 4 * len(rows)))
     # Fibonacci hashing (2^64 over the golden ratio; Knuth, TAOCP vol. 3, 6.4) mixes many rows of the sample in a row.
     local = (rows.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(20)) % np.uint64(num_rows)

@@ -40,7 +40,7 @@ from gnnloom.storage.format.files import read_json, write_json
 #: by about 1/sqrt(64 F) of all ids.
 SAMPLES = 64
 
-#: Collected ids in a range of ids, about: 32 MiB, a second of work.
+#: Approximate number of collected ids in a range of ids: 32 MiB, a second of work.
 RANGE_IDS = 1 << 22
 
 
@@ -119,6 +119,7 @@ def find_distinct_ids(writer: ArtifactWriter, source: EdgeSource, cluster: Clust
     folder = writer.work / "ids"
     if not is_published(folder):
         if not (folder / "merge.json").exists():
+            # The file fixes the ranges of ids, to which the records of the merge refer by number: it is written once.
             write_json(folder / "merge.json", asdict(_cut_ids(_collect(writer, source, cluster))))
         _fill_table(writer, _merge(writer, cluster), cluster)
     return CompactIds(folder)
@@ -147,6 +148,7 @@ def collect_ids(task: CollectIdsTask) -> Done:
         files, samples = [], []
         for ids, count in _distinct_of_chunks(task):
             edges += count
+            # A random name, because a worker that was taken for dead may still be writing files for the same range.
             path = f"ids/{task.number:05d}-{uuid.uuid4().hex}"
             write_file(task.writer.work / path, [ids])
             files.append([path, len(ids)])
@@ -221,6 +223,7 @@ def merge_ids(task: MergeIdsTask) -> Done:
                 write_at(file.fileno(), 8 * count, merged.keys)
                 count += len(merged.keys)
                 highest = int(merged.keys[-1]) if len(merged.keys) else highest
+        # The rename comes before the record, so a recorded range has a complete file.
         temporary.replace(task.writer.work / path)
         output.facts = {"path": path, "ids": count, "highest": highest}
     return Done(whole.entries)
@@ -228,6 +231,7 @@ def merge_ids(task: MergeIdsTask) -> Done:
 
 def _segment(path: Path, count: int, first: int, last: int) -> Segment:
     """The ids from ``first`` to ``last`` (inclusive) in a file of sorted ids."""
+    # Mapped, so that the binary searches read a few pages and not the file.
     ids = np.memmap(path, np.int64, mode="r", shape=(count,))
     start, stop = np.searchsorted(ids, first), np.searchsorted(ids, last, side="right")
     return Segment(path, int(start), int(stop), 0, 0, None)
@@ -238,6 +242,7 @@ def _segment(path: Path, count: int, first: int, last: int) -> Segment:
 
 def _fill_table(writer: ArtifactWriter, records: Sequence[TaskRecord], cluster: Cluster) -> None:
     folder = writer.work / "ids"
+    # The tasks need the last id before their own, which a range without ids cannot give.
     filled = [record.facts for record in records if record.facts["ids"]]
     shape = TableShape(sum(facts["ids"] for facts in filled), filled[-1]["highest"])
     allocate_table(folder, shape)

@@ -44,8 +44,11 @@ def allocate_table(folder: Path, shape: TableShape) -> None:
     """Create the files of a table at their full length, to be filled by :func:`write_ids`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, length in (("table", shape.count), ("directory", shape.directory_length)):
+        # Appending keeps what an earlier run wrote, and truncating to the full length leaves holes that take no
+        # space.
         with (folder / name).open("ab") as file:
             file.truncate(8 * length)
+    # The last entry belongs to no prefix; it ends the range of the last one.
     with (folder / "directory").open("r+b") as file:
         write_at(file.fileno(), 8 * (shape.directory_length - 1), np.array([shape.count], dtype=np.int64))
 
@@ -60,6 +63,8 @@ def write_ids(folder: Path, shape: TableShape, ids: NDArray[np.int64], position:
         position: position of the first of them in the table.
         previous: id before the first of them; -1 if there is none.
     """
+    # The task of the previous id writes the entries up to the prefix of that id, so that every entry has one writer.
+    # The entry of a prefix without ids is the position of the next higher id.
     first = (previous >> shape.shift) + 1 if previous >= 0 else 0
     last = int(ids[-1]) >> shape.shift
     starts = np.searchsorted(ids, np.arange(first, last + 1, dtype=np.int64) << shape.shift) + position
@@ -136,6 +141,7 @@ def _look_up(
     """Look up each id by binary search between two directory entries; return the first one that is missing, or -1."""
     for k in range(ids.size):
         prefix = ids[k] >> shift
+        # Ids outside of the table's range have no two entries between which to search.
         if ids[k] < 0 or prefix + 1 >= directory.size:
             return k
         low, high = directory[prefix], directory[prefix + 1]

@@ -24,10 +24,11 @@ from gnnloom.storage.errors import BudgetError
 #: Share of the free disk space that an ingest may fill; file systems slow down when they are nearly full.
 DISK_SHARE = 0.95
 
-#: Time to ingest names over the time to ingest numbers, about: the distinct names are found twice, sorted and merged.
+#: Approximate ratio of the time to ingest names to the time to ingest numbers: distinct names are found twice, sorted
+#: and merged.
 _NAME_COST = 6
 
-#: Time to ingest with `--ids compact` over the time to ingest ids that are kept, about: the source is read twice.
+#: Approximate ratio of the time with `--ids compact` to the time if ids are kept: the source is read twice.
 _COMPACT_COST = 2
 
 #: Bytes of a row's pointer and degree, before compression.
@@ -107,7 +108,7 @@ class IngestProjection:
 
     @property
     def work(self) -> float:
-        """Seconds that a single worker would need, about."""
+        """Approximate seconds that a single worker would need."""
         return self.seconds * self.workers
 
     def in_one_process(self) -> IngestProjection:
@@ -159,6 +160,7 @@ def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: 
         output += int(found.vertices * (8 + found.name_bytes))
     work = found.edges * found.scatter_seconds + entries * found.sort_seconds
     beyond_cache = max(0, spill + output - resources.cache_free)
+    # Work and writing overlap; what exceeds the page cache has to reach the disk before the ingest can go on.
     seconds = max(work / resources.workers, beyond_cache / found.disk_rate)
     return IngestProjection(
         files=found.files,
@@ -202,6 +204,7 @@ def _num_blocks(entries: int, vertices: int) -> int:
 def _rows_of_block(vertices: int, entries: int) -> int:
     """Rows of a block, if the entries are spread evenly over the rows."""
     unit = 1 << unit_shift(min(vertices, MAX_VERTICES) - 1)
+    # Every row may get a self loop, which counts as an entry: ``entries + vertices`` in all.
     even = BLOCK_ENTRIES * vertices // (entries + vertices)
     return min(vertices, max(unit, min(BLOCK_ROWS, even)))
 

@@ -158,6 +158,7 @@ def graph_key(source: EdgeSource, options: IngestOptions) -> str:
 
 def _sort(writer: ArtifactWriter, source: EdgeSource, options: IngestOptions, cluster: Cluster) -> Artifact:
     """Sort by numbers, until an id turns out to be a name."""
+    # An earlier run has found a name already: sorting by numbers first would read up to that name again.
     if were_numbered(writer) and _admits_names(source, options):
         return _sort_names(writer, source, options, cluster)
     try:

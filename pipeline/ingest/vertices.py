@@ -154,6 +154,7 @@ def _write(writer: ArtifactWriter, source: VertexSource, graph: Graph, cluster: 
     for array in source.arrays:
         shape = tuple(sizes[dim] for dim in _DIMS[array])
         if not any(name.startswith(f"{array}/") for name in recorded):
+            # Creating an array deletes its chunks, which is right only if no task has recorded any.
             create_array(writer.path, array, shape, _DTYPES[array], _DIMS[array])
         tasks += _tasks(writer, source, array, shape, compacted)
     records = run_missing("vertex data", cluster, writer, write_vertex_rows, tasks, "rows")
@@ -165,6 +166,7 @@ def _tasks(
 ) -> Iterator[VertexArrayTask]:
     num_rows = shape[0]
     piece_rows = PIECE_CHUNKS * default_chunk_rows(shape, np.dtype(_DTYPES[array]))
+    # Tasks begin at whole pieces, which are whole chunks, so no two tasks write to one chunk.
     task_rows = piece_rows * TASK_PIECES if source.random_access else max(1, num_rows)
     for start in range(0, max(1, num_rows), task_rows):
         stop = min(start + task_rows, num_rows)
@@ -203,6 +205,7 @@ def _rows(task: VertexArrayTask) -> Iterator[NDArray[Any]]:
         row, end = 0, task.source.num_vertices()
     wanted = _AscendingIds(graph, task.start, task.stop)
     for block in task.source.read_rows(task.array, row, end):
+        # Both the rows and the original ids ascend, so one pass over each selects the rows.
         ids = wanted.below(row + len(block))
         yield block[ids - row]
         row += len(block)
@@ -219,7 +222,7 @@ class _AscendingIds:
         self._path = graph.artifact.path / "original_id"
 
     def below(self, limit: int) -> NDArray[np.int64]:
-        """The next ids that are below ``limit``.
+        """The next ids that are below ``limit``, (num_ids,) int64, ascending.
 
         Raises:
             FormatError: the stored ids do not ascend.

@@ -38,7 +38,7 @@ ROW_MEMORY = 48
 
 
 def block_rows_limit(memory: int) -> int:
-    """Most rows of a block that leave room to sort in a worker with ``memory`` bytes.
+    """Maximum number of rows of a block that leaves room to sort in a worker with ``memory`` bytes.
 
     A quarter of the working memory and 8 MiB are kept for chunks that are being compressed.
     """
@@ -111,6 +111,7 @@ class _Block:
     def write(self) -> list[ArrayRecord]:
         """Write the block under a temporary name, then rename it."""
         writer = self.task.writer
+        # A random name, so that two workers that make the same block never write to one file.
         aside = writer.work / "blocks" / uuid.uuid4().hex
         records = self._write_matrix(aside)
         _publish(aside / block_path(self.task.number), writer.path / block_path(self.task.number))
@@ -128,6 +129,7 @@ class _Block:
         columns = sorter.scratch[: room * dtype.itemsize].view(dtype)
         data = np.empty(room if plan.merge else 0, dtype=np.float32)
         row_counts = np.zeros(self.num_rows, dtype=np.int64)
+        # Ranges ascend, so the block is written from front to back and never held in memory as a whole.
         for key_range in self._ranges():
             for merged in sorter.sort(key_range):
                 count = self._emit(merged, row_counts, columns, data)
@@ -159,6 +161,7 @@ class _Block:
         """Consecutive units of the block that can be sorted at once, and single units that cannot."""
         plan = self.plan
         first, last = plan.block_units[self.task.number : self.task.number + 2]
+        # In the order of the source, on which merging by "first" depends.
         files = [_FileRows(self.task.writer.work, plan, file, first, last) for file in plan.files]
         sizes = np.zeros(last - first, dtype=np.int64)
         for file in files:
@@ -183,6 +186,7 @@ class _FileRows:
         self._offsets = read_offsets(work, file, first_unit * self._per_unit, last_unit * self._per_unit)
         bounds = np.arange(last_unit - first_unit + 1) * self._per_unit
         #: (num_units + 1) first entry of each unit.
+        # The file ends with its last bucket that is not empty; the units after it have no entries in it.
         self._unit_offsets = self._offsets[np.minimum(bounds, len(self._offsets) - 1)]
         self.unit_entries = np.diff(self._unit_offsets)
 
@@ -243,6 +247,7 @@ def _emit(
     k = 0
     while True:
         loops_left = add_loops and loop_key <= last_key
+        # A key takes at most 63 bits (see ``MAX_VERTICES``), so it may be compared as int64 with the loop's key.
         if k < keys.size and (not loops_left or np.int64(keys[k]) <= loop_key):
             key = np.int64(keys[k])
             columns[count] = keys[k] & column_mask
@@ -250,12 +255,14 @@ def _emit(
             if data.size:
                 data[count] = weights[k]
             k += 1
+            # The source has this loop already: it keeps its weight, and no second one is added.
             if loops_left and key == loop_key:
                 loop_row += 1
         elif loops_left:
             columns[count] = first_row + loop_row
             row_counts[loop_row] += 1
             if data.size:
+                # A loop that is added weighs 1, as in PyG's ``gcn_norm``.
                 data[count] = 1.0
             loop_row += 1
         else:

@@ -88,6 +88,7 @@ class BucketSort:
         started = time.perf_counter()
         plan = self._find_or_make_plan()
         blocks = self._make_blocks(plan)
+        # The degrees come from the row pointers of the blocks, so all blocks have to be in place.
         degrees = self._write_degrees(plan)
         # From here on the recorded blocks suffice: a later run finds none of them missing and needs no spill files.
         shutil.rmtree(self._writer.work / "spill", ignore_errors=True)
@@ -103,6 +104,8 @@ class BucketSort:
             if is_sorted or all(file.is_intact(self._writer.work) for file in plan.files):
                 return plan
         plan = self._make_plan(self._scatter())
+        # The plan names the spill files and is saved after all of them exist: after a kill from here on, only the
+        # blocks without a record are made again.
         plan.save(self._plan_path)
         return plan
 
@@ -200,7 +203,7 @@ class BucketSort:
 
 @dataclass(frozen=True)
 class SortOutcome:
-    """What a sort took, by the names that a projection uses.
+    """Measurements of a sort, with the names that a projection uses.
 
     Attributes:
         edges: edges of the source.
@@ -243,7 +246,7 @@ class SortedMatrix:
         return self.plan.num_vertices
 
     def outcome(self, *, started: float | None = None, more_spill_bytes: int = 0) -> SortOutcome:
-        """What it took so far.
+        """Measurements of the sort so far.
 
         Args:
             started: when the work on the source began (``time.perf_counter``), if that was before the sort.
@@ -274,7 +277,7 @@ class SortedMatrix:
 
         Args:
             symmetric: whether the matrix equals its transpose.
-            outcome: what the caller measured; by default what :meth:`outcome` reports.
+            outcome: measurements by the caller; by default those of :meth:`outcome`.
             more_tasks: records of the tasks that wrote the caller's own arrays.
             measured: further measurements to store; JSON.
 

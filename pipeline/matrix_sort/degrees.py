@@ -52,6 +52,7 @@ def num_degree_tasks(plan: SortPlan) -> int:
 def create_degree_arrays(writer: ArtifactWriter, plan: SortPlan, *, with_ids: bool) -> None:
     """Create the arrays that the tasks fill, unless they exist."""
     for name in ("degree", "original_id") if with_ids else ("degree",):
+        # Creating an array deletes its chunks, among them those of recorded tasks.
         if not (writer.path / name / "zarr.json").exists():
             shape = (plan.num_vertices,)
             create_array(writer.path, name, shape, "int64", ("vertex",), CHUNK_VERTICES, plan.codec)
@@ -78,6 +79,7 @@ def _degrees(root: Path, plan: SortPlan, start: int, stop: int) -> NDArray[np.in
         first, last = max(start, rows[number]), min(stop, rows[number + 1])
         if first < last:
             shape = (rows[number + 1] - rows[number] + 1,)
+            # The plan gives the shape of the pointers, so no metadata has to be read per block.
             record = ArrayRecord(f"{block_path(number)}/indptr", shape, "int64", ("row+1",), ())
             indptr = ArrayReader(root, record).read(first - rows[number], last - rows[number] + 1)
             np.subtract(indptr[1:], indptr[:-1], out=degrees[first - start : last - start])

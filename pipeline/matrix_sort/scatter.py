@@ -20,7 +20,7 @@ from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 
-#: Most entries in a spill file (32 to 80 MiB). Larger files would make neither pass faster.
+#: Maximum number of entries in a spill file (32 to 96 MiB). Larger files would make neither pass faster.
 MAX_SPILL_ENTRIES = 1 << 23
 
 
@@ -121,6 +121,7 @@ def _gathered(task: ScatterRangeTask, table: NumberTable | None) -> Iterator[lis
     for whole in task.source.read(task.range):
         for start in range(0, len(whole.source), limit):
             chunk = _normalized(whole, start, start + limit, table)
+            # A group ends before the chunk that would exceed the limit, so that its buffers fit in memory at once.
             if edges + len(chunk.source) > limit:
                 yield group
                 group, edges = [], 0
@@ -162,6 +163,7 @@ def _write_spill(task: ScatterRangeTask, chunks: list[EdgeChunk], totals: _Total
     offsets = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=offsets[1:])
     weighted = chunks[0].weight is not None
+    # A random name: a worker that was taken for dead may still be writing the same range.
     path = f"spill/{task.number:05d}-{uuid.uuid4().hex}.run"
     file = SpillFile(path, int(offsets[-1]), shift, max_id.bit_length(), len(counts), weighted)
     if file.entries:
@@ -233,6 +235,8 @@ def _count_rows(
         loop = source[k] == target[k]
         self_loops += loop
         if not (loop and drop_loops):
+            # The entry A[i, j] is the edge j -> i, so the target is the row. A loop is its own reverse and is stored
+            # once.
             counts[target[k] >> shift] += 1
             if undirected and not loop:
                 counts[source[k] >> shift] += 1
@@ -263,6 +267,7 @@ def _scatter_edges(
             continue
         at = position[row >> shift]
         position[row >> shift] = at + 1
+        # At most 63 bits for ids below ``MAX_VERTICES``, so int64 holds an entry without reaching the sign bit.
         entry = ((row & row_mask) << column_bits) | column
         low[at] = entry & 0xFFFFFFFF
         if high.size:

@@ -18,10 +18,12 @@ from gnnloom.pipeline.external_sort.spill import SpillFile, read_offsets, unit_s
 from gnnloom.storage.format.chunks import DEFAULT_CODEC
 from gnnloom.storage.format.files import read_json, write_json
 
-#: Most entries (including added self loops) of a row block, unless a single unit has more. Part of the format.
+#: Maximum number of entries (including added self loops) of a row block, unless a single unit has more. Sorting them
+#: takes 128 MiB (224 MiB with weights), so a worker with the default memory sorts a block at once. Part of the format.
 BLOCK_ENTRIES = 1 << 23
 
-#: Most rows of a row block, unless a single unit has more. Part of the format.
+#: Maximum number of rows of a row block, unless a single unit has more: at ``blocks.ROW_MEMORY`` bytes each, they take
+#: 192 MiB. Part of the format.
 BLOCK_ROWS = 1 << 22
 
 
@@ -99,6 +101,7 @@ def cut_blocks(
     units = [0]
     for first, last in grouped(load, BLOCK_ENTRIES):
         step = max(1, BLOCK_ROWS >> shift)
+        # A range with few entries may have any number of rows, so it is cut once more by rows alone.
         units.extend(range(first + step, last, step))
         units.append(last)
     sums = np.add.reduceat(entries, units[:-1])

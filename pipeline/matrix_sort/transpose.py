@@ -64,6 +64,7 @@ class TransposedGraph:
 
 def _rows(indptr: NDArray[np.int64], start: int, stop: int) -> NDArray[np.int64]:
     """(stop - start,) row, within the block, of each of the nonzeros ``start`` to ``stop``."""
+    # Rows without entries repeat the pointer of the next row: ``right`` skips them at the start, ``left`` at the end.
     first = int(np.searchsorted(indptr, start, side="right")) - 1
     last = int(np.searchsorted(indptr, stop, side="left"))
     bounds = np.clip(indptr[first : last + 1], start, stop)
@@ -82,5 +83,6 @@ def transpose_graph(dataset: Dataset, graph: Graph, cluster: Cluster) -> Graph:
     with ArtifactWriter.begin(dataset.path, "transpose", {}, inputs) as writer:
         if writer.is_complete:
             return Graph(Artifact(writer.path))
+        # The graph has all loops that it needs, so the transpose adds none.
         sort = BucketSort(writer, TransposedGraph(graph.artifact.path), SortOptions(self_loops="keep"), cluster)
         return Graph(sort.run().commit(symmetric=False))

@@ -21,8 +21,8 @@ class BundledVertices:
     """Vertex data that come along with the edges of a format.
 
     Attributes:
-        open: gets the location or locations, as :attr:`Format.open_edges` does, and the options as keywords.
-        exist: whether a source holds any vertex data; gets the location or locations.
+        open: takes the location or locations, as :attr:`Format.open_edges` does, and the options as keywords.
+        exist: takes the location or locations; returns whether the source has any vertex data.
         options: options of ``open``.
     """
 
@@ -39,14 +39,14 @@ class Format:
         name: value of ``--format`` and of a recipe's key ``format``.
         order: position in lists of formats.
         help: what a source of this format holds, in one line.
-        open_edges: gets a list of locations, or one location if ``one_location``, and the options as keywords.
+        open_edges: takes a list of locations, or one location if ``one_location``, and the options as keywords.
         options: options of ``open_edges``.
         suffixes: endings of file names, without a dot, before ``.gz`` or ``.zst``.
         prefixes: beginnings of file names.
         is_folder: recognizes a local folder of this format.
         is_fallback: the format of files, or of folders if ``one_location``, that no format recognizes.
         one_location: a source is one folder, or one file, rather than a list of files.
-        doubles: a file may stand for both directions of its edges; ``open_edges`` then gets the keyword
+        doubles: a file may stand for both directions of its edges; ``open_edges`` then takes the keyword
             ``undirected``, which is True if the graph will store both directions anyway.
         vertices: vertex data that come along with the edges; None if the format has none.
     """

@@ -101,6 +101,7 @@ def _unpacked(words: NDArray[Any]) -> NDArray[np.int64]:
     """(num_edges, 2) ids from (num_edges, 3) words; the high 16 bits include the sign."""
     low = words[:, :2].astype(np.int64)
     high = words[:, 2].astype(np.int64)
+    # Through int16, so that bit 47 becomes the sign: a file in the wrong form shows up as negative ids.
     highs = np.stack([high & 0xFFFF, high >> 16], axis=1).astype(np.uint16).view(np.int16)
     return low | (highs.astype(np.int64) << 32)
 

@@ -99,6 +99,7 @@ class MatrixMarketEdges:
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         matrix, found = self.matrices[span.file], 0
+        # A compressed stream is read from its start, and the header is cut off the first blocks.
         start = matrix.data_at if matrix.file.is_seekable else 0
         for offset, block in whole_lines(matrix.file, start, block_bytes=self.block_bytes):
             skipped = min(max(0, matrix.data_at - offset), len(block))
@@ -121,6 +122,7 @@ class MatrixMarketEdges:
         row, column = np.empty(most, np.int64), np.empty(most, np.int64)
         weight = np.empty(most if self.weights else 0, np.float32)
         ignored = matrix.field != "pattern" and not self.weights
+        # Ids start from 1 here, so the number of vertices is the highest valid id.
         count, at, wrong = parse_edges(block, self.weights, ignored, matrix.num_vertices, row, column, weight)
         if wrong:
             raise bad_line(matrix.file, offset + at, REASONS[wrong])

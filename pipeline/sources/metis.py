@@ -121,6 +121,8 @@ class MetisEdges:
         _check_totals(graph, state)
 
     def _parse(self, graph: MetisHeader, offset: int, block: NDArray[np.uint8], state: NDArray[np.int64]) -> EdgeChunk:
+        # A number takes at least a digit and a separator, and one that began in the previous block may end in this
+        # one.
         most = len(block) // 2 + 1
         source, target = np.empty(most, np.int64), np.empty(most, np.int64)
         weight = np.empty(most, np.float32)
@@ -220,6 +222,7 @@ def parse_neighbors(
         elif ZERO <= byte <= ZERO + 9:
             state[NUMBER] = state[NUMBER] * 10 + (byte - ZERO)
             state[DIGITS] += 1
+            # Refused before the number could overflow, however many digits the token has in later blocks.
             if state[DIGITS] > _MOST_DIGITS:
                 return count, TOO_LARGE
         elif byte == FEED or byte == RETURN or is_blank(byte):  # noqa: PLR1714, SIM109 - faster than a tuple in numba
@@ -269,6 +272,7 @@ def _end_token(
     state[LOOPS] += neighbor == vertex
     state[UPWARD] += neighbor > vertex
     state[DOWNWARD] += neighbor < vertex
+    # Counted above and left out here: the totals still show whether every edge occurs in both lines.
     if once and neighbor < vertex:
         return 0, 0
     source[count], target[count], weight[count] = vertex, neighbor, number

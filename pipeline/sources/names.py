@@ -80,6 +80,7 @@ class Names:
         length = np.diff(self.offset)
         wrong = (length == 0) | (length > LONGEST_NAME)
         limit = int(np.argmax(wrong)) if wrong.any() else len(self)
+        # ASCII is valid UTF-8, so names are decoded one by one only if a byte is beyond it.
         if int(self.text[: self.offset[limit]].max(initial=0)) > 0x7F:
             for number in range(limit):
                 try:

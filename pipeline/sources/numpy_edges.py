@@ -50,6 +50,7 @@ class EdgeArrays:
 
     def read(self, start: int, stop: int) -> Iterator[EdgeChunk]:
         """Read edges ``start`` to ``stop``; raises as the columns do."""
+        # ``repeat`` never ends, so the lengths are compared only if there are weights.
         weights = repeat(None) if self.weight is None else read_weights(self.weight, start, stop)
         edge = start
         for source, target, weight in zip(
@@ -194,6 +195,7 @@ def pair_columns(pairs: StoredArray, weight: StoredArray | None, num_vertices: i
     if len(pairs.shape) != 2 or 2 not in pairs.shape:
         raise InputError(f"{pairs}: expected shape (2, m) or (m, 2), found {pairs.shape}")
     num_edges = pairs.size // 2
+    # In C order (2, m), and in Fortran order (m, 2), store all sources before all targets; the others alternate.
     by_row = (pairs.shape[0] == 2) != pairs.fortran_order
     source = FlatColumn(pairs) if by_row else FlatColumn(pairs, 0, 2)
     target = FlatColumn(pairs, num_edges) if by_row else FlatColumn(pairs, 1, 2)

@@ -89,6 +89,7 @@ class ParquetEdges:
     def _ranges_of(self, number: int, table: ParquetTable) -> Iterator[SourceRange]:
         start, rows = 0, 0
         for group, more in enumerate(table.group_rows):
+            # Reading part of a row group costs as much as decoding all of it, so ranges end between groups.
             if rows and rows + more > self.range_edges:
                 yield SourceRange(number, start, group)
                 start, rows = group, 0
@@ -155,6 +156,7 @@ def _no_number(table: ParquetTable, name: str, row: int, reason: str) -> NameFou
 
 
 def _weights(table: ParquetTable, name: str, given: NDArray[Any], first: int) -> NDArray[np.float32]:
+    # A value beyond float32 becomes infinite, which the check below reports with its row.
     with np.errstate(over="ignore"):
         weights = given.astype(np.float32)
     finite = np.isfinite(weights)

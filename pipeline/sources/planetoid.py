@@ -264,6 +264,7 @@ def _build_csr(state: Any) -> Any:
     rows, columns = state["_shape" if "_shape" in state else "shape"]
     data, indices, indptr = (_build_array(state[name].state) for name in ("data", "indices", "indptr"))
     matrix = scipy.sparse.csr_array((data, indices, indptr), shape=(int(rows), int(columns)))
+    # SciPy's compiled code trusts indices and pointers: a damaged file would make it read beyond the arrays.
     matrix.check_format(full_check=True)
     return matrix
 

@@ -30,10 +30,10 @@ Result = TypeVar("Result")
 #: Bytes of memory per worker, by default.
 DEFAULT_MEMORY = 1 << 30
 
-#: Seconds that starting local workers takes, about.
+#: Approximate time to start local workers, in seconds.
 START_SECONDS = 2.0
 
-#: Share of their time that threads of one process wait for each other, about: Python code runs in one at a time.
+#: Approximate share of their time that threads of one process wait for each other: one at a time runs Python code.
 THREAD_LOSS = 0.1
 
 
@@ -116,6 +116,7 @@ class DaskCluster:
         from distributed import KilledWorker  # noqa: PLC0415 - takes a second to import
         from distributed import as_completed as dask_completed  # noqa: PLC0415
 
+        # Tasks work by writing files, so Dask must run an item again instead of returning an earlier result for it.
         futures = self._client.map(function, items, pure=False, batch_size=1000)
         try:
             for _, result in dask_completed(futures, with_results=True):
@@ -126,6 +127,7 @@ class DaskCluster:
                 " lower --memory (what each may use) or --workers (how many there are), and run the command again;"
                 " finished tasks are kept"
             ) from error
+        # This includes a caller that stops iterating: tasks that nobody waits for must not go on writing.
         except BaseException:
             self._client.cancel(futures)
             raise
@@ -153,6 +155,7 @@ class LazyCluster:
         Args:
             seconds: time that a single worker would need.
         """
+        # Workers that run already cost nothing more, and they do not wait for each other.
         if self._started is None and threads_suffice(self.workers, seconds):
             return ThreadedCluster(self.workers, self.memory)
         return self

@@ -17,7 +17,7 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 #: Bytes that a worker process holds before it reads an edge: interpreter, libraries, kernels, the compiler.
 BASE_MEMORY = 320 * MIB
 
-#: Least memory of a worker that leaves enough room for useful buffers.
+#: Minimum memory of a worker: 128 MiB more than ``BASE_MEMORY``, enough room for useful buffers.
 MINIMUM_MEMORY = 448 * MIB
 
 
@@ -43,6 +43,7 @@ def keep_freed_memory() -> None:
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "gnu_get_libc_version"):
+        # Setting a threshold also turns off glibc's dynamic adjustment of it (mallopt(3)).
         for parameter, value in (
             (_ARENA_MAX, 1),
             (_MMAP_THRESHOLD, KEPT_ALLOCATION),

@@ -14,7 +14,7 @@ from typing import Any
 from gnnloom.pipeline.tasks.cluster import worker_settings
 from gnnloom.storage.errors import InputError
 
-#: Fewest ranks of a cluster: scheduler, client and one worker.
+#: Minimum number of ranks of a cluster: scheduler, client and one worker.
 LEAST_RANKS = 3
 
 #: Seconds after which a worker that finds no scheduler exits. A nanny may start one while the cluster closes.
@@ -43,6 +43,7 @@ def serve_ranks(comm: Any, ranks_here: int, interface: str | None, *, dashboard:
     options = {"death_timeout": _DEATH_TIMEOUT, "silence_logs": logging.CRITICAL}
     is_client: bool = initialize(
         comm=comm,
+        # The ranks go on as ranks of the trainer.
         exit=False,
         interface=chosen,
         nthreads=1,

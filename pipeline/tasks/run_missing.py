@@ -55,6 +55,7 @@ def run_missing(
         for task in missing:
             prepare(task)
     run_all(phase, cluster, function, missing, unit)
+    # The records on disk, not the results of the tasks: a task of an earlier run has left a record only.
     recorded = writer.recorded()
     return [recorded[task.name] for task in tasks]
 

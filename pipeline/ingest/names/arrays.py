@@ -51,8 +51,10 @@ def write_name_arrays(writer: ArtifactWriter, table_path: Path, codec: str, clus
     table = NameTable.load(table_path)
     tasks: list[NameArrayTask] = []
     for array, size in (("original_name_offset", table.num_names + 1), ("original_name", table.num_bytes)):
+        # Creating an array deletes its chunks, among them those of recorded tasks.
         if not (writer.path / array / "zarr.json").exists():
             create_array(writer.path, array, (size,), _DTYPES[array], _DIMS[array], _CHUNK[array], codec)
+        # Whole chunks, so that no two tasks write the same one.
         step = _TASK_CHUNKS * _CHUNK[array]
         tasks += [
             NameArrayTask(writer, table_path, array, start, min(start + step, size)) for start in range(0, size, step)

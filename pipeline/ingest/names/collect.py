@@ -31,7 +31,7 @@ SAMPLES = 64
 #: Leading bytes of a name that the sample keeps: enough to cut at, and short even if names have 65,536 bytes.
 SAMPLE_BYTES = 64
 
-#: Bytes of memory per distinct name in addition to its text, about: offsets, positions, and Arrow's hash table.
+#: Approximate bytes of memory per distinct name in addition to its text: offsets, positions, and Arrow's hash table.
 NAME_MEMORY = 64
 
 
@@ -168,6 +168,7 @@ class _NameSpillBuilder:
         self.distinct.append(encoded.dictionary)
         self.ends.append(encoded.indices.to_numpy().reshape(2, -1))
         if chunk.weight is not None:
+            # A copy, because the weights may be a view of a longer buffer, which would stay in memory.
             self.weights.append(chunk.weight.copy())
         self.num_edges += len(chunk.source)
         # Two positions and a weight per edge.
@@ -175,6 +176,7 @@ class _NameSpillBuilder:
 
     def write(self, task: CollectNamesTask, names: Names, positions: NDArray[np.int32]) -> NameSpill:
         """Write the file; ``names`` and ``positions`` come from :func:`sorted_distinct`."""
+        # A random name, because a worker that was taken for dead may still be writing files for the same range.
         path = f"names/{task.number:05d}-{uuid.uuid4().hex}"
         file = NameSpill(path, len(names), len(names.text), self.num_edges, bool(self.weights))
         ends = list(self._ends_among_all(positions))
@@ -202,8 +204,10 @@ def sorted_distinct(arrays: Sequence[Any]) -> tuple[Names, NDArray[np.int32]]:
     import pyarrow as pa  # noqa: PLC0415 - only names need it
     import pyarrow.compute as pc  # noqa: PLC0415
 
+    # Hashing first: only distinct names are sorted, far fewer than the names given.
     encoded = pa.concat_arrays(arrays).dictionary_encode()
     order = pc.array_sort_indices(encoded.dictionary)
+    # Arrow's dictionary is in order of first occurrence; the inverse of the sorting order gives the ranks.
     rank = np.empty(len(order), np.int32)
     rank[order.to_numpy()] = np.arange(len(order), dtype=np.int32)
     return Names.from_arrow(encoded.dictionary.take(order)), rank[encoded.indices.to_numpy()]

@@ -55,6 +55,7 @@ def _hashes(names: Names) -> NDArray[np.int64]:
 def _hash(offset: NDArray[np.int64], text: NDArray[np.uint8], hashes: NDArray[np.int64]) -> None:
     """FNV-1a; the upper 62 bits are kept, so that an id is never negative."""
     for k in range(hashes.size):
+        # Products wrap around modulo 2^64, as the hash prescribes.
         value = np.uint64(_START)
         for at in range(offset[k], offset[k + 1]):
             value = (value ^ np.uint64(text[at])) * np.uint64(_PRIME)

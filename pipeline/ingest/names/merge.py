@@ -28,7 +28,7 @@ from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 from gnnloom.storage.format.files import read_json, write_json
 
-#: Collected bytes (the text, and 8 per name) of a range of names, about: a few seconds of work.
+#: Approximate number of collected bytes (the text, and 8 per name) of a range of names: a few seconds of work.
 RANGE_BYTES = 64 << 20
 
 
@@ -51,6 +51,7 @@ class NameRanges:
         samples = sorted(bytes.fromhex(sample) for record in records for sample in record.facts["samples"])
         collected = sum(file.text_bytes + 8 * file.num_names for group in files for file in group)
         ranges = max(1, collected // RANGE_BYTES)
+        # Sampled names may be cut off; a prefix of a name is a bound like any other.
         cuts = {samples[number * len(samples) // ranges] for number in range(1, ranges)}
         return cls(files, sorted(cuts - {samples[0]}))
 
@@ -124,7 +125,7 @@ class _Segment:
 
     @property
     def memory(self) -> int:
-        """Bytes that merging these names takes, about."""
+        """Approximate bytes that merging these names takes."""
         # Arrow holds the text as read, joined, distinct and sorted.
         return 4 * self.names.text_bytes(self.start, self.stop) + NAME_MEMORY * len(self)
 
@@ -156,9 +157,11 @@ def _merge(work: Path, path: str, segments: list[_Segment], memory: int) -> tupl
     with aside[0].open("wb", buffering=0) as ends, aside[1].open("wb", buffering=0) as text:
         for pieces in _fitting(segments, memory):
             found = _merge_pieces(work, pieces, count)
+            # Pieces ascend and do not share a name, so their results follow each other without another merge.
             write_at(ends.fileno(), 8 * count, found.offset[1:] + text_bytes)
             write_at(text.fileno(), text_bytes, found.text)
             count, text_bytes = count + len(found), text_bytes + len(found.text)
+    # The task's record is written after both renames, so a recorded range has both files.
     for temporary, kind in zip(aside, kinds, strict=True):
         temporary.replace(work / f"{path}.{kind}")
     return count, text_bytes
@@ -188,6 +191,8 @@ def _merge_pieces(work: Path, pieces: list[_Segment], first: int) -> Names:
     begin = 0
     for piece in pieces:
         numbers = positions[begin : begin + len(piece)].astype(np.int64) + first
+        # Tasks merge disjoint ranges of names, so no two of them write the same part of this file; a task that runs
+        # twice writes the same bytes.
         with (work / piece.names.file.numbers_path).open("r+b") as file:
             write_at(file.fileno(), 8 * piece.start, numbers)
         begin += len(piece)

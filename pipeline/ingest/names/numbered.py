@@ -47,6 +47,7 @@ def number_names(writer: ArtifactWriter, source: NamedEdgeSource, cluster: Clust
     ranges = NameRanges.of(collect_names(writer, source, cluster))
     # A range that was collected again has other files: its names must be merged again.
     if not (folder / _TABLE).exists() or NameRanges.load(folder / _RANGES) != ranges:
+        # The table goes before its ranges are replaced: a kill between these lines leaves no table of other ranges.
         (folder / _TABLE).unlink(missing_ok=True)
         ranges.save(folder / _RANGES)
         NameTable.of(merge_names(writer, folder / _RANGES, cluster)).save(folder / _TABLE)
@@ -92,6 +93,7 @@ class NumberedEdges:
         """(num_names,) int64 numbers of a file's names: the number within the range, plus the range's first number."""
         numbers = file.read_numbers(self.work)
         names = SortedNames(self.work, file)
+        # Names ascend within the file, so the names of one range are consecutive and share one offset.
         cuts = [ranges.cut(names, number) for number in range(len(table.paths) + 1)]
         numbers += np.repeat(np.array(table.first_name[:-1], np.int64), np.diff(cuts))
         return numbers

@@ -65,6 +65,7 @@ class NameTable:
             if begin < end:
                 ends = offsets[begin + 1 - start : end + 1 - start]
                 read_bytes(work / f"{self.paths[number]}.end", 8 * (begin - first), ends)
+                # Each file counts its bytes from 0, so that ranges could be merged without knowing each other's size.
                 ends += self.first_byte[number]
         return offsets
 

@@ -24,9 +24,9 @@ class Generator:
         name: argument of ``gnnloom generate`` and value of a recipe's key ``format``.
         order: position in lists of generators.
         help: what the graphs are, in one line.
-        open_edges: gets the options as keywords.
+        open_edges: takes the options as keywords.
         options: options of ``open_edges`` and ``open_vertices``.
-        open_vertices: gets the same options; None if the graphs have no vertex data.
+        open_vertices: takes the same options; None if the graphs have no vertex data.
     """
 
     name: str

@@ -123,6 +123,7 @@ def _make_edges(
             for axis in range(axes - 1, number % axes, -1):
                 stride *= sizes[axis]
             size = sizes[number % axes]
+            # The vertex at the end of an axis has no next one, so its number stands for no edge.
             if first // stride % size == size - 1:
                 continue
             second = first + stride

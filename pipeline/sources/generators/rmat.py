@@ -125,7 +125,8 @@ def alias_table(probability: NDArray[np.float64]) -> tuple[NDArray[np.uint64], N
         if share[rich] < 1:
             small.append(large.pop())
     for outcome in (*small, *large):
-        share[outcome] = 1.0  # rounding errors
+        # Only rounding errors keep these from being exactly full.
+        share[outcome] = 1.0
     return np.round(np.array(share) * (1 << _DRAW_BITS)).astype(np.uint64), np.array(other, np.uint64)
 
 
@@ -142,13 +143,14 @@ def _descend(
     """Draw the ends of edges ``start``, ``start + 1``, ...; a random word of 64 bits serves eight levels."""
     draws = (scale + _LEVELS - 1) // _LEVELS
     words = np.uint64((draws + 1) // 2)
-    # Only the first levels of the last draw count.
+    # Only the first levels of the last draw count; at most 43 bits are drawn (scale 40), so no shift overflows.
     surplus = np.uint64(draws * _LEVELS - scale)
     for k in range(len(source)):
         counter = np.uint64(start + k) * words
         first, second, word = np.uint64(0), np.uint64(0), np.uint64(0)
         for number in range(draws):
             if number % 2 == 0:
+                # SplitMix64 with the edge's counter for its state: a word depends on nothing that was drawn before.
                 word = mix(key + counter * _GOLDEN)
                 counter += np.uint64(1)
             outcome = word & np.uint64(_OUTCOMES - 1)

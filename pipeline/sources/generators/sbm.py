@@ -194,6 +194,7 @@ def _draw_slots(
         first = _slot(unit(key, counter), unit(key, counter + np.uint64(1)), num_vertices, num_blocks, power)
         draw = unit(key, counter + np.uint64(2))
         if draw < homophily:
+            # The middle of the community's interval, so that rounding in ``_slot`` cannot leave the community.
             block_draw = (first % num_blocks + 0.5) / num_blocks
         else:
             # Given that it is not below homophily, the draw is uniform between homophily and 1.
@@ -206,9 +207,13 @@ def _draw_slots(
 def _slot(block_draw: float, draw: float, num_vertices: int, num_blocks: int, power: float) -> Any:
     """A slot: one draw determines the community, the other the vertex in it."""
     block: Any = min(np.int64(block_draw * num_blocks), num_blocks - 1)
+    # Slots of a community are ``num_blocks`` apart; the first communities have one more if the division has a
+    # remainder.
     size = (num_vertices - block + num_blocks - 1) // num_blocks
+    # The density x^-skew on (0, 1) has the distribution function x^(1 - skew), whose inverse is this power.
     if power != 1.0:
         draw = draw**power
+    # The product may round up to ``size``, although the draw is below 1.
     return block + num_blocks * min(np.int64(draw * size), size - 1)
 
 

@@ -28,8 +28,10 @@ def scramble_ids(ids: NDArray[np.int64], size: int, key: np.uint64) -> None:
     while (1 << bits) < size:
         bits += 1
     mask, limit = (np.uint64(1) << np.uint64(bits)) - np.uint64(1), np.uint64(size)
+    # At least half of the bits, so the upper part changes only bits below itself and the step can be undone.
     fold = np.uint64((bits + 1) // 2)
     first_key, second_key, third_key = mix(key), mix(key + np.uint64(1)), mix(key + np.uint64(2))
+    # Odd multipliers have an inverse modulo a power of two, which makes the multiplication a bijection.
     first_odd, second_odd = mix(key + np.uint64(3)) | np.uint64(1), mix(key + np.uint64(4)) | np.uint64(1)
     # Cycle walking: repeat the rounds until the image is a valid id.
     for k in range(len(ids)):

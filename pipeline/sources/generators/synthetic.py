@@ -118,9 +118,11 @@ def degree_quantiles(graph: Graph, num_classes: int) -> tuple[int, ...]:
     values, counts = np.empty(0, np.int64), np.empty(0, np.int64)
     for start in range(0, graph.num_vertices, _BLOCK_VALUES):
         found = np.unique(graph.degree(start, min(start + _BLOCK_VALUES, graph.num_vertices)), return_counts=True)
+        # The histogram has one entry per distinct degree, so it stays small however many vertices there are.
         values, counts = _add_counts(values, counts, *found)
     below = np.concatenate([[0], np.cumsum(counts)[:-1]])
     targets = [graph.num_vertices * number // num_classes for number in range(1, num_classes)]
+    # A class begins with the first degree that has at least its share of the vertices below it.
     chosen = np.searchsorted(below, targets, side="left")
     return tuple(sorted({int(values[position]) for position in chosen if 0 < position < len(values)}))
 

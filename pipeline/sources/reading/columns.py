@@ -53,6 +53,7 @@ def read_ids(file: SourceFile, block_bytes: int = BLOCK_BYTES) -> Iterator[RowBl
     """
     first = 0
     for offset, text in whole_lines(file, block_bytes=block_bytes):
+        # A line has at least a digit and a line feed.
         most = len(text) // 2 + 1
         ids, line_at = np.empty(most, np.int64), np.empty(most, np.int64)
         count, at, wrong = parse_ids(text, ids, line_at)
@@ -83,6 +84,7 @@ def read_table(
     """
     first = 0
     for offset, text in whole_lines(file, block_bytes=block_bytes):
+        # A number takes at least a digit and a separator or line feed.
         most = len(text) // (2 * num_columns) + 1
         values, line_at = np.empty((most, num_columns), dtype), np.empty(most, np.int64)
         count, at, wrong = parse_table(text, missing, values, line_at)

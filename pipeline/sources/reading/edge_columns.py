@@ -38,7 +38,7 @@ class IdColumn(Protocol):
         ...
 
     def read_any(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        """As :meth:`read`, but with the stored dtype, which may be text."""
+        """Like :meth:`read`, but with the stored dtype, which may be text."""
         ...
 
 
@@ -66,6 +66,7 @@ class FlatColumn:
     def _checked(self, ids: NDArray[Any], first_edge: int) -> NDArray[np.int64]:
         if ids.dtype.kind in "US":
             raise NameFoundError(f"{self.array}: expected integers, found text{HINT}")
+        # Checked before the cast, which would turn an unsigned id beyond int64 into a negative one.
         low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
         if low < 0 or high > np.iinfo(np.int64).max:
             edge = int(np.argmin(ids)) if low < 0 else int(np.argmax(ids))
@@ -96,6 +97,7 @@ class MajorColumn:
             rows = np.arange(row, row + len(offsets) - 1)
             for low in range(max(start, int(offsets[0])), min(stop, int(offsets[-1])), CHUNK_EDGES):
                 high = min(low + CHUNK_EDGES, stop)
+                # Clipping gives the rows outside of the chunk a length of 0 and cuts those at its ends.
                 yield np.repeat(rows, np.diff(np.clip(offsets, low, high)).astype(np.int64))
 
     def _offsets(self) -> Iterator[tuple[int, NDArray[np.int64]]]:
@@ -106,6 +108,7 @@ class MajorColumn:
             if np.any(np.diff(offsets) < 0) or (row == 0 and not len(before) and offsets[0] != 0):
                 raise InputError(f"{self.indptr}: the offsets near row {row:,} do not ascend from 0")
             yield row, offsets
+            # The last offset of a block is the start of a row that ends in the next block.
             row, before = row + len(offsets) - 1, offsets[-1:]
         if not len(before) or before[0] != self.num_entries:
             found = before[0] if len(before) else "nothing"
@@ -132,7 +135,7 @@ def read_weights(array: StoredArray, start: int, stop: int) -> Iterator[NDArray[
 
 
 def rebatch(blocks: Iterable[NDArray[Any]], rows: int) -> Iterator[NDArray[Any]]:
-    """Regroup rows into blocks of exactly ``rows``; the last may be shorter."""
+    """Regroup (num_rows, ...) arrays of one dtype into blocks of exactly ``rows`` rows; the last may be shorter."""
     pending: list[NDArray[Any]] = []
     count = 0
     for block in blocks:

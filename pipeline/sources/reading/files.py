@@ -147,6 +147,7 @@ def _describe_local(location: str) -> SourceFile:
     try:
         status = path.stat()
         with path.open("rb") as file:
+            # Samples, because reading a file of terabytes only to name it would take as long as the first pass.
             state = xxhash.xxh3_128(f"{status.st_size} {status.st_mtime_ns}".encode())
             last = max(0, status.st_size - SAMPLE_BYTES)
             for offset in sorted({last * sample // (SAMPLES + 1) for sample in range(SAMPLES + 2)}):
@@ -183,6 +184,7 @@ def _file_system(location: str) -> tuple[Any, str]:
 def _open_remote(location: str, streaming: bool) -> BinaryIO:
     file_system, path = _file_system(location)
     if streaming and location.startswith(("http://", "https://")):
+        # With a block size of 0, fsspec streams the response and sends no requests for ranges.
         return io.BufferedReader(file_system.open(path, "rb", block_size=0), _REMOTE_BUFFER)
     return cast("BinaryIO", file_system.open(path, "rb"))
 

@@ -47,6 +47,7 @@ def _skip_begun_line(stream: BinaryIO, start: int) -> int:
     """Move to the first line that begins at or after ``start`` and return its offset."""
     if not start:
         return 0
+    # One byte earlier: if it is a line feed, the line at ``start`` belongs to this range and nothing else is skipped.
     stream.seek(start - 1)
     return start - 1 + len(stream.readline())
 
@@ -54,6 +55,7 @@ def _skip_begun_line(stream: BinaryIO, start: int) -> int:
 def _blocks(
     file: SourceFile, stream: BinaryIO, offset: int, stop: int | None, block_bytes: int
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    # Enough for a begun line of the greatest length, and after it a block or the rest of that line.
     buffer = bytearray(max(block_bytes, LONGEST_LINE) + LONGEST_LINE + 2)
     view, block = memoryview(buffer), np.frombuffer(buffer, np.uint8)
     begun = 0  # number of bytes at the front of the buffer that belong to an incomplete line
@@ -63,6 +65,7 @@ def _blocks(
         end = begun + got
         if not got:
             break
+        # The bytes before ``begun`` have no line feed: they were searched in the last round.
         cut = buffer.rfind(b"\n", begun, end) + 1
         if cut:
             yield offset, block[:cut]
@@ -70,6 +73,8 @@ def _blocks(
             offset += cut
         begun = end - cut
         _check_length(file, offset, begun)
+    # The last line began before ``stop``, so all of it belongs to this range; only the end of the file lacks a line
+    # feed.
     if begun:
         rest = stream.readline(LONGEST_LINE + 1).rstrip(b"\n") + b"\n"
         _check_length(file, offset, begun + len(rest))

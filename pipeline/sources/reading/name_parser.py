@@ -73,11 +73,12 @@ def _next_field(text: Any, at: int, separator: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _copy_quoted(text: Any, at: int, out: Any, stop: int) -> tuple[int, int, int]:
-    """As :func:`_copy_name`, starting after the opening quote."""
+    """Like :func:`_copy_name`, starting after the opening quote."""
     while True:
         if is_end(text, at):
             return at, stop, OPEN_QUOTE
         if text[at] == QUOTE:
+            # The line feed has not been reached, so the next byte is within the buffer.
             if text[at + 1] != QUOTE:
                 return at + 1, stop, 0
             at += 1
@@ -97,6 +98,7 @@ def _copy_name(text: Any, at: int, separator: int, out: Any, first: int) -> tupl
             out[stop] = text[at]
             stop += 1
             at += 1
+        # Trailing blanks are copied first and dropped here, because a blank may also be followed by more of the name.
         while stop > first and (out[stop - 1] == SPACE or out[stop - 1] == TAB):
             stop -= 1
     if not wrong and stop == first:
@@ -187,6 +189,7 @@ def parse_names(
         Number of edges; number of edges between two numbers; whether the first edge is one of them; position of the
         line that stopped the parser; and its fault (0: everything is parsed).
     """
+    # A copy is never longer than its field, so buffers as long as the text hold all names without a bounds check.
     count, plain, first_is_plain, at, size = 0, 0, False, 0, len(text)
     source_offset[0] = target_offset[0] = 0
     while at < size:
@@ -195,6 +198,7 @@ def parse_names(
         if is_end(text, at) or text[at] == HASH or text[at] == PERCENT:
             at = next_line(text, at)
             continue
+        # Parse from the start of the line: ``skip_blanks`` has skipped tabs, but a tab may separate an empty name.
         first, second = source_offset[count], target_offset[count]
         at, source_stop, target_stop, wrong = _parse_pair(text, line, separator, source, first, target, second)
         if wrong:

@@ -103,6 +103,7 @@ def _load_eight(typing_context: Any, text: Any, at: Any) -> Any:  # noqa: ARG001
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         pointer = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(64).as_pointer())
         word = builder.load(pointer)
+        # Otherwise LLVM assumes the natural alignment of a word of eight bytes.
         word.align = 1
         return word
 
@@ -134,6 +135,7 @@ def up_to_eight_digits(text: Any, at: int) -> tuple[Any, Any]:
         count = _trailing_zeros(others) >> np.uint64(3)
         if count == 0:
             return 0, 0
+        # The first digit is in the lowest byte: shifting up makes the missing digits leading zeros.
         digits <<= np.uint64(64) - (count << np.uint64(3))
     digits = digits * np.uint64(10) + (digits >> np.uint64(8))
     low = (digits & np.uint64(0x000000FF000000FF)) * np.uint64(0x000F424000000064)
@@ -204,6 +206,7 @@ def _parse_exponent(text: Any, at: int) -> tuple[int, int, int]:
 @njit(cache=True, nogil=True)
 def _two_product(a: float, b: float) -> tuple[float, float]:
     """The double nearest to ``a * b`` and the rounding error (Dekker 1971, with Veltkamp's splitting)."""
+    # Exact only in the order given, so these kernels must not use fastmath.
     product = a * b
     split = 134217729.0 * a  # 2^27 + 1 halves the 53 bits of a double
     a_high = split - (split - a)
@@ -220,6 +223,7 @@ def _scale(mantissa: int, exponent: int) -> Any:
         return 0.0
     if exponent > _MAX_EXPONENT:
         return np.inf
+    # Below 10^18, the double nearest to the mantissa fits int64, so the difference is exact.
     high = np.float64(mantissa)
     low = np.float64(mantissa - np.int64(high))
     power, power_low = _POWER_HIGH[exponent - _MIN_EXPONENT], _POWER_LOW[exponent - _MIN_EXPONENT]
@@ -246,9 +250,11 @@ def parse_number(text: Any, at: int) -> tuple[float, int, int]:
             digits += 1
             if kept < _SAFE_DIGITS:
                 mantissa = mantissa * 10 + (byte - ZERO)
+                # Leading zeros do not use up any of the digits that are kept.
                 kept += mantissa != 0
                 exponent -= point
             else:
+                # A dropped digit before the point still multiplies the number by ten.
                 exponent += not point
         elif byte == POINT and not point:
             point = True

@@ -88,7 +88,7 @@ class ParquetTable:
     def read(
         self, columns: Sequence[str], groups: Sequence[int], rows: int
     ) -> Iterator[tuple[int, tuple[NDArray[Any], ...]]]:
-        """As :meth:`read_arrow`, but with NumPy arrays."""
+        """Like :meth:`read_arrow`, but with NumPy arrays of shape (num_rows,)."""
         for first, values in self.read_arrow(columns, groups, rows):
             yield first, tuple(column.to_numpy(zero_copy_only=False) for column in values)
 
@@ -128,6 +128,7 @@ def _opened(file: SourceFile) -> Iterator[Any]:
 
     with file.open_stored() as stored:
         try:
+            # Prebuffering would load whole row groups, whose size the writer of the file chose.
             parquet = pq.ParquetFile(stored, buffer_size=_BUFFER, pre_buffer=False)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise _damaged(file, error) from error

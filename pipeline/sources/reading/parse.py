@@ -67,6 +67,7 @@ def _parse_pair(text: Any, at: int, last_id: int) -> tuple[int, int, int, int]:
     source, at, wrong = parse_id(text, at)
     if wrong:
         return 0, 0, at, wrong
+    # No separator and more text means that the first field was not only digits.
     after = skip_separator(text, at)
     if after == at or is_end(text, after):
         return 0, 0, at, ONE_ID if is_end(text, after) else NO_ID
@@ -134,6 +135,7 @@ def parse_edges(
             return count, line, wrong
         source[count] = first
         target[count] = second
+        # Most lines end right after the second id, so the rest is parsed only if there is one.
         if text[at] != FEED or weighted:
             value, at, wrong = _parse_rest(text, at, weighted, extra)
             if wrong:
@@ -191,6 +193,7 @@ def parse_table(text: Any, missing: bool, values: Any, line_at: Any) -> tuple[in
                 value, at, wrong = parse_number(text, at)
                 if wrong:
                     return count, line, TOO_FEW if column and is_end(text, at) else wrong
+                # Written so that NaN, for which every comparison is false, is refused as well.
                 if not abs(value) < FLOAT32_LIMIT and not (missing and np.isnan(value)):
                     return count, line, NOT_FINITE
                 values[count, column] = value

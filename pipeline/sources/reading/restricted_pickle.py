@@ -53,6 +53,7 @@ class _Reader(pickle._Unpickler):  # noqa: SLF001 - not the one in C: see below
     def find_class(self, module: str, name: str, /) -> type[Record]:
         """A separate class of records for every name, created anew for every pickle."""
         full = f"{_NEW_NAMES.get(module, module)}.{name}"
+        # The only way for a pickle to reach code: names that are not listed are refused before anything is looked up.
         if full not in self._admitted:
             raise InputError(
                 f"{self._where}: the pickle asks for {_shown(full)}, which is not allowed here; nothing was run."
@@ -89,5 +90,6 @@ def read_pickle(stream: BinaryIO, where: str, admitted: Collection[str]) -> Any:
         return _Reader(io.BytesIO(data), admitted, where).load()
     except InputError:
         raise
+    # A damaged pickle can make the reader raise nearly any exception.
     except Exception as error:
         raise InputError(f"{where}: not a pickle, or a damaged one ({type(error).__name__}: {error})") from error

@@ -84,7 +84,7 @@ class StoredArray:
                 yield self._read_block(stream, min(step, stop - first))
 
     def read_all(self) -> NDArray[Any]:
-        """Read the whole array, which must be small."""
+        """Read the whole array, which must be small, in its stored shape and dtype."""
         blocks = [np.array(block) for block in self.read_flat(0, self.size)]
         flat = np.concatenate(blocks) if blocks else np.empty(0, self.dtype)
         return flat.reshape(self.shape, order="F" if self.fortran_order else "C")
@@ -96,6 +96,7 @@ class StoredArray:
 
     def _read_block(self, stream: BinaryIO, count: int) -> NDArray[Any]:
         wanted = count * self.dtype.itemsize
+        # Streams of archives and servers may return fewer bytes than asked for.
         data = stream.read(wanted)
         while len(data) < wanted:
             more = stream.read(wanted - len(data))

@@ -18,11 +18,15 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 def data_blocks(
     file: SourceFile, header: bool, start: int = 0, stop: int | None = None, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """As :func:`gnnloom.pipeline.sources.reading.lines.whole_lines`, but without byte order mark and header.
+    """Like :func:`gnnloom.pipeline.sources.reading.lines.whole_lines`, but without byte order mark and header.
 
     Args:
         header: whether the first line that is neither blank nor a comment is a header.
+
+    Yields:
+        Offset of a block in the decompressed contents, and the block, (num_bytes,) uint8; it may be empty.
     """
+    # Every task finds the header itself, so a range need not know what an earlier one read.
     first_line = _after_header(file) if header else 0
     for offset, block in whole_lines(file, start, stop, block_bytes):
         mark = 0 if offset else _mark_bytes(block)

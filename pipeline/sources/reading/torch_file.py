@@ -92,6 +92,8 @@ class TorchFile:
         """Offset and size in bytes of an uncompressed member."""
         if info.compress_type != zipfile.ZIP_STORED:
             raise InputError(f"{self.file.location}: {info.filename} is compressed, which torch.save never does")
+        # The central directory does not give the length of the local header, whose extra field torch pads to align
+        # the data.
         stored.seek(info.header_offset)
         name_bytes, extra_bytes = _LOCAL_HEADER.unpack(stored.read(_LOCAL_HEADER.size))
         return info.header_offset + _LOCAL_HEADER.size + name_bytes + extra_bytes, info.file_size
@@ -135,6 +137,7 @@ def _order(where: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> bool
         step, fits = 1, len(shape) == len(strides)
         axes = range(len(shape)) if fortran_order else range(len(shape) - 1, -1, -1)
         for axis in axes:
+            # The stride of an axis with one element is never used and may have any value.
             fits = fits and (shape[axis] == 1 or strides[axis] == step)
             step *= max(1, shape[axis])
         if fits:

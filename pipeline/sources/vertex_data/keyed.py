@@ -113,6 +113,8 @@ class KeyedVertices:
         with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
             empty = _EMPTY[array]
             placed = np.memmap(Path(folder) / "placed", empty.dtype, "w+", shape=shape)
+            # A file of flags, because rows come in any order and no value of an array can stand for "not yet
+            # written".
             taken = np.memmap(Path(folder) / "taken", np.bool_, "w+", shape=shape[:1])
             step = max(1, _BLOCK_VALUES // width)
             for first in range(0, len(placed), step):
@@ -128,6 +130,7 @@ class KeyedVertices:
             values, found = _CONVERTERS[array](block), lookup.find(block.ids)
             rows = np.flatnonzero(found >= 0)
             vertices = found[rows]
+            # Flags from earlier blocks do not show a vertex that occurs twice within this one.
             again = taken[vertices] | _repeated(vertices)
             if again.any():
                 raise block.error(int(rows[np.argmax(again)]), "the vertex already has a row")

@@ -35,7 +35,7 @@ class VertexKind:
         name: value of a recipe's key ``format``.
         order: position in lists of kinds.
         help: what the data are, in one line.
-        open: gets the stored :class:`~gnnloom.storage.artifacts.graph.Graph`, or None, and the options as keywords.
+        open: takes the stored :class:`~gnnloom.storage.artifacts.graph.Graph`, or None, and the options as keywords.
             Without a graph the source can only state its identity, unless ``needs_graph`` is False.
         options: options of ``open``.
         needs_graph: the data depend on the stored graph.

@@ -35,6 +35,7 @@ class VertexLookup:
         if not self._arrays:
             return np.where(found < self._num_vertices, found, -1)
         (known,) = self._arrays
+        # An id above all known ones would be placed after the last; the comparison then refuses it.
         position = np.minimum(np.searchsorted(known, found), max(0, len(known) - 1))
         return np.where((found >= 0) & (known[position] == found), position, -1)
 
@@ -46,6 +47,7 @@ def _read_numbers(offset: NDArray[np.int64], text: NDArray[np.uint8], numbers: N
         value: Any = 0
         for at in range(offset[k], offset[k + 1]):
             digit = np.int64(text[at]) - ZERO
+            # The division keeps the test for the limit itself from overflowing.
             if not 0 <= digit <= 9 or value > (_HIGHEST - digit) // 10:
                 value = -1
                 break
@@ -62,7 +64,7 @@ def _find_names(
     found: NDArray[np.int64],
 ) -> None:
     """Search for each name in known names, which ascend; -1 for names that are not among them."""
-    # One binary search per name.
+    # Known names ascend by their bytes, as ``_compare`` orders them, so a binary search finds each name.
     for k in range(found.size):
         low, high, found[k] = 0, known_offset.size - 1, -1
         while low < high:

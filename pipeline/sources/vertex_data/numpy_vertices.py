@@ -80,6 +80,7 @@ class NumpyVertices:
 
     @property
     def random_access(self) -> bool:
+        # A split given as lists of ids says nothing about a range of vertices until all lists are read.
         return all(array.is_mapped for array in self._stored()) and len(self.split) < 2
 
     def _stored(self) -> list[StoredArray]:

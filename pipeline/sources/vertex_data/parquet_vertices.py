@@ -96,6 +96,7 @@ class ParquetVertices:
         ]
         rows = max(1, _BLOCK_VALUES // len(self.columns))
         for first, columns in self.table.read(self.columns, groups, rows):
+            # Blocks begin with a row group, which may begin before ``start`` and end after ``stop``.
             low, high = max(0, start - first), max(0, stop - first)
             wanted = tuple(column[low:high] for column in columns)
             if len(wanted[0]):
