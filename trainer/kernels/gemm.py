@@ -31,7 +31,7 @@ def seconds_of_weight_gradients(features: Tensor, gradient: Tensor) -> tuple[flo
         features: (num_rows, input dim) H.
         gradient: (num_rows, output dim) dQ.
 
-    Singh et al., "Plexus" (SC 2025), section 5: in some libraries one order takes several times as long as the other.
+    Ranjan et al., "Plexus" (SC 2025), section 5: in some libraries one order takes several times as long as the other.
     """
     return _seconds(features, gradient, transposed=False), _seconds(features, gradient, transposed=True)
 

@@ -1,6 +1,6 @@
 """Three-dimensional tensor parallelism (``tensor3d``): the adjacency on planes of the grid that rotate over layers.
 
-Singh et al., "Plexus" (SC 2025), sections 3 and 5. In every layer the three axes have three roles: *outer* splits the
+Ranjan et al., "Plexus" (SC 2025), sections 3 and 5. In every layer the three axes have three roles: *outer* splits the
 rows of the layer's input, *inner* its columns, and ranks along *depth* hold copies. (The model's input features have
 no copies: depth splits their rows further.) With (outer, inner, depth) = (x, y, z) in the first layer:
 

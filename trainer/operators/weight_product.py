@@ -29,7 +29,7 @@ def timed_product(features: Tensor, weight: Tensor, traffic: Traffic) -> Tensor:
 def transposed_is_faster(features: Tensor, gradient: Tensor, comm: Communicator) -> bool:
     """Whether (dQ^T H)^T takes less time than H^T dQ, summed over all ranks. Collective; the same on every rank.
 
-    Singh et al., "Plexus" (SC 2025), section 5.
+    Ranjan et al., "Plexus" (SC 2025), section 5.
 
     Args:
         features: (num_rows, input dim) H of this rank.

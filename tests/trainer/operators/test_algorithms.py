@@ -52,8 +52,8 @@ SAVINGS: dict[str, dict[str, Any]] = {
     "propagate-first": {"product_order": "propagate-first"},
     "transform-first": {"product_order": "transform-first"},
     "nothing-saved": {"cache_input_product": False, "skip_input_gradient": False, "product_order": "propagate-first"},
-    "turned-gradient": {"skip_input_gradient": False, "product_order": "transform-first"},
-    "turned-products": {"gradient_product": "transposed"},
+    "transform-first-gradient": {"skip_input_gradient": False, "product_order": "transform-first"},
+    "transposed-products": {"gradient_product": "transposed"},
     "measured-products": {"gradient_product": "measured"},
     "in-blocks": {"cache_input_product": False, "aggregation_blocks": 3, "summa_width": 7},
 }
