@@ -45,9 +45,10 @@ typecheck: .venv/installed-for-tests
 	cd build/typecheck && MYPYPATH=.:../../tests ../../$(BIN)/mypy --config-file ../../pyproject.toml --exclude benchmarks ../../tests
 	cd build/typecheck && MYPYPATH=.:../../tests/benchmarks ../../$(BIN)/mypy --config-file ../../pyproject.toml ../../tests/benchmarks
 
-# The wheel, installed into a virtual environment of its own, as a user would have it.
+# The wheel, installed into a virtual environment of its own, as a user would have it. Files of an older build would
+# end up in the wheel.
 wheel:
-	rm -rf build/wheel
+	rm -rf build/wheel build/lib build/bdist.*
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
 	build/wheel/venv/bin/python -m pip install --quiet --constraint constraints.txt build/wheel/*.whl
