@@ -20,8 +20,8 @@ import click
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.trainer.job.signals import handling, raised_again
 
-#: Module of each subcommand, and its line in the help of the whole command. Modules are imported only when their command
-#: is called, as some take seconds; the help of the whole command imports none of them.
+#: Module of each subcommand, and its line in the help of the whole command. Modules are imported only when their
+#: command is called, as some take seconds; the help of the whole command imports none of them.
 _COMMANDS = {
     "ingest": ("ingest", "Store the edges of files as a graph."),
     "generate": ("generate", "Generate a graph, without an input file."),
