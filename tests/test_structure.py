@@ -38,7 +38,9 @@ def test_no_files_import_each_other_in_a_circle() -> None:
 
 def test_the_packages_that_are_installed_are_the_folders() -> None:
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    assert listed == [f"gnnloom.{'.'.join(room.relative_to(ROOT).parts)}" for room in ROOMS]
+    # One folder is the top package itself; the file system has no place for it above the others.
+    rooms = [room for room in ROOMS if room != ROOT / "workflows" / "gnnloom"]
+    assert listed == ["gnnloom", *(f"gnnloom.{'.'.join(room.relative_to(ROOT).parts)}" for room in rooms)]
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: str(room.relative_to(ROOT)))

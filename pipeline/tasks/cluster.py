@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from gnnloom.pipeline.tasks.main_guard import check_main_guard
 from gnnloom.pipeline.tasks.memory import KEPT_ALLOCATION, keep_freed_memory
 from gnnloom.pipeline.tasks.performance import check_report, reported
 from gnnloom.storage.errors import CorruptError, InputError, LaunchError
@@ -217,6 +218,7 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
     import dask  # noqa: PLC0415 - takes a second to import
     from distributed import Client, LocalCluster  # noqa: PLC0415
 
+    check_main_guard()
     workers = options.workers or available_cores()
     with (
         dask.config.set(worker_settings()),
