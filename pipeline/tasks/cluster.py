@@ -38,6 +38,10 @@ START_SECONDS = 2.0
 THREAD_LOSS = 0.1
 
 
+#: Numbers that a stage works on faster in threads than in workers that have to be started first.
+FEW_ENTRIES = 10_000_000
+
+
 class Cluster(Protocol):
     """Runs tasks, ``workers`` at a time, each within ``memory`` bytes."""
 
@@ -165,6 +169,14 @@ class LazyCluster:
 def threads_suffice(workers: int, seconds: float) -> bool:
     """Whether threads finish before worker processes would, on work that takes a single worker so many seconds."""
     return seconds / workers * THREAD_LOSS < START_SECONDS
+
+
+def for_few(cluster: Cluster, entries: int) -> Cluster:
+    """Where to do work on so many numbers, such as nonzeros: as :func:`for_work`, with threads only for few numbers.
+
+    For stages that do not project their time. A million numbers take them well under a second.
+    """
+    return for_work(cluster, 0.0) if entries <= FEW_ENTRIES else cluster
 
 
 def for_work(cluster: Cluster, seconds: float) -> Cluster:

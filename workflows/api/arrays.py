@@ -18,6 +18,8 @@ from gnnloom.storage.errors import InputError
 #: Bytes of a file that are digested at a time.
 _BLOCK = 1 << 24
 
+_SPLITS = {"train", "valid", "test"}
+
 
 def is_location(value: Any) -> TypeGuard[str | Path | Sequence[str | Path]]:
     """Whether a value is the name of a file, folder or URL, or several of them, rather than data."""
@@ -39,12 +41,13 @@ def stored_edges(edges: Any) -> Iterator[str]:
     Raises:
         InputError: this is not an array.
     """
-    from scipy.sparse import issparse, save_npz
+    from scipy.sparse import coo_array, issparse, save_npz
 
     with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
         if issparse(edges):
             file = Path(folder, "adjacency.npz")
-            save_npz(file, edges, compressed=False)
+            # Unlike the other formats, COO keeps equal edges apart.
+            save_npz(file, coo_array(edges), compressed=False)
         else:
             file = Path(folder, "edges.npy")
             np.save(file, _array("edges", edges))
@@ -75,8 +78,10 @@ def _stored(folder: Path, name: str, value: Any) -> str:
         return str(value)
     if isinstance(value, Mapping):
         file = folder / f"{name}.npz"
-        # Sorted, so that the order of the mapping does not change the file.
-        np.savez(file, **{part: _array(f"{name}, {part}", value[part]) for part in sorted(value)})
+        if set(value) != _SPLITS:
+            raise InputError(f"{name}: expected arrays train, valid and test, found {', '.join(map(str, value))}")
+        train, valid, test = (_array(f"{name}, {part}", value[part]) for part in ("train", "valid", "test"))
+        np.savez(file, train=train, valid=valid, test=test)
     else:
         file = folder / f"{name}.npy"
         np.save(file, _array(name, value))
