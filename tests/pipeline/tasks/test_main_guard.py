@@ -55,9 +55,9 @@ def test_an_unguarded_script_ends_with_one_message(tmp_path: Path) -> None:
         "import gnnloom\n"
         f"gnnloom.generate('tiny', 'sbm', vertices=60, edges=200, workers=1, catalog={str(tmp_path)!r})\n"
     )
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 1
     assert done.stderr.count("Traceback") == 1
     assert "script.py:2: this starts worker processes" in done.stderr
     script.write_text(script.read_text().replace("\ngnnloom", '\nif __name__ == "__main__":\n    gnnloom'))
-    subprocess.run([sys.executable, str(script)], check=True, timeout=100)
+    subprocess.run([sys.executable, str(script)], check=True, timeout=300)

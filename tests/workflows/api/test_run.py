@@ -88,6 +88,7 @@ def test_one_of_several_runs_must_be_named(tmp_path: Path) -> None:
         gnnloom.Run.open("bare", catalog)
 
 
+@pytest.mark.long
 def test_a_report_is_written(run: gnnloom.Run, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     page = run.report(tmp_path / "report")
