@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import zarr
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.csr_group import Window, csr_attributes
@@ -198,6 +197,8 @@ class BlockWriter:
         """
         window = Window(row_offset, 0, (self._num_columns, self._num_columns))
         attributes = csr_attributes((len(indptr) - 1, self._num_columns), int(indptr[-1]), window)
+        import zarr  # noqa: PLC0415 - slow to import, and readers do not need it
+
         # Written by Zarr rather than write_group, so that the bytes equal those of graphs stored by earlier versions.
         zarr.open_group(str(self._root / self._prefix), mode="r+").attrs.put(attributes)
         pointers = write_array(self._root, f"{self._prefix}/indptr", indptr, ("row+1",), codec=self._codec)

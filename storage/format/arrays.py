@@ -11,15 +11,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xxhash
-import zarr
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.format.chunks import DEFAULT_CODEC, ChunkReader, ChunkWriter, compressors
+
+if TYPE_CHECKING:
+    import zarr
 
 Array = NDArray[Any]
 
@@ -113,6 +115,8 @@ def create_array(
     Returns:
         The record of the array, with no pieces yet.
     """
+    import zarr  # noqa: PLC0415 - slow to import, and readers do not need it
+
     kind = np.dtype(dtype).newbyteorder("<")
     rows = chunk_rows or default_chunk_rows(shape, kind)
     # All-zero chunks are written too, so a file that is absent is a lost chunk and never a chunk of zeros.
@@ -131,6 +135,13 @@ def create_array(
     return ArrayRecord(path, tuple(int(size) for size in shape), kind.name, tuple(dims), ())
 
 
+def open_zarr_array(where: Path, mode: Literal["r", "r+"] = "r") -> zarr.Array[Any]:
+    """Open an array by Zarr, which writers need; readers use :class:`gnnloom.storage.format.chunks.ChunkReader`."""
+    import zarr  # noqa: PLC0415 - slow to import, and readers do not need it
+
+    return zarr.open_array(str(where), mode=mode)
+
+
 def write_rows(root: Path, path: str, start: int, data: Array) -> ArrayRecord:
     """Write rows ``start`` to ``start + len(data)`` of an array made by :func:`create_array`.
 
@@ -146,7 +157,7 @@ def write_rows(root: Path, path: str, start: int, data: Array) -> ArrayRecord:
         InputError: the rows are not whole chunks of the array, or have another shape or dtype.
     """
     # Only the metadata is read here, so tasks that write different rows of one array do not conflict.
-    array = zarr.open_array(str(root / path), mode="r")
+    array = open_zarr_array(root / path)
     stop = start + len(data)
     chunk = array.chunks[0]
     # Two writers of one chunk would each keep only its own rows; whole chunks rule that out. Only the last is partial.
@@ -201,7 +212,7 @@ class ArrayAppender:
     ) -> None:
         self._record = create_array(root, path, shape, dtype, dims, chunk_rows)
         self._where = root / path
-        array = zarr.open_array(str(self._where), mode="r")
+        array = open_zarr_array(self._where)
         self._chunks = ChunkWriter(self._where, array)
         # The digest grows with the chunks: hashing the array at the end would mean reading it again.
         self._hash = xxhash.xxh3_128()

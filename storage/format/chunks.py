@@ -13,23 +13,27 @@ import os
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import google_crc32c
 import numpy as np
-import zarr
-from numcodecs.blosc import Blosc
 from numpy.typing import NDArray
-from zarr.abc.codec import BytesBytesCodec
-from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
 from gnnloom.storage.errors import InputError
+
+if TYPE_CHECKING:
+    import zarr
+    from numcodecs.blosc import Blosc
+    from zarr.abc.codec import BytesBytesCodec
+
+# Zarr and numcodecs are slow to import, so only the functions that need them do: listings read nothing but metadata.
 
 #: Choices of ``--codec``: no compression; compression that takes almost no time; the smallest files.
 CODECS: Final = ("none", "fast", "small")
 DEFAULT_CODEC: Final = "fast"
 
-_SHUFFLES: Final = {"noshuffle": Blosc.NOSHUFFLE, "shuffle": Blosc.SHUFFLE, "bitshuffle": Blosc.BITSHUFFLE}
+#: Names of Blosc's filters, at the numbers that numcodecs gives them.
+_SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
 
 
 def compressors(codec: str, dtype: np.dtype[Any]) -> list[BytesBytesCodec]:
@@ -41,6 +45,8 @@ def compressors(codec: str, dtype: np.dtype[Any]) -> list[BytesBytesCodec]:
     Raises:
         InputError: ``codec`` is not one of ``CODECS``.
     """
+    from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec  # noqa: PLC0415
+
     # The checksum is the last codec, so it covers the stored bytes: a damaged chunk is found before it is decompressed.
     if codec == "none":
         return [Crc32cCodec()]
@@ -135,6 +141,8 @@ class ChunkReader:
             FileNotFoundError: the chunk is missing.
             ValueError, RuntimeError: the chunk is damaged.
         """
+        from numcodecs.blosc import Blosc  # noqa: PLC0415
+
         stored = self.file(number).read_bytes()
         encoded = stored[:-4]
         if google_crc32c.value(encoded) != int.from_bytes(stored[-4:], "little"):
@@ -160,6 +168,9 @@ def _write_file(path: Path, pieces: Sequence[bytes]) -> None:
 
 def _compressor(path: Path, codecs: Sequence[Any]) -> Blosc | None:
     """The compressor among the codecs of an array, which must be codecs that :func:`compressors` returns."""
+    from numcodecs.blosc import Blosc  # noqa: PLC0415
+    from zarr.codecs import BloscCodec, Crc32cCodec  # noqa: PLC0415
+
     # Other codecs are refused rather than ignored: ChunkWriter encodes by itself, so Zarr would decode its bytes
     # wrongly.
     if not codecs or not isinstance(codecs[-1], Crc32cCodec) or len(codecs) > 2:
@@ -169,4 +180,4 @@ def _compressor(path: Path, codecs: Sequence[Any]) -> Blosc | None:
     if not isinstance(codecs[0], BloscCodec):
         raise InputError(f"{path}: codecs that gnnloom does not write ({codecs})")
     settings = codecs[0]
-    return Blosc(settings.cname.value, settings.clevel, _SHUFFLES[settings.shuffle.value], settings.blocksize)
+    return Blosc(settings.cname.value, settings.clevel, _SHUFFLES.index(settings.shuffle.value), settings.blocksize)

@@ -8,10 +8,17 @@ from typing import Any
 
 import numpy as np
 import xxhash
-import zarr
 from numpy.typing import NDArray
 
-from gnnloom.storage.format.arrays import Array, ArrayRecord, Piece, create_array, default_chunk_rows, write_array
+from gnnloom.storage.format.arrays import (
+    Array,
+    ArrayRecord,
+    Piece,
+    create_array,
+    default_chunk_rows,
+    open_zarr_array,
+    write_array,
+)
 from gnnloom.storage.format.chunks import DEFAULT_CODEC, ChunkWriter
 
 
@@ -66,7 +73,7 @@ class GrowingArray:
             self._store(pending)
         # The array was created with the length of its first chunks. It only grows, so resizing changes nothing but
         # zarr.json.
-        zarr.open_array(str(self._root / self._path), mode="r+").resize((self._written,))
+        open_zarr_array(self._root / self._path, "r+").resize((self._written,))
         pieces = (Piece(0, self._written, self._hash.hexdigest()),)
         return ArrayRecord(self._path, (self._written,), self._dtype.name, self._dims, pieces)
 
@@ -87,7 +94,7 @@ class GrowingArray:
         if self._chunks is None:
             create_array(self._root, self._path, (stop,), self._dtype, self._dims, self._chunk, self._codec)
             where = self._root / self._path
-            self._chunks = ChunkWriter(where, zarr.open_array(str(where), mode="r"))
+            self._chunks = ChunkWriter(where, open_zarr_array(where))
         self._chunks.write(self._written, rows)
         self._hash.update(rows.view(np.uint8).data)
         self._written = stop
