@@ -137,7 +137,7 @@ def _session_card(facts: RunFacts) -> str | None:
     if content is None:
         return None
     command = str(facts.sessions[-1].get("command", ""))
-    note = "The command that made this run. Give it another --run to keep this one." if command else ""
+    note = "The command of this run. To repeat it and keep this run, give it another --run." if command else ""
     return card("Training session", content + code(command), note=note, kind="wide")
 
 
@@ -203,7 +203,7 @@ def _pictures_by_title(runs: Sequence[RunFacts]) -> dict[str, list[Picture]]:
         # Bars of different runs can only be compared on one axis.
         if has_one_scale:
             share_scale(pictures)
-        by_title[title] = pictures
+        by_title[title] = _full_rows(pictures)
     return by_title
 
 

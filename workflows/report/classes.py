@@ -25,12 +25,13 @@ def confusion_picture(facts: RunFacts) -> Picture | None:
     # Shares of the true class, or a large class would outshine all others.
     shares = counts / np.maximum(1, sums)
     figure, axes = new_axes(height=HEAT_HEIGHT)
-    bar = draw_matrix(figure, axes, 100 * shares, "% of the true class")
+    # Whole percentages fit into the cells.
+    bar = draw_matrix(figure, axes, (100 * shares).round(), "share of the true class")
     bar.ax.yaxis.set_major_formatter(PercentFormatter(100, decimals=0))
     axes.set_xlabel("predicted class")
     axes.set_ylabel("true class")
     right = np.trace(counts)
-    note = f"{right:,} of {counts.sum():,} labels are predicted correctly, on the diagonal. Numbers are percentages."
+    note = f"Percentages of the true class. The diagonal has {right:,} of {counts.sum():,} labels."
     return Picture("confusion", "Confusion matrix", figure, note, _spots(counts, shares))
 
 

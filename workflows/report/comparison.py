@@ -84,8 +84,8 @@ def _results(runs: Sequence[RunFacts]) -> list[_Figure]:
     return [
         *scores,
         _Figure("best validation score", validation, share, _points),
+        _Figure("its epoch", [each.epoch if each else None for each in best], _count, _difference),
         _Figure("test score in that epoch", test, share, _points),
-        _Figure("that epoch", [each.epoch if each else None for each in best], _count, _difference),
         _Figure("training loss", [values["loss"] for values in last], "{:.4f}".format, _ratio),
         *_costs(runs, [values["epoch_seconds"] for values in last]),
     ]

@@ -32,10 +32,12 @@ _MARKED_POINTS = 25
 _LOGARITHMIC = 30.0
 #: Line of each split: curves that coincide stay visible, as each lies on a wider one or has gaps.
 _SPLIT_LINES: Mapping[str, Mapping[str, Any]] = {
-    "training": {"linewidth": 3.4, "alpha": 0.45},
+    "training": {"linewidth": 3.2, "alpha": 0.45},
     "validation": {"linewidth": 2.0},
     "test": {"linewidth": 1.4, "linestyle": (0, (4, 3))},
 }
+#: Lines of several runs, in order. The numbers of lines and of colors have no common factor, so few runs look alike.
+_DASHES = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (6, 1.5, 1.5, 1.5)))
 #: Axes of scores begin and end at multiples of this, unless the scores are closer together.
 _SCORE_STEP = 0.05
 
@@ -44,7 +46,7 @@ Curve = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 def loss_picture(runs: Sequence[RunFacts]) -> Picture:
     """Draw the training loss."""
-    curves = {_label(facts, runs, "training"): facts.curve("loss") for facts in runs}
+    curves = {_label(facts, runs, "training loss"): facts.curve("loss") for facts in runs}
     figure, axes = new_axes()
     _draw(axes, curves, {name: f"{name}  {values[-1]:.4f}" for name, (_, values) in curves.items()})
     values = np.concatenate([curve[1] for curve in curves.values()])
@@ -154,12 +156,14 @@ def _spots(curves: Mapping[str, Curve], write: Callable[[float], str]) -> list[S
     return column_spots(epochs.astype(np.float64), lines)
 
 
+def _line(number: int) -> Mapping[str, Any]:
+    """Return the line of one run out of several: runs with equal curves stay visible, as for splits."""
+    return {"linewidth": max(1.4, 2.6 - 0.6 * number), "linestyle": _DASHES[number % len(_DASHES)]}
+
+
 def _draw(axes: Axes, curves: dict[str, Curve], labels: dict[str, str]) -> None:
     for number, (name, (epochs, values)) in enumerate(curves.items()):
-        # Colors repeat after the last one, so dashes distinguish the second round.
-        style = {"linestyle": "-" if number < len(SERIES) else "--"}
-        if set(curves) <= set(_SPLIT_LINES) and len(curves) > 1:
-            style = {**style, **_SPLIT_LINES[name]}
+        style = _SPLIT_LINES.get(name) or _line(number)
         axes.plot(
             *_thinned(epochs, values),
             color=color(SERIES[number % len(SERIES)]),
