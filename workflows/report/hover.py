@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 #: Most spots of a picture: they are wider than the pointer's tip, and the page stays small.
 MOST_SPOTS = 120
-#: Distance of the text from the spot and from the top, and between its lines, in points.
-_GAP, _LINE = 5.0, 11.0
+#: Distance of the box from the spot, of the text from the edge of the box, and between lines, in points.
+_GAP, _PAD, _LINE = 4.0, 4.0, 10.5
+#: Width of a letter at most, on average: the fonts of browsers differ.
+_LETTER = 4.8
 
 
 @dataclass(frozen=True)
@@ -59,14 +61,20 @@ def _spot_svg(axes: Axes, spot: Spot) -> str:
     left, right = np.clip([left, right], frame.x0, frame.x1) * scale
     # SVG counts from the top.
     upper, lower = (height - np.array([high, low])) * scale
-    is_left = (left + right) / 2 < (frame.x0 + 0.55 * frame.width) * scale
-    x, anchor = (right + _GAP, "start") if is_left else (left - _GAP, "end")
-    y = max(upper, (height - frame.y1) * scale) + _LINE
+    area = f"x='{left:.1f}' y='{upper:.1f}' width='{right - left:.1f}' height='{lower - upper:.1f}'"
+    top = max(upper, (height - frame.y1) * scale)
+    return f"<g class='spot'><rect {area}/>{_tip_svg(spot.lines, left, right, top, axes)}</g>"
+
+
+def _tip_svg(lines: Sequence[str], left: float, right: float, top: float, axes: Axes) -> str:
+    """Return a box with text next to a spot, on the side with more room."""
+    whole = axes.figure.bbox.width * 72 / axes.figure.dpi
+    width, height = _LETTER * max(map(len, lines)) + 2 * _PAD, _LINE * len(lines) + 2 * _PAD
+    wanted = right + _GAP if left + right < whole else left - _GAP - width
+    x = min(max(0.0, wanted), whole - width)
     spans = "".join(
-        f"<tspan x='{x:.1f}' y='{y + number * _LINE:.1f}'>{escape(line)}</tspan>"
-        for number, line in enumerate(spot.lines)
+        f"<tspan x='{x + _PAD:.1f}' y='{top + _PAD + (number + 0.8) * _LINE:.1f}'>{escape(line)}</tspan>"
+        for number, line in enumerate(lines)
     )
-    size = f"width='{right - left:.1f}' height='{lower - upper:.1f}'"
-    return (
-        f"<g class='spot'><rect x='{left:.1f}' y='{upper:.1f}' {size}/><text text-anchor='{anchor}'>{spans}</text></g>"
-    )
+    box = f"<rect x='{x:.1f}' y='{top:.1f}' width='{width:.1f}' height='{height:.1f}' rx='2'/>"
+    return f"<g class='tip'>{box}<text>{spans}</text></g>"
