@@ -1,6 +1,6 @@
 """Weights & Biases: a run of the project ``gnnloom``, or of ``WANDB_PROJECT``.
 
-``WANDB_MODE=offline`` keeps the log in the run's folder, from which ``wandb sync`` sends it later.
+``WANDB_MODE=offline`` keeps the log in the folder ``wandb`` of the current folder, or of ``WANDB_DIR``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ def _open(context: LogContext) -> _WandbLog:
         name=context.run,
         id=os.environ.get("WANDB_RUN_ID", identifier),
         config=dict(context.config),
-        dir=str(context.folder),
         resume="allow" if context.first_epoch else None,
     )
     return _WandbLog(run)

@@ -77,15 +77,18 @@ def _catalog(context: click.Context) -> Any:
     return Catalog(context.find_root().params.get("catalog") or "catalog")
 
 
-def _datasets(context: click.Context, incomplete: str) -> Iterable[str]:  # noqa: ARG001 - a finder
-    return list(_catalog(context))
+def _datasets(context: click.Context, incomplete: str) -> Iterable[str]:
+    """Find datasets, and runs once the name of a dataset is complete."""
+    return _runs_of_all(context, incomplete) if "/" in incomplete else list(_catalog(context))
 
 
 def _runs(context: click.Context, incomplete: str) -> Iterable[str]:
     """Find the runs of the dataset on the command line; without one, runs with their datasets."""
     # An option that lacks its value, as it is being completed, keeps click from assigning the arguments before it.
     name = context.params.get("name") or next(iter(context.args), None)
-    return _catalog(context)[name].runs() if isinstance(name, str) else _runs_of_all(context, incomplete)
+    if not isinstance(name, str):
+        return _runs_of_all(context, incomplete)
+    return list(_catalog(context)[name.partition("/")[0]].runs())
 
 
 def _runs_of_all(context: click.Context, incomplete: str) -> Iterable[str]:

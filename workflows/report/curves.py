@@ -163,7 +163,7 @@ def _line(number: int) -> Mapping[str, Any]:
 
 def _draw(axes: Axes, curves: dict[str, Curve], labels: dict[str, str]) -> None:
     for number, (name, (epochs, values)) in enumerate(curves.items()):
-        style = _SPLIT_LINES.get(name) or _line(number)
+        style = _SPLIT_LINES.get(name) or (_line(number) if len(curves) > 1 else {})
         axes.plot(
             *_thinned(epochs, values),
             color=color(SERIES[number % len(SERIES)]),

@@ -37,6 +37,7 @@ def offered(root: Path, words: str, incomplete: str) -> list[str]:
         ("", "comp", ["completion"]),
         ("export", "", ["roads", "web"]),
         ("catalog show", "w", ["web"]),
+        ("export", "web/", ["web/first", "web/second"]),
         ("export web predictions --run", "", ["first", "second"]),
         ("report", "web/f", ["web/first"]),
         ("report web/first", "", ["roads/only", "web/first", "web/second"]),
