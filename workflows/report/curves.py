@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 from numpy.typing import NDArray
 
 from gnnloom.workflows.report.facts import SCORES, SPLITS, RunFacts
@@ -95,7 +95,6 @@ def _limit_shares(axes: Axes, values: NDArray[np.float64]) -> None:
     bottom, top = max(0.0, np.floor(lowest / step - 0.2) * step), min(1.0, np.ceil(highest / step + 0.2) * step)
     # A line along the upper end would be cut to half its width.
     axes.set_ylim(bottom, top + 0.015 * (top - bottom))
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0 if top - bottom > _SCORE_STEP else 1))
 
 

@@ -69,6 +69,8 @@ _SETTINGS: Any = {
     "hatch.linewidth": 0.6,
 }
 _PNG_DPI = 200
+#: Distances of ticks are one of these times a power of ten.
+_STEPS = (1, 2, 5, 10)
 #: Share of a picture's width that a legend may take; the tick labels of the y axis need the rest.
 _LEGEND_SHARE = 0.88
 
@@ -141,6 +143,7 @@ def new_axes(width: float = HALF, height: float = HEIGHT) -> tuple[Figure, Axes]
             spine.set_color(color("line"))
         for label in (axes.xaxis.label, axes.yaxis.label):
             label.set_color(color("muted"))
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=_STEPS))
     return figure, axes
 
 
@@ -170,7 +173,7 @@ def draw_legend(axes: Axes, columns: int = 4) -> None:
 
 def whole_numbers(axes: Axes) -> None:
     """Put ticks of the x axis at whole numbers only."""
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, steps=_STEPS))
 
 
 def share_scale(pictures: Sequence[Picture]) -> None:

@@ -66,7 +66,7 @@ def test_curves_that_coincide_are_all_visible(dataset: Dataset) -> None:
         lines = picture.figure.axes[0].lines
         widths = [line.get_linewidth() for line in lines]
         assert widths == sorted(set(widths), reverse=True)
-        assert not lines[-1].get_linestyle() == "-"
+        assert lines[-1].get_linestyle() != "-"
 
 
 def test_ticks_are_round_and_few(dataset: Dataset) -> None:
