@@ -22,8 +22,8 @@ from gnnloom.storage.errors import GnnloomError
 from gnnloom.trainer.job.signals import handling, raised_again
 from gnnloom.workflows.cli.completion import complete_names
 
-#: Module of each subcommand, and its line in the help of the whole command. Modules are imported only when their command
-#: is called, as some take seconds; the help of the whole command imports none of them.
+#: Module of each subcommand, and its line in the help of the whole command. Modules are imported only when their
+#: command is called, as some take seconds; the help of the whole command imports none of them.
 _COMMANDS = {
     "ingest": ("ingest", "Store the edges of files as a graph."),
     "generate": ("generate", "Generate a graph, without an input file."),
