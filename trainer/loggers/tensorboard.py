@@ -25,10 +25,10 @@ def _open(context: LogContext) -> _TensorBoardLog:
 
     # TensorBoard hides what an earlier session logged at the purged step or later: a resumed run repeats these epochs.
     purged = context.first_epoch + 1 if context.first_epoch else None
-    writer = SummaryWriter(str(context.folder / "tensorboard"), purge_step=purged)  # type: ignore[no-untyped-call]
+    writer = SummaryWriter(str(context.folder / "tensorboard"), purge_step=purged)
     if not context.first_epoch:
         rows = "\n".join(f"| {name} | {value} |" for name, value in context.config.items())
-        writer.add_text("configuration", f"| setting | value |\n| --- | --- |\n{rows}")  # type: ignore[no-untyped-call]
+        writer.add_text("configuration", f"| setting | value |\n| --- | --- |\n{rows}")
     return _TensorBoardLog(writer)
 
 

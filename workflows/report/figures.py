@@ -53,7 +53,8 @@ def last_values(facts: RunFacts) -> dict[str, Any]:
 def total_seconds(facts: RunFacts) -> float | None:
     """Return the time of all sessions of the run; None if one was killed or none was recorded."""
     taken = [session.get("seconds") for session in facts.sessions]
-    return sum(taken) if taken and all(isinstance(each, int | float) for each in taken) else None
+    known = [float(seconds) for seconds in taken if isinstance(seconds, int | float)]
+    return sum(known) if taken and len(known) == len(taken) else None
 
 
 def sent_bytes(facts: RunFacts) -> int:

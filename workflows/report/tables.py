@@ -34,7 +34,10 @@ def headline(facts: RunFacts) -> list[tuple[str, str]]:
     return [
         (f"test {score}", share(last[f"test_{facts.score}"])),
         (f"validation {score}", share(last[f"val_{facts.score}"])),
-        (f"best validation {score}{f', epoch {best.epoch:,}' if best else ''}", share(best and best.validation)),
+        (
+            f"best validation {score}{f', epoch {best.epoch:,}' if best else ''}",
+            share(best.validation if best else None),
+        ),
         ("training loss", f"{last['loss']:.4f}"),
         ("epochs", f"{len(facts.metrics):,}"),
         ("median time per epoch", readable_seconds(last["epoch_seconds"])),
