@@ -19,7 +19,7 @@ from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.layout.vertex_arrays import VertexArray, write_vertex_arrays
-from gnnloom.trainer.models.model import Inputs
+from gnnloom.trainer.networks.model import Inputs
 from gnnloom.trainer.training.checkpoint import restore_parameters
 from gnnloom.trainer.training.metrics import predicted_class
 from gnnloom.trainer.training.session import Session, open_session, threads_per_rank, writing

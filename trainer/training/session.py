@@ -26,7 +26,7 @@ from gnnloom.trainer.data.vertex_rows import VertexRows
 from gnnloom.trainer.kernels.threads import Threads
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import split_rows
-from gnnloom.trainer.models.model import Inputs, Model
+from gnnloom.trainer.networks.model import Inputs, Model
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.training.build import build_model, build_operator, check_graph, model_options
 
