@@ -136,8 +136,8 @@ class Model(nn.Module, ABC):
     needs: ClassVar[frozenset[str]] = frozenset()
     takes_weights: ClassVar[bool] = False
     own_options: ClassVar[Mapping[str, Option]] = {}
-    #: The first layer accepts ``Inputs`` that are ``propagated`` already, as ``product`` does. Otherwise the product with
-    #: fixed features is formed in every epoch.
+    #: The first layer accepts ``Inputs`` that are ``propagated`` already, as ``product`` does. Otherwise the product
+    #: with fixed features is formed in every epoch.
     keeps_product: ClassVar[bool] = False
     #: The layers multiply by the adjacency, so their adjoints multiply by its transpose.
     multiplies: ClassVar[bool] = True
