@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from gnnloom.trainer.config.fields import Config, option
 
@@ -32,3 +34,9 @@ class StoppingConfig(Config):
         free=True,
         later=True,
     )
+
+
+def ended_early(result: Mapping[str, Any], patience: int) -> bool:
+    """Whether a finished run ended early, and would have with this patience too."""
+    stopped = result.get("stopped_early")
+    return bool(stopped) and 0 < patience <= stopped["patience"]

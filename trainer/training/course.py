@@ -112,9 +112,3 @@ class Course:
                 "best_epoch": monitored.epoch + 1,
             }
         return found
-
-
-def ended_early(result: Mapping[str, Any], patience: int) -> bool:
-    """Whether a finished run ended early, and would have with this patience too."""
-    stopped = result.get("stopped_early")
-    return bool(stopped) and 0 < patience <= stopped["patience"]

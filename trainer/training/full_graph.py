@@ -21,13 +21,14 @@ from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.profile import gather_profile
 from gnnloom.trainer.comm.traffic import Kind, TrafficCounts
+from gnnloom.trainer.config.stopping_config import ended_early
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.vertex_data import Labels, read_labels
 from gnnloom.trainer.training.checkpoint import restore, restore_parameters, save_checkpoint
 from gnnloom.trainer.training.class_scores import class_scores
 from gnnloom.trainer.training.class_weights import check_class_weights, class_weights
 from gnnloom.trainer.training.clipping import clip_gradients
-from gnnloom.trainer.training.course import Course, KeptBest, ended_early
+from gnnloom.trainer.training.course import Course, KeptBest
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
 from gnnloom.trainer.training.metrics import Metrics, build_metrics
 from gnnloom.trainer.training.monitor import VAL_LOSS
@@ -373,6 +374,9 @@ class Training:
             "load_seconds": float(per_rank[:, 3].max()),
             **self._traffic_matrix(),
         }
+        if self.comm.rank == 0:
+            for what, facts in self.course.summary.items():
+                logger.info("%s: %s", what.replace("_", " "), "  ".join(f"{name} {facts[name]}" for name in facts))
         # The result marks a run as complete, so it is written last. The barrier lets no rank return before it is there.
         if self.comm.rank == 0 and not stopped:
             self.run.finish(result)

@@ -49,6 +49,16 @@ class Widths(click.ParamType[tuple[int, ...], object]):
         return widths
 
 
+class Texts(click.ParamType[tuple[str, ...], object]):
+    """Texts separated by commas, such as ``alpha=0.1,theta=1``."""
+
+    name = "texts"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        del param, ctx
+        return value if isinstance(value, tuple) else tuple(text for text in str(value).split(",") if text)
+
+
 class Sizes(click.ParamType[tuple[int, ...], object]):
     """Sizes along a few axes, such as ``1000x1000`` or ``50x50x50``.
 
