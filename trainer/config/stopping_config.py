@@ -39,4 +39,4 @@ class StoppingConfig(Config):
 def ended_early(result: Mapping[str, Any], patience: int) -> bool:
     """Whether a finished run ended early, and would have with this patience too."""
     stopped = result.get("stopped_early")
-    return bool(stopped) and 0 < patience <= stopped["patience"]
+    return stopped is not None and 0 < patience <= stopped["patience"]

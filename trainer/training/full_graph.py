@@ -129,12 +129,12 @@ class _Start:
         checkpoint = _find_checkpoint(run, config, _inputs(session))
         labels, layout = read_labels(session.label_rows), session.operator.layout(session.model.num_layers)
         check_class_weights(config, labels)
-        own = [
+        own_loss, own_metric = (
             None if text in {"auto", "none"} else load_function(option, text, layout, labels, session.model.dtype)
             for option, text in (("loss", config.loss), ("metric", config.metric))
-        ]
+        )
         best = None if checkpoint is None else KeptBest.read(run)
-        return cls(session, labels, run, checkpoint, *own, best)
+        return cls(session, labels, run, checkpoint, own_loss, own_metric, best)
 
     @property
     def is_finished(self) -> bool:

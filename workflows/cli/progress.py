@@ -111,7 +111,7 @@ def shown_epochs(run: Run, epochs: int) -> Iterator[None]:
 
 @contextmanager
 def _epoch_display(epochs: int) -> Iterator[Show]:
-    """Yield a function that shows a number of finished epochs and the last loss: as a bar on a terminal, or as lines."""
+    """Yield a function that shows the finished epochs and the last loss: as a bar on a terminal, or as lines."""
     if sys.stderr.isatty():
         columns = (TextColumn("{task.description:>20}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         loss_column = TextColumn("{task.fields[loss]}")

@@ -30,11 +30,11 @@ class GCNII(Model):
         self.weights, self.biases = self.held_weights(generator), self.zero_biases(self.options.dims[1:])
 
     def layer(self, inputs: Inputs, layer: int) -> Tensor:
-        product = self.operator.transform
+        transformed = self.operator.transform
         if layer in {0, self.num_layers - 1}:
-            output = self.with_bias(product(inputs.value, self.weights[layer], layer), self.biases, layer)
-            self.first = output.relu() if layer == 0 else self.first
+            output = self.with_bias(transformed(inputs.value, self.weights[layer], layer), self.biases, layer)
+            self.first: Tensor = output.relu() if layer == 0 else self.first
             return output
         alpha, beta = self.options.own["alpha"], math.log(self.options.own["theta"] / layer + 1)
         mixed = (1 - alpha) * self.operator.propagate(inputs.value, layer) + alpha * self.first
-        return (1 - beta) * mixed + beta * product(mixed, self.weights[layer], layer)
+        return mixed.lerp(transformed(mixed, self.weights[layer], layer), beta)

@@ -32,14 +32,15 @@ def open_vertex_files(
     given = {array: location for array, location in files.items() if location}
     numpy = {array: location for array, location in given.items() if _suffix(location) in _NUMPY}
     if numpy == given:
-        return NumpyVertices.open(**numpy)
+        return NumpyVertices.open(feature=feature, label=label, target=target, split=split)
     sources: list[VertexSource] = [
         ParquetVertices.open(location, array) if _suffix(location) in _PARQUET else TextVertices.open(location, array)
         for array, location in given.items()
         if array not in numpy
     ]
     if numpy:
-        sources.append(NumpyVertices.open(**numpy, num_vertices=sources[0].num_vertices()))
+        named: dict[str, str | None] = {array: numpy.get(array) for array in files}
+        sources.append(NumpyVertices.open(num_vertices=sources[0].num_vertices(), **named))
     return JoinedVertices(tuple(sources))
 
 

@@ -31,16 +31,16 @@ class NumpyVertices:
     Attributes:
         feature: (n, F) numbers, or None.
         label: one column of classes, or several columns of zeros and ones, or None.
-        target: numbers to predict, or None.
         split: one array of codes, or three arrays of vertex ids in the order train, valid, test, or empty.
         stated_vertices: number of vertices.
+        target: numbers to predict, or None.
     """
 
     feature: StoredArray | None
     label: StoredArray | None
-    target: StoredArray | None
     split: tuple[StoredArray, ...]
     stated_vertices: int
+    target: StoredArray | None = None
 
     in_graph_order = False
 
@@ -74,7 +74,8 @@ class NumpyVertices:
         for array in with_rows[1:]:
             if array.shape[0] != with_rows[0].shape[0]:
                 raise InputError(f"{array}: {array.shape[0]:,} rows, {with_rows[0]} has {with_rows[0].shape[0]:,}")
-        return cls(features, labels, numbers, splits, with_rows[0].shape[0] if with_rows else num_vertices or 0)
+        rows = with_rows[0].shape[0] if with_rows else num_vertices or 0
+        return cls(features, labels, splits, rows, numbers)
 
     @property
     def arrays(self) -> tuple[str, ...]:
