@@ -32,9 +32,12 @@ class Schedule:
 
     def observe(self, line: Mapping[str, Any]) -> None:
         """Take in the line of an epoch; lines come in order, each once."""
-        # As in torch's ReduceLROnPlateau, but in epochs instead of evaluations.
+        # As torch's ReduceLROnPlateau, but in epochs instead of evaluations.
         self._best.observe(line)
-        if self._best.epochs_without >= self._config.plateau_epochs:
+        # A loss may rise while the learning rate does.
+        if line["epoch"] < self._config.warmup_epochs:
+            self._best.restart()
+        elif self._best.epochs_without >= self._config.plateau_epochs:
             self._reductions += 1
             self._best.restart()
 
