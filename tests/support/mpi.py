@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +17,46 @@ from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
 
 TESTS = Path(__file__).resolve().parents[1]
 MPI_PYTHON = (sys.executable, "-m", "mpi4py")
+_SERVER = Path(__file__).with_name("rank_server.py")
 
 
 def run_ranks(ranks: int, *arguments: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
     """Run ``python -m mpi4py ARGUMENTS`` on new ranks, with the modules of ``tests/`` importable."""
-    environment = {**rank_environment(ranks), "PYTHONPATH": str(TESTS)}
     return subprocess.run(
-        [find_mpiexec(), "-n", str(ranks), *MPI_PYTHON, *arguments],
-        env=environment,
+        [find_mpiexec(), "-n", str(ranks), sys.executable, "-I", "-S", str(_SERVER), _socket(), *arguments],
+        env=_environment(ranks),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=timeout,
         check=False,
     )
+
+
+def _environment(ranks: int) -> dict[str, str]:
+    return {**rank_environment(ranks), "PYTHONPATH": str(TESTS)}
+
+
+@cache
+def _socket() -> str:
+    """Where this process's server for ranks listens; it ends along with this process."""
+    path = f"{tempfile.mkdtemp(prefix='ranks-')}/socket"
+    server = subprocess.Popen(
+        [sys.executable, str(_SERVER), path],
+        env=_environment(1),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdout is not None
+    assert server.stdout.readline() == "ready\n"
+    atexit.register(_end, server, path)
+    return path
+
+
+def _end(server: subprocess.Popen[str], path: str) -> None:
+    server.communicate()
+    shutil.rmtree(Path(path).parent)
 
 
 def run_program(ranks: int, name: str, folder: Path, content: Any, timeout: float = 240) -> Any:

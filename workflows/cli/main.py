@@ -17,25 +17,26 @@ from typing import Any, TextIO
 
 import click
 
-from gnnloom.storage import Catalog, GnnloomError
+from gnnloom.storage.errors import GnnloomError
 from gnnloom.trainer.job.signals import handling, raised_again
 
-#: Module of each subcommand. Modules are imported only when their command is called, as some take seconds.
+#: Module of each subcommand, and its line in the help of the whole command. Modules are imported only when their
+#: command is called, as some take seconds; the help of the whole command imports none of them.
 _COMMANDS = {
-    "ingest": "ingest",
-    "generate": "generate",
-    "features": "ingest",
-    "partition": "partition",
-    "shard": "partition",
-    "train": "train",
-    "predict": "train",
-    "catalog": "catalog",
-    "run": "run",
-    "export": "export",
-    "report": "report",
-    "demo": "demo",
-    "doctor": "doctor",
-    "check": "check",
+    "ingest": ("ingest", "Store the edges of files as a graph."),
+    "generate": ("generate", "Generate a graph, without an input file."),
+    "features": ("ingest", "Store features, labels and a split."),
+    "partition": ("partition", "Partition the vertices so that ranks exchange few rows."),
+    "shard": ("partition", "Write the shards that each rank reads."),
+    "train": ("train", "Train on the whole graph."),
+    "predict": ("train", "Predict the class of every vertex."),
+    "catalog": ("catalog", "List, show, verify, move and remove datasets."),
+    "run": ("run", "Run a recipe, from raw data to predictions."),
+    "export": ("export", "Export predictions, embeddings and more for other programs."),
+    "report": ("report", "Write an HTML report on runs."),
+    "demo": ("demo", "Run every stage on a generated graph."),
+    "doctor": ("doctor", "Check this machine and the installation, and fill the cache of compiled kernels."),
+    "check": ("check", "Train on one rank and on several, and compare the losses."),
 }
 
 
@@ -60,9 +61,14 @@ class LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         # Importing torch or Dask takes seconds, which only the commands that use them should spend.
-        module = importlib.import_module(f"gnnloom.workflows.cli.{_COMMANDS[cmd_name]}")
+        module = importlib.import_module(f"gnnloom.workflows.cli.{_COMMANDS[cmd_name][0]}")
         command = getattr(module, f"{cmd_name}_command")
         return command if isinstance(command, click.Command) else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the subcommands without importing their modules."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand; Ctrl-C exits with the code that shells use for it, where click would use 1."""
@@ -109,6 +115,9 @@ def cli(context: click.Context, catalog: Path, verbose: bool) -> None:
     Exit codes: 0 success, 1 failure while running, 2 wrong usage, 3 invalid input, 4 incomplete artifact,
     75 stopped after a checkpoint, 130 interrupted, 143 ended by SIGTERM.
     """
+    # Imported here, as the help needs no catalog.
+    from gnnloom.storage import Catalog
+
     _log_to_stderr(logging.INFO if verbose else logging.WARNING)
     context.obj = Catalog(catalog)
 
