@@ -23,6 +23,7 @@ class ModelKind:
         load: imports the class.
         needs: capabilities that an algorithm must have to run the model.
         takes_weights: defined for weighted edges.
+        options: fields of the configuration that only this model, or a few models, read.
     """
 
     help: str
@@ -31,6 +32,7 @@ class ModelKind:
     load: Callable[[], type[Model]]
     needs: frozenset[str] = frozenset()
     takes_weights: bool = False
+    options: tuple[str, ...] = ()
 
 
 def _gcn() -> type[Model]:
@@ -84,5 +86,6 @@ MODELS: Mapping[str, ModelKind] = {
         normalizations=("none",),
         load=_gat,
         needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
+        options=("heads", "negative_slope"),
     ),
 }
