@@ -1,0 +1,54 @@
+"""Hooks of the manual's build: they fill in what is generated from the source, and check that nothing is fetched.
+
+A page says ``<!-- generated: NAME ARGUMENT -->`` where generated text belongs.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+# MkDocs loads this file by its path, so the files next to it would not be found.
+sys.path.insert(0, str(Path(__file__).parent))
+
+import cli_reference  # noqa: E402
+import figures  # noqa: E402
+import python_reference  # noqa: E402
+import recipe_reference  # noqa: E402
+import schema_tables  # noqa: E402
+from mkdocs.exceptions import PluginError  # noqa: E402
+
+_DIRECTIVE = re.compile(r"<!-- generated: ([\w-]+)(?: ([\w-]+))? -->")
+_GENERATORS: dict[str, Callable[[str], str]] = {
+    "commands": lambda _: cli_reference.commands(),
+    "recipe": lambda _: recipe_reference.sections(),
+    "python": lambda _: python_reference.names(),
+    "schema": schema_tables.arrays,
+    "figure": figures.figure,
+}
+#: Elements that a browser loads by itself; links that a reader follows are not among them.
+_FETCHED = re.compile(r"""<(?:script|img|iframe|link(?=[^>]*stylesheet))[^>]*\s(?:src|href)=["']?(?:https?:)?//[^>]*>""")
+
+
+def on_startup(**_: Any) -> None:
+    """Arrange the source as it is installed, so that docstrings are found under ``gnnloom``."""
+    folder = ROOT / "build" / "docs-source"
+    shutil.rmtree(folder, ignore_errors=True)
+    python_reference.arrange(ROOT, folder / "gnnloom")
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Replace the directives of a page."""
+    return _DIRECTIVE.sub(lambda found: _GENERATORS[found[1]](found[2] or ""), markdown)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Refuse pages that would load anything from a network."""
+    if found := _FETCHED.search(output):
+        raise PluginError(f"{page.file.src_path}: loads {found[0]} from a network; the manual must work without one")
+    return output
