@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterator
 
 import click
+
 from gnnloom.workflows.cli.main import cli
 
 
@@ -36,7 +37,9 @@ def _page(command: click.Command, context: click.Context, level: int) -> Iterato
     yield _text(command.help or "")
     usage = " ".join(command.collect_usage_pieces(context))
     yield f"```console\n{context.command_path} {usage}\n```"
-    options = [parameter for parameter in command.params if isinstance(parameter, click.Option) and not parameter.hidden]
+    options = [
+        parameter for parameter in command.params if isinstance(parameter, click.Option) and not parameter.hidden
+    ]
     if options:
         yield "\n".join(["| option | meaning |", "| --- | --- |", *(_row(option, context) for option in options)])
     if command.epilog:

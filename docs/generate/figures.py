@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 _SIZE = 120
@@ -15,9 +16,10 @@ def figure(name: str) -> str:
     """Return one figure with its caption."""
     draw, width, height, caption = _FIGURES[name]
     shapes = "".join(draw())
-    label = caption.replace('"', "'")
+    label = re.sub(r"</?code>", "", caption)
+    # Wider than drawn, as far as the page allows.
     return (
-        f'<figure class="figure"><svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img"'
+        f'<figure class="figure"><svg viewBox="0 0 {width} {height}" width="{width * 1.3:g}" role="img"'
         f' aria-label="{label}" font-family="sans-serif" font-size="13" fill="currentColor">{_HEAD}{shapes}</svg>'
         f"<figcaption>{caption}</figcaption></figure>"
     )
@@ -55,7 +57,7 @@ def _matrix(
 
 
 def _equation(left: Sequence[str], middle: Sequence[str], right: Sequence[str], x: float, second: float) -> list[str]:
-    return [*left, _text(x, 105, "×", weight="bold"), *middle, _text(second, 105, "=", weight="bold"), *right]
+    return [*left, _text(x, 105, "&times;", weight="bold"), *middle, _text(second, 105, "=", weight="bold"), *right]
 
 
 def _p2p() -> list[str]:
@@ -73,7 +75,6 @@ def _p2p() -> list[str]:
     for row in (9, 10, 19):
         shapes.append(_rect(240, 40 + row * 5, 60, 5, None))
         shapes.append(_arrow((238, 42.5 + row * 5), (200, 42.5 + row * 5), (164, 55)))
-    shapes.append(_text(200, 185, "rank 0 receives three rows: two of rank 1 and one of rank 3"))
     return shapes
 
 
@@ -85,20 +86,16 @@ def _broadcast() -> list[str]:
         170, 270,
     )  # fmt: skip
     shapes += [_rect(30 + _SIZE / 4, 40, _SIZE / 4, _SIZE), _arrow((188, 85), (154, 85))]
-    shapes.append(_text(190, 185, "step 1: rank 1 sends its rows to all; each multiplies its columns of step 1"))
     return shapes
 
 
 def _replicated() -> list[str]:
-    shapes = _equation(
-        _matrix(30, 40, "A", 2, 2, lambda i, j: 2 * i + j),
-        _matrix(190, 40, "H", 2, 2, lambda i, j: 2 * i + j, 60),
-        _matrix(290, 40, "A H", 2, 2, lambda i, j: 2 * i + j, 60),
-        170, 270,
-    )  # fmt: skip
-    shapes.append(_text(190, 185, "blocks 0|1 and 2|3 are held twice; each copy takes half of the steps,"))
-    shapes.append(_text(190, 202, "then the two copies of a block are summed"))
-    return shapes
+    shapes = _matrix(30, 40, "A", 2, 2, lambda i, j: 2 * i + j)
+    shapes += [_text(170, 105, "&times;", weight="bold")]
+    for copy in range(2):
+        shapes += _matrix(190 + 75 * copy, 40, f"H, copy {copy}", 2, 1, lambda i, _, copy=copy: 2 * i + copy, 60)
+        shapes += _matrix(360 + 75 * copy, 40, f"A H, copy {copy}", 2, 1, lambda i, _, copy=copy: 2 * i + copy, 60)
+    return [*shapes, _text(345, 105, "=", weight="bold")]
 
 
 def _summa() -> list[str]:
@@ -110,19 +107,17 @@ def _summa() -> list[str]:
     )  # fmt: skip
     shapes += [_arrow((60, 82), (118, 82)), _arrow((60, 142), (118, 142))]
     shapes += [_arrow((232, 58), (232, 130)), _arrow((292, 58), (292, 130))]
-    shapes.append(_text(250, 185, "in every stage, blocks of A go along the rows of the grid, blocks of H along its columns"))
     return shapes
 
 
 def _split3d() -> list[str]:
     shapes = _matrix(30, 40, "A, layer 0", 2, 2, lambda i, j: 2 * i + j, 60)
-    shapes += _matrix(130, 40, "A, layer 1", 2, 2, lambda i, j: (4 + 2 * i + j) % 6, 60)
-    shapes += [_text(210, 105, "×", weight="bold")]
+    shapes += _matrix(130, 40, "A, layer 1", 2, 2, lambda i, j: 4 + 2 * i + j, 60)
+    shapes += [_text(210, 105, "&times;", weight="bold")]
     shapes += _matrix(230, 40, "H, layer 0", 2, 2, lambda i, j: 2 * i + j, 60)
-    shapes += _matrix(330, 40, "H, layer 1", 2, 2, lambda i, j: (4 + 2 * i + j) % 6, 60)
+    shapes += _matrix(330, 40, "H, layer 1", 2, 2, lambda i, j: 4 + 2 * i + j, 60)
     shapes += [_text(410, 105, "=", weight="bold")]
     shapes += _matrix(430, 40, "sum of both", 2, 2, lambda i, j: 2 * i + j, 60)
-    shapes.append(_text(260, 185, "each layer runs SUMMA on its share of the columns of A; fibers add up the layers"))
     return shapes
 
 
@@ -141,15 +136,17 @@ def _tensor3d() -> list[str]:
     shapes += axes(230, "x", "y")
     shapes += _matrix(420, 40, "W: planes y, x", 2, 2, lambda i, j: 2 * i + j)
     shapes += axes(420, "y", "x")
-    shapes += [_text(188, 105, "×", weight="bold"), _text(378, 105, "×", weight="bold")]
+    shapes += [_text(188, 105, "&times;", weight="bold"), _text(378, 105, "&times;", weight="bold")]
     return shapes
 
 
 def _pipeline() -> list[str]:
     def box(x: float, y: float, first: str, second: str, rank: int) -> list[str]:
         return [
-            f'<rect x="{x}" y="{y}" width="120" height="50" rx="6" fill="var(--rank-{rank})" fill-opacity=".35"'
-            ' stroke="currentColor" stroke-opacity=".5"/>',
+            (
+                f'<rect x="{x}" y="{y}" width="120" height="50" rx="6" fill="var(--rank-{rank})" fill-opacity=".35"'
+                ' stroke="currentColor" stroke-opacity=".5"/>'
+            ),
             _text(x + 60, y + 22, first, weight="bold"),
             _text(x + 60, y + 39, second),
         ]
@@ -173,13 +170,34 @@ def _pipeline() -> list[str]:
 
 _FIGURES: dict[str, tuple[Callable[[], list[str]], int, int, str]] = {
     "pipeline": (_pipeline, 810, 200, "From raw files to a trained model. Green: Dask; orange: MPI."),
-    "p2p": (_p2p, 400, 200, "<code>p2p</code> on 4 ranks: a rank receives exactly the rows that its columns name."),
-    "broadcast": (_broadcast, 380, 200, "<code>broadcast</code> on 4 ranks: as many steps as ranks."),
-    "replicated": (_replicated, 380, 215, "<code>replicated</code> on 2 × 2 ranks: two blocks in two copies."),
-    "summa": (_summa, 500, 200, "<code>summa</code> on a 2 × 2 grid."),
-    "split3d": (_split3d, 520, 200, "<code>split3d</code> on a 2 × 2 × 2 grid."),
+    "p2p": (
+        _p2p, 400, 170,
+        ("<code>p2p</code> on 4 ranks. Dark blocks are the columns of a rank's own vertices, dots are other nonzeros."
+        " Rank 0 receives three rows: two of rank 1 and one of rank 3."),
+    ),
+    "broadcast": (
+        _broadcast, 380, 170,
+        ("<code>broadcast</code> on 4 ranks, step 1. Rank 1 sends its rows to all ranks, and each multiplies the"
+        " outlined columns with them."),
+    ),
+    "replicated": (
+        _replicated, 530, 170,
+        ("<code>replicated</code> on 2 &times; 2 ranks: two blocks in two copies. Copy 0 multiplies the left half of"
+        " A, copy 1 the right half, and an all-reduce adds them."),
+    ),
+    "summa": (
+        _summa, 500, 170,
+        ("<code>summa</code> on a 2 &times; 2 grid. In every stage, blocks of A go along the rows of the grid,"
+        " and blocks of H along its columns."),
+    ),
+    "split3d": (
+        _split3d, 540, 170,
+        ("<code>split3d</code> on a 2 &times; 2 &times; 2 grid. Each layer runs SUMMA on its share of the columns of A,"
+        " and a reduce-scatter adds the layers."),
+    ),
     "tensor3d": (
-        _tensor3d, 560, 210,
-        "<code>tensor3d</code>, first layer: the axes x, y and z of the grid split the rows and columns of A, H and W.",
+        _tensor3d, 560, 205,
+        ("<code>tensor3d</code> on a 2 &times; 2 &times; 2 grid, first layer. The axes x, y and z split the"
+        " rows and columns of A, H and W; ranks along the third axis divide a block further, or hold copies of it."),
     ),
 }  # fmt: skip
