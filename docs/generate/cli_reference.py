@@ -62,6 +62,11 @@ def _text(text: str) -> str:
 
 def _block(block: str) -> str:
     if not block.startswith("\b"):
-        return block.replace("<", "&lt;")
-    first, _, rest = block.removeprefix("\b").strip("\n").partition("\n")
-    return f"{first}\n\n```text\n{textwrap.dedent(rest)}\n```" if rest else first
+        # Options are code; a backtick before one means that it is already.
+        return re.sub(r"(?<![`\w-])(--?[a-z][\w-]*)", r"`\1`", block.replace("<", "&lt;"))
+    lines = block.removeprefix("\b").strip("\n")
+    first, _, rest = lines.partition("\n")
+    # A line such as "Example:" introduces the others.
+    if not first.endswith(":"):
+        return f"```text\n{textwrap.dedent(lines)}\n```"
+    return f"{first}\n\n```text\n{textwrap.dedent(rest)}\n```"

@@ -91,11 +91,11 @@ def _broadcast() -> list[str]:
 
 def _replicated() -> list[str]:
     shapes = _matrix(30, 40, "A", 2, 2, lambda i, j: 2 * i + j)
-    shapes += [_text(170, 105, "&times;", weight="bold")]
+    shapes += [_text(170, 105, "&times;", weight="bold"), _text(395, 105, "=", weight="bold")]
     for copy in range(2):
-        shapes += _matrix(190 + 75 * copy, 40, f"H, copy {copy}", 2, 1, lambda i, _, copy=copy: 2 * i + copy, 60)
-        shapes += _matrix(360 + 75 * copy, 40, f"A H, copy {copy}", 2, 1, lambda i, _, copy=copy: 2 * i + copy, 60)
-    return [*shapes, _text(345, 105, "=", weight="bold")]
+        shapes += _matrix(200 + 100 * copy, 40, f"H, copy {copy}", 2, 1, lambda i, _, copy=copy: 2 * i + copy, 60)
+        shapes += _matrix(425 + 110 * copy, 40, f"A H, copy {copy}", 2, 1, lambda i, _, copy=copy: 2 * i + copy, 60)
+    return shapes
 
 
 def _summa() -> list[str]:
@@ -181,7 +181,7 @@ _FIGURES: dict[str, tuple[Callable[[], list[str]], int, int, str]] = {
         " outlined columns with them."),
     ),
     "replicated": (
-        _replicated, 530, 170,
+        _replicated, 620, 170,
         ("<code>replicated</code> on 2 &times; 2 ranks: two blocks in two copies. Copy 0 multiplies the left half of"
         " A, copy 1 the right half, and an all-reduce adds them."),
     ),

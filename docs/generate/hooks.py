@@ -42,3 +42,8 @@ def on_startup(**_: Any) -> None:
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Replace the directives of a page."""
     return _DIRECTIVE.sub(lambda found: _GENERATORS[found[1]](found[2] or ""), markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Remove the roles of Sphinx, which docstrings use for their references."""
+    return re.sub(r":(?:\w+:)?(?:attr|class|data|func|meth|mod):(?=<code>)(<code>)~?", r"\1", html)
