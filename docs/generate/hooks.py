@@ -45,5 +45,6 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Remove the roles of Sphinx, which docstrings use for their references."""
-    return re.sub(r":(?:\w+:)?(?:attr|class|data|func|meth|mod):(?=<code>)(<code>)~?", r"\1", html)
+    """Remove the roles of Sphinx, which docstrings use for their references, and keep short code on one line."""
+    html = re.sub(r":(?:\w+:)?(?:attr|class|data|func|meth|mod):(?=<code>)(<code>)~?", r"\1", html)
+    return re.sub(r"<code>(?=[^<]{1,30}</code>)", '<code class="short">', html)
