@@ -10,7 +10,6 @@ from pathlib import Path
 
 import click
 
-from gnnloom.pipeline.tasks.cluster import open_cluster
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.workflows.cli.options import current_catalog, json_option, performance_report_option
@@ -22,9 +21,9 @@ from gnnloom.workflows.recipe.recipe import bundled_recipes, find_bundled, summa
 from gnnloom.workflows.recipe.request import Assignment, Request
 from gnnloom.workflows.recipe.second_graph import other_graphs
 from gnnloom.workflows.recipe.stages import STAGES, Workload
-from gnnloom.workflows.run.local import train_here
+from gnnloom.workflows.run.local import prepare_here, train_here
 from gnnloom.workflows.run.mpi_launcher import LaunchedRank
-from gnnloom.workflows.run.stages import prepare, summary
+from gnnloom.workflows.run.stages import summary
 
 
 @click.command("run")
@@ -174,9 +173,8 @@ def _show_plan(assignment: Assignment, *, as_json: bool) -> None:
 def _run_here(request: Request, *, as_json: bool) -> None:
     """Run with this process as the client of the cluster, and train on new ranks."""
     assignment = request.check()
-    if assignment.workload.needs_preparation:
-        with open_cluster(assignment.cluster) as opened, shown_progress():
-            prepare(assignment, opened)
+    with shown_progress():
+        prepare_here(assignment)
     with _shown_training(assignment.workload):
         train_here(assignment)
     _show_result(assignment, as_json=as_json)
