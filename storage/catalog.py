@@ -187,8 +187,9 @@ class _Opener(Protocol[AnyDataset_co]):
 class Catalog:
     """A directory of datasets.
 
-    >>> catalog = Catalog("catalog")              # doctest: +SKIP
-    >>> catalog["cora"].graph().to_scipy()        # doctest: +SKIP
+    Examples:
+        >>> catalog = Catalog("catalog")              # doctest: +SKIP
+        >>> catalog["cora"].graph().to_scipy()        # doctest: +SKIP
     """
 
     def __init__(self, root: Path | str) -> None:

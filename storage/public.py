@@ -56,9 +56,10 @@ class Dataset(BaseDataset):
 class Catalog(BaseCatalog):
     """A directory of datasets.
 
-    >>> catalog = Catalog("catalog")              # doctest: +SKIP
-    >>> catalog["cora"].graph().to_scipy()        # doctest: +SKIP
-    >>> catalog["cora"].verify()                  # doctest: +SKIP
+    Examples:
+        >>> catalog = Catalog("catalog")              # doctest: +SKIP
+        >>> catalog["cora"].graph().to_scipy()        # doctest: +SKIP
+        >>> catalog["cora"].verify()                  # doctest: +SKIP
     """
 
     def _open(self, path: Path) -> Dataset:

@@ -27,7 +27,8 @@ from gnnloom.storage.format.array_metadata import CODECS, DEFAULT_CODEC
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord, artifact_key
 from gnnloom.storage.format.files import tree_bytes
 
-_CHOICES: Final = {
+#: Allowed values of the options that are texts.
+CHOICES: Final = {
     "self_loops": ("add", "keep", "remove"),
     "ids": ("keep", "compact"),
     "merge": tuple(MERGE_MODES),
@@ -55,7 +56,7 @@ class IngestOptions:
     codec: str = DEFAULT_CODEC
 
     def __post_init__(self) -> None:
-        for name, choices in _CHOICES.items():
+        for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise InputError(f"{name}={getattr(self, name)!r}: expected one of {', '.join(choices)}")
 

@@ -55,7 +55,8 @@ class Request:
         recipe = Recipe.read(self.recipe, self.catalog, self.settings)
         options = self._cluster_options(recipe)
         workload = find_workload(recipe, options.memory)
-        refuse_other_run(recipe, workload.config)
+        if workload.planned is not None:
+            refuse_other_run(recipe, workload.planned)
         # A graph alone needs no vertex data.
         if self.last != "graph":
             check_trainable(recipe, workload.all_keys.get("vertices"))

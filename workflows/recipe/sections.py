@@ -19,14 +19,22 @@ _LEAST_MEMORY = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogSection:
-    """``[catalog]``: folder of the datasets; the command's ``--catalog`` by default."""
+    """``[catalog]``: where the datasets are.
+
+    Attributes:
+        path: folder of the datasets; the command's ``--catalog`` by default.
+    """
 
     path: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetSection:
-    """``[dataset]``: name of the dataset, and how edges become its graph (see :class:`IngestOptions`)."""
+    """``[dataset]``: name of the dataset, and how edges become its graph (see :class:`IngestOptions`).
+
+    Attributes:
+        name: name of the dataset: lower-case letters, digits, dots, dashes and underscores.
+    """
 
     name: str
     undirected: bool = False
@@ -46,7 +54,11 @@ class DatasetSection:
 
 @dataclass(frozen=True, kw_only=True)
 class ShardsSection:
-    """``[shards]``: ``row`` shards of the partition, or ``grid`` shards; by default what the algorithm reads."""
+    """``[shards]``: what each rank reads.
+
+    Attributes:
+        layout: ``row`` shards of the partition, or ``grid`` shards; by default what the algorithm reads.
+    """
 
     layout: str | None = None
     grid: tuple[int, int] = GridOptions.grid
@@ -130,6 +142,10 @@ class SlurmSection:
     """``[slurm]``: sizes of the batch jobs that ``--emit slurm`` writes.
 
     Attributes:
+        ranks_per_node: most ranks on one node.
+        cpus_per_rank: cores of each rank.
+        partition: Slurm partition of the jobs; the cluster's default if not given.
+        account: account that the jobs are charged to.
         prepare_ranks: ranks of the job that only prepares; as many as train by default.
         memory: memory of one rank.
         time: time limit of a job that trains.

@@ -23,8 +23,8 @@ def name_run(recipe: Recipe, shards: str) -> TrainConfig:
     Training for more epochs continues the existing run. Training for fewer epochs than the run has becomes a separate
     run, so that the longer one stays as it is.
     """
-    named = recipe.train.named_with_shards(shards)
-    if recipe.train.run is not None or _trained_epochs(run_of(recipe, named)) <= named.epochs:
+    named = recipe.training.named_with_shards(shards)
+    if recipe.training.run is not None or _trained_epochs(run_of(recipe, named)) <= named.epochs:
         return named
     return replace(named, run=f"{named.run}-{named.epochs}")
 
@@ -88,4 +88,4 @@ def is_predicted(run: Run, recipe: Recipe) -> bool:
     if predict is None or predictions.facts.get("epoch") != _predicting_epoch(run):
         return False
     # A model without hidden layers has no embeddings to store.
-    return "embedding" in predictions or not (predict.embeddings and recipe.train.hidden)
+    return "embedding" in predictions or not (predict.embeddings and recipe.training.hidden)

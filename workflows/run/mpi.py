@@ -74,9 +74,12 @@ def run_on_ranks(request: Request, progress: Callable[[], AbstractContextManager
 
 def _check(request: Request, num_ranks: int) -> Assignment:
     assignment = request.check()
+    # Any number of ranks can prepare.
+    if not assignment.workload.needs_training:
+        return assignment
     ranks = assignment.workload.config.ranks
-    # These ranks become the trainer's, which cannot be more or fewer. Any number of ranks can prepare.
-    if assignment.workload.needs_training and ranks != num_ranks:
+    # These ranks become the trainer's, which cannot be more or fewer.
+    if ranks != num_ranks:
         raise InputError(
             f"{assignment.recipe.source_name}: [train] ranks = {ranks}, but this MPI job has {num_ranks}: start {ranks}"
             f" ranks, or use --set train.ranks={num_ranks}, or prepare only with --until shards"

@@ -51,7 +51,7 @@ def _check_jobs(recipe: Recipe) -> None:
             f"{recipe.source_name}: [cluster] memory = {cluster.memory}, but a rank of the jobs gets [slurm] memory ="
             f" {slurm.memory}; lower the former or raise the latter"
         )
-    nodes = _nodes(max(recipe.train.ranks, slurm.prepare_ranks or 1), slurm.ranks_per_node)
+    nodes = _nodes(max(recipe.training.ranks, slurm.prepare_ranks or 1), slurm.ranks_per_node)
     # Dask's default is the loopback, which other nodes cannot reach.
     if nodes > 1 and cluster.interface is None:
         raise InputError(
@@ -66,7 +66,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def _values(recipe: Recipe, request: Request) -> dict[str, str]:
-    slurm, ranks = recipe.slurm, recipe.train.ranks
+    slurm, ranks = recipe.slurm, recipe.training.ranks
     prepare_ranks = slurm.prepare_ranks or ranks
     path = find_recipe(request.recipe)
     # Job names appear in log file names and in comments of the script.
@@ -105,8 +105,8 @@ def _nodes(ranks: int, per_node: int) -> int:
 def _array_settings(recipe: Recipe) -> str:
     """Return options that give each task of an array its own run name and output file, if the recipe names these."""
     settings = []
-    if recipe.train.run is not None:
-        settings.append(f'--set "train.run={recipe.train.run}-$SLURM_ARRAY_TASK_ID"')
+    if recipe.training.run is not None:
+        settings.append(f'--set "train.run={recipe.training.run}-$SLURM_ARRAY_TASK_ID"')
     if recipe.predict is not None and recipe.predict.out is not None:
         path = Path(recipe.predict.out)
         # Everything is quoted but the task's number, which the shell inserts.

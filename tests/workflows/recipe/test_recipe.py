@@ -79,6 +79,25 @@ def read(folder: Path, text: str = GOOD, *settings: str) -> Recipe:
         ),
         (GOOD + '[slurm]\nmemory = "1M"\n', 14, "memory 1M: expected at least 1M for each of 2 cores"),
         (GOOD.replace('name = "tiny"\n', ""), 1, "needs a key 'name'"),
+        (GOOD + "[shards]\ngrid = [2, 2]\n", 14, "grid has no effect: algorithm p2p reads row shards; remove the key"),
+        (
+            GOOD.replace("lr = 0.01", 'algorithm = "summa"') + "[partition]\nparts = 7\n",
+            14,
+            "parts has no effect: grid shards with permutation 'double' need no partition; remove the section",
+        ),
+        (
+            GOOD.replace("lr = 0.01", 'algorithm = "summa"') + '[shards]\nseed = 1\npermutation = "none"\n',
+            14,
+            "seed has no effect: permutation 'none' is not random",
+        ),
+        (GOOD + "summa_width = 5\n", 13, 'no such option; remove the key, or choose [train] algorithm = "summa"'),
+        (GOOD + "heads = 5\n", 13, 'model gcn has no such option; remove the key, or choose [train] model = "gat"'),
+        (
+            GOOD + '[vertices]\nfeature = "x.npy"\n',
+            14,
+            'feature: the format is missing; add format = "files" or format = "keyed"',
+        ),
+        (GOOD.replace('format = "sbm"\n', ""), 5, 'vertices: the format is missing; add format = "sbm"'),
     ],
 )
 def test_an_invalid_key_is_reported_with_its_line_and_what_is_allowed(
@@ -99,9 +118,58 @@ def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     assert read(tmp_path, "\ufeff" + GOOD).dataset.name == "tiny"
 
 
-def test_a_partition_section_that_the_shards_do_not_need_is_checked_and_ignored(tmp_path: Path) -> None:
-    text = GOOD.replace("lr = 0.01", 'algorithm = "summa"') + "[partition]\nparts = 7\n"
-    assert read(tmp_path, text).partition is None
+def test_options_of_the_command_may_make_keys_of_the_file_useless(tmp_path: Path) -> None:
+    recipe = read(tmp_path, GOOD + "[partition]\nparts = 2\n", "train.algorithm=summa")
+    assert recipe.partition is None
+    assert read(tmp_path, GOOD + 'heads = 2\nmodel = "gat"\n', "train.model=gcn").train is not None
+    with pytest.raises(InputError, match=r"--set shards\.grid=2,2: \[shards\] grid has no effect: algorithm p2p reads"):
+        read(tmp_path, GOOD, "shards.grid=2,2", "train.algorithm=p2p")
+
+
+LONG_TEXTS = """\
+[dataset]
+name = "tiny"
+
+[source]
+path = [
+  "one.txt",  # ] not the end
+  '''two
+[train]
+epochs = "many" \\''',
+  QUOTESthree \\QUOTES
+seed = ""QUOTES,
+]
+format = "snap"
+
+[train]
+ranks = 2
+epochs = "many"
+""".replace("QUOTES", '"' * 3)
+
+
+def test_texts_and_lists_of_several_lines_do_not_shift_the_lines_of_errors(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"line 17: \[train\] epochs"):
+        read(tmp_path, LONG_TEXTS)
+    # U+0085 ends no line in TOML, though it does in Python.
+    with pytest.raises(InputError, match=r"line 10: \[train\] ranks"):
+        read(tmp_path, GOOD.replace('name = "tiny"', 'name = "tiny"  # \x85').replace("ranks = 2", 'ranks = "2"'))
+
+
+def test_a_recipe_without_training_stops_at_the_shards(tmp_path: Path) -> None:
+    text = GOOD.partition("[train]")[0]
+    recipe = read(tmp_path, text + "[partition]\nparts = 3\n")
+    assert recipe.train is None
+    workload = find_workload(recipe, 1 << 30)
+    assert [stage.name for stage in workload.stages] == ["graph", "vertices", "partition", "shards"]
+    assert read(tmp_path, recipe.to_toml()).partition == recipe.partition
+    grid = read(tmp_path, text + "[shards]\ngrid = [2, 3]\n")
+    assert (grid.shards.layout, grid.partition) == ("grid", None)
+    assert read(tmp_path, grid.to_toml()).shards == grid.shards
+    with pytest.raises(InputError, match=r"\[predict\] needs a trained model; add a section \[train\]"):
+        read(tmp_path, text + "[predict]\n")
+    read(tmp_path, text)
+    with pytest.raises(InputError, match=r"no section \[train\]"):
+        write_scripts(Request(tmp_path / "recipe.toml", tmp_path), tmp_path / "jobs")
 
 
 def test_a_setting_overrides_the_file_and_is_read_as_the_type_of_its_key(tmp_path: Path) -> None:
