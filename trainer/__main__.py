@@ -6,7 +6,8 @@
 An error that all ranks know of is reported once, by the lowest rank that has it, and every rank exits with the error's
 code. Any other exception ends the whole job at once, with its traceback (``-m mpi4py`` ensures that). On SIGTERM (or
 SIGUSR1, which MPICH's launcher forwards) the run writes a checkpoint after the current epoch and exits with code 75;
-``--resume`` continues from there.
+``--resume`` continues from there. If ``$GNNLOOM_STOPPED_FILE`` names a file, the run creates it and exits with code 0
+instead.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
-from types import FrameType
 
 from gnnloom.storage.format.files import write_json
 from gnnloom.trainer.comm.agreement import CollectiveError, together
@@ -23,25 +23,9 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import finalize, world
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import parse_arguments
-from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
+from gnnloom.trainer.job.stop import StopRequest, code_of_stopped_rank
 from gnnloom.trainer.training.full_graph import train
 from gnnloom.trainer.training.predict import predict
-
-
-class StopRequest:
-    """Remembers that a signal asked this rank to stop."""
-
-    def __init__(self, *signals: signal.Signals) -> None:
-        self.received = False
-        for number in signals:
-            signal.signal(number, self._receive)
-
-    def _receive(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
-        # The handler only sets a flag: a checkpoint is collective, so ranks act on the signal together, after an epoch.
-        self.received = True
-
-    def __call__(self) -> bool:
-        return self.received
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -60,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         return error.code
     if comm.rank == 0 and job.result is not None:
         write_json(job.result, result)
-    return EXIT_STOPPED if result["state"] == "stopped" else 0
+    return code_of_stopped_rank(is_first=comm.rank == 0) if result["state"] == "stopped" else 0
 
 
 def _log_from_first_rank(comm: Communicator) -> None:

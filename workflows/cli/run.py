@@ -11,7 +11,7 @@ import click
 
 from gnnloom.pipeline.tasks.cluster import open_cluster
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
+from gnnloom.trainer.job.stop import StopRequest, code_of_stopped_rank, preparing_signals
 from gnnloom.workflows.cli.options import current_catalog, json_option, performance_report_option
 from gnnloom.workflows.cli.output import show, show_rows
 from gnnloom.workflows.cli.progress import shown_epochs, shown_progress
@@ -148,14 +148,18 @@ def _show_result(assignment: Assignment, *, as_json: bool) -> None:
 
 def _run_in_mpi(request: Request, *, as_json: bool) -> None:
     """Run as one rank of an MPI job; rank 0 shows the result."""
+    # The launcher ends all ranks at once: closing connections would mean waiting for ranks that are gone.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # Before the import, which takes seconds: a request that comes meanwhile is remembered.
+    stop = StopRequest(*preparing_signals())
     # This import starts MPI, which only the ranks of a job may do.
     from gnnloom.workflows.run.mpi import end_job_on_error, leave, run_on_ranks
 
-    # The launcher ends all ranks at once: closing connections would mean waiting for ranks that are gone.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with end_job_on_error():
-        outcome = run_on_ranks(request, shown_progress)
-        if outcome.is_leader and outcome.is_finished:
-            _show_result(outcome.assignment, as_json=as_json)
-    if not outcome.is_finished:
-        leave(EXIT_STOPPED)
+        outcome = run_on_ranks(request, shown_progress, stop)
+        if outcome.is_finished:
+            if outcome.is_leader:
+                _show_result(outcome.assignment, as_json=as_json)
+            return
+        code = code_of_stopped_rank(is_first=outcome.is_leader)
+    leave(code)
