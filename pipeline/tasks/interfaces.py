@@ -91,10 +91,8 @@ class Offer:
     def from_numbers(cls, numbers: Sequence[float]) -> Offer:
         """Read what :meth:`to_numbers` made."""
         token, count, *pairs = (int(number) for number in numbers)
-        hosts, ports = pairs[: 2 * count : 2], pairs[1 : 2 * count : 2]
-        return cls(
-            token, tuple((str(ipaddress.ip_address(host)), port) for host, port in zip(hosts, ports, strict=True))
-        )
+        hosts = [str(ipaddress.ip_address(host)) for host in pairs[: 2 * count : 2]]
+        return cls(token, tuple(zip(hosts, pairs[1 : 2 * count : 2], strict=True)))
 
 
 #: Numbers of an offer.
@@ -165,5 +163,6 @@ def none_reached() -> InputError:
     """The error if no interface reaches rank 0's machine from all others."""
     return InputError(
         "no network interface reaches the machine of rank 0 from all others: name the one between them in the recipe"
-        f" ([cluster] interface) or with --set cluster.interface=NAME; this machine has {', '.join(usable_interfaces())}"
+        " ([cluster] interface) or with --set cluster.interface=NAME; this machine has"
+        f" {', '.join(usable_interfaces())}"
     )

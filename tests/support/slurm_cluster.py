@@ -1,4 +1,4 @@
-"""A Slurm of two nodes on this machine, for tests of the batch scripts; needs root, and Debian's slurm-wlm and munge."""
+"""A Slurm of two nodes on this machine, for tests of the batch scripts; needs root, slurm-wlm and munge."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from types import FrameType
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 
 #: Environment variable that names a file. If it is set, ranks that were asked to stop leave with code 0, and the first
-#: rank creates the file to say so. Slurm needs this: `srun --kill-on-bad-exit` takes any other code for a failure of one
-#: rank, kills those that are still leaving, and returns the code of a killed rank.
+#: rank creates the file to say so. Slurm needs this: `srun --kill-on-bad-exit` takes any other code for a failure of
+#: one rank, kills those that are still leaving, and returns the code of a killed rank.
 STOPPED_FILE = "GNNLOOM_STOPPED_FILE"
 
 

@@ -80,12 +80,12 @@ def run_command(
     if emit and (dry_run or until or first):
         raise click.UsageError("--emit runs no stage: remove --dry-run, --from and --until")
     launched = LaunchedRank.from_environment()
+    # Without MPI these ranks cannot agree on anything, so only one of them acts.
+    if launched.rank > 0 and (emit or dry_run or cluster != "mpi"):
+        return  # rank 0 prints for all
     launched.check_cluster(cluster)
     _log_stages()
     request = Request(recipe, current_catalog().root, settings, cluster, first, until, performance_report)
-    # Without MPI these ranks cannot agree on anything, so only one of them acts.
-    if launched.rank > 0 and (emit or dry_run):
-        return  # rank 0 prints for all
     if emit:
         _emit(request, out, as_json=as_json)
     elif dry_run:

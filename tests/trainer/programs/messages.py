@@ -134,7 +134,7 @@ def split_binary_loss() -> dict[str, Any]:
 
 
 def threads_by_cores() -> list[list[float]]:
-    """Threads of every rank: bound to 8 cores of its own, sharing 7 cores, and rank 0 bound to fewer than the others."""
+    """Threads of every rank: bound to 8 cores of its own, sharing 7 cores, and rank 0 bound to fewer than others."""
     comm, found = world(), []
     first = 100 * comm.rank
     for cores in (range(first, first + 8), range(7), range(first, first + (1 if comm.rank == 0 else 4))):
