@@ -11,6 +11,7 @@ import click
 
 from gnnloom.pipeline.tasks.cluster import open_cluster
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.job.launch import find_mpiexec
 from gnnloom.trainer.job.stop import StopRequest, code_of_stopped_rank, preparing_signals
 from gnnloom.workflows.cli.options import current_catalog, json_option, performance_report_option
 from gnnloom.workflows.cli.output import show, show_rows
@@ -99,6 +100,9 @@ def run_command(
 def _run_here(request: Request, *, as_json: bool) -> None:
     """Run with this process as the client of the cluster, and train on new ranks."""
     assignment = request.check()
+    if assignment.workload.needs_training:
+        # Now rather than after hours of preparation.
+        find_mpiexec()
     if assignment.workload.needs_preparation:
         with open_cluster(assignment.cluster) as opened, shown_progress():
             prepare(assignment, opened)
@@ -122,11 +126,12 @@ def _log_stages() -> None:
 
 
 def _emit(request: Request, out: Path, *, as_json: bool) -> None:
-    from gnnloom.workflows.run.slurm import write_scripts
+    from gnnloom.workflows.run.slurm import write_jobs
 
-    paths = [str(path) for path in write_scripts(request, out)]
+    jobs = write_jobs(request, out)
+    paths = [str(path) for path in jobs.scripts]
     if as_json:
-        show({"scripts": paths}, as_json=True, title="")
+        show({"scripts": paths, "recipe": str(jobs.recipe)}, as_json=True, title="")
     else:
         show_rows(("script",), [(path,) for path in paths])
 
