@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,6 +113,21 @@ class ClusterSection:
     def task_memory(self) -> int:
         """Memory for the tasks of one worker, in bytes."""
         return _parse_memory(self.memory)
+
+    def scratch_folder(self) -> Path | None:
+        """Return the folder for temporary files on this machine; None if they go into the dataset.
+
+        Raises:
+            InputError: an environment variable in its name is not set here.
+        """
+        if self.scratch is None:
+            return None
+        path = os.path.expandvars(self.scratch)
+        if "$" in path:
+            raise InputError(
+                f"[cluster] scratch = {self.scratch}: no such environment variable here; set it, or a path"
+            )
+        return Path(path).expanduser()
 
     def options(self, where: str) -> ClusterOptions:
         """Return the cluster to open for ``where``: ``local``, ``mpi``, a scheduler's address, or a scheduler file.

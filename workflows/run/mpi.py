@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import signal
+import socket
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NoReturn
 
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
@@ -163,12 +166,39 @@ def _place(comm: Communicator, assignment: Assignment) -> _Place:
     if comm.size < LEAST_RANKS:
         return _Place(ranks_here, "")
     together(comm, lambda: _check_memory(assignment, ranks_here))
+    if assignment.cluster.scratch is not None:
+        _check_scratch(comm, assignment.cluster.scratch)
     wanted = assignment.recipe.cluster.interface
     if wanted is not None:
         return _Place(ranks_here, together(comm, lambda: check_interface(wanted)))
     if ranks_here == comm.size:
         return _Place(ranks_here, together(comm, loopback))
     return _Place(ranks_here, _find_interface(comm))
+
+
+def _check_scratch(comm: Communicator, folder: Path) -> None:
+    """Check that all ranks see what one of them writes into the scratch folder. Collective."""
+    token = int(comm.gather_numbers([secrets.randbits(48)])[0, 0])
+    written = folder / f"gnnloom-seen-by-all-{token:012x}"
+
+    def write() -> None:
+        if comm.rank == 0:
+            folder.mkdir(parents=True, exist_ok=True)
+            written.touch()
+
+    def look() -> None:
+        if not written.exists():
+            raise InputError(
+                f"[cluster] scratch = {folder}: {socket.gethostname()} does not see what rank 0 writes there; choose a"
+                " folder that all nodes share, or prepare on one node"
+            )
+
+    together(comm, write)
+    try:
+        together(comm, look)
+    finally:
+        if comm.rank == 0:
+            written.unlink(missing_ok=True)
 
 
 def _find_interface(comm: Communicator) -> str:
