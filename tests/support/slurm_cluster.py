@@ -25,7 +25,7 @@ SlurmdUser=root
 AuthType=auth/munge
 CryptoType=crypto/munge
 # A requeued job waits until its credential has expired, two minutes by default.
-AuthInfo=socket={folder}/munge.socket,cred_expire=3
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
