@@ -6,8 +6,8 @@
 An error that all ranks know of is reported once, by the lowest rank that has it, and every rank exits with the error's
 code. Any other exception ends the whole job at once, with its traceback (``-m mpi4py`` ensures that). On SIGTERM (or
 SIGUSR1, which MPICH's launcher forwards) the run writes a checkpoint after the current epoch and exits with code 75;
-``--resume`` continues from there. If ``$GNNLOOM_STOPPED_FILE`` names a file, the run creates it and exits with code 0
-instead.
+``--resume`` continues from there. If ``$GNNLOOM_EXIT_CODE_FILE`` names a file, rank 0 writes such a code there, and all
+ranks exit with code 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import finalize, world
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import parse_arguments
-from gnnloom.trainer.job.stop import StopRequest, code_of_stopped_rank
+from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
+from gnnloom.trainer.job.stop import StopRequest, agreed_exit_code
 from gnnloom.trainer.training.full_graph import train
 from gnnloom.trainer.training.predict import predict
 
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         return error.code
     if comm.rank == 0 and job.result is not None:
         write_json(job.result, result)
-    return code_of_stopped_rank(is_first=comm.rank == 0) if result["state"] == "stopped" else 0
+    return EXIT_STOPPED if result["state"] == "stopped" else 0
 
 
 def _log_from_first_rank(comm: Communicator) -> None:
@@ -53,7 +54,7 @@ def _log_from_first_rank(comm: Communicator) -> None:
 
 
 if __name__ == "__main__":
-    exit_code = main(sys.argv[1:])
+    exit_code = agreed_exit_code(main(sys.argv[1:]), is_first=world().rank == 0)
     # Otherwise `-m mpi4py` would take the exit code of all ranks for a failure of this one, and report it.
     finalize()
     sys.exit(exit_code)

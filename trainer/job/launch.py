@@ -27,7 +27,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import PREDICT
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.signals import handling
-from gnnloom.trainer.job.stop import STOPPED_FILE
+from gnnloom.trainer.job.stop import EXIT_CODE_FILE
 
 logger = logging.getLogger(__name__)
 
@@ -119,8 +119,8 @@ def _launch(action: list[str], content: dict[str, Any], ranks: int, threads: int
         program = [sys.executable, "-m", "mpi4py", "-m", "gnnloom.trainer", *action, str(config)]
         command = [find_mpiexec(), "-n", str(ranks), *program, "--result", str(result)]
         environment = rank_environment(ranks, threads)
-        # This process learns from the exit code that the ranks stopped; the file is for ranks that a job starts.
-        environment.pop(STOPPED_FILE, None)
+        # This process reads the ranks' exit code; the file is for ranks that a batch job starts.
+        environment.pop(EXIT_CODE_FILE, None)
         code, last_lines = _run(command, environment, stops=not action)
         if code == 0 and result.exists():
             return read_json(result)

@@ -7,12 +7,11 @@ import signal
 from pathlib import Path
 from types import FrameType
 
-from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
-
-#: Environment variable that names a file. If it is set, ranks that were asked to stop leave with code 0, and the first
-#: rank creates the file to say so. Slurm needs this: `srun --kill-on-bad-exit` takes any other code for a failure of
-#: one rank, kills those that are still leaving, and returns the code of a killed rank.
-STOPPED_FILE = "GNNLOOM_STOPPED_FILE"
+#: Environment variable that names a file. If it is set, ranks that have agreed on an exit code leave with code 0, and
+#: the first rank writes the code into the file. Slurm needs this: ``srun --kill-on-bad-exit``, which ends a job whose
+#: rank crashes, takes any other code for a crash, kills those that are still leaving, and returns the code of a killed
+#: rank.
+EXIT_CODE_FILE = "GNNLOOM_EXIT_CODE_FILE"
 
 
 class StopRequest:
@@ -41,20 +40,23 @@ def preparing_signals() -> tuple[signal.Signals, ...]:
     """The signals that ask ranks to stop while they prepare.
 
     Batch systems send SIGUSR1 before the time limit. A launcher sends SIGTERM to end its ranks at once, and waits for
-    none of them; but a job with a :data:`STOPPED_FILE` begins again after it was preempted, of which SIGTERM warns.
+    none of them; but a job with an :data:`EXIT_CODE_FILE` begins again after it was preempted, of which SIGTERM warns.
     """
-    return (signal.SIGUSR1, signal.SIGTERM) if os.environ.get(STOPPED_FILE) else (signal.SIGUSR1,)
+    return (signal.SIGUSR1, signal.SIGTERM) if os.environ.get(EXIT_CODE_FILE) else (signal.SIGUSR1,)
 
 
-def code_of_stopped_rank(*, is_first: bool) -> int:
-    """Exit code of a rank that was asked to stop. Call it before the rank leaves: it creates the :data:`STOPPED_FILE`.
+def agreed_exit_code(code: int, *, is_first: bool) -> int:
+    """Exit code of a rank that leaves with all others.
+
+    Call it while MPI still keeps the ranks together: no rank may leave before the :data:`EXIT_CODE_FILE` is written.
 
     Args:
-        is_first: this is rank 0, which creates the file.
+        code: the code on which all ranks agree.
+        is_first: this is rank 0, which writes the file.
     """
-    file = os.environ.get(STOPPED_FILE)
-    if not file:
-        return EXIT_STOPPED
+    file = os.environ.get(EXIT_CODE_FILE)
+    if not file or not code:
+        return code
     if is_first:
-        Path(file).touch()
+        Path(file).write_text(f"{code}\n", encoding="utf-8")
     return 0

@@ -11,8 +11,9 @@ import click
 
 from gnnloom.pipeline.tasks.cluster import open_cluster
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.launch import find_mpiexec
-from gnnloom.trainer.job.stop import StopRequest, code_of_stopped_rank, preparing_signals
+from gnnloom.trainer.job.stop import StopRequest, preparing_signals
 from gnnloom.workflows.cli.options import current_catalog, json_option, performance_report_option
 from gnnloom.workflows.cli.output import show, show_rows
 from gnnloom.workflows.cli.progress import shown_epochs, shown_progress
@@ -166,5 +167,4 @@ def _run_in_mpi(request: Request, *, as_json: bool) -> None:
             if outcome.is_leader:
                 _show_result(outcome.assignment, as_json=as_json)
             return
-        code = code_of_stopped_rank(is_first=outcome.is_leader)
-    leave(code)
+        leave(EXIT_STOPPED)

@@ -124,9 +124,7 @@ class ClusterSection:
             return None
         path = os.path.expandvars(self.scratch)
         if "$" in path:
-            raise InputError(
-                f"[cluster] scratch = {self.scratch}: no such environment variable here; set it, or a path"
-            )
+            raise InputError(f"[cluster] scratch = {self.scratch}: this environment variable is not set here")
         return Path(path).expanduser()
 
     def options(self, where: str) -> ClusterOptions:

@@ -31,7 +31,7 @@ from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import RawCommunicator, abort, duplicate_world, finalize, world
 from gnnloom.trainer.config.predict_config import PredictConfig
-from gnnloom.trainer.job.stop import StopRequest, preparing_signals
+from gnnloom.trainer.job.stop import StopRequest, agreed_exit_code, preparing_signals
 from gnnloom.trainer.training.full_graph import train
 from gnnloom.trainer.training.predict import predict
 from gnnloom.workflows.formatting import readable_bytes
@@ -325,6 +325,7 @@ def end_job_on_error() -> Iterator[None]:
 
 def leave(code: int) -> NoReturn:
     """End this rank with an exit code, as all others do. Collective."""
+    left_with = agreed_exit_code(code, is_first=world().rank == 0)
     # Without this, `python -m mpi4py` would treat the code as a failure of this rank alone and report it.
     finalize()
-    sys.exit(code)
+    sys.exit(left_with)

@@ -40,7 +40,7 @@ def test_fast_networks_come_first_and_the_loopback_never() -> None:
             self.speed, self.isup = speed, isup
 
     states = {"lo": Status(0), "eth0": Status(1000), "eth1": Status(10_000), "ib0": Status(0), "down": Status(9, False)}
-    addresses = {name: "10.0.0.1" for name in states} | {"lo": "127.0.0.1"}
+    addresses = dict.fromkeys(states, "10.0.0.1") | {"lo": "127.0.0.1"}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("psutil.net_if_stats", lambda: states)
         assert interfaces._from_fastest(addresses) == ["ib0", "eth1", "eth0"]

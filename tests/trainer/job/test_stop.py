@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
-from gnnloom.trainer.job.stop import STOPPED_FILE, StopRequest, code_of_stopped_rank, preparing_signals
+from gnnloom.trainer.job.stop import EXIT_CODE_FILE, StopRequest, agreed_exit_code, preparing_signals
 
 
 @pytest.fixture(autouse=True)
@@ -38,16 +37,17 @@ def test_a_request_is_heard_again_after_its_signal_was_ignored() -> None:
     assert stop()
 
 
-def test_stopped_ranks_leave_with_75_or_leave_a_file_and_no_failure(
+def test_agreed_ranks_leave_with_their_code_or_leave_it_in_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(STOPPED_FILE, raising=False)
-    assert code_of_stopped_rank(is_first=True) == EXIT_STOPPED
+    monkeypatch.delenv(EXIT_CODE_FILE, raising=False)
+    assert agreed_exit_code(75, is_first=True) == 75
     assert preparing_signals() == (signal.SIGUSR1,)
-    file = tmp_path / "stopped"
-    monkeypatch.setenv(STOPPED_FILE, str(file))
-    assert code_of_stopped_rank(is_first=False) == 0
+    file = tmp_path / "code"
+    monkeypatch.setenv(EXIT_CODE_FILE, str(file))
+    assert (agreed_exit_code(0, is_first=True), agreed_exit_code(3, is_first=False)) == (0, 0)
     assert not file.exists()
-    assert code_of_stopped_rank(is_first=True) == 0
-    assert file.exists()
+    assert agreed_exit_code(75, is_first=True) == 0
+    assert file.read_text() == "75\n"
+    # A preempted job begins again, so SIGTERM may end its preparation in order.
     assert preparing_signals() == (signal.SIGUSR1, signal.SIGTERM)

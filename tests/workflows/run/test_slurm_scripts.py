@@ -180,14 +180,14 @@ def test_a_job_that_finishes_examines_the_node_first_and_writes_a_report_last(tm
 
 @pytest.mark.parametrize("name", OF_RANKS)
 def test_a_job_whose_ranks_were_stopped_goes_back_to_the_queue(tmp_path: Path, name: str) -> None:
-    site = Site(tmp_path, ranks='touch "$GNNLOOM_STOPPED_FILE"')
+    site = Site(tmp_path, ranks='echo 75 > "$GNNLOOM_EXIT_CODE_FILE"')
     code, calls = site.run(script_of(tmp_path, name), SLURM_ARRAY_TASK_ID="1")
     assert (code, calls[-1]) == (0, "scontrol requeue 42")
-    assert not list((tmp_path / "jobs").glob(".stopped*"))
+    assert not list((tmp_path / "jobs").glob(".exit-code*"))
 
 
 def test_every_attempt_has_a_step_of_its_own_and_the_last_one_gives_up(tmp_path: Path) -> None:
-    site = Site(tmp_path, ranks='touch "$GNNLOOM_STOPPED_FILE"')
+    site = Site(tmp_path, ranks='echo 75 > "$GNNLOOM_EXIT_CODE_FILE"')
     code, calls = site.run(script_of(tmp_path, "train.sh", "slurm.requeues=2"), SLURM_RESTART_COUNT="2")
     # Shared memory that killed ranks of steps 0 and 1 left behind is not that of step 2.
     assert [call.split()[-1] for call in calls[:2]] == ["true", "true"]
@@ -195,11 +195,12 @@ def test_every_attempt_has_a_step_of_its_own_and_the_last_one_gives_up(tmp_path:
     assert (code, len(calls)) == (75, 3)
 
 
-def test_a_job_whose_ranks_fail_ends_with_their_code(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranks", ["exit 3", 'echo 3 > "$GNNLOOM_EXIT_CODE_FILE"'])
+def test_a_job_whose_ranks_fail_ends_with_their_code(tmp_path: Path, ranks: str) -> None:
     # The file of an earlier attempt that was killed says nothing about this one.
     script = script_of(tmp_path, "whole.sh")
-    (tmp_path / "jobs" / ".stopped-42").touch()
-    code, calls = Site(tmp_path, ranks="exit 3").run(script)
+    (tmp_path / "jobs" / ".exit-code-42").write_text("75")
+    code, calls = Site(tmp_path, ranks).run(script)
     assert code == 3
     assert not any(call.startswith(("scontrol", "gnnloom report")) for call in calls)
 

@@ -5,10 +5,11 @@ set -u
 export GNNLOOM_CATALOG=@CATALOG@
 # Waiting threads sleep, freed memory goes back to the system, and log lines appear at once.
 export OMP_WAIT_POLICY=PASSIVE MALLOC_TRIM_THRESHOLD_=65536 PYTHONUNBUFFERED=1
-# If a signal asks the ranks to stop (USR1 before the time limit, TERM before a preemption), they keep what is done, create
-# this file and leave with code 0. Another code would make srun kill the ranks that are still leaving.
-export GNNLOOM_STOPPED_FILE=@JOBS@/.stopped-$SLURM_JOB_ID
-rm -f "$GNNLOOM_STOPPED_FILE"
+# Ranks that leave together, with an error or because a signal asks them to stop (USR1 before the time limit, TERM before a
+# preemption), write their exit code into this file and leave with 0. Any other code of a rank is a crash, for which srun
+# kills all others.
+export GNNLOOM_EXIT_CODE_FILE=@JOBS@/.exit-code-$SLURM_JOB_ID
+rm -f "$GNNLOOM_EXIT_CODE_FILE"
 # A signal that comes while Python starts waits until Python handles it; older versions of env cannot do this.
 keep="env --block-signal=USR1 --block-signal=TERM"
 $keep true 2> /dev/null || keep=
@@ -26,15 +27,22 @@ for ((attempt = 0; attempt < restarts; attempt++)); do
     srun --mpi=none --nodes=1 --ntasks=1 --ntasks-per-node=1 true
 done
 
+# Code 75: the ranks were asked to stop, kept what is done, and continue when the job begins again.
 run_on_ranks() {
-    srun --mpi=@MPI@ --cpus-per-task=@CPUS@ --kill-on-bad-exit=1 $keep gnnloom run @ARGUMENTS@ --cluster mpi "$@"
-    if [ -e "$GNNLOOM_STOPPED_FILE" ]; then
-        rm -f "$GNNLOOM_STOPPED_FILE"
-        if [ "$restarts" -ge @REQUEUES@ ]; then
-            echo "stopped again after $restarts restarts ([slurm] requeues); submit the script again to continue" >&2
-            exit 75
+    local code=0
+    srun --mpi=@MPI@ --cpus-per-task=@CPUS@ --kill-on-bad-exit=1 $keep gnnloom run @ARGUMENTS@ --cluster mpi "$@" || code=$?
+    if [ -s "$GNNLOOM_EXIT_CODE_FILE" ]; then
+        code=$(< "$GNNLOOM_EXIT_CODE_FILE")
+        rm -f "$GNNLOOM_EXIT_CODE_FILE"
+    fi
+    if [ "$code" -eq 75 ]; then
+        if [ "$restarts" -lt @REQUEUES@ ]; then
+            scontrol requeue "$SLURM_JOB_ID"
+            exit 0
         fi
-        scontrol requeue "$SLURM_JOB_ID"
-        exit 0
+        echo "stopped again after $restarts restarts ([slurm] requeues); submit the script again to continue" >&2
+    fi
+    if [ "$code" -ne 0 ]; then
+        exit "$code"
     fi
 }
