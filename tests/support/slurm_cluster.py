@@ -16,6 +16,8 @@ _PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "srun", "scontrol")
 #: Programs of the system that are not on the PATH of every user.
 _PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin", "/sbin"])
 
+_ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"}
+
 _SLURM_CONF = """\
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -24,8 +26,7 @@ SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
 CryptoType=crypto/munge
-# A requeued job waits until its credential has expired, two minutes by default.
-AuthInfo=socket={folder}/munge.socket,cred_expire=5
+AuthInfo=socket={folder}/munge.socket
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -36,7 +37,7 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 MpiDefault=pmi2
 ReturnToService=2
-SchedulerParameters=sched_interval=1,sched_min_interval=0,requeue_delay=1
+SchedulerParameters=sched_interval=1,sched_min_interval=0
 SlurmdParameters=config_overrides
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
@@ -134,9 +135,12 @@ class SlurmCluster:
         words = self.output("scontrol", "show", "job", str(job)).split()
         return dict(word.split("=", 1) for word in words if "=" in word)
 
-    def state(self, job: int) -> str:
-        """Return the state of a job, such as ``RUNNING``."""
-        return self.facts(job).get("JobState", "")
+    def has_ended(self, job: int) -> bool:
+        """Whether a job is done or has failed. One that was requeued need not wait the two minutes that Slurm adds."""
+        facts = self.facts(job)
+        if (facts.get("JobState"), facts.get("Reason")) == ("PENDING", "BeginTime"):
+            self.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+        return facts.get("JobState") in _ENDED
 
     def wait_until(self, holds: Callable[[], bool], timeout: float) -> None:
         """Wait until a condition holds."""

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gnnloom.trainer.job import launch
+from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.stop import EXIT_CODE_FILE, StopRequest, agreed_exit_code, preparing_signals
 
 
@@ -51,3 +53,19 @@ def test_agreed_ranks_leave_with_their_code_or_leave_it_in_a_file(
     assert file.read_text() == "75\n"
     # A preempted job begins again, so SIGTERM may end its preparation in order.
     assert preparing_signals() == (signal.SIGUSR1, signal.SIGTERM)
+
+
+def test_ranks_that_a_command_starts_report_to_it_by_their_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environments: list[dict[str, str]] = []
+
+    def run(command: list[str], environment: dict[str, str], *, stops: bool) -> tuple[int, list[str]]:
+        environments.append(environment)
+        return EXIT_STOPPED, []
+
+    monkeypatch.setattr(launch, "_run", run)
+    monkeypatch.setenv(EXIT_CODE_FILE, str(tmp_path / "code"))
+    with pytest.raises(launch.StoppedError):
+        launch._launch([], {}, 1, 1)
+    assert EXIT_CODE_FILE not in environments[0]
