@@ -23,8 +23,8 @@ from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import CorruptError, ExistsError, FormatError, GnnloomError, InputError, NotFoundError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
-from gnnloom.storage.format.files import read_json, remove_tree, tree_bytes
-from gnnloom.storage.format.groups import write_group
+from gnnloom.storage.format.files import read_json, remove_tree, tree_bytes, write_json
+from gnnloom.storage.format.groups import METADATA, group_metadata
 from gnnloom.storage.format.locks import LOCKS, is_held
 from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS
 
@@ -234,17 +234,8 @@ class Catalog:
             ExistsError: a folder with this name exists and is not a dataset.
         """
         path = self._path(name)
-        # An empty folder is taken over: it is what a kill between mkdir and the write of the group leaves.
-        if path.exists() and not (path / "zarr.json").exists() and any(path.iterdir()):
-            raise ExistsError(f"{path}: this folder exists and is not a dataset; choose another name")
-        if not (path / "zarr.json").exists():
-            try:
-                path.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise InputError(
-                    f"{path}: cannot make this folder ({error.strerror}); choose another catalog"
-                ) from error
-            write_group(path, {"encoding-type": _ENCODING, "encoding-version": str(FORMAT_VERSION)})
+        if not (path / METADATA).exists():
+            _make_dataset(path)
         return self._open(path)
 
     def remove(self, name: str) -> None:
@@ -271,6 +262,21 @@ class Catalog:
         if path.resolve().parent != self.root:
             raise InputError(f"dataset name {name!r}: {path} leads out of the catalog {self.root}")
         return path
+
+
+def _make_dataset(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        # A kill during this function leaves an empty folder, or one with a temporary file of the group's metadata.
+        foreign = [entry for entry in path.iterdir() if not entry.name.startswith(f".{METADATA}.")]
+    except OSError as error:
+        raise InputError(f"{path}: cannot make this folder ({error.strerror}); choose another catalog") from error
+    # Looked up after the listing: another process that makes the same dataset writes this file before all others.
+    if (path / METADATA).exists():
+        return
+    if foreign:
+        raise ExistsError(f"{path}: this folder exists and is not a dataset; choose another name")
+    write_json(path / METADATA, group_metadata({"encoding-type": _ENCODING, "encoding-version": str(FORMAT_VERSION)}))
 
 
 def _check_dataset_group(path: Path) -> None:
