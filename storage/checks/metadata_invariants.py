@@ -47,7 +47,7 @@ def check_list(dataset: Dataset) -> str | None:
     if listed is None or found == wanted:
         return None
     return (
-        f"{dataset.path / 'zarr.json'}: lists other groups and arrays than there are, which misleads other Zarr readers;"
+        f"{dataset.path / 'zarr.json'}: does not list what is stored, which misleads Zarr readers;"
         f" `gnnloom catalog gc {dataset.name}` writes the list again"
     )
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from gnnloom.storage.catalog import ArtifactInfo, Dataset
 from gnnloom.storage.checks.invariants import check_artifact
-from gnnloom.storage.checks.run_invariants import check_run
 from gnnloom.storage.checks.metadata_invariants import check_list
+from gnnloom.storage.checks.run_invariants import check_run
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run

@@ -3,7 +3,7 @@
 A group's ``zarr.json`` may list the metadata of all groups and arrays below it. Zarr then reads no folder: it sees
 neither arrays that are still being written nor the files that are not Zarr's (manifests, configurations, locks), about
 which it would warn. The list of a dataset is written again whenever an artifact or predictions are added or removed.
-Checkpoints come and go while a run trains, so only the folder of a run's checkpoints lists them.
+Checkpoints come and go while a run trains, so only their run lists them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from gnnloom.storage.format.schema import SCHEMAS
 
 #: Name of the lock that is held while a dataset's list is written.
 LISTING_LOCK: Final = ("listing", "zarr")
-#: Folder of the runs in a dataset, and of the predictions in a run.
-_RUNS, _PREDICTIONS = "runs", "predictions"
+#: Folder of the runs in a dataset, and of the checkpoints in a run.
+_RUNS, _CHECKPOINTS = "runs", "checkpoint"
 #: Groups and arrays that a list may have. Reading a longer one would take longer than walking the folders.
 MOST_NODES: Final = 20_000
 
@@ -114,6 +114,8 @@ def dataset_nodes(dataset: Path) -> Nodes:
         except (GnnloomError, OSError, LookupError, TypeError, ValueError):
             continue
         prefix = path.relative_to(dataset).as_posix()
+        if path.parent.name == _RUNS:
+            below = {name: node for name, node in below.items() if name.partition("/")[0] != _CHECKPOINTS}
         nodes |= {prefix: content, **{f"{prefix}/{name}": node for name, node in below.items()}}
     return _with_parents(nodes)
 
@@ -129,12 +131,13 @@ def _below(nodes: Nodes, folder: str) -> Nodes:
 
 
 def list_run(run: Path) -> None:
-    """Make a run a group that lists its predictions, and list it in its dataset."""
-    predictions = run / _PREDICTIONS
-    nodes = {_PREDICTIONS: group_metadata({}), **_prefixed(_PREDICTIONS, nodes_below(predictions))}
-    write_list(run, nodes if predictions.is_dir() else {})
+    """Make a run a group that lists its predictions and checkpoints, and list it in its dataset."""
+    write_list(run)
     refresh_list(run.parents[1])
 
 
-def _prefixed(prefix: str, nodes: Nodes) -> Nodes:
-    return {f"{prefix}/{name}": node for name, node in nodes.items()}
+def list_checkpoints(folder: Path) -> None:
+    """Make the folder of a run's checkpoints a group that lists them, and list them in the run."""
+    write_list(folder)
+    if (folder.parent / METADATA).exists():
+        write_list(folder.parent)

@@ -15,7 +15,7 @@ from typing import Any
 from gnnloom.storage.errors import CorruptError, FormatError, NotFoundError
 from gnnloom.storage.format.arrays import Array, ArrayReader, ArrayRecord, write_array
 from gnnloom.storage.format.files import JsonObject, read_json, sync_folder, sync_tree, write_json
-from gnnloom.storage.format.listing import complete_groups, write_list
+from gnnloom.storage.format.listing import complete_groups, list_checkpoints, write_list
 from gnnloom.storage.format.schema import FORMAT_VERSION
 
 _INDEX = "checkpoint.json"
@@ -110,7 +110,7 @@ def publish_checkpoint(folder: Path, epoch: int, records: Iterable[ArrayRecord],
     sync_folder(folder)
     for old in checkpoint_epochs(folder)[:-_KEPT]:
         shutil.rmtree(folder / f"{old:08d}")
-    write_list(folder)
+    list_checkpoints(folder)
     return final
 
 

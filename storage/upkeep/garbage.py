@@ -203,7 +203,6 @@ def _old_locks(dataset: Dataset) -> list[Path]:
     return [lock for lock in free if lock in harmless or _is_quiet(lock)]
 
 
-
 def _is_quiet(path: Path) -> bool:
     try:
         # Of all entries: writing into a file changes neither the time of its folder nor of the folders above.
