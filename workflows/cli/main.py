@@ -19,6 +19,7 @@ import click
 
 from gnnloom.storage import Catalog, GnnloomError
 from gnnloom.trainer.job.signals import handling, raised_again
+from gnnloom.workflows.cli.suggestions import add_suggestion
 
 #: Module of each subcommand. Modules are imported only when their command is called, as some take seconds.
 _COMMANDS = {
@@ -70,6 +71,9 @@ class LazyGroup(click.Group):
             # An exception closes everything that is open, including worker processes.
             with handling(signal.SIGTERM, _terminate), raised_again(_SIGNALS):
                 return super().invoke(ctx)
+        except click.UsageError as error:
+            add_suggestion(error)
+            raise
         except KeyboardInterrupt:
             click.echo("interrupted; finished work is kept, run the command again to continue", err=True)
             ctx.exit(130)

@@ -272,6 +272,8 @@ def partition_result(name: str, partition: Partition) -> dict[str, Any]:
     help="Method of the partition, if the dataset has several.",
 )
 @key_option("partition")
+@key_option("graph")
+@key_option("vertices", "vertex data")
 @click.option(
     "--grid", type=Sizes(2, 2), default=None, help="Grid shards: number of blocks of rows and columns, such as 16x16."
 )
@@ -290,6 +292,8 @@ def shard_command(
     parts: int | None,
     method: str | None,
     partition: str | None,
+    graph: str | None,
+    vertices: str | None,
     grid: tuple[int, int] | None,
     permutation: str,
     seed: int,
@@ -313,21 +317,27 @@ def shard_command(
         raise click.UsageError(
             "give either --parts, for row shards, or --grid, for grid shards; give both with --permutation partition"
         )
-    found = None if parts is None else _find_partition(dataset, parts, partition, method)
+    chosen = dataset.graph(graph) if graph is not None else None
+    found = None if parts is None else _find_partition(dataset, parts, partition, method, chosen)
+    data = None if vertices is None else dataset.vertices(vertices)
     if grid is not None:
         options = GridOptions(grid, permutation, seed)
-        graph = dataset.graph(found.artifact.inputs["graph"] if found else None)
+        matrix = dataset.graph(found.artifact.inputs["graph"] if found else graph)
+        given = None if data is None else data.artifact
         with open_cluster(cluster) as opened, shown_progress():
-            result = grid_result(name, shard_grid(dataset, graph, options, opened, partition=found))
+            result = grid_result(name, shard_grid(dataset, matrix, options, opened, given, partition=found))
     elif found is not None:
         with open_cluster(cluster) as opened, shown_progress():
-            result = shard_result(name, shard_rows(dataset, found, opened))
+            result = shard_result(name, shard_rows(dataset, found, opened, data))
     show(result, as_json=as_json, title=f"{result['layout']} shards of {name}")
 
 
-def _find_partition(dataset: Dataset, parts: int, key: str | None, method: str | None) -> Partition:
+def _find_partition(
+    dataset: Dataset, parts: int, key: str | None, method: str | None, graph: Graph | None
+) -> Partition:
+    made_from = None if graph is None else {"graph": graph.artifact.key}
     try:
-        return dataset.partition(parts, key, method=method)
+        return Partition(dataset.find("partition", key, made_from=made_from, parts=parts, method=method))
     except NotFoundError as error:
         raise NotFoundError(f"{error}; make one with `gnnloom partition {dataset.name} --parts {parts}`") from error
 

@@ -33,6 +33,12 @@ def plan_options(command: Command) -> Command:
     return codec(plan(command))
 
 
+def add_option(command: Command) -> Command:
+    """Add ``--add``, without which a dataset has one graph only."""
+    text = "Store another graph in a dataset that has one; other commands then choose with --graph KEY."
+    return click.option("--add", is_flag=True, help=text)(command)
+
+
 def show_plan(
     catalog: Catalog, source: EdgeSource, options: IngestOptions, cluster: ClusterOptions, *, as_json: bool
 ) -> None:
