@@ -117,11 +117,24 @@ def ingest_command(
     values = {_FORMAT_OPTIONS[flag].option.name: option_value(_FORMAT_OPTIONS[flag].option, given) for flag in given}
     edges = open_edges(format_name, source, values, undirected=undirected)
     options = IngestOptions(undirected, self_loops, ids, merge, codec)
+    _say_headers(edges)
     if plan:
         show_plan(current_catalog(), edges, options, cluster, as_json=as_json)
         return
     vertices = bundled_vertices(format_name, source)
     store_graph(name, edges, vertices, options, cluster, as_json, add=add)
+
+
+def _say_headers(edges: EdgeSource) -> None:
+    """Say which files have a first line that was recognized as a header."""
+    found = getattr(edges, "recognized_headers", ())
+    if found:
+        more = f" (and {len(found) - 1} more files)" if len(found) > 1 else ""
+        click.echo(
+            f"note: the first line of {found[0]}{more} names the columns and is not an edge; --no-header reads it as"
+            " one",
+            err=True,
+        )
 
 
 def store_graph(
@@ -147,6 +160,8 @@ def store_graph(
     result = graph_result(dataset, graph) | (vertices_result(stored) if stored is not None else {})
     if stored is not None:
         _say_left_out(stored)
+    if headers := getattr(edges, "recognized_headers", ()):
+        result["recognized_headers"] = list(headers)
     show(result, as_json=as_json, title=f"graph of {name}")
     if not as_json and result["plan"]:
         show_outcome(result["plan"])
