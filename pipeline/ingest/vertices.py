@@ -7,7 +7,6 @@ one piece and one block, whatever the number of vertices.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.edge_columns import rebatch
-from gnnloom.pipeline.sources.reading.files import UnreachableError
 from gnnloom.pipeline.sources.source import KeyedSource, MultilabelSource, VertexSource
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
 from gnnloom.pipeline.tasks.cluster import Cluster
@@ -111,14 +109,7 @@ def ingest_vertices(
         _check_others(dataset, inputs["graph"], identity)
     with ArtifactWriter.begin(dataset.path, "vertices", _parameters(identity), inputs) as writer:
         if not writer.is_complete:
-            try:
-                _write(writer, source, owner, cluster)
-            except UnreachableError:
-                raise
-            except InputError:
-                # This source never gives vertex data of this graph, so nothing is left to finish.
-                shutil.rmtree(writer.path, ignore_errors=True)
-                raise
+            _write(writer, source, owner, cluster)
     return Vertices(Artifact(writer.path))
 
 
