@@ -11,12 +11,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
-
-import zarr
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.artifacts.vertices import Vertices
@@ -28,6 +25,9 @@ from gnnloom.storage.format.files import read_json, remove_tree, tree_bytes, wri
 from gnnloom.storage.format.groups import METADATA, group_metadata
 from gnnloom.storage.format.locks import LOCKS, is_held
 from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS
+
+if TYPE_CHECKING:
+    from gnnloom.storage.artifacts.grid_shards import GridShards
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _ENCODING = "gnnloom-dataset"
@@ -154,6 +154,8 @@ class Dataset:
 
     def grid_shards(self, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any) -> GridShards:
         """Grid shards, found by their parameters (``permutation``, ``grid``, ``seed``)."""
+        from gnnloom.storage.artifacts.grid_shards import GridShards  # noqa: PLC0415 - imports numba
+
         artifact = self.find("shards", key, layout="grid", **parameters)
         return GridShards(Artifact(artifact.path, counter))
 
@@ -289,13 +291,15 @@ def _make_dataset(path: Path) -> None:
 
 
 def _check_dataset_group(path: Path) -> None:
+    # Read without Zarr, whose import takes longer than listing a catalog.
     try:
-        attributes = dict(zarr.open_group(str(path), mode="r").attrs)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        content = read_json(path / "zarr.json")
+        node_type, attributes = content["node_type"], dict(content.get("attributes", {}))
+    except (CorruptError, OSError, ValueError, KeyError, TypeError) as error:
         raise FormatError(f"{path}: not a gnnloom dataset ({error})") from error
     version = attributes.get("encoding-version")
     if attributes.get("encoding-type") != _ENCODING or not str(version).isdigit():
-        raise FormatError(f"{path}: a Zarr group, but not a gnnloom dataset")
+        raise FormatError(f"{path}: a Zarr {node_type}, but not a gnnloom dataset")
     if int(str(version)) > FORMAT_VERSION:
         raise FormatError(f"{path}: format {version} is newer than {FORMAT_VERSION}, the newest this gnnloom reads")
 

@@ -26,8 +26,8 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.differences import differences, in_words
 from gnnloom.storage.errors import BudgetError, ExistsError, InputError
+from gnnloom.storage.format.array_metadata import CODECS, DEFAULT_CODEC
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord, artifact_key
-from gnnloom.storage.format.chunks import CODECS, DEFAULT_CODEC
 from gnnloom.storage.format.files import tree_bytes
 
 LOGGER = logging.getLogger("gnnloom.pipeline")

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gnnloom.storage import Catalog, Dataset, Graph
 from gnnloom.storage.catalog import ArtifactInfo
-from gnnloom.storage.checks.verify import Finding
 from gnnloom.storage.errors import CorruptError, GnnloomError, IncompleteError, InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.workflows.cli.catalog_files import export_command, gc_command, import_command, part_command
 from gnnloom.workflows.cli.catalog_tree import du_command, lineage_command, tree_command
 from gnnloom.workflows.cli.options import current_catalog, existing_catalog, json_option
 from gnnloom.workflows.cli.output import readable, readable_bytes, show, show_rows
+
+if TYPE_CHECKING:
+    from gnnloom.storage.checks.verify import Finding
 
 
 @click.group("catalog")

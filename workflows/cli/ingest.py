@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.ingest.vertices import ingest_vertices
-from gnnloom.pipeline.sources.formats import bundled_vertices, formats, open_edges, open_vertices
+from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.sources.formats import bundled_vertices, formats, open_edges
 from gnnloom.pipeline.sources.option import merge_options
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.vertex_data.kind import VertexKind, vertex_kinds
-from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
-from gnnloom.storage import Catalog, Dataset, GnnloomError, Graph, Vertices
+from gnnloom.pipeline.tasks.cluster import ClusterOptions
+from gnnloom.storage import Graph, Vertices
+from gnnloom.workflows.api.ingest import store_source, store_vertices, vertex_kind
 from gnnloom.workflows.cli.options import cluster_options, current_catalog, json_option, key_option
 from gnnloom.workflows.cli.output import show
 from gnnloom.workflows.cli.plan import add_option, plan_options, show_outcome, show_plan
@@ -152,12 +151,9 @@ def store_graph(
     Args:
         add: allow the dataset to have other graphs.
     """
-    # One cluster for both stages, as starting workers takes seconds.
-    with _made_or_found(current_catalog(), name) as dataset, open_cluster(cluster) as opened, shown_progress():
-        graph = ingest_graph(dataset, edges, options, opened, allow_others=add)
-        owner = graph if add else None
-        stored = ingest_vertices(dataset, vertices, opened, owner) if vertices is not None else None
-    result = graph_result(dataset, graph) | (vertices_result(stored) if stored is not None else {})
+    with shown_progress():
+        graph, stored = store_source(current_catalog(), name, edges, vertices, options, cluster, add=add)
+    result = graph_result(name, graph) | (vertices_result(stored) if stored is not None else {})
     if stored is not None:
         _say_left_out(stored)
     if headers := getattr(edges, "recognized_headers", ()):
@@ -167,31 +163,13 @@ def store_graph(
         show_outcome(result["plan"])
 
 
-@contextmanager
-def _made_or_found(catalog: Catalog, name: str) -> Iterator[Dataset]:
-    """Make or find a dataset; if the block fails and leaves nothing to finish in a new dataset, remove that again."""
-    had_catalog, is_new = catalog.root.exists(), name not in catalog
-    dataset = catalog.create(name)
-    try:
-        yield dataset
-    except GnnloomError:
-        # What an interrupted command began stays: the same command finishes it.
-        if is_new and not dataset.artifacts():
-            # Another process may have begun to write there.
-            with suppress(GnnloomError, OSError):
-                catalog.remove(name)
-                if not had_catalog:
-                    catalog.root.rmdir()
-        raise
-
-
-def graph_result(dataset: Dataset, graph: Graph) -> dict[str, Any]:
+def graph_result(name: str, graph: Graph) -> dict[str, Any]:
     """Return what `ingest --json` prints about the graph."""
     artifact = graph.artifact
     counted = ("edges_in", "nnz", "self_loops", "duplicates")
     measured = ("seconds", "peak_memory", "spill_bytes", "bytes_written")
     return {
-        "dataset": dataset.name,
+        "dataset": name,
         "key": artifact.key,
         "digest": artifact.digest,
         "vertices": graph.num_vertices,
@@ -261,14 +239,10 @@ def features_command(
     """Store features, labels and a split for the vertices of a dataset."""
     dataset = current_catalog()[name]
     given = given_flags(_VERTEX_OPTIONS)
-    by_id = by_id or (bool(given.get("ids_file")) and not synthetic)
-    kind = vertex_kinds()[synthetic or ("keyed" if by_id else "files")]
+    kind = vertex_kind(synthetic, by_id=by_id or bool(given.get("ids_file")))
     _check_given(kind, given | ({"by_id": True} if by_id else {}))
     values = {option.name: option_value(option, given) for option in kind.options if option.flag in given}
-    owner = dataset.graph(graph)
-    source = open_vertices(kind.name, (), values, owner)
-    with open_cluster(cluster) as opened:
-        vertices = ingest_vertices(dataset, source, opened, owner, allow_others=add)
+    vertices = store_vertices(dataset, kind, values, cluster, dataset.graph(graph), add=add)
     _say_left_out(vertices)
     result = {"dataset": name, "vertices": vertices.num_vertices} | vertices_result(vertices)
     show(result, as_json=as_json, title=f"vertex data of {name}")
