@@ -45,11 +45,13 @@ def _cell(name: str, value: Any) -> str:
     return lowest if lowest == highest else f"{lowest} to {highest}"
 
 
-def show_rows(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
+def show_rows(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None, *, on_stderr: bool = False
+) -> None:
     """Print a table; all columns but the first are aligned to the right."""
     table = Table(title=title, title_justify="left", title_style="bold")
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    Console(stderr=on_stderr).print(table)

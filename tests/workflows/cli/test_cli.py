@@ -237,5 +237,5 @@ def test_rm_removes_one_artifact_or_a_whole_dataset(tmp_path: Path) -> None:
     key = Catalog(root)["web"].graph().artifact.key
     succeed(root, "catalog", "rm", "web", "--artifact", f"graph/{key}")
     assert Catalog(root)["web"].artifacts() == []
-    succeed(root, "catalog", "rm", "web")
+    succeed(root, "catalog", "rm", "web", "--yes")
     assert list(Catalog(root)) == []
