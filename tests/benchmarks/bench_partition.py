@@ -46,7 +46,7 @@ LITTLE_MEMORY = 448 << 20
 SLASHDOT: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "small": [("metis unit", {"method": "metis", "weights": "unit"}), ("metis nonzeros", {"method": "metis"})],
     "full": [
-        ("mtkahypar deterministic", {}),
+        ("mtkahypar deterministic", {"method": "mtkahypar"}),
         ("mtkahypar large-k", {"preset": "large-k"}),
         ("mtkahypar default", {"preset": "default"}),
     ],
@@ -167,7 +167,7 @@ CASES = {"slashdot": slashdot, "lattice": lattice, "epinions": epinions, "batche
 
 def _out_of_core(name: str, dataset: Dataset, parts: int, preset: str = "") -> Iterator[tuple[str, float, str]]:
     """The out-of-core method in little memory, compared with Mt-KaHyPar on the whole graph."""
-    whole, whole_seconds = _partition(dataset, PartitionOptions(parts))
+    whole, whole_seconds = _partition(dataset, PartitionOptions(parts, "mtkahypar"))
     found, seconds = _partition(dataset, PartitionOptions(parts, "multilevel", preset=preset), LITTLE_MEMORY)
     yield f"{name} mtkahypar km1", whole["km1"], "rows"
     yield f"{name} multilevel km1", found["km1"], "rows"

@@ -19,6 +19,7 @@ import click
 
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.trainer.job.signals import handling, raised_again
+from gnnloom.workflows.cli.clock import start_clock
 
 #: Module of each subcommand, and its line in the help of the whole command. Modules are imported only when their
 #: command is called, as some take seconds; the help of the whole command imports none of them.
@@ -72,6 +73,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand; Ctrl-C exits with the code that shells use for it, where click would use 1."""
+        start_clock(ctx)
         try:
             # An exception closes everything that is open, including worker processes.
             with handling(signal.SIGTERM, _terminate), raised_again(_SIGNALS):
