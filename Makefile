@@ -34,7 +34,7 @@ test-long: .venv/installed-for-tests
 lint: .venv/installed-for-tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports
+	$(BIN)/python tests/support/import_contracts.py
 	$(BIN)/python tests/support/tracked_files.py
 
 # Type checkers do not see setuptools' editable hook, so an installed copy is checked; an older build would leave

@@ -23,8 +23,8 @@ from gnnloom.pipeline.tasks.cluster import Cluster, ThreadedCluster, for_work
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import ExistsError, InputError
+from gnnloom.storage.format.array_metadata import CODECS, DEFAULT_CODEC
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord, artifact_key
-from gnnloom.storage.format.chunks import CODECS, DEFAULT_CODEC
 from gnnloom.storage.format.files import tree_bytes
 
 _CHOICES: Final = {

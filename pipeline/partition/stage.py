@@ -19,7 +19,7 @@ from gnnloom.pipeline.partition.problem import PartitionProblem
 from gnnloom.pipeline.partition.quality import MATRIX_PARTS, describe_quality, measure_load
 from gnnloom.pipeline.partition.settings import check_parts
 from gnnloom.pipeline.partition.volume import Exchange, count_exchange
-from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.progress import one_step
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
@@ -51,6 +51,7 @@ def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, c
     with ArtifactWriter.begin(dataset.path, "partition", parameters, inputs) as writer:
         if writer.is_complete:
             return Partition(Artifact(writer.path))
+        cluster = for_few(cluster, graph.nnz)
         transpose = transpose_graph(dataset, graph, cluster)
         problem = PartitionProblem(graph, transpose, options, writer.work, writer.work / "part.npy", cluster)
         _make_part(writer, problem, options.partitioner)

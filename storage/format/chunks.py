@@ -19,59 +19,27 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.array_metadata import METADATA, ArrayMetadata, blosc_settings
 
 if TYPE_CHECKING:
-    import zarr
     from numcodecs.blosc import Blosc
-    from zarr.abc.codec import BytesBytesCodec
 
-# Zarr and numcodecs are slow to import, so only the functions that need them do: listings read nothing but metadata.
-
-#: Choices of ``--codec``: no compression; compression that takes almost no time; the smallest files.
-CODECS: Final = ("none", "fast", "small")
-DEFAULT_CODEC: Final = "fast"
+# numcodecs is slow to import, so only the functions that need it do: listings read nothing but metadata.
 
 #: Names of Blosc's filters, at the numbers that numcodecs gives them.
 _SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
 
 
-def compressors(codec: str, dtype: np.dtype[Any]) -> list[BytesBytesCodec]:
-    """The Zarr codecs for a choice of ``CODECS`` and arrays of ``dtype``.
-
-    Chosen by measurement (tests/benchmarks/RESULTS.md): ids gain most from shuffling bytes, floats from shuffling
-    bits. All are core codecs of Zarr, so that every Zarr reader can read the arrays.
-
-    Raises:
-        InputError: ``codec`` is not one of ``CODECS``.
-    """
-    from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec  # noqa: PLC0415
-
-    # The checksum is the last codec, so it covers the stored bytes: a damaged chunk is found before it is decompressed.
-    if codec == "none":
-        return [Crc32cCodec()]
-    if codec == "fast":
-        return [BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=dtype.itemsize), Crc32cCodec()]
-    if codec == "small":
-        shuffle = BloscShuffle.bitshuffle if dtype.kind == "f" else BloscShuffle.shuffle
-        return [BloscCodec(cname="zstd", clevel=3, shuffle=shuffle, typesize=dtype.itemsize), Crc32cCodec()]
-    raise InputError(f"codec {codec!r}: expected one of {', '.join(CODECS)}")
-
-
 class ChunkWriter:
     """Writes the chunks of an array that is split along its first axis only."""
 
-    def __init__(self, path: Path, array: zarr.Array[Any]) -> None:
-        """Prepare to write below ``path``, the folder of ``array``.
-
-        Raises:
-            InputError: the array has codecs that gnnloom does not write.
-        """
+    def __init__(self, path: Path, metadata: ArrayMetadata) -> None:
+        """Prepare to write below ``path``, the folder of the array."""
         self._folder = path / "c"
         # The shape of a chunk, not of the array: Zarr stores the last chunk at full size too.
-        self._shape: tuple[int, ...] = tuple(array.chunks)
-        self._blosc = _compressor(path, array.compressors)
-        self._dtype = np.dtype(array.dtype).newbyteorder("<")
+        self._shape = metadata.chunks
+        self._blosc = _compressor(metadata)
+        self._dtype = metadata.dtype
         self._folder.mkdir(exist_ok=True)
 
     def write(self, start: int, rows: NDArray[Any]) -> None:
@@ -117,7 +85,7 @@ class ChunkReader:
         Raises:
             OSError, ValueError, KeyError, TypeError: the metadata is missing, damaged, or of another kind of array.
         """
-        content = json.loads((path / "zarr.json").read_bytes())
+        content = json.loads((path / METADATA).read_bytes())
         names = [codec["name"] for codec in content["codecs"]]
         if content["node_type"] != "array" or names not in (["bytes", "crc32c"], ["bytes", "blosc", "crc32c"]):
             raise ValueError(f"an array with codecs {names}, which gnnloom does not read")
@@ -166,18 +134,10 @@ def _write_file(path: Path, pieces: Sequence[bytes]) -> None:
         os.posix_fadvise(output.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _compressor(path: Path, codecs: Sequence[Any]) -> Blosc | None:
-    """The compressor among the codecs of an array, which must be codecs that :func:`compressors` returns."""
-    from numcodecs.blosc import Blosc  # noqa: PLC0415
-    from zarr.codecs import BloscCodec, Crc32cCodec  # noqa: PLC0415
-
-    # Other codecs are refused rather than ignored: ChunkWriter encodes by itself, so Zarr would decode its bytes
-    # wrongly.
-    if not codecs or not isinstance(codecs[-1], Crc32cCodec) or len(codecs) > 2:
-        raise InputError(f"{path}: codecs that gnnloom does not write ({codecs})")
-    if len(codecs) == 1:
+def _compressor(metadata: ArrayMetadata) -> Blosc | None:
+    settings = blosc_settings(metadata.codec, metadata.dtype)
+    if settings is None:
         return None
-    if not isinstance(codecs[0], BloscCodec):
-        raise InputError(f"{path}: codecs that gnnloom does not write ({codecs})")
-    settings = codecs[0]
-    return Blosc(settings.cname.value, settings.clevel, _SHUFFLES.index(settings.shuffle.value), settings.blocksize)
+    from numcodecs.blosc import Blosc  # noqa: PLC0415
+
+    return Blosc(settings["cname"], settings["clevel"], _SHUFFLES.index(settings["shuffle"]), settings["blocksize"])

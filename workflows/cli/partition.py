@@ -18,14 +18,13 @@ from gnnloom.pipeline.partition.partitioners import METHODS, MODELS, PRESETS
 from gnnloom.pipeline.partition.projection import MethodProjection, project_methods
 from gnnloom.pipeline.partition.settings import BATCH_RATE, DIRECTIONS, WEIGHTS
 from gnnloom.pipeline.partition.stage import partition_graph, partition_key, stored_options
-from gnnloom.pipeline.shards.grid_stage import PERMUTATIONS, GridOptions, shard_grid
-from gnnloom.pipeline.shards.row_stage import shard_rows
+from gnnloom.pipeline.shards.grid_stage import PERMUTATIONS, GridOptions
 from gnnloom.pipeline.tasks.cluster import Cluster, ClusterOptions, open_cluster
 from gnnloom.storage import Dataset, Graph, Partition, RowShards
 from gnnloom.storage.artifacts.grid_shards import GridShards
-from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.sampling.batches import BATCHES
+from gnnloom.workflows.api.partition import find_partition, write_shards
 from gnnloom.workflows.cli.options import (
     MemorySize,
     Sizes,
@@ -328,23 +327,11 @@ def shard_command(
         raise click.UsageError(
             "give either --parts, for row shards, or --grid, for grid shards; give both with --permutation partition"
         )
-    found = None if parts is None else _find_partition(dataset, parts, partition, method)
-    if grid is not None:
-        options = GridOptions(grid, permutation, seed)
-        graph = dataset.graph(found.artifact.inputs["graph"] if found else None)
-        with open_cluster(cluster) as opened, shown_progress():
-            result = grid_result(name, shard_grid(dataset, graph, options, opened, partition=found))
-    elif found is not None:
-        with open_cluster(cluster) as opened, shown_progress():
-            result = shard_result(name, shard_rows(dataset, found, opened))
+    found = None if parts is None else find_partition(dataset, parts, partition, method)
+    with shown_progress():
+        shards = write_shards(dataset, found, None if grid is None else GridOptions(grid, permutation, seed), cluster)
+    result = shard_result(name, shards) if isinstance(shards, RowShards) else grid_result(name, shards)
     show(result, as_json=as_json, title=f"{result['layout']} shards of {name}")
-
-
-def _find_partition(dataset: Dataset, parts: int, key: str | None, method: str | None) -> Partition:
-    try:
-        return dataset.partition(parts, key, method=method)
-    except NotFoundError as error:
-        raise NotFoundError(f"{error}; make one with `gnnloom partition {dataset.name} --parts {parts}`") from error
 
 
 def shard_result(name: str, shards: RowShards) -> dict[str, Any]:

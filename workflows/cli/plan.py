@@ -12,7 +12,7 @@ from gnnloom.pipeline.ingest.stage import IngestOptions, project_ingest
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, available_cores, threads_suffice
 from gnnloom.storage import Catalog
-from gnnloom.storage.format.chunks import CODECS, DEFAULT_CODEC
+from gnnloom.storage.format.array_metadata import CODECS, DEFAULT_CODEC
 from gnnloom.workflows.cli.output import readable, show, show_rows
 
 Command = TypeVar("Command", bound=Callable[..., Any])
