@@ -20,6 +20,7 @@ from click.shell_completion import CompletionItem
 
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.trainer.job.signals import handling, raised_again
+from gnnloom.workflows.cli.clock import start_clock
 from gnnloom.workflows.cli.completion import complete_names
 from gnnloom.workflows.cli.suggestions import add_suggestion
 
@@ -85,6 +86,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand; Ctrl-C exits with the code that shells use for it, where click would use 1."""
+        start_clock(ctx)
         try:
             # An exception closes everything that is open, including worker processes.
             with handling(signal.SIGTERM, _terminate), raised_again(_SIGNALS):
