@@ -11,6 +11,7 @@ install: .venv/installed
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,metis,report]'
+	$(BIN)/gnnloom doctor --warm
 	touch $@
 
 .venv/installed-for-tests: .venv/installed

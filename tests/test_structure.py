@@ -52,6 +52,9 @@ def test_binaries_and_large_files_are_refused(tmp_path: Path) -> None:
         "code.py": b"x = 1\n",
         "wheel.whl": b"PK\0",
         "log.txt": b"x" * 200_001,
+        "docs/images/small.png": b"\x89PNG\0",
+        "docs/images/large.png": b"\x89PNG\0" * 40_001,
+        "docs/other/small.png": b"\x89PNG\0",
         "tests/data/big.bin": b"\0" * 200_001,
     }
     for name, content in files.items():
@@ -59,4 +62,5 @@ def test_binaries_and_large_files_are_refused(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
     subprocess.run(["git", "add", "--all"], cwd=tmp_path, check=True)
-    assert [line.partition(":")[0] for line in misplaced_files(tmp_path)] == ["log.txt", "wheel.whl"]
+    refused = ["docs/images/large.png", "docs/other/small.png", "log.txt", "wheel.whl"]
+    assert [line.partition(":")[0] for line in misplaced_files(tmp_path)] == refused

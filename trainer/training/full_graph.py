@@ -23,11 +23,14 @@ from gnnloom.trainer.comm.profile import gather_profile
 from gnnloom.trainer.comm.traffic import Kind, TrafficCounts
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.vertex_data import read_labels
+from gnnloom.trainer.loggers.registry import check_loggers
 from gnnloom.trainer.training.checkpoint import restore, save_checkpoint
 from gnnloom.trainer.training.loss import build_loss
 from gnnloom.trainer.training.metrics import build_metrics
 from gnnloom.trainer.training.optimizer import build_optimizer, sum_gradients
 from gnnloom.trainer.training.predict import write_predictions
+from gnnloom.trainer.training.record import recorded
+from gnnloom.trainer.training.run_log import RunLog
 from gnnloom.trainer.training.session import Session, open_session, threads_per_rank, writing
 
 logger = logging.getLogger(__name__)
@@ -81,8 +84,9 @@ def train(comm: Communicator, config: TrainConfig, stop: Callable[[], bool] = la
         if comm.rank == 0:
             training.run.start(config.to_json(), training.first_epoch, _inputs(start.session))
         comm.barrier()
-        stopped = training.run_epochs(stop)
-        return training.finish(stopped)
+        with recorded(training.run, config, training.first_epoch, comm.rank) as training.log:
+            stopped = training.run_epochs(stop)
+            return training.finish(stopped)
 
 
 def _run_of(config: TrainConfig) -> Run:
@@ -106,6 +110,7 @@ class _Start:
 
     @classmethod
     def read(cls, comm: Communicator, config: TrainConfig, num_threads: int) -> _Start:
+        check_loggers(config.log if comm.rank == 0 else ())
         session = open_session(comm, config, num_threads)
         run = _run_of(config)
         checkpoint = _find_checkpoint(run, config, _inputs(session))
@@ -172,6 +177,7 @@ class Training:
         # this filter, so all ranks read the same.
         self.lines = [line for line in self.run.metrics() if line["epoch"] < self.first_epoch]
         self.last_traffic = TrafficCounts()
+        self.log = RunLog()
 
     def _check_same_checkpoint(self) -> None:
         epochs = self.comm.gather_numbers([self.first_epoch])[:, 0].astype(int)
@@ -246,6 +252,7 @@ class Training:
         self.lines.append(line)
         if self.comm.rank == 0:
             self.run.append_metrics(line)
+            self.log.write(line)
             if "test_accuracy" in line:
                 figures = "  ".join(f"{name} {_percent(line[name])}" for name in self.metrics.names)
                 logger.info("epoch %d  loss %.5f  %s  %.3f s", line["epoch"], line["loss"], figures, line["seconds"])

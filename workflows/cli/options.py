@@ -49,6 +49,17 @@ class Widths(click.ParamType[tuple[int, ...], object]):
         return widths
 
 
+class Names(click.ParamType[tuple[str, ...], object]):
+    """Names separated by commas, such as ``tensorboard,mlflow``."""
+
+    name = "names"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:  # noqa: ARG002
+        if isinstance(value, tuple):
+            return value
+        return tuple(name.strip() for name in str(value).split(",") if name.strip())
+
+
 class Sizes(click.ParamType[tuple[int, ...], object]):
     """Sizes along a few axes, such as ``1000x1000`` or ``50x50x50``.
 
