@@ -141,7 +141,7 @@ def ingest_graph(
     """
     if not allow_others:
         _refuse_others(dataset, graph_key(source, options))
-    with ArtifactWriter.begin(dataset.path, "graph", options.parameters(source), {}) as writer:
+    with ArtifactWriter.begin(dataset.path, "graph", options.parameters(source), {}, cluster.scratch) as writer:
         if writer.is_complete:
             return Graph(Artifact(writer.path))
         try:

@@ -96,7 +96,7 @@ def ingest_vertices(dataset: Dataset, source: VertexSource, cluster: Cluster, gr
     identity, inputs = source.identity(), {"graph": owner.artifact.key}
     if graph is None:
         _check_others(dataset, vertices_key(identity, inputs["graph"]))
-    with ArtifactWriter.begin(dataset.path, "vertices", _parameters(identity), inputs) as writer:
+    with ArtifactWriter.begin(dataset.path, "vertices", _parameters(identity), inputs, cluster.scratch) as writer:
         if not writer.is_complete:
             _write(writer, source, owner, cluster)
     return Vertices(Artifact(writer.path))

@@ -48,7 +48,7 @@ def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, c
     check_parts(options.parts, graph.num_vertices)
     options.check_graph(graph)
     parameters, inputs = options.parameters(cluster.memory), {"graph": graph.artifact.key}
-    with ArtifactWriter.begin(dataset.path, "partition", parameters, inputs) as writer:
+    with ArtifactWriter.begin(dataset.path, "partition", parameters, inputs, cluster.scratch) as writer:
         if writer.is_complete:
             return Partition(Artifact(writer.path))
         cluster = for_few(cluster, graph.nnz)

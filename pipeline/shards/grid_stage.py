@@ -106,7 +106,7 @@ def shard_grid(
     if partition is not None:
         inputs["partition"] = partition.artifact.key
     parameters = options.parameters(*((partition.num_parts, partition.method) if partition else ()))
-    with ArtifactWriter.begin(dataset.path, "shards", parameters, inputs) as writer:
+    with ArtifactWriter.begin(dataset.path, "shards", parameters, inputs, cluster.scratch) as writer:
         if writer.is_complete:
             return GridShards(Artifact(writer.path))
         width = vertices.sizes.get("feature", 0) + vertices.sizes.get("class", 0) if vertices else 0

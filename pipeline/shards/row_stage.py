@@ -89,7 +89,7 @@ def shard_rows(dataset: Dataset, partition: Partition, cluster: Cluster, vertice
         InputError: the vertex data belong to another number of vertices, or the dataset has several to choose from.
     """
     inputs = _find_inputs(dataset, partition, vertices)
-    with ArtifactWriter.begin(dataset.path, "shards", inputs.parameters, inputs.keys) as writer:
+    with ArtifactWriter.begin(dataset.path, "shards", inputs.parameters, inputs.keys, cluster.scratch) as writer:
         if writer.is_complete:
             return RowShards(Artifact(writer.path))
         cluster = for_few(cluster, inputs.num_entries)

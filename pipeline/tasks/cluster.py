@@ -43,10 +43,14 @@ FEW_ENTRIES = 10_000_000
 
 
 class Cluster(Protocol):
-    """Runs tasks, ``workers`` at a time, each within ``memory`` bytes."""
+    """Runs tasks, ``workers`` at a time, each within ``memory`` bytes.
+
+    Temporary files of the tasks go to ``scratch``, or by default next to what they make.
+    """
 
     workers: int
     memory: int
+    scratch: Path | None
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """Apply ``function`` to every item; results come in order of completion.
@@ -70,6 +74,7 @@ class ClusterOptions:
         memory: bytes that one worker may use.
         address: address of the scheduler, such as ``tcp://host:8786``, or its file.
         performance_report: HTML file for Dask's report of what the workers did; None for no report.
+        scratch: folder for temporary files, which all workers must see; None to put them next to what they are for.
     """
 
     kind: str = "local"
@@ -77,6 +82,7 @@ class ClusterOptions:
     memory: int = DEFAULT_MEMORY
     address: str | None = None
     performance_report: Path | None = None
+    scratch: Path | None = None
 
 
 class InProcessCluster:
@@ -84,8 +90,8 @@ class InProcessCluster:
 
     workers = 1
 
-    def __init__(self, memory: int = DEFAULT_MEMORY) -> None:
-        self.memory = memory
+    def __init__(self, memory: int = DEFAULT_MEMORY, scratch: Path | None = None) -> None:
+        self.memory, self.scratch = memory, scratch
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         for item in items:
@@ -95,9 +101,9 @@ class InProcessCluster:
 class ThreadedCluster:
     """Threads of this process; for tasks that spend their time in kernels and system calls, which release the GIL."""
 
-    def __init__(self, workers: int, memory: int) -> None:
+    def __init__(self, workers: int, memory: int, scratch: Path | None = None) -> None:
         self.workers = workers
-        self.memory = memory
+        self.memory, self.scratch = memory, scratch
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         keep_freed_memory()
@@ -112,10 +118,10 @@ class ThreadedCluster:
 class DaskCluster:
     """Tasks on the workers of a Dask client."""
 
-    def __init__(self, client: Client, workers: int, memory: int) -> None:
+    def __init__(self, client: Client, workers: int, memory: int, scratch: Path | None = None) -> None:
         self._client = client
         self.workers = workers
-        self.memory = memory
+        self.memory, self.scratch = memory, scratch
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         from distributed import KilledWorker  # noqa: PLC0415 - takes a second to import
@@ -143,7 +149,7 @@ class LazyCluster:
 
     def __init__(self, options: ClusterOptions, stack: ExitStack) -> None:
         self.workers = options.workers or available_cores()
-        self.memory = options.memory
+        self.memory, self.scratch = options.memory, options.scratch
         self._options, self._stack = options, stack
         self._started: Cluster | None = None
 
@@ -162,7 +168,7 @@ class LazyCluster:
         """
         # Workers that run already cost nothing more, and they do not wait for each other.
         if self._started is None and threads_suffice(self.workers, seconds):
-            return ThreadedCluster(self.workers, self.memory)
+            return ThreadedCluster(self.workers, self.memory, self.scratch)
         return self
 
 
@@ -211,7 +217,7 @@ def _open(options: ClusterOptions) -> Iterator[Cluster]:
     elif options.kind != "local":
         raise InputError(f"cluster {options.kind!r}: expected 'local', 'address', 'scheduler-file' or 'mpi'")
     elif options.workers == 0:
-        yield InProcessCluster(options.memory)
+        yield InProcessCluster(options.memory, options.scratch)
     elif options.workers is None and options.performance_report is None:
         with ExitStack() as stack:
             yield LazyCluster(options, stack)
@@ -245,7 +251,7 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
         ) as local,
         Client(local) as client,
     ):
-        yield DaskCluster(client, workers, options.memory)
+        yield DaskCluster(client, workers, options.memory, options.scratch)
 
 
 def worker_settings() -> dict[str, Any]:
@@ -279,7 +285,7 @@ def _connect(options: ClusterOptions) -> Iterator[Cluster]:
         workers = len(client.nthreads())
         if not workers:
             raise InputError(f"{options.address}: the scheduler has no workers")
-        yield DaskCluster(client, workers, options.memory)
+        yield DaskCluster(client, workers, options.memory, options.scratch)
 
 
 def _check_answers(address: str) -> None:
@@ -312,6 +318,6 @@ def _on_ranks(options: ClusterOptions) -> Iterator[Cluster]:
     with Client(timeout="60s") as client:
         try:
             client.wait_for_workers(workers, timeout=120)
-            yield DaskCluster(client, workers, options.memory)
+            yield DaskCluster(client, workers, options.memory, options.scratch)
         finally:
             client.shutdown()  # otherwise the other ranks would serve forever

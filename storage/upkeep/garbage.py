@@ -20,6 +20,7 @@ from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
 from gnnloom.storage.format.files import tree_bytes
 from gnnloom.storage.format.locks import LOCKS, held, is_held, lock_path
 from gnnloom.storage.format.schema import SCHEMAS
+from gnnloom.storage.format.work_folder import remove_work_folder
 
 #: Seconds without a change after which a leftover that nobody locks counts as garbage.
 QUIET_SECONDS = 3600
@@ -105,6 +106,9 @@ def _is_still_garbage(item: Garbage) -> bool:
 
 def _remove(path: Path) -> None:
     """Delete a file or a folder; a folder is renamed first, so that nobody sees half of it."""
+    if path.name == WORK:
+        remove_work_folder(path)
+        return
     if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)
         return

@@ -27,6 +27,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import PREDICT
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.signals import handling
+from gnnloom.trainer.job.stop import EXIT_CODE_FILE
 from gnnloom.trainer.loggers.registry import check_loggers
 
 logger = logging.getLogger(__name__)
@@ -119,7 +120,10 @@ def _launch(action: list[str], content: dict[str, Any], ranks: int, threads: int
         # mpi4py's runner aborts the whole job when a rank ends with an exception that it does not catch.
         program = [sys.executable, "-m", "mpi4py", "-m", "gnnloom.trainer", *action, str(config)]
         command = [find_mpiexec(), "-n", str(ranks), *program, "--result", str(result)]
-        code, last_lines = _run(command, rank_environment(ranks, threads), stops=not action)
+        environment = rank_environment(ranks, threads)
+        # This process reads the ranks' exit code; the file is for ranks that a batch job starts.
+        environment.pop(EXIT_CODE_FILE, None)
+        code, last_lines = _run(command, environment, stops=not action)
         if code == 0 and result.exists():
             return read_json(result)
     raise _failure(code, last_lines)

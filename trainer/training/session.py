@@ -87,9 +87,14 @@ class Session:
 
 
 def threads_per_rank(comm: Communicator, wanted: int) -> int:
-    """Threads of each rank: as wanted, or (0) this machine's cores divided among its ranks. Collective."""
-    # The cores that this process may use, not all of the machine's: launchers and containers restrict them.
-    return wanted or max(1, len(os.sched_getaffinity(0)) // comm.ranks_on_this_machine())
+    """Threads of each rank: as wanted, or (0) its share of the cores that this machine's ranks may use. Collective."""
+    if wanted:
+        return wanted
+    # Containers and launchers restrict the cores. All ranks of a machine may share the same ones, or a launcher such as
+    # `srun --cpus-per-task` may bind every rank to cores of its own; counting distinct cores is right for both.
+    share = comm.cores_on_this_machine() // comm.ranks_on_this_machine()
+    # A rank that is bound to fewer cores than others cannot use more threads than these.
+    return max(1, min(share, len(os.sched_getaffinity(0))))
 
 
 @contextmanager

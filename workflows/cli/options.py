@@ -109,14 +109,26 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def with_cluster(
-        *, workers: int | None, memory: int, scheduler: str | None, performance_report: Path | None, **others: Any
+        *,
+        workers: int | None,
+        memory: int,
+        scheduler: str | None,
+        performance_report: Path | None,
+        scratch: Path | None,
+        **others: Any,
     ) -> None:
         kind = "address" if scheduler else "local"
-        command(cluster=ClusterOptions(kind, workers, memory, scheduler, performance_report), **others)
+        command(cluster=ClusterOptions(kind, workers, memory, scheduler, performance_report, scratch), **others)
 
     # Decorators apply from the bottom up: the last option of this list is the first in the help.
     for option in (
         performance_report_option,
+        click.option(
+            "--scratch",
+            type=click.Path(file_okay=False, path_type=Path),
+            envvar="GNNLOOM_SCRATCH",
+            help="Folder for temporary files, which all workers must share.  [default: in the dataset]",
+        ),
         click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler to use, such as tcp://host:8786."),
         click.option("--memory", type=MemorySize(), default="1G", show_default=True, help="Memory per worker process."),
         click.option(

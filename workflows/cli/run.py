@@ -12,6 +12,8 @@ import click
 
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
+from gnnloom.trainer.job.launch import find_mpiexec
+from gnnloom.trainer.job.stop import StopRequest, preparing_signals
 from gnnloom.workflows.cli.options import current_catalog, json_option, performance_report_option
 from gnnloom.workflows.cli.output import readable, show_rows
 from gnnloom.workflows.cli.output import show as show_object
@@ -104,12 +106,12 @@ def run_command(
     if emit and (dry_run or plan or until or first):
         raise click.UsageError("--emit runs no stage: remove --dry-run, --plan, --from and --until")
     launched = LaunchedRank.from_environment()
+    # Without MPI these ranks cannot agree on anything, so only one of them acts.
+    if launched.rank > 0 and (emit or dry_run or plan or cluster != "mpi"):
+        return  # rank 0 prints for all
     launched.check_cluster(cluster)
     _log_stages()
     request = Request(recipe, current_catalog().root, settings, cluster, first, until, performance_report)
-    # Without MPI these ranks cannot agree on anything, so only one of them acts.
-    if launched.rank > 0 and (emit or dry_run or plan):
-        return  # rank 0 prints for all
     if emit:
         _emit(request, out, as_json=as_json)
     elif plan:
@@ -173,6 +175,9 @@ def _show_plan(assignment: Assignment, *, as_json: bool) -> None:
 def _run_here(request: Request, *, as_json: bool) -> None:
     """Run with this process as the client of the cluster, and train on new ranks."""
     assignment = request.check()
+    if assignment.workload.needs_training:
+        # Now rather than after hours of preparation.
+        find_mpiexec()
     with shown_progress():
         prepare_here(assignment)
     with _shown_training(assignment.workload):
@@ -196,11 +201,12 @@ def _log_stages() -> None:
 
 
 def _emit(request: Request, out: Path, *, as_json: bool) -> None:
-    from gnnloom.workflows.run.slurm import write_scripts
+    from gnnloom.workflows.run.slurm import write_jobs
 
-    paths = [str(path) for path in write_scripts(request, out)]
+    jobs = write_jobs(request, out)
+    paths = [str(path) for path in jobs.scripts]
     if as_json:
-        show_object({"scripts": paths}, as_json=True, title="")
+        show_object({"scripts": paths, "recipe": str(jobs.recipe)}, as_json=True, title="")
     else:
         show_rows(("script",), [(path,) for path in paths])
 
@@ -222,14 +228,17 @@ def _show_result(assignment: Assignment, *, as_json: bool) -> None:
 
 def _run_in_mpi(request: Request, *, as_json: bool) -> None:
     """Run as one rank of an MPI job; rank 0 shows the result."""
+    # The launcher ends all ranks at once: closing connections would mean waiting for ranks that are gone.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # Before the import, which takes seconds: a request that comes meanwhile is remembered.
+    stop = StopRequest(*preparing_signals())
     # This import starts MPI, which only the ranks of a job may do.
     from gnnloom.workflows.run.mpi import end_job_on_error, leave, run_on_ranks
 
-    # The launcher ends all ranks at once: closing connections would mean waiting for ranks that are gone.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with end_job_on_error():
-        outcome = run_on_ranks(request, shown_progress)
-        if outcome.is_leader and outcome.is_finished:
-            _show_result(outcome.assignment, as_json=as_json)
-    if not outcome.is_finished:
+        outcome = run_on_ranks(request, shown_progress, stop)
+        if outcome.is_finished:
+            if outcome.is_leader:
+                _show_result(outcome.assignment, as_json=as_json)
+            return
         leave(EXIT_STOPPED)

@@ -63,7 +63,11 @@ class Request:
         return Assignment(recipe, workload.within(self.first, self.last), options)
 
     def _cluster_options(self, recipe: Recipe) -> ClusterOptions:
-        options = replace(recipe.cluster.options(self.cluster), performance_report=self.performance_report)
+        options = replace(
+            recipe.cluster.options(self.cluster),
+            performance_report=self.performance_report,
+            scratch=recipe.cluster.scratch_folder(),
+        )
         if options.performance_report is not None and options.workers == 0:
             raise InputError(
                 f"{recipe.source_name}: [cluster] workers = 0, but --performance-report needs worker processes; set"

@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import signal
+import socket
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NoReturn
 
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.tasks.interfaces import (
+    OFFER_NUMBERS,
+    Beacon,
+    Offer,
+    check_interface,
+    loopback,
+    none_reached,
+    reached,
+)
 from gnnloom.pipeline.tasks.mpi_cluster import LEAST_RANKS, memory_per_rank, serve_ranks
 from gnnloom.storage.errors import GnnloomError, InputError
-from gnnloom.trainer.__main__ import StopRequest
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import RawCommunicator, abort, duplicate_world, finalize, world
 from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.job.stop import StopRequest, agreed_exit_code, preparing_signals
 from gnnloom.trainer.training.full_graph import train
 from gnnloom.trainer.training.predict import predict
 from gnnloom.workflows.formatting import readable_bytes
 from gnnloom.workflows.recipe.request import Assignment, Request
+from gnnloom.workflows.run.interruption import InterruptedPreparation, interrupted_by
 from gnnloom.workflows.run.stages import prepare, run_stages, save_recipe, write_output
 
 logger = logging.getLogger(__name__)
@@ -39,7 +52,7 @@ class Outcome:
 
     Attributes:
         is_leader: this rank prints the result.
-        is_finished: False if the job was asked to stop and wrote a checkpoint.
+        is_finished: False if the job was asked to stop, and running it again continues it.
     """
 
     assignment: Assignment
@@ -47,25 +60,25 @@ class Outcome:
     is_finished: bool
 
 
-def run_on_ranks(request: Request, progress: Callable[[], AbstractContextManager[None]]) -> Outcome:
+def run_on_ranks(request: Request, progress: Callable[[], AbstractContextManager[None]], stop: StopRequest) -> Outcome:
     """Run a recipe on all ranks of this MPI job. Collective.
 
     Three or more ranks form a Dask cluster until the shards are made. With fewer, rank 0 prepares alone.
 
     Args:
         progress: entered by the rank that runs the stages before training.
+        stop: the request to stop, which may come at any time. It ends the preparation, whose finished tasks are kept,
+            or the training after a checkpoint.
 
     Raises:
         CollectiveError: the recipe or its input cannot be used, or a stage failed; raised on every rank.
     """
     comm = world()
-    # Batch systems send USR1 before the time limit, perhaps while the ranks still prepare.
-    stop = StopRequest(signal.SIGUSR1)
     # Every rank reads the recipe itself. Only the state of the stages, which may change meanwhile, is sent.
     assignment = _agree_on_stages(comm, together(comm, lambda: _check(request, comm.size)))
-    if assignment.workload.needs_preparation:
-        _prepare_together(comm, assignment, progress)
-    finished = _train_together(comm, assignment, stop) if assignment.workload.needs_training else True
+    finished = not assignment.workload.needs_preparation or _prepare_together(comm, assignment, progress, stop)
+    if finished and assignment.workload.needs_training:
+        finished = _train_together(comm, assignment, stop)
     if finished:
         # Rank 0 writes; its failure becomes every rank's.
         together(comm, lambda: write_output(assignment) if comm.rank == 0 else None)
@@ -97,28 +110,122 @@ def _agree_on_stages(comm: Communicator, assignment: Assignment) -> Assignment:
 
 
 def _prepare_together(
-    comm: Communicator, assignment: Assignment, progress: Callable[[], AbstractContextManager[None]]
-) -> None:
-    """Run the stages before training. Collective."""
-    # Memory limits are per rank: the ranks of one machine share its memory.
-    ranks_here = comm.ranks_on_this_machine()
-    if comm.size >= LEAST_RANKS:
-        together(comm, lambda: _check_memory(assignment, ranks_here))
+    comm: Communicator,
+    assignment: Assignment,
+    progress: Callable[[], AbstractContextManager[None]],
+    stop: StopRequest,
+) -> bool:
+    """Run the stages before training. Collective.
+
+    Returns:
+        False if the job was asked to stop before they were done.
+    """
+    # Everything that can fail for a reason that a user can fix is checked here, by all ranks together: once the ranks
+    # have taken different roles, an error of one of them leaves the others waiting.
+    place = _place(comm, assignment)
     # Dask gets a communicator of its own, so that its messages and the trainer's cannot meet.
     ranks = duplicate_world()
-    is_client, options = _join_cluster(ranks, ranks_here, assignment)
+    is_client, options = _join_cluster(ranks, place, assignment)
     # Kept rather than raised: the other ranks are about to enter the barrier, and would wait there forever.
     failure: GnnloomError | None = None
+    interrupted = False
     if is_client:
         try:
-            with open_cluster(options) as cluster, progress():
+            # Inside the cluster only, which must be closed in order: that ends the other ranks' part.
+            with open_cluster(options) as cluster, progress(), interrupted_by(stop, preparing_signals()):
                 prepare(assignment, cluster)
+        except InterruptedPreparation:
+            interrupted = True
         except GnnloomError as error:
             failure = error
     _wait_for_all(ranks)
     ranks.Free()
     # The client's failure becomes every rank's.
     together(comm, lambda: _raise(failure))
+    if not comm.gather_numbers([interrupted]).any():
+        return True
+    if interrupted:
+        logger.warning("asked to stop: finished tasks are kept; run the same command again to continue")
+    return False
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a rank is: how many ranks share its machine, and the interface on which it reaches the others."""
+
+    ranks_here: int
+    interface: str
+
+
+def _place(comm: Communicator, assignment: Assignment) -> _Place:
+    """Find where this rank is. Collective.
+
+    Raises:
+        CollectiveError: a machine has too little memory, or no interface reaches rank 0's machine from all others.
+    """
+    # Memory limits are per rank: the ranks of one machine share its memory.
+    ranks_here = comm.ranks_on_this_machine()
+    # Too few for a cluster: no rank needs more memory than it gets, and none talks to another.
+    if comm.size < LEAST_RANKS:
+        return _Place(ranks_here, "")
+    together(comm, lambda: _check_memory(assignment, ranks_here))
+    if assignment.cluster.scratch is not None:
+        _check_scratch(comm, assignment.cluster.scratch)
+    wanted = assignment.recipe.cluster.interface
+    if wanted is not None:
+        return _Place(ranks_here, together(comm, lambda: check_interface(wanted)))
+    if ranks_here == comm.size:
+        return _Place(ranks_here, together(comm, loopback))
+    return _Place(ranks_here, _find_interface(comm))
+
+
+def _check_scratch(comm: Communicator, folder: Path) -> None:
+    """Check that all ranks see what one of them writes into the scratch folder. Collective."""
+    token = int(comm.gather_numbers([secrets.randbits(48)])[0, 0])
+    written = folder / f"gnnloom-seen-by-all-{token:012x}"
+
+    def write() -> None:
+        if comm.rank == 0:
+            folder.mkdir(parents=True, exist_ok=True)
+            written.touch()
+
+    def look() -> None:
+        if not written.exists():
+            raise InputError(
+                f"[cluster] scratch = {folder}: {socket.gethostname()} does not see what rank 0 writes there; choose a"
+                " folder that all nodes share, or prepare on one node"
+            )
+
+    together(comm, write)
+    try:
+        together(comm, look)
+    finally:
+        if comm.rank == 0:
+            written.unlink(missing_ok=True)
+
+
+def _find_interface(comm: Communicator) -> str:
+    """Return the fastest interface of this machine that reaches rank 0's, over a network that all ranks share.
+
+    Collective.
+    """
+    beacon = together(comm, lambda: Beacon() if comm.rank == 0 else None)
+    try:
+        numbers = beacon.offer.to_numbers() if beacon is not None else [0] * OFFER_NUMBERS
+        found = reached(Offer.from_numbers(comm.gather_numbers(numbers)[0].tolist()))
+        # This exchange also keeps rank 0's beacon up until all ranks have tried.
+        works = comm.gather_numbers([name is not None for name in found]).all(axis=0)
+    finally:
+        if beacon is not None:
+            beacon.close()
+    name = next((name for name, all_reach in zip(found, works, strict=True) if all_reach), None)
+    return together(comm, lambda: _found(name))
+
+
+def _found(name: str | None) -> str:
+    if name is None:
+        raise none_reached()
+    return name
 
 
 def _check_memory(assignment: Assignment, ranks_here: int) -> None:
@@ -130,13 +237,13 @@ def _check_memory(assignment: Assignment, ranks_here: int) -> None:
         )
 
 
-def _join_cluster(ranks: RawCommunicator, ranks_here: int, assignment: Assignment) -> tuple[bool, ClusterOptions]:
+def _join_cluster(ranks: RawCommunicator, place: _Place, assignment: Assignment) -> tuple[bool, ClusterOptions]:
     """Return at once on the rank that is the client; on the others, serve the cluster until it closes. Collective."""
     # Too few for a scheduler, a client and a worker: rank 0 runs the tasks in its own process, and the others wait.
     if ranks.Get_size() < LEAST_RANKS:
         return ranks.Get_rank() == 0, replace(assignment.cluster, kind="local", workers=0)
-    wanted = assignment.recipe.cluster
-    is_client = serve_ranks(ranks, ranks_here, wanted.interface, dashboard=wanted.dashboard)
+    dashboard = assignment.recipe.cluster.dashboard
+    is_client = serve_ranks(ranks, place.ranks_here, place.interface, dashboard=dashboard)
     # One rank schedules and one is the client.
     return is_client, replace(assignment.cluster, workers=ranks.Get_size() - 2)
 
@@ -157,17 +264,17 @@ class _StoppedError(Exception):
     """The training was asked to stop and wrote a checkpoint; raised on every rank."""
 
 
-def _train_together(comm: Communicator, assignment: Assignment, earlier: StopRequest) -> bool:
+def _train_together(comm: Communicator, assignment: Assignment, stop: StopRequest) -> bool:
     """Run the training stages that are not done. Collective.
 
     Args:
-        earlier: the request to stop that may have come while the ranks prepared.
+        stop: the request to stop, which may have come already, while the ranks prepared.
 
     Returns:
         False if a rank was asked to stop.
     """
-    # From now on, SIGTERM asks for a checkpoint too. Until now it ended the ranks at once: finished tasks were kept.
-    later = StopRequest(signal.SIGTERM, signal.SIGUSR1)
+    # From now on, SIGTERM asks for a checkpoint on every rank. Those of workers ignored all requests until now.
+    stop.hear(signal.SIGTERM, signal.SIGUSR1)
     # Rank 0 logs for all.
     if comm.rank > 0:
         for name in ("gnnloom", "gnnloom.trainer", "gnnloom.workflows"):
@@ -176,8 +283,7 @@ def _train_together(comm: Communicator, assignment: Assignment, earlier: StopReq
     def train_or_stop() -> None:
         # Before the training, which holds the run's lock until it ends.
         together(comm, lambda: save_recipe(assignment) if comm.rank == 0 else None)
-        # The new handler of SIGUSR1 replaced the old one, whose request still counts.
-        if train(comm, assignment.workload.config, lambda: earlier() or later())["state"] == "stopped":
+        if train(comm, assignment.workload.config, stop)["state"] == "stopped":
             # An exception, so that the stage is not logged as done and the prediction does not start.
             raise _StoppedError
 
@@ -222,6 +328,7 @@ def end_job_on_error() -> Iterator[None]:
 
 def leave(code: int) -> NoReturn:
     """End this rank with an exit code, as all others do. Collective."""
+    left_with = agreed_exit_code(code, is_first=world().rank == 0)
     # Without this, `python -m mpi4py` would treat the code as a failure of this rank alone and report it.
     finalize()
-    sys.exit(code)
+    sys.exit(left_with)
