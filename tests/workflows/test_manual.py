@@ -113,7 +113,7 @@ def test_blocks_that_tests_do_not_run_say_why() -> None:
     for page in PAGES:
         for reason in re.findall(rf"^{re.escape(NOT_RUN)}(.*)$", page.read_text(), re.MULTILINE):
             assert reason.endswith("."), f"{page}: {reason}"
-        # Texts are output, formulas or trees. Sessions on a cluster were typed there; tests on a real Slurm repeat them.
+        # Texts are output, formulas or trees. Sessions on a cluster are repeated by tests on a real Slurm.
         languages = set(re.findall(r"^```(\w+)$", page.read_text(), re.MULTILINE))
         assert languages <= {"bash", "python", "toml", "text", *(["console"] if page.stem == "slurm" else [])}, page
 
