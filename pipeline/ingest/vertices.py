@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.edge_columns import rebatch
-from gnnloom.pipeline.sources.source import MultilabelSource, VertexSource
+from gnnloom.pipeline.sources.source import MultilabelSource, TargetSource, VertexSource
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.pipeline.tasks.run_missing import run_missing
@@ -39,12 +39,14 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     "feature": np.dtype(np.float32),
     "label": np.dtype(np.int32),
     "multilabel": np.dtype(np.int8),
+    "target": np.dtype(np.float32),
     "split": np.dtype(np.uint8),
 }
 _DIMS = {
     "feature": ("vertex", "feature"),
     "label": ("vertex",),
     "multilabel": ("vertex", "class"),
+    "target": ("vertex", "target"),
     "split": ("vertex",),
 }
 
@@ -93,6 +95,8 @@ def ingest_vertices(dataset: Dataset, source: VertexSource, cluster: Cluster, gr
     """
     owner = graph or dataset.graph()
     _check_rows(owner, source)
+    if "target" in source.arrays and {"label", "multilabel"} & set(source.arrays):
+        raise InputError("the vertex data has labels (classes) and targets (numbers to predict); give only one of them")
     identity, inputs = source.identity(), {"graph": owner.artifact.key}
     if graph is None:
         _check_others(dataset, vertices_key(identity, inputs["graph"]))
@@ -149,6 +153,8 @@ def _write(writer: ArtifactWriter, source: VertexSource, graph: Graph, cluster: 
     sizes = {"vertex": graph.num_vertices, "feature": source.num_features()}
     if isinstance(source, MultilabelSource) and source.num_labels():
         sizes["class"] = source.num_labels()
+    if isinstance(source, TargetSource) and source.num_targets():
+        sizes["target"] = source.num_targets()
     compacted = graph.artifact.path if _selects(graph, source) else None
     tasks: list[VertexArrayTask] = []
     for array in source.arrays:
@@ -247,16 +253,18 @@ def _facts_of(array: str, piece: NDArray[Any]) -> dict[str, int]:
     if array == "multilabel":
         unlabeled = np.count_nonzero((piece == NO_LABEL).all(axis=1))
         return {"num_classes": piece.shape[1], "unlabeled": int(unlabeled)}
+    if array == "target":
+        return {"num_targets": piece.shape[1], "unlabeled": int(np.count_nonzero(np.isnan(piece).all(axis=1)))}
     if array == "split":
         return {name: int(np.count_nonzero(piece == code)) for name, code in SPLIT.items() if name != "none"}
     return {}
 
 
 def _add_facts(before: dict[str, int], more: dict[str, int]) -> dict[str, int]:
-    """Add counts up; the number of classes is the maximum instead."""
+    """Add counts up; numbers of classes and of targets are the maximum instead."""
     both = {name: before.get(name, 0) + count for name, count in more.items()}
-    if "num_classes" in more:
-        both["num_classes"] = max(before.get("num_classes", 0), more["num_classes"])
+    for name in {"num_classes", "num_targets"} & more.keys():
+        both[name] = max(before.get(name, 0), more[name])
     return {**before, **both}
 
 

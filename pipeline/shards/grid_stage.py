@@ -191,7 +191,7 @@ def _write_orders(stage: _Stage) -> list[str]:
 
 def _sizes(stage: _Stage) -> dict[str, int]:
     sizes = {"vertex": stage.graph.num_vertices}
-    for name in ("feature", "class"):
+    for name in ("feature", "class", "target"):
         if stage.vertices is not None and name in stage.vertices.sizes:
             sizes[name] = stage.vertices.sizes[name]
     return sizes
@@ -207,7 +207,9 @@ def _facts(stage: _Stage) -> dict[str, Any]:
         ]
         for variant in stage.variants
     }
+    targets = stage.vertices.facts.get("num_targets", 0) if stage.vertices else 0
     return {
+        **({"num_targets": targets} if targets else {}),
         "symmetric": stage.graph.symmetric,
         "weighted": stage.graph.weighted,
         "nnz": stage.graph.nnz,

@@ -61,6 +61,8 @@ class _Inputs:
             sizes["feature"] = self.vertices.num_features
         if self.vertices and self.vertices.has_multilabel:
             sizes["class"] = self.vertices.num_classes
+        if self.vertices and self.vertices.has_target:
+            sizes["target"] = self.vertices.num_targets
         return sizes
 
     @property
@@ -71,7 +73,9 @@ class _Inputs:
 
     @property
     def facts(self) -> dict[str, Any]:
+        targets = self.vertices.num_targets if self.vertices else 0
         return {
+            **({"num_targets": targets} if targets else {}),
             "symmetric": self.graph.symmetric,
             "weighted": self.graph.weighted,
             "num_classes": self.vertices.num_classes if self.vertices else 0,

@@ -30,8 +30,9 @@ def check_run(run: Run) -> int:
     epochs = [line["epoch"] for line in run.metrics()]
     if epochs != list(range(len(epochs))):
         raise CorruptError(f"{run.path / 'metrics.jsonl'}: the epochs do not follow each other from 0 on")
-    for epoch in checkpoint_epochs(run.checkpoints):
-        _verify_checkpoint(run.checkpoints, epoch)
+    for folder in (run.checkpoints, run.best_checkpoint):
+        for epoch in checkpoint_epochs(folder):
+            _verify_checkpoint(folder, epoch)
     # The folder, not ``has_predictions``: a folder without its index is damage, which opening it reports.
     if (run.path / "predictions").is_dir():
         run.predictions().verify()

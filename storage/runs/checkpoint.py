@@ -83,8 +83,13 @@ def write_arrays(aside: Path, arrays: Mapping[str, Array]) -> list[ArrayRecord]:
     ]
 
 
-def publish_checkpoint(folder: Path, epoch: int, records: Iterable[ArrayRecord], facts: JsonObject) -> Path:
-    """Rename a written checkpoint into place, and drop all but the last two; called by one process, after all wrote.
+def publish_checkpoint(
+    folder: Path, epoch: int, records: Iterable[ArrayRecord], facts: JsonObject, kept: int = _KEPT
+) -> Path:
+    """Rename a written checkpoint into place, and drop old ones; called by one process, after all wrote.
+
+    Args:
+        kept: number of checkpoints that stay: this one and the last of the others.
 
     Returns:
         The checkpoint's folder.
@@ -105,9 +110,19 @@ def publish_checkpoint(folder: Path, epoch: int, records: Iterable[ArrayRecord],
         shutil.rmtree(final)
     aside.rename(final)
     sync_folder(folder)
-    for old in checkpoint_epochs(folder)[:-_KEPT]:
+    others = [each for each in checkpoint_epochs(folder) if each != epoch]
+    for old in others[: max(0, len(others) + 1 - kept)]:
         shutil.rmtree(folder / f"{old:08d}")
     return final
+
+
+def checkpoint_facts(folder: Path) -> tuple[int, JsonObject] | None:
+    """Epoch and facts of the last checkpoint; None if there is none. Reads and checks no array."""
+    epochs = checkpoint_epochs(folder)
+    if not epochs:
+        return None
+    path = folder / f"{epochs[-1]:08d}"
+    return epochs[-1], _facts(path, read_json(path / _INDEX))
 
 
 def read_checkpoint(folder: Path, epoch: int | None = None) -> StoredCheckpoint:

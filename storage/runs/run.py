@@ -89,6 +89,11 @@ class Run:
         """Folder of the checkpoints."""
         return self.path / "checkpoint"
 
+    @property
+    def best_checkpoint(self) -> Path:
+        """Folder of the best checkpoint, if the run keeps one; below the others, which are removed together."""
+        return self.checkpoints / "best"
+
     def config(self) -> dict[str, Any]:
         """The resolved configuration."""
         return read_json(self.config_path)
@@ -119,13 +124,21 @@ class Run:
 
         It is 0 before that writer's first write. Epochs that the writer kept from before a resume are included.
         """
+        return self.progress_since(begun)[0]
+
+    def progress_since(self, begun: float) -> tuple[int, float | None]:
+        """As :meth:`epochs_since`, and the loss of the last epoch; None if there is none."""
         path = self.metrics_path
         try:
             # An older file belongs to an earlier attempt at this run, whose epochs must not count as progress of this
             # one.
-            return path.read_bytes().count(b"\n") if path.stat().st_mtime >= begun else 0
+            lines = path.read_bytes().split(b"\n")[:-1] if path.stat().st_mtime >= begun else []
         except FileNotFoundError:
-            return 0
+            lines = []
+        if not lines:
+            return 0, None
+        loss = parse_json(lines[-1], str(path)).get("loss")
+        return len(lines), loss if isinstance(loss, float) else None
 
     def result(self) -> dict[str, Any]:
         """The summary of the finished run.

@@ -23,6 +23,11 @@ class PredictConfig(Config):
     grid: tuple[int, ...] | None = option(None, "Process grid; the most even one by default")
     embeddings: bool = option(False, "Keep the last hidden layer too")
     epoch: int | None = option(None, "Epoch of the checkpoint; the last one by default")
+    checkpoint: str = option(
+        "auto",
+        "Checkpoint: the best one, the last one, or the best one if there is one",
+        choices=("auto", "best", "last"),
+    )
     threads: int = option(0, "Threads per rank; 0: the machine's cores divided among its ranks", least=0)
 
     @classmethod
@@ -45,6 +50,7 @@ class PredictConfig(Config):
         ranks: int | None = None,
         embeddings: bool = False,
         threads: int = 0,
+        checkpoint: str = "auto",
     ) -> PredictConfig:
         """Predict with the run that a configuration names.
 
@@ -65,4 +71,5 @@ class PredictConfig(Config):
             grid=trained.grid if same else None,
             embeddings=embeddings,
             threads=threads,
+            checkpoint=checkpoint,
         )

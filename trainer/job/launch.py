@@ -85,13 +85,14 @@ def launch(config: TrainConfig, ranks: int | None = None) -> dict[str, Any]:
 
 
 def launch_prediction(
-    dataset: Dataset, run: str, ranks: int | None = None, *, embeddings: bool = False
+    dataset: Dataset, run: str, ranks: int | None = None, *, embeddings: bool = False, checkpoint: str = "auto"
 ) -> dict[str, Any]:
-    """Predict with the last checkpoint of a run on new MPI processes of this machine.
+    """Predict with a checkpoint of a run on new MPI processes of this machine.
 
     Args:
         ranks: number of processes, for which there must be shards; by default that of the training.
         embeddings: write the last hidden layer's output too.
+        checkpoint: ``best``, ``last``, or ``auto`` for the best one if the run keeps one.
 
     Returns:
         The summary, with the ``path`` of the predictions.
@@ -108,6 +109,7 @@ def launch_prediction(
         shards=opened.inputs().get("shards"),
         ranks=ranks,
         embeddings=embeddings,
+        checkpoint=checkpoint,
     )
     return _launch([PREDICT], config.to_json(), config.ranks, config.threads)
 

@@ -163,6 +163,7 @@ def vertices_result(vertices: Vertices) -> dict[str, Any]:
     return {
         "features": vertices.num_features,
         "classes": vertices.num_classes,
+        **({"targets": vertices.num_targets} if vertices.has_target else {}),
         **{name: facts[name] for name in ("train", "valid", "test", "unlabeled") if name in facts},
         "vertices_key": vertices.artifact.key,
         "vertices_digest": vertices.artifact.digest,
@@ -181,6 +182,7 @@ the vertex whose id (number or name, as in the edges) is in the first column.
 Example:
   gnnloom features web --feature x.npy --label y.npy --split split.npz
   gnnloom features web --feature x.parquet --label y.csv
+  gnnloom features web --feature x.npy --target prices.npy --split split.npz
   gnnloom features people --label labels.csv --split split.csv --by-id
   gnnloom features web degree-labels --dim 128 --classes 32 --seed 1
 """
@@ -219,4 +221,6 @@ def _check_given(kind: VertexKind, given: Mapping[str, Any]) -> None:
         side = "with" if kind.is_synthetic else "without"
         raise click.UsageError(f"{dashed(others)} cannot be given {side} {names}")
     if not kind.is_synthetic and not any(given[flag] for flag in given if flag != "by_id"):
-        raise click.UsageError(f"give --feature, --label or --split files, or one of {' and '.join(_SYNTHETIC)}")
+        raise click.UsageError(
+            f"give --feature, --label, --target or --split files, or one of {' and '.join(_SYNTHETIC)}"
+        )

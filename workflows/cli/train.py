@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from gnnloom.trainer.config.algorithm_config import gather_fields, other_options
 from gnnloom.trainer.config.fields import former_names, option_of
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch, launch_prediction
-from gnnloom.workflows.cli.options import Names, Sizes, Widths, current_catalog, json_option
+from gnnloom.workflows.cli.options import Sizes, Texts, Widths, current_catalog, json_option
 from gnnloom.workflows.cli.output import show
 from gnnloom.workflows.cli.progress import shown_epochs
 from gnnloom.workflows.interop.export import write_predictions
@@ -29,15 +29,20 @@ Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 _NOT_OPTIONS = frozenset({"catalog", "dataset", "algorithm_options"})
 
 
-class _Choice(click.Choice[str]):
-    """One of the choices, or the name that one of them had in an earlier version."""
+#: Entries of the result that are too large for a terminal.
+_LARGE = ("bytes_between", "confusion", "per_class")
 
-    def __init__(self, choices: tuple[str, ...], former: Mapping[str, str]) -> None:
-        super().__init__(choices)
-        self._former = former
+
+class _Choice(click.Choice[str]):
+    """One of the choices, the name that one of them had in an earlier version, or something of the user's to import."""
+
+    def __init__(self, option: Option) -> None:
+        super().__init__(option.choices)
+        self._option = option
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return super().convert(self._former.get(value, value), param, ctx)
+        value = self._option.current(value)
+        return str(value) if self._option.allows(value) else super().convert(value, param, ctx)
 
 
 def config_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -68,15 +73,17 @@ def _field_option(field: dataclasses.Field[Any]) -> Decorator:
 
 def _other_option(name: str, option: Option) -> Decorator:
     flag = name.replace("_", "-")
-    kind = _Choice(option.choices, option.former_choices) if option.choices else type(option.default)
+    kind = _Choice(option) if option.choices else type(option.default)
     return click.option(f"--{flag}", name, type=kind, default=None, help=f"{option.help}  [default: {option.default}]")
 
 
 def _type(field: dataclasses.Field[Any], option: Option) -> Any:
     if option.choices:
-        return _Choice(option.choices, option.former_choices)
+        return _Choice(option)
+    if field.type == "tuple[str, ...]":
+        return Texts()
     if isinstance(option.default, tuple):
-        return Names() if field.type == "tuple[str, ...]" else Widths()
+        return Widths()
     if field.name == "grid":
         num_axes = [len(algorithm.axes) for algorithm in ALGORITHMS.values()]
         return Sizes(min(num_axes), max(num_axes))
@@ -116,12 +123,19 @@ def train_command(name: str, as_json: bool, **options: Any) -> None:
     config = TrainConfig(catalog=str(catalog.root), dataset=catalog[name].name, **gather_fields(options))
     with shown_epochs(Run(catalog[name].run_path(config.run_name)), config.epochs):
         result = launch(config)
-    show(result, as_json=as_json, title=f"run {result['run']} of {name}", hide=("bytes_between",))
+    show(result, as_json=as_json, title=f"run {result['run']} of {name}", hide=_LARGE)
 
 
 @click.command("predict")
 @click.argument("name")
-@click.option("--run", required=True, help="Run to predict with; its last checkpoint is used.")
+@click.option("--run", required=True, help="Run to predict with.")
+@click.option(
+    "--checkpoint",
+    type=click.Choice(["auto", "best", "last"]),
+    default="auto",
+    show_default=True,
+    help="Checkpoint to predict with; auto: the best one if the run keeps one.",
+)
 @click.option("--ranks", type=click.IntRange(min=1), default=None, help="MPI ranks.  [default: those of the run]")
 @click.option(
     "--out",
@@ -131,7 +145,9 @@ def train_command(name: str, as_json: bool, **options: Any) -> None:
 )
 @click.option("--embeddings", is_flag=True, help="Keep the output of the last hidden layer too.")
 @json_option
-def predict_command(name: str, run: str, ranks: int | None, out: Path | None, embeddings: bool, as_json: bool) -> None:
+def predict_command(
+    name: str, run: str, checkpoint: str, ranks: int | None, out: Path | None, embeddings: bool, as_json: bool
+) -> None:
     """Predict the class of every vertex of dataset NAME, in the order of the vertices.
 
     \b
@@ -140,7 +156,7 @@ def predict_command(name: str, run: str, ranks: int | None, out: Path | None, em
     """
     dataset = current_catalog()[name]
     check_file(out)
-    result = launch_prediction(dataset, run, ranks, embeddings=embeddings)
+    result = launch_prediction(dataset, run, ranks, embeddings=embeddings, checkpoint=checkpoint)
     if out is not None:
         write_predictions(dataset, Run.open(dataset, run), out)
         result["out"] = str(out)

@@ -28,12 +28,12 @@ _INT64 = np.dtype(np.int64)
 
 
 def write_predictions(dataset: Dataset, run: Run, path: Path) -> None:
-    """Write the predicted class of every vertex, or zeros and ones for all classes of a multilabel model."""
+    """Write the predicted class of every vertex, zeros and ones for all classes of a multilabel model, or numbers."""
     write_table(run_table(dataset, run, "predictions"), path)
 
 
 def run_table(dataset: Dataset, run: Run, what: str) -> Table:
-    """Return a run's ``predictions`` (class), ``scores`` or ``embeddings`` by vertex, or its ``metrics`` by epoch.
+    """Return a run's ``predictions`` (class or target), ``scores`` or ``embeddings`` by vertex, or its ``metrics``.
 
     Raises:
         NotFoundError: the run has no predictions, or none of this kind.
@@ -41,9 +41,10 @@ def run_table(dataset: Dataset, run: Run, what: str) -> Table:
     if what == "metrics":
         return metrics_table(run)
     predictions = run.predictions()
-    # A multilabel model predicts several classes per vertex, in an array of its own.
+    # A multilabel model predicts several classes per vertex, and a regression numbers, in arrays of their own.
+    kind = next((name for name in ("multilabel", "target") if name in predictions), "label")
     stored, name = {
-        "predictions": ("multilabel" if "multilabel" in predictions else "label", "class"),
+        "predictions": (kind, "target" if kind == "target" else "class"),
         "scores": ("score", "score"),
         "embeddings": ("embedding", "embedding"),
     }[what]
@@ -68,7 +69,7 @@ def vertices_table(dataset: Dataset, what: str, key: str | None = None) -> Table
         NotFoundError: the dataset has none.
     """
     vertices = dataset.vertices(key)
-    names = {"features": ("feature",), "labels": ("label", "multilabel", "split")}[what]
+    names = {"features": ("feature",), "labels": ("label", "multilabel", "target", "split")}[what]
     there = {name: vertices.artifact.array(name) for name in names if name in vertices.artifact}
     if not there:
         raise NotFoundError(f"{vertices.artifact.path}: this vertex data has no {what}")

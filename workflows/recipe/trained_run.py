@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gnnloom.storage.errors import ExistsError, IncompleteError, NotFoundError
-from gnnloom.storage.runs.checkpoint import checkpoint_epochs
+from gnnloom.storage.runs.checkpoint import checkpoint_epochs, checkpoint_facts
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.stopping_config import ended_early
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.recipe import Recipe
 
@@ -58,26 +59,33 @@ def _trained_epochs(run: Run) -> int:
     return max(checkpoint_epochs(run.checkpoints), default=0)
 
 
+def _predicting_epoch(run: Run) -> int:
+    """Return the epoch of the checkpoint that predicts: the best one if the run keeps one, otherwise the last one."""
+    best = checkpoint_facts(run.best_checkpoint)
+    return _trained_epochs(run) if best is None else best[0]
+
+
 def is_trained(run: Run, config: TrainConfig) -> bool:
     """Return whether the run has finished exactly this training on these shards."""
     if not run.exists:
         return False
     try:
-        before, epochs = TrainConfig.of_run(run), run.result()["epochs"]
+        before, result = TrainConfig.of_run(run), run.result()
     except IncompleteError:
         return False
+    is_long_enough = result["epochs"] == config.epochs or ended_early(result, config.patience)
     # The identity leaves out the epochs: a run of fewer epochs is the same training, to be continued.
-    return before.identity() == config.identity() and before.shards == config.shards and epochs == config.epochs
+    return before.identity() == config.identity() and before.shards == config.shards and is_long_enough
 
 
 def is_predicted(run: Run, recipe: Recipe) -> bool:
-    """Return whether the run has the predictions that the recipe asks for, made after its last epoch."""
+    """Return whether the run has the predictions that the recipe asks for, made from the checkpoint that predicts."""
     try:
         predictions = run.predictions()
     except NotFoundError:
         return False
     predict = recipe.predict
-    if predict is None or predictions.facts.get("epoch") != recipe.training.epochs:
+    if predict is None or predictions.facts.get("epoch") != _predicting_epoch(run):
         return False
     # A model without hidden layers has no embeddings to store.
     return "embedding" in predictions or not (predict.embeddings and recipe.training.hidden)

@@ -8,10 +8,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.source import MultilabelSource, VertexSource
+from gnnloom.pipeline.sources.source import MultilabelSource, TargetSource, VertexSource
 from gnnloom.storage.errors import InputError
 
-_ARRAYS = ("feature", "label", "multilabel", "split")
+_ARRAYS = ("feature", "label", "multilabel", "target", "split")
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,9 @@ class JoinedVertices:
 
     def num_labels(self) -> int:
         return max(source.num_labels() if isinstance(source, MultilabelSource) else 0 for source in self.sources)
+
+    def num_targets(self) -> int:
+        return max(source.num_targets() if isinstance(source, TargetSource) else 0 for source in self.sources)
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         for source in self.sources:

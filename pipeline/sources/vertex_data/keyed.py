@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.keyed_rows import KeyedBlock, KeyedParquet, KeyedRows, KeyedText
-from gnnloom.pipeline.sources.reading.label_values import EXPECTED_BINARY, binary_labels
+from gnnloom.pipeline.sources.reading.label_values import EXPECTED_BINARY, EXPECTED_TARGET, binary_labels, targets
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind
@@ -33,7 +33,7 @@ _MAX_LABEL = np.iinfo(np.int32).max - 1
 
 
 def open_keyed_vertices(graph: Graph | None, **files: str | None) -> VertexSource:
-    """Open text or Parquet tables of ``feature``, ``label`` and ``split``.
+    """Open text or Parquet tables of ``feature``, ``label`` or ``target``, and ``split``.
 
     Args:
         graph: the graph whose vertices the ids name; None for a source that can only state its identity.
@@ -55,7 +55,7 @@ class KeyedVertices:
         graph: folder of the stored graph.
         stated_vertices: number of vertices of the graph.
         rows: the table.
-        array: ``feature``, ``label``, ``multilabel`` or ``split``.
+        array: ``feature``, ``label``, ``multilabel``, ``target`` or ``split``.
     """
 
     graph: Path
@@ -72,7 +72,8 @@ class KeyedVertices:
 
         Args:
             graph: as for :func:`open_keyed_vertices`.
-            array: ``feature``, ``label`` (several columns are zeros and ones, one column per class) or ``split``.
+            array: ``feature``, ``label`` (several columns are zeros and ones, one column per class), ``target`` or
+                ``split``.
 
         Raises:
             NotFoundError: the file does not exist.
@@ -107,9 +108,14 @@ class KeyedVertices:
     def num_labels(self) -> int:
         return self.rows.num_columns if self.array == "multilabel" else 0
 
+    def num_targets(self) -> int:
+        return self.rows.num_columns if self.array == "target" else 0
+
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         width = self.rows.num_columns
-        shape = (self.stated_vertices, width) if array in {"feature", "multilabel"} else (self.stated_vertices,)
+        shape = (
+            (self.stated_vertices, width) if array in {"feature", "multilabel", "target"} else (self.stated_vertices,)
+        )
         with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
             empty = _EMPTY[array]
             placed = np.memmap(Path(folder) / "placed", empty.dtype, "w+", shape=shape)
@@ -175,6 +181,13 @@ def _multilabels(block: KeyedBlock) -> NDArray[np.int8]:
     return rows
 
 
+def _targets(block: KeyedBlock) -> NDArray[np.float32]:
+    rows, wrong = targets(block.values)
+    if wrong >= 0:
+        raise block.error(wrong, EXPECTED_TARGET)
+    return rows
+
+
 def _codes(block: KeyedBlock) -> NDArray[np.uint8]:
     names = ", ".join(f"{code} {name}" for name, code in SPLIT.items())
     _check(block, np.isin(block.values[:, 0], list(SPLIT.values())), f"expected a split code ({names})")
@@ -190,6 +203,7 @@ _CONVERTERS: Mapping[str, Callable[[KeyedBlock], NDArray[Any]]] = {
     "feature": _features,
     "label": _labels,
     "multilabel": _multilabels,
+    "target": _targets,
     "split": _codes,
 }
 
@@ -198,6 +212,7 @@ _EMPTY: Mapping[str, np.generic] = {
     "feature": np.float32(0),
     "label": np.int32(NO_LABEL),
     "multilabel": np.int8(NO_LABEL),
+    "target": np.float32(np.nan),
     "split": np.uint8(SPLIT["none"]),
 }
 

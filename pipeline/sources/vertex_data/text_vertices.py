@@ -17,6 +17,7 @@ from gnnloom.pipeline.sources.reading.columns import (
     read_labels,
     read_multilabels,
     read_table,
+    read_targets,
 )
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.lines import whole_lines
@@ -31,7 +32,7 @@ class TextVertices:
 
     Attributes:
         file: the file.
-        array: ``feature``, ``label``, ``multilabel`` or ``split``.
+        array: ``feature``, ``label``, ``multilabel``, ``target`` or ``split``.
         num_columns: columns of the file.
         stated_vertices: rows of the file.
     """
@@ -49,7 +50,8 @@ class TextVertices:
         """Find the file and count its columns and rows.
 
         Args:
-            array: ``feature``, ``label`` (several columns are zeros and ones, one column per class) or ``split``.
+            array: ``feature``, ``label`` (several columns are zeros and ones, one column per class), ``target`` or
+                ``split``.
 
         Raises:
             NotFoundError: the file does not exist.
@@ -83,6 +85,9 @@ class TextVertices:
     def num_labels(self) -> int:
         return self.num_columns if self.array == "multilabel" else 0
 
+    def num_targets(self) -> int:
+        return self.num_columns if self.array == "target" else 0
+
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         for block in self._blocks(array):
             rows = block.values[max(0, start - block.first) : max(0, stop - block.first)]
@@ -94,6 +99,8 @@ class TextVertices:
             return read_table(self.file, self.num_columns, np.float32)
         if array == "multilabel":
             return read_multilabels(self.file, self.num_columns)
+        if array == "target":
+            return read_targets(self.file, self.num_columns)
         return read_labels(self.file) if array == "label" else _read_codes(self.file)
 
 
