@@ -23,7 +23,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 BIN = Path(sys.executable).parent
 #: Pages that show commands to be run one after the other in an empty folder.
-RUNNABLE = [page for page in PAGES if fenced_steps(page.read_text())]
+RUNNABLE = [page for page in PAGES if page.stem != "slurm" and fenced_steps(page.read_text())]
 
 #: Commands that start ranks or use what these leave; and those that only show something, although they begin alike.
 _STARTS_RANKS = re.compile(r"gnnloom (train|predict|report|run|export \S+ (predictions|scores|embeddings))\b|mpirun")
@@ -113,9 +113,9 @@ def test_blocks_that_tests_do_not_run_say_why() -> None:
     for page in PAGES:
         for reason in re.findall(rf"^{re.escape(NOT_RUN)}(.*)$", page.read_text(), re.MULTILINE):
             assert reason.endswith("."), f"{page}: {reason}"
-        # Other fences are output, formulas or trees.
+        # Texts are output, formulas or trees. Sessions on a cluster are repeated by tests on a real Slurm.
         languages = set(re.findall(r"^```(\w+)$", page.read_text(), re.MULTILINE))
-        assert languages <= {"bash", "python", "toml", "text"}, page
+        assert languages <= {"bash", "python", "toml", "text", *(["console"] if page.stem == "slurm" else [])}, page
 
 
 def test_messages_of_the_manual_occur_in_the_source() -> None:
