@@ -66,10 +66,12 @@ def _run_here(request: Request) -> Assignment:
 
 def _run_on_ranks(request: Request) -> Assignment:
     """Run on the ranks of this MPI job. Collective."""
+    # Before the import, which takes seconds: a request to stop that comes meanwhile is remembered.
+    stop = StopRequest(*preparing_signals())
     # This import starts MPI, which only the ranks of a job may do.
     from gnnloom.workflows.run.mpi import run_on_ranks
 
-    outcome = run_on_ranks(request, nullcontext)
+    outcome = run_on_ranks(request, nullcontext, stop)
     if not outcome.is_finished:
         raise StoppedError("stopped after a checkpoint; run the same recipe again to continue")
     return outcome.assignment

@@ -76,7 +76,7 @@ def test_what_is_no_target_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match=r"wrong\.npy.*row 7: expected finite float32 numbers, or NaN for unknown"):
         ingest(target="wrong")
-    with pytest.raises(InputError, match="labels .classes. and targets .numbers to predict.; give only one"):
+    with pytest.raises(InputError, match=r"labels .classes. and targets .numbers to predict.; give only one"):
         ingest(label="label", target="price")
     # Numbers with a fraction are no classes; the message says what they may be.
     with pytest.raises(InputError, match="give numbers to predict as the target"):
