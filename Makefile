@@ -11,6 +11,7 @@ install: .venv/installed
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,metis,report]'
+	$(BIN)/gnnloom doctor --warm
 	touch $@
 
 .venv/installed-for-tests: .venv/installed
@@ -33,7 +34,7 @@ test-long: .venv/installed-for-tests
 lint: .venv/installed-for-tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports
+	$(BIN)/python tests/support/import_contracts.py
 	$(BIN)/python tests/support/tracked_files.py
 
 # Type checkers do not see setuptools' editable hook, so an installed copy is checked; an older build would leave

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.edge_columns import rebatch
 from gnnloom.pipeline.sources.source import MultilabelSource, TargetSource, VertexSource
-from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.artifacts.graph import Graph
@@ -163,7 +163,9 @@ def _write(writer: ArtifactWriter, source: VertexSource, graph: Graph, cluster: 
             # Creating an array deletes its chunks, which is right only if no task has recorded any.
             create_array(writer.path, array, shape, _DTYPES[array], _DIMS[array])
         tasks += _tasks(writer, source, array, shape, compacted)
-    records = run_missing("vertex data", cluster, writer, write_vertex_rows, tasks, "rows")
+    # Features, or several labels, and a label and a split.
+    chosen = for_few(cluster, sizes["vertex"] * (sizes["feature"] + sizes.get("class", 0) + 2))
+    records = run_missing("vertex data", chosen, writer, write_vertex_rows, tasks, "rows")
     writer.commit([task.name for task in tasks], sizes, _total_facts(records))
 
 

@@ -19,7 +19,7 @@ from gnnloom.pipeline.shards.grid_scatter import ScatterToCellsTask, scatter_to_
 from gnnloom.pipeline.shards.grid_vertex_order import WriteOrderTask, write_order
 from gnnloom.pipeline.shards.grid_vertex_routing import RouteRowsTask, route_rows, vertex_table
 from gnnloom.pipeline.shards.part_order import Order, PartOrder
-from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.grid_shards import GridShards, stored_variants
@@ -109,6 +109,8 @@ def shard_grid(
     with ArtifactWriter.begin(dataset.path, "shards", parameters, inputs) as writer:
         if writer.is_complete:
             return GridShards(Artifact(writer.path))
+        width = vertices.sizes.get("feature", 0) + vertices.sizes.get("class", 0) if vertices else 0
+        cluster = for_few(cluster, graph.nnz + graph.num_vertices * width)
         transpose = transpose_graph(dataset, graph, cluster)
         orders = options.keyed_orders(graph.num_vertices)
         if partition is not None:

@@ -20,7 +20,7 @@ from gnnloom.pipeline.shards.row_routed import RoutedMatrix, RoutedVertexArray
 from gnnloom.pipeline.shards.row_routing import route_blocks, route_vertices
 from gnnloom.pipeline.shards.row_send_lists import SendListTask, regroup_halos, write_send_lists
 from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
-from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.artifacts.graph import Graph, block_path
 from gnnloom.storage.artifacts.partition import Partition
@@ -66,6 +66,12 @@ class _Inputs:
         return sizes
 
     @property
+    def num_entries(self) -> int:
+        """Numbers to write: nonzeros and features."""
+        sizes = self.sizes
+        return self.graph.nnz + sizes["vertex"] * (sizes.get("feature", 0) + sizes.get("class", 0))
+
+    @property
     def facts(self) -> dict[str, Any]:
         targets = self.vertices.num_targets if self.vertices else 0
         return {
@@ -90,6 +96,7 @@ def shard_rows(dataset: Dataset, partition: Partition, cluster: Cluster, vertice
     with ArtifactWriter.begin(dataset.path, "shards", inputs.parameters, inputs.keys) as writer:
         if writer.is_complete:
             return RowShards(Artifact(writer.path))
+        cluster = for_few(cluster, inputs.num_entries)
         # Parts are looked up by column id, all over the vector: tasks map a plain file instead of reading chunks.
         part_path = writer.work / "part.npy"
         copy_part_vector(partition.artifact.array("part"), part_path)

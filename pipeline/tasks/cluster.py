@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from gnnloom.pipeline.tasks.main_guard import check_main_guard
 from gnnloom.pipeline.tasks.memory import KEPT_ALLOCATION, keep_freed_memory
 from gnnloom.pipeline.tasks.performance import check_report, reported
 from gnnloom.storage.errors import CorruptError, InputError, LaunchError
@@ -35,6 +36,10 @@ START_SECONDS = 2.0
 
 #: Approximate share of their time that threads of one process wait for each other: one at a time runs Python code.
 THREAD_LOSS = 0.1
+
+
+#: Numbers that a stage works on faster in threads than in workers that have to be started first.
+FEW_ENTRIES = 10_000_000
 
 
 class Cluster(Protocol):
@@ -166,6 +171,14 @@ def threads_suffice(workers: int, seconds: float) -> bool:
     return seconds / workers * THREAD_LOSS < START_SECONDS
 
 
+def for_few(cluster: Cluster, entries: int) -> Cluster:
+    """Where to do work on so many numbers, such as nonzeros: as :func:`for_work`, with threads only for few numbers.
+
+    For stages that do not project their time. A million numbers take them well under a second.
+    """
+    return for_work(cluster, 0.0) if entries <= FEW_ENTRIES else cluster
+
+
 def for_work(cluster: Cluster, seconds: float) -> Cluster:
     """Where to do work that takes a single worker so many seconds: on ``cluster``, or on threads of this process.
 
@@ -217,6 +230,7 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
     import dask  # noqa: PLC0415 - takes a second to import
     from distributed import Client, LocalCluster  # noqa: PLC0415
 
+    check_main_guard()
     workers = options.workers or available_cores()
     with (
         dask.config.set(worker_settings()),

@@ -8,6 +8,7 @@ from pathlib import Path
 from gnnloom.storage.errors import CorruptError, NotFoundError
 from gnnloom.storage.format.files import parsing
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs, read_checkpoint
+from gnnloom.storage.runs.provenance import read_sessions
 from gnnloom.storage.runs.run import Run
 
 
@@ -22,6 +23,7 @@ def check_run(run: Run) -> int:
     """
     run.config()
     run.inputs()
+    read_sessions(run.path)
     if run.is_finished:
         run.result()
     _check_recipe(run.path / "recipe.toml")

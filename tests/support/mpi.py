@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,8 +20,9 @@ _SERVER = Path(__file__).with_name("rank_server.py")
 
 def run_ranks(ranks: int, *arguments: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
     """Run ``python -m mpi4py ARGUMENTS`` on new ranks, with the modules of ``tests/`` importable."""
+    socket, _ = _server()
     return subprocess.run(
-        [find_mpiexec(), "-n", str(ranks), sys.executable, "-I", "-S", str(_SERVER), _socket(), *arguments],
+        [find_mpiexec(), "-n", str(ranks), sys.executable, "-I", "-S", str(_SERVER), socket, *arguments],
         env=_environment(ranks),
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -38,8 +37,8 @@ def _environment(ranks: int) -> dict[str, str]:
 
 
 @cache
-def _socket() -> str:
-    """Where this process's server for ranks listens; it ends along with this process."""
+def _server() -> tuple[str, subprocess.Popen[str]]:
+    """Start this process's server for ranks: where it listens, and its process, which ends along with this one."""
     path = f"{tempfile.mkdtemp(prefix='ranks-')}/socket"
     server = subprocess.Popen(
         [sys.executable, str(_SERVER), path],
@@ -50,13 +49,7 @@ def _socket() -> str:
     )
     assert server.stdout is not None
     assert server.stdout.readline() == "ready\n"
-    atexit.register(_end, server, path)
-    return path
-
-
-def _end(server: subprocess.Popen[str], path: str) -> None:
-    server.communicate()
-    shutil.rmtree(Path(path).parent)
+    return path, server
 
 
 def run_program(ranks: int, name: str, folder: Path, content: Any, timeout: float = 240) -> Any:

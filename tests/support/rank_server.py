@@ -1,8 +1,9 @@
 """Forks test ranks from a process that has torch and the kernels loaded, which takes seconds for every new one.
 
-``python rank_server.py SOCKET`` listens there until its standard input ends. ``python rank_server.py SOCKET ARGUMENTS``
-behaves as ``python -m mpi4py ARGUMENTS`` would: it hands its arguments, environment and open files to the server, whose
-child becomes the rank, and ends as that child ends. MPI starts in the child, so a rank is as fresh as any.
+``python rank_server.py SOCKET`` listens there until its standard input ends, and then removes the socket's folder.
+``python rank_server.py SOCKET ARGUMENTS`` behaves as ``python -m mpi4py ARGUMENTS`` would: it hands its arguments,
+environment and open files to the server, whose child becomes the rank, and ends as that child ends. MPI starts in the
+child, so a rank is as fresh as any.
 """
 
 import array
@@ -13,6 +14,7 @@ import json
 import os
 import runpy
 import selectors
+import shutil
 import signal
 import socket
 import sys
@@ -54,6 +56,7 @@ def serve(path: str) -> None:
     while True:
         for key, _ in selector.select():
             if key.fileobj == 0:
+                shutil.rmtree(os.path.dirname(path))  # noqa: PTH120
                 os._exit(0)
             if key.fileobj is listening:
                 request = _fork(selector, listening.accept()[0])

@@ -27,6 +27,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import PREDICT
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.signals import handling
+from gnnloom.trainer.loggers.registry import check_loggers
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +75,7 @@ def launch(config: TrainConfig, ranks: int | None = None) -> dict[str, Any]:
         InputError, IncompleteError: the ranks found an error in the configuration, the run or the shards.
     """
     config = replace(config, ranks=config.ranks if ranks is None else ranks)
+    check_loggers(config.log)
     dataset = Catalog(config.catalog).dataset(config.dataset)
     config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter())
     with sole_writer(Run(dataset.run_path(config.run_name))):

@@ -103,6 +103,13 @@ def restore(checkpoint: StoredCheckpoint, model: nn.Module, optimizer: Optimizer
         _copy(checkpoint, _OPTIMIZER + name, tensor, pieces)
 
 
+def whole_state(checkpoint: StoredCheckpoint) -> dict[str, Tensor]:
+    """The parameters and running averages of a checkpoint, whole, by their names in the model's ``state_dict``."""
+    arrays = checkpoint.arrays
+    prefixed = [(prefix, name) for name in arrays for prefix in (_PARAMETER, _BUFFER) if name.startswith(prefix)]
+    return {name.removeprefix(prefix): torch.from_numpy(arrays[name]) for prefix, name in prefixed}
+
+
 def _copy(checkpoint: StoredCheckpoint, name: str, target: Tensor, pieces: dict[str, Piece]) -> None:
     stored, piece = checkpoint.readers.get(name), pieces.get(name)
     shape = tuple(target.shape) if piece is None else piece.shape

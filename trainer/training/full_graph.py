@@ -24,6 +24,7 @@ from gnnloom.trainer.comm.traffic import Kind, TrafficCounts
 from gnnloom.trainer.config.stopping_config import ended_early
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.vertex_data import Labels, read_labels
+from gnnloom.trainer.loggers.registry import check_loggers
 from gnnloom.trainer.training.checkpoint import restore, restore_parameters, save_checkpoint
 from gnnloom.trainer.training.class_scores import class_scores
 from gnnloom.trainer.training.class_weights import check_class_weights, class_weights
@@ -36,6 +37,8 @@ from gnnloom.trainer.training.optimizer import build_optimizer, sum_gradients
 from gnnloom.trainer.training.own_functions import OwnFunction, load_function
 from gnnloom.trainer.training.own_metric import WithOwnMetric, lower_is_better
 from gnnloom.trainer.training.predict import write_predictions
+from gnnloom.trainer.training.record import recorded
+from gnnloom.trainer.training.run_log import RunLog
 from gnnloom.trainer.training.session import Session, open_session, threads_per_rank, writing
 
 logger = logging.getLogger(__name__)
@@ -91,8 +94,9 @@ def train(comm: Communicator, config: TrainConfig, stop: Callable[[], bool] = la
         if comm.rank == 0:
             training.run.start(config.to_json(), training.first_epoch, _inputs(start.session))
         comm.barrier()
-        stopped = training.run_epochs(stop)
-        return training.finish(stopped)
+        with recorded(training.run, config, training.first_epoch, comm.rank) as training.log:
+            stopped = training.run_epochs(stop)
+            return training.finish(stopped)
 
 
 def _run_of(config: TrainConfig) -> Run:
@@ -124,6 +128,7 @@ class _Start:
 
     @classmethod
     def read(cls, comm: Communicator, config: TrainConfig, num_threads: int) -> _Start:
+        check_loggers(config.log if comm.rank == 0 else ())
         session = open_session(comm, config, num_threads)
         run = _run_of(config)
         checkpoint = _find_checkpoint(run, config, _inputs(session))
@@ -200,6 +205,7 @@ class Training:
         # this filter, so all ranks read the same.
         self.lines = [line for line in self.run.metrics() if line["epoch"] < self.first_epoch]
         self.last_traffic = TrafficCounts()
+        self.log = RunLog()
         self.details: dict[str, Any] | None = None
         lower = lower_is_better(start.own_metric)
         self.course = together(comm, lambda: Course(self.config, self.metrics.names, lower, start.best))
@@ -344,6 +350,7 @@ class Training:
         self.lines.append(line)
         if self.comm.rank == 0:
             self.run.append_metrics(line)
+            self.log.write(line)
             if self.metrics.names[0] in line:
                 figures = "  ".join(f"{name} {_shown(name, line[name])}" for name in self.metrics.names)
                 logger.info("epoch %d  loss %.5f  %s  %.3f s", line["epoch"], line["loss"], figures, line["seconds"])

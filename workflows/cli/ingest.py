@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.ingest.vertices import ingest_vertices
-from gnnloom.pipeline.sources.formats import bundled_vertices, formats, open_edges, open_vertices
+from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.sources.formats import bundled_vertices, formats, open_edges
 from gnnloom.pipeline.sources.option import merge_options
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.vertex_data.kind import VertexKind, vertex_kinds
-from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
-from gnnloom.storage import Dataset, Graph, Vertices
+from gnnloom.pipeline.tasks.cluster import ClusterOptions
+from gnnloom.storage import Graph, Vertices
+from gnnloom.workflows.api.ingest import store_source, store_vertices, vertex_kind
 from gnnloom.workflows.cli.options import cluster_options, current_catalog, json_option
 from gnnloom.workflows.cli.output import show
 from gnnloom.workflows.cli.plan import plan_options, show_outcome, show_plan
@@ -130,24 +130,21 @@ def store_graph(
     as_json: bool,
 ) -> None:
     """Store a source's graph and vertex data as a dataset and print a summary."""
-    dataset = current_catalog().create(name)
-    # One cluster for both stages, as starting workers takes seconds.
-    with open_cluster(cluster) as opened, shown_progress():
-        graph = ingest_graph(dataset, edges, options, opened)
-        stored = ingest_vertices(dataset, vertices, opened) if vertices is not None else None
-    result = graph_result(dataset, graph) | (vertices_result(stored) if stored is not None else {})
+    with shown_progress():
+        graph, stored = store_source(current_catalog(), name, edges, vertices, options, cluster)
+    result = graph_result(name, graph) | (vertices_result(stored) if stored is not None else {})
     show(result, as_json=as_json, title=f"graph of {name}")
     if not as_json and result["plan"]:
         show_outcome(result["plan"])
 
 
-def graph_result(dataset: Dataset, graph: Graph) -> dict[str, Any]:
+def graph_result(name: str, graph: Graph) -> dict[str, Any]:
     """Return what `ingest --json` prints about the graph."""
     artifact = graph.artifact
     counted = ("edges_in", "nnz", "self_loops", "duplicates")
     measured = ("seconds", "peak_memory", "spill_bytes", "bytes_written")
     return {
-        "dataset": dataset.name,
+        "dataset": name,
         "key": artifact.key,
         "digest": artifact.digest,
         "vertices": graph.num_vertices,
@@ -208,12 +205,10 @@ def features_command(
     """Store features, labels and a split for the vertices of a dataset."""
     dataset = current_catalog()[name]
     given = given_flags(_VERTEX_OPTIONS)
-    kind = vertex_kinds()[synthetic or ("keyed" if by_id else "files")]
+    kind = vertex_kind(synthetic, by_id=by_id)
     _check_given(kind, given | ({"by_id": True} if by_id else {}))
     values = {option.name: option_value(option, given) for option in kind.options if option.flag in given}
-    source = open_vertices(kind.name, (), values, dataset.graph())
-    with open_cluster(cluster) as opened:
-        vertices = ingest_vertices(dataset, source, opened)
+    vertices = store_vertices(dataset, kind, values, cluster)
     result = {"dataset": name, "vertices": vertices.num_vertices} | vertices_result(vertices)
     show(result, as_json=as_json, title=f"vertex data of {name}")
 

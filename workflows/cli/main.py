@@ -16,9 +16,11 @@ from types import FrameType
 from typing import Any, TextIO
 
 import click
+from click.shell_completion import CompletionItem
 
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.trainer.job.signals import handling, raised_again
+from gnnloom.workflows.cli.completion import complete_names
 
 #: Module of each subcommand, and its line in the help of the whole command. Modules are imported only when their
 #: command is called, as some take seconds; the help of the whole command imports none of them.
@@ -37,6 +39,7 @@ _COMMANDS = {
     "demo": ("demo", "Run every stage on a generated graph."),
     "doctor": ("doctor", "Check this machine and the installation, and fill the cache of compiled kernels."),
     "check": ("check", "Train on one rank and on several, and compare the losses."),
+    "completion": ("completion", "Print the script for completion in a shell."),
 }
 
 
@@ -57,13 +60,22 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(_COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
         # Importing torch or Dask takes seconds, which only the commands that use them should spend.
         module = importlib.import_module(f"gnnloom.workflows.cli.{_COMMANDS[cmd_name][0]}")
         command = getattr(module, f"{cmd_name}_command")
-        return command if isinstance(command, click.Command) else None
+        if not isinstance(command, click.Command):
+            return None
+        # Only a shell that asks for completions parses leniently.
+        return complete_names(command) if ctx.resilient_parsing else command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Complete subcommands without importing their modules, and options."""
+        found = {name: line for name, (_, line) in _COMMANDS.items() if name.startswith(incomplete)}
+        names = [CompletionItem(name, help=line) for name, line in found.items()]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the subcommands without importing their modules."""

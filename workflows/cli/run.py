@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 
-from gnnloom.pipeline.tasks.cluster import open_cluster
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.workflows.cli.options import current_catalog, json_option, performance_report_option
@@ -17,9 +16,9 @@ from gnnloom.workflows.cli.output import show, show_rows
 from gnnloom.workflows.cli.progress import shown_epochs, shown_progress
 from gnnloom.workflows.recipe.request import Assignment, Request
 from gnnloom.workflows.recipe.stages import STAGES, Workload
-from gnnloom.workflows.run.local import train_here
+from gnnloom.workflows.run.local import prepare_here, train_here
 from gnnloom.workflows.run.mpi_launcher import LaunchedRank
-from gnnloom.workflows.run.stages import prepare, summary
+from gnnloom.workflows.run.stages import summary
 
 
 @click.command("run")
@@ -99,9 +98,8 @@ def run_command(
 def _run_here(request: Request, *, as_json: bool) -> None:
     """Run with this process as the client of the cluster, and train on new ranks."""
     assignment = request.check()
-    if assignment.workload.needs_preparation:
-        with open_cluster(assignment.cluster) as opened, shown_progress():
-            prepare(assignment, opened)
+    with shown_progress():
+        prepare_here(assignment)
     with _shown_training(assignment.workload):
         train_here(assignment)
     _show_result(assignment, as_json=as_json)

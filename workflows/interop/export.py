@@ -16,6 +16,7 @@ from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.memory_map import map_copy
 from gnnloom.storage.runs.run import Run
+from gnnloom.workflows.interop.metrics import metrics_table
 from gnnloom.workflows.interop.tables import Column, Table, write_table
 
 #: Approximate count of numbers in memory at once: 16 MiB as int64, enough for long sequential reads.
@@ -32,11 +33,13 @@ def write_predictions(dataset: Dataset, run: Run, path: Path) -> None:
 
 
 def run_table(dataset: Dataset, run: Run, what: str) -> Table:
-    """Return a run's ``predictions`` (class or target), ``scores`` or ``embeddings``, one row per vertex.
+    """Return a run's ``predictions`` (class or target), ``scores`` or ``embeddings`` by vertex, or its ``metrics`` by epoch.
 
     Raises:
         NotFoundError: the run has no predictions, or none of this kind.
     """
+    if what == "metrics":
+        return metrics_table(run)
     predictions = run.predictions()
     # A multilabel model predicts several classes per vertex, and a regression numbers, in arrays of their own.
     kind = next((name for name in ("multilabel", "target") if name in predictions), "label")
