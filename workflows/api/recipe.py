@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.trainer.job.launch import StoppedError
+from gnnloom.trainer.job.stop import StopRequest, preparing_signals
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, as_catalog
 from gnnloom.workflows.api.ranks import ranks_of_job
 from gnnloom.workflows.api.run import Run

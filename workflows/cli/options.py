@@ -50,14 +50,15 @@ class Widths(click.ParamType[tuple[int, ...], object]):
         return widths
 
 
-class Texts(click.ParamType[tuple[str, ...], object]):
-    """Texts separated by commas, such as ``alpha=0.1,theta=1``."""
+class Names(click.ParamType[tuple[str, ...], object]):
+    """Names separated by commas, such as ``tensorboard,mlflow``."""
 
-    name = "texts"
+    name = "names"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        del param, ctx
-        return value if isinstance(value, tuple) else tuple(text for text in str(value).split(",") if text)
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:  # noqa: ARG002
+        if isinstance(value, tuple):
+            return value
+        return tuple(name.strip() for name in str(value).split(",") if name.strip())
 
 
 class Sizes(click.ParamType[tuple[int, ...], object]):
