@@ -48,9 +48,10 @@ def warm_kernels() -> Iterator[Finding]:
                 yield Finding(name, WARNING, f"{seconds}; not compiled: {', '.join(failed)}", fix)
             else:
                 yield Finding(name, OK, seconds)
-    kernels = [kernel for kernel in _cached_kernels() if kernel.nopython_signatures]
-    count = sum(len(kernel.nopython_signatures) for kernel in kernels)
-    yield Finding("cache of kernels", OK, f"{count} variants of {len(kernels)} kernels in {cache_folder(kernels)}")
+    kernels = _cached_kernels()
+    variants = [len(kernel.nopython_signatures) for kernel in kernels if kernel.nopython_signatures]
+    found = f"{sum(variants)} variants of {len(variants)} kernels in {cache_folder(kernels)}"
+    yield Finding("cache of kernels", OK, found)
 
 
 def cache_folder(kernels: list[Any]) -> str:
