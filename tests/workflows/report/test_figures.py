@@ -50,7 +50,8 @@ def test_the_best_validation_epoch_is_the_first_with_the_highest_score(dataset: 
     facts = store(dataset, "best", [0.1] * 4, [0.5, 0.8, 0.8, 0.7])
     best = best_epoch(facts)
     assert best is not None
-    assert (best.epoch, best.validation, best.test) == (2, 0.8, pytest.approx(0.81))
+    assert (best.epoch, best.validation) == (2, 0.8)
+    assert best.test == pytest.approx(0.81)
     figures = dict(headline(facts))
     assert figures["best validation accuracy, epoch 2"] == "80.00%"
     assert (figures["validation accuracy"], figures["test accuracy"]) == ("70.00%", "71.00%")
