@@ -60,6 +60,22 @@ def test_the_best_validation_epoch_is_the_first_with_the_highest_score(dataset: 
     assert "80.00% in epoch 2; test accuracy then: 81.00%" in picture.note
 
 
+def test_a_regression_is_judged_by_its_error(dataset: Dataset) -> None:
+    run = Run(dataset.run_path("regression"))
+    run.start({"ranks": 3, "epochs": 3}, 0, {"shards": dataset.find("shards", layout="row").key})
+    for epoch, error in enumerate((3.0, 1.5, 2.0)):
+        errors = {f"{split}_rmse": error for split in ("train", "val", "test")}
+        run.append_metrics({"epoch": epoch, "loss": 1.0, "seconds": 0.1, **errors})
+    facts = RunFacts.gather(dataset, "regression")
+    figures = dict(headline(facts))
+    assert (figures["test RMSE"], figures["best validation RMSE, epoch 2"]) == ("2", "1.5")
+    rows = {name: cells for name, *cells in comparison_rows([facts, facts])}
+    assert rows["best validation score"] == ["1.5", "1.5  (x 1.00)"]
+    picture = accuracy_picture([facts])
+    assert picture is not None
+    assert (picture.title, picture.figure.axes[0].get_ylim()[0]) == ("RMSE", 0)
+
+
 def test_curves_that_coincide_are_all_visible(dataset: Dataset) -> None:
     facts = store(dataset, "same", [0.1] * 4, [0.5, 0.6, 0.7, 0.8])
     for picture in (accuracy_picture([facts]), loss_picture([facts, store(dataset, "again", [0.1] * 4, [0.5] * 4)])):
