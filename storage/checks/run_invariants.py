@@ -30,8 +30,8 @@ def check_run(run: Run) -> int:
         raise CorruptError(f"{run.path / 'metrics.jsonl'}: the epochs do not follow each other from 0 on")
     for epoch in checkpoint_epochs(run.checkpoints):
         _verify_checkpoint(run.checkpoints, epoch)
-    # The folder, not ``has_predictions``: a folder without its index is damage, which opening it reports.
-    if (run.path / "predictions").is_dir():
+    # Whether there is a folder, not an index: a folder without its index is damage, which opening it reports.
+    if run.predictions_path.is_dir():
         run.predictions().verify()
     return len(epochs)
 

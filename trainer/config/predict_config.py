@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.fields import Config, option
 from gnnloom.trainer.config.train_config import TrainConfig
 
@@ -22,6 +24,19 @@ class PredictConfig(Config):
     embeddings: bool = option(False, "Keep the last hidden layer too")
     epoch: int | None = option(None, "Epoch of the checkpoint; the last one by default")
     threads: int = option(0, "Threads per rank; 0: the machine's cores divided among its ranks", least=0)
+
+    @classmethod
+    def of_run(
+        cls, dataset: Dataset, run: Run, *, ranks: int | None = None, embeddings: bool = False
+    ) -> PredictConfig:
+        """Predict with a run of a dataset, which may have moved or got another name since the training.
+
+        Args:
+            ranks: number of ranks; by default that of the training.
+        """
+        trained = TrainConfig.of_run(run)
+        here = replace(trained, catalog=str(dataset.path.parent), dataset=dataset.name, run=run.name)
+        return cls.of_training(here, shards=run.inputs().get("shards"), ranks=ranks, embeddings=embeddings)
 
     @classmethod
     def of_training(

@@ -62,9 +62,17 @@ class TrainConfig(RunConfig, OptimizerConfig, ModelConfig, DataConfig, Algorithm
         return {former.get(name, name): value for name, value in self.identity().items()}
 
     def changes_since(self, before: TrainConfig) -> list[str]:
-        """Fields in which a resumed run must not differ from ``before`` but does, such as ``lr 0.1 (now 0.2)``."""
+        """Fields in which a resumed run must not differ from ``before`` but does, such as ``lr 0.1 (now 0.2)``.
+
+        The name of the dataset is not among them: a dataset may have been imported under another name. The data that
+        the run reads are compared by their keys instead.
+        """
         then, now = before.identity(), self.identity()
-        return [f"{name} {then[name]!r} (now {now[name]!r})" for name in now if then[name] != now[name]]
+        return [
+            f"{name} {then[name]!r} (now {now[name]!r})"
+            for name in now
+            if name != "dataset" and then[name] != now[name]
+        ]
 
     def to_json(self) -> dict[str, Any]:
         content = super().to_json()

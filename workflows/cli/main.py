@@ -28,7 +28,7 @@ _COMMANDS = {
     "partition": "partition",
     "shard": "partition",
     "train": "train",
-    "predict": "train",
+    "predict": "predict",
     "catalog": "catalog",
     "run": "run",
     "export": "export",

@@ -36,7 +36,7 @@ RECIPES = Path(__file__).parents[1] / "recipes"
 #: Fields of the training that select shards; the recipe's stages make those shards.
 _SELECTS_SHARDS = ("shards", "method", "permutation")
 #: Fields of the training that a recipe cannot set.
-_SETTLED = frozenset({"catalog", "dataset", "resume", *_SELECTS_SHARDS})
+_SETTLED = frozenset({"catalog", "dataset", *_SELECTS_SHARDS})
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,7 @@ class Recipe:
         dataset = document.build("dataset", DatasetSection)
         named = document.build("catalog", CatalogSection).path
         root = Path(named).expanduser() if named else catalog
-        # A recipe can be stopped and run again at any time, so its training always resumes.
-        settled = {"catalog": str(root.resolve()), "dataset": dataset.name, "resume": True}
+        settled = {"catalog": str(root.resolve()), "dataset": dataset.name}
         # Before the shards and the partition: the algorithm decides the layout, and the ranks the number of parts.
         train = document.build("train", TrainConfig, **settled, **dict.fromkeys(_SELECTS_SHARDS))
         shards = _shards(document, train)

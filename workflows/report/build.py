@@ -86,7 +86,7 @@ def _unfinished(facts: RunFacts) -> str:
     if facts.result:
         return ""
     done, wanted = len(facts.metrics), facts.config.get("epochs")
-    return warning(f"The run has not finished: {done} of {wanted} epochs. Train with --resume to finish it.")
+    return warning(f"The run has not finished: {done} of {wanted} epochs. Train again to finish it.")
 
 
 def _time_card(picture: Picture | None) -> str:

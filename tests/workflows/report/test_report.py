@@ -86,7 +86,7 @@ def test_a_report_is_one_self_contained_page_with_pictures(dataset: Dataset, tmp
     [
         ("grid", set(), "ranks, as a grid of 2x2"),
         ("plain", {"time"}, "--profile"),
-        ("begun", OF_RANKS | {"accuracy"}, "--resume"),
+        ("begun", OF_RANKS | {"accuracy"}, "Train again"),
     ],
 )
 def test_unknown_facts_are_left_out_with_an_explanation(
