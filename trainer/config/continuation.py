@@ -194,8 +194,8 @@ def find_start(config: TrainConfig, inputs: Mapping[str, str], *, restart: bool 
         return Start(trained, is_finished=True)
     if last < trained:
         raise CorruptError(
-            f"{run.checkpoints}: the checkpoint of epoch {trained} is missing, so the run cannot continue; use --restart"
-            " to start it over"
+            f"{run.checkpoints}: the checkpoint of epoch {trained} is missing, so the run cannot continue; use"
+            " --restart to start it over"
         )
     return Start(last)
 

@@ -26,9 +26,7 @@ class PredictConfig(Config):
     threads: int = option(0, "Threads per rank; 0: the machine's cores divided among its ranks", least=0)
 
     @classmethod
-    def of_run(
-        cls, dataset: Dataset, run: Run, *, ranks: int | None = None, embeddings: bool = False
-    ) -> PredictConfig:
+    def of_run(cls, dataset: Dataset, run: Run, *, ranks: int | None = None, embeddings: bool = False) -> PredictConfig:
         """Predict with a run of a dataset, which may have moved or got another name since the training.
 
         Args:

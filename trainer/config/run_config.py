@@ -14,7 +14,9 @@ class RunConfig(Config):
 
     seed: int = option(0, "Seed of the initial weights and of dropout", least=0)
     eval_every: int = option(10, "Epochs between evaluations; 0: only at the end", free=True, least=0)
-    checkpoint_every: int = option(0, "Epochs between checkpoints; 0: one every ten minutes, and at the end", free=True, least=0)
+    checkpoint_every: int = option(
+        0, "Epochs between checkpoints; 0: one every ten minutes, and at the end", free=True, least=0
+    )
     run: str | None = option(None, "Name of the run; derived from the parameters by default", free=True)
     save_embeddings: bool = option(False, "Predict after training and keep the last hidden layer too", free=True)
     profile: bool = option(

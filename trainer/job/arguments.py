@@ -79,7 +79,9 @@ def _build_parser(kind: type[TrainConfig | PredictConfig]) -> argparse.ArgumentP
     # Options that are not given leave no default behind, which would override the file. Abbreviations are refused, as a
     # new option could make them ambiguous.
     parser = _Parser(prog="python -m mpi4py -m gnnloom.trainer", argument_default=argparse.SUPPRESS, allow_abbrev=False)
-    parser.add_argument("target", nargs="?", default=None, help="Configuration (CONFIG.json), or DATASET or DATASET/RUN")
+    parser.add_argument(
+        "target", nargs="?", default=None, help="Configuration (CONFIG.json), or DATASET or DATASET/RUN"
+    )
     parser.add_argument("--result", type=Path, default=None, help="File for the summary, as JSON")
     for field in dataclasses.fields(kind):
         _add_field(parser, field)

@@ -79,8 +79,8 @@ def prepare_launch(config: TrainConfig, *, restart: bool = False) -> tuple[Train
 def launch(config: TrainConfig, ranks: int | None = None, *, restart: bool = False) -> dict[str, Any]:
     """Train on new MPI processes of this machine, from the run's last checkpoint on if there is one.
 
-    The log of rank 0 goes to this module's logger. On SIGTERM or Ctrl-C to this process the ranks write a checkpoint and
-    exit; a second Ctrl-C ends them at once.
+    The log of rank 0 goes to this module's logger. On SIGTERM or Ctrl-C to this process the ranks write a checkpoint
+    and exit; a second Ctrl-C ends them at once.
 
     Args:
         ranks: number of processes; ``config.ranks`` by default.

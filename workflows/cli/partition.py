@@ -35,6 +35,7 @@ from gnnloom.workflows.cli.options import (
 )
 from gnnloom.workflows.cli.output import readable_bytes, readable_seconds, show, show_rows
 from gnnloom.workflows.cli.progress import shown_progress
+from gnnloom.workflows.cli.shard_plans import show_grid_shards_plan, show_row_shards_plan
 
 
 def _partition_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -283,6 +284,7 @@ def partition_result(name: str, partition: Partition) -> dict[str, Any]:
     help="Order of rows and columns in grid shards.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the permutation.")
+@click.option("--plan", is_flag=True, help="Only print what it would need: tasks, memory, disk space and time.")
 @cluster_options
 @json_option
 def shard_command(
@@ -293,6 +295,7 @@ def shard_command(
     grid: tuple[int, int] | None,
     permutation: str,
     seed: int,
+    plan: bool,
     cluster: ClusterOptions,
     as_json: bool,
 ) -> None:
@@ -307,6 +310,7 @@ def shard_command(
       gnnloom shard web --parts 64 --method random
       gnnloom shard web --grid 16x16 --permutation double
       gnnloom shard web --grid 16x16 --permutation partition --parts 16
+      gnnloom shard web --parts 64 --plan
     """
     dataset = current_catalog()[name]
     if (parts is None) == (grid is None or permutation == "partition"):
@@ -317,9 +321,15 @@ def shard_command(
     if grid is not None:
         options = GridOptions(grid, permutation, seed)
         graph = dataset.graph(found.artifact.inputs["graph"] if found else None)
+        if plan:
+            show_grid_shards_plan(dataset, graph, options, found, cluster, as_json=as_json)
+            return
         with open_cluster(cluster) as opened, shown_progress():
             result = grid_result(name, shard_grid(dataset, graph, options, opened, partition=found))
     elif found is not None:
+        if plan:
+            show_row_shards_plan(dataset, found, cluster, as_json=as_json)
+            return
         with open_cluster(cluster) as opened, shown_progress():
             result = shard_result(name, shard_rows(dataset, found, opened))
     show(result, as_json=as_json, title=f"{result['layout']} shards of {name}")

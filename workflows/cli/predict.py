@@ -58,7 +58,9 @@ def predict_command(
         return  # rank 0 prints for all
     if out is not None:
         result["out"] = str(out)
-    show(result, as_json=as_json, title=f"predictions of run {result['run']}", hide=_OF_RANKS if result["reused"] else ())
+    show(
+        result, as_json=as_json, title=f"predictions of run {result['run']}", hide=_OF_RANKS if result["reused"] else ()
+    )
 
 
 def _predict_in_place(

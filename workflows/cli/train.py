@@ -21,7 +21,7 @@ from gnnloom.trainer.job.launch import launch, prepare_launch
 from gnnloom.workflows.cli.options import Sizes, Widths, current_catalog, json_option, split_run
 from gnnloom.workflows.cli.output import show
 from gnnloom.workflows.cli.progress import shown_epochs
-from gnnloom.workflows.cli.run_plans import show_train_plan
+from gnnloom.workflows.cli.train_plan import show_train_plan
 from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
@@ -140,7 +140,9 @@ def train_command(name: str, restart: bool, plan: bool, as_json: bool, **options
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that the user gave, as fields of the configuration; the others may come from the run."""
     source = click.get_current_context().get_parameter_source
-    return gather_fields({name: value for name, value in options.items() if source(name) is not ParameterSource.DEFAULT})
+    return gather_fields(
+        {name: value for name, value in options.items() if source(name) is not ParameterSource.DEFAULT}
+    )
 
 
 def _train_here(config: TrainConfig, *, restart: bool, as_json: bool) -> None:
