@@ -77,12 +77,7 @@ class ShardProjection:
 
 @dataclass(frozen=True)
 class _Source:
-    """The artifacts that shards are made from.
-
-    Attributes:
-        matrices: 1 for an undirected graph, 2 with the transpose of a directed one.
-        new_transpose: the transpose has to be made.
-    """
+    """The artifacts that shards are made from."""
 
     dataset: Dataset
     graph: Graph
@@ -90,10 +85,12 @@ class _Source:
 
     @property
     def matrices(self) -> int:
+        """1 for an undirected graph, 2 with the transpose of a directed one."""
         return 1 if self.graph.symmetric else 2
 
     @property
     def new_transpose(self) -> bool:
+        """Whether the transpose of a directed graph has still to be made."""
         if self.graph.symmetric:
             return False
         made = [Artifact(info.path) for info in self.dataset.artifacts("transpose") if info.state == "complete"]
@@ -103,7 +100,7 @@ class _Source:
     def entry_bytes(self) -> int:
         """Bytes of a nonzero in memory: the column id and, if there is one, the weight."""
         block = self.graph.artifact.records["block/00000/indices"]
-        return np.dtype(block.dtype).itemsize + (4 if self.graph.weighted else 0)
+        return int(np.dtype(block.dtype).itemsize) + (4 if self.graph.weighted else 0)
 
     @property
     def vertex_bytes(self) -> int:
@@ -164,11 +161,11 @@ def project_row_shards(dataset: Dataset, partition: Partition, workers: int) -> 
 def _row_peak(source: _Source, partition: Partition) -> int:
     """Bytes of the largest task: one that routes a block, routes vertex data, or writes a rank."""
     graph, quality, n = source.graph, partition.quality, source.graph.num_vertices
-    rows = max(np.diff(graph.block_rows), default=0)
+    rows = _most_rows(graph)
     block = max(graph.block_nnz, default=0)
     halos = quality.get("receive_volume_per_part", quality["volume_per_part"])
     loads, owned = quality["load_per_part"], quality["vertices_per_part"]
-    rank = max(
+    rank: int = max(
         8 * vertices
         + _HALO_BYTES * halo
         + min(load, SEGMENT_NONZEROS) * _SEGMENT_BYTES
@@ -176,9 +173,8 @@ def _row_peak(source: _Source, partition: Partition) -> int:
         + min(load, block) * source.entry_bytes
         for vertices, halo, load in zip(owned, halos, loads, strict=True)
     )
-    route = 2 * block * source.entry_bytes + int(rows) * _BLOCK_ROW_BYTES
-    ranges = _num_ranges(source)
-    vertex_rows = 2 * source.vertex_bytes // max(1, ranges)
+    route = 2 * block * source.entry_bytes + rows * _BLOCK_ROW_BYTES
+    vertex_rows = 2 * source.vertex_bytes // max(1, _num_ranges(source))
     # Parts are mapped from a file, whose pages count as the worker's own.
     return 4 * n + max(rank, route, vertex_rows)
 
@@ -215,7 +211,7 @@ def project_grid_shards(
     cell = -(-graph.nnz // (rows * columns))
     peak = max(
         min(MAX_RUN_ENTRIES, heaviest, working // _SCATTER_BYTES) * _SCATTER_BYTES
-        + 8 * int(max(np.diff(graph.block_rows), default=0)),
+        + 8 * _most_rows(graph),
         min(cell, working // _SORT_BYTES) * _SORT_BYTES + 16 * (n // rows),
         3 * min(BUFFER_BYTES, n * row_bytes),
     )
@@ -231,6 +227,11 @@ def project_grid_shards(
             variants * (graph.nnz * (index + weight) + 8 * n * columns) + 8 * orders * n, orders * source.vertex_bytes
         ),
     )
+
+
+def _most_rows(graph: Graph) -> int:
+    """Rows of the largest block."""
+    return int(np.diff(graph.block_rows).max(initial=0))
 
 
 def _source(dataset: Dataset, graph: Graph) -> _Source:

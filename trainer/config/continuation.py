@@ -192,9 +192,9 @@ def find_start(config: TrainConfig, inputs: Mapping[str, str], *, restart: bool 
         )
     if run.is_finished and trained == config.epochs and _has_embeddings(run, config):
         return Start(trained, is_finished=True)
-    if last < trained:
+    if last == 0:
         raise CorruptError(
-            f"{run.checkpoints}: the checkpoint of epoch {trained} is missing, so the run cannot continue; use"
+            f"{run.checkpoints}: the checkpoints of this run of {trained} epochs are missing, so it cannot continue; use"
             " --restart to start it over"
         )
     return Start(last)

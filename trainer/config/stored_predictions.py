@@ -16,41 +16,53 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Stored:
-    """Predictions of a run, made after an epoch."""
+class Found:
+    """What a run has of the predictions that are asked for.
 
-    run: Run
+    Attributes:
+        epoch: epoch after which the predictions were made that are all that is asked for; 0 if there are none.
+        embeds: predictions that are made now have to contain embeddings: they are asked for, or the run has them.
+    """
+
     epoch: int
-
-    def summary(self) -> dict[str, Any]:
-        """The result of a prediction for which no rank had to compute anything."""
-        predictions = self.run.predictions()
-        return {
-            "run": self.run.name,
-            "state": "finished",
-            "epoch": self.epoch,
-            "embeddings": "embedding" in predictions,
-            "reused": True,
-            "path": str(predictions.path),
-            "ranks": 0,
-            "bytes_read": [],
-            "peak_memory": [],
-        }
+    embeds: bool
 
 
-def find_stored(run: Run, config: PredictConfig) -> Stored | None:
-    """The run's predictions, if they belong to the checkpoint and hold everything that the configuration asks for.
+def look_up(run: Run, config: PredictConfig) -> Found:
+    """Whether a run's predictions belong to the checkpoint and hold everything that the configuration asks for.
 
     Everything is read once and compared with its digests: damaged predictions are made again.
+
+    Raises:
+        InputError: the run's configuration is not valid.
     """
     epoch = config.epoch if config.epoch is not None else max(checkpoint_epochs(run.checkpoints), default=0)
     # A model without hidden layers has no embeddings.
-    embeds = config.embeddings and bool(TrainConfig.of_run(run).hidden)
+    wanted = config.embeddings and bool(TrainConfig.of_run(run).hidden)
+    embeds = config.embeddings
     try:
-        if not epoch or not run.has_predictions_of(epoch, "embedding" if embeds else None):
-            return None
-        run.predictions().verify()
+        if epoch and run.has_predictions_of(epoch):
+            # Embeddings that were made with this checkpoint stay, whatever else has to be made again.
+            embeds = embeds or "embedding" in run.predictions()
+            if run.has_predictions_of(epoch, "embedding" if wanted else None):
+                run.predictions().verify()
+                return Found(epoch, embeds)
     except CorruptError as error:
         logger.warning("predicting again: %s", error)
-        return None
-    return Stored(run, epoch)
+    return Found(0, embeds)
+
+
+def summary(run: Run, epoch: int) -> dict[str, Any]:
+    """The result of a prediction for which no rank had to compute anything."""
+    predictions = run.predictions()
+    return {
+        "run": run.name,
+        "state": "finished",
+        "epoch": epoch,
+        "embeddings": "embedding" in predictions,
+        "reused": True,
+        "path": str(predictions.path),
+        "ranks": 0,
+        "bytes_read": [],
+        "peak_memory": [],
+    }

@@ -24,7 +24,7 @@ from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of, with_its_run
 from gnnloom.trainer.config.predict_config import PredictConfig
-from gnnloom.trainer.config.stored_predictions import find_stored
+from gnnloom.trainer.config.stored_predictions import look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import PREDICT
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
@@ -122,9 +122,9 @@ def launch_prediction(
     """
     opened = Run.open(dataset, run)
     config = PredictConfig.of_run(dataset, opened, ranks=ranks, embeddings=embeddings)
-    stored = find_stored(opened, config)
-    if stored is not None:
-        return stored.summary()
+    found = look_up(opened, config)
+    if found.epoch:
+        return summary(opened, found.epoch)
     return _launch([PREDICT], config.to_json(), config.ranks, config.threads)
 
 

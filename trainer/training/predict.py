@@ -16,7 +16,7 @@ from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.config.predict_config import PredictConfig
-from gnnloom.trainer.config.stored_predictions import Stored, find_stored
+from gnnloom.trainer.config.stored_predictions import Found, look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.layout.vertex_arrays import VertexArray, write_vertex_arrays
@@ -45,16 +45,16 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
     num_threads = threads_per_rank(comm, config.threads)
     with writing(comm, lambda: _run_of(config)):
         # Rank 0 looks for all, since ranks that disagree would wait for each other.
-        stored = together(comm, lambda: find_stored(_run_of(config), config) if comm.rank == 0 else None)
-        epoch = int(comm.gather_numbers([0 if stored is None else stored.epoch])[0, 0])
+        found = together(comm, lambda: look_up(_run_of(config), config) if comm.rank == 0 else Found(0, False))
+        epoch, embeds = comm.gather_numbers([found.epoch, found.embeds])[0].astype(int).tolist()
         if epoch:
-            return Stored(_run_of(config), epoch).summary()
+            return summary(_run_of(config), epoch)
         session, run, checkpoint = together(comm, lambda: _open(comm, config, num_threads))
         inputs = session.take_inputs()
         together(comm, lambda: restore_parameters(checkpoint, session.model))
-        write_predictions(session, inputs, run, checkpoint.epoch, embeddings=config.embeddings)
+        write_predictions(session, inputs, run, checkpoint.epoch, embeddings=bool(embeds))
     per_rank = comm.gather_numbers([session.counter.bytes, peak_memory()])
-    return Stored(run, checkpoint.epoch).summary() | {
+    return summary(run, checkpoint.epoch) | {
         "reused": False,
         "ranks": comm.size,
         "bytes_read": per_rank[:, 0].astype(int).tolist(),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from gnnloom.storage.catalog import Dataset
+from gnnloom.storage import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.__main__ import StopRequest
