@@ -9,10 +9,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from gnnloom.pipeline.matrix_sort.degrees import TASK_VERTICES
+from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES, BLOCK_ROWS
 from gnnloom.pipeline.matrix_sort.transpose import RANGE_EDGES
 from gnnloom.pipeline.shards.grid_options import GridOptions
 from gnnloom.pipeline.shards.grid_scatter import MAX_RUN_ENTRIES
@@ -88,13 +91,21 @@ class _Source:
         """1 for an undirected graph, 2 with the transpose of a directed one."""
         return 1 if self.graph.symmetric else 2
 
-    @property
-    def new_transpose(self) -> bool:
-        """Whether the transpose of a directed graph has still to be made."""
-        if self.graph.symmetric:
-            return False
+    @cached_property
+    def transpose(self) -> Graph | None:
+        """The transpose of a directed graph, if it exists already."""
         made = [Artifact(info.path) for info in self.dataset.artifacts("transpose") if info.state == "complete"]
-        return not any(transpose.inputs.get("graph") == self.graph.artifact.key for transpose in made)
+        found = [each for each in made if each.inputs.get("graph") == self.graph.artifact.key]
+        return Graph(found[0]) if found else None
+
+    @property
+    def transpose_blocks(self) -> int:
+        """Row blocks of the transpose of a directed graph; estimated if it has still to be made."""
+        if self.graph.symmetric:
+            return 0
+        if self.transpose is not None:
+            return self.transpose.num_blocks
+        return max(-(-self.graph.nnz // BLOCK_ENTRIES), -(-self.graph.num_vertices // BLOCK_ROWS))
 
     @property
     def entry_bytes(self) -> int:
@@ -143,7 +154,7 @@ def project_row_shards(dataset: Dataset, partition: Partition, workers: int) -> 
     sent = sum(quality["volume_per_part"]) + sum(quality.get("volume_backward_per_part", ()))
     nonzeros = graph.nnz * source.matrices
     ranges = _num_ranges(source)
-    tasks = (graph.num_blocks * source.matrices + _transpose_tasks(source)) + ranges + 2 * partition.num_parts
+    tasks = graph.num_blocks + source.transpose_blocks + _transpose_tasks(source) + ranges + 2 * partition.num_parts
     output = nonzeros * source.entry_bytes + n * 8 * (1 + 2 * source.matrices) + 12 * sent
     spill = nonzeros * source.entry_bytes + 16 * n * source.matrices + source.vertex_bytes + 4 * n + 16 * sent
     return _projection(
@@ -195,23 +206,22 @@ def project_grid_shards(
     source, n = _source(dataset, graph), graph.num_vertices
     parts = (partition.num_parts, partition.method) if partition else ()
     inputs = source.inputs | ({"partition": partition.artifact.key} if partition else {})
-    variants = len(set(stored_variants(symmetric=graph.symmetric, double=options.permutation == "double").values()))
+    stored = set(stored_variants(symmetric=graph.symmetric, double=options.permutation == "double").values())
+    variants, of_transpose = len(stored), sum(name.endswith("transposed") for name in stored)
     orders = 2 if options.permutation == "double" else 1
     vertices = source.vertices.artifact if source.vertices else None
     table = vertex_table(graph, vertices, with_ids=options.permutation == "partition")
     rows, columns = options.grid
     row_bytes = sum(map(table.row_bytes, table.types))
-    tasks = (
-        variants * (graph.num_blocks + rows * columns) + orders * (table.num_ranges + rows) + _transpose_tasks(source)
-    )
+    blocks = (variants - of_transpose) * graph.num_blocks + of_transpose * source.transpose_blocks
+    tasks = blocks + variants * rows * columns + orders * (table.num_ranges + rows) + _transpose_tasks(source)
     weight = 4 if graph.weighted else 0
     index = 4 if n // columns < 1 << 31 else 8
     working = working_memory(memory)
     heaviest = max(graph.block_nnz, default=0)
     cell = -(-graph.nnz // (rows * columns))
     peak = max(
-        min(MAX_RUN_ENTRIES, heaviest, working // _SCATTER_BYTES) * _SCATTER_BYTES
-        + 8 * _most_rows(graph),
+        min(MAX_RUN_ENTRIES, heaviest, working // _SCATTER_BYTES) * _SCATTER_BYTES + 8 * _most_rows(graph),
         min(cell, working // _SORT_BYTES) * _SORT_BYTES + 16 * (n // rows),
         3 * min(BUFFER_BYTES, n * row_bytes),
     )
@@ -250,9 +260,10 @@ def _num_ranges(source: _Source) -> int:
 
 def _transpose_tasks(source: _Source) -> int:
     """Tasks that make the transpose of a directed graph."""
-    if not source.new_transpose:
+    if source.graph.symmetric or source.transpose is not None:
         return 0
-    return sum(-(-nonzeros // RANGE_EDGES) for nonzeros in source.graph.block_nnz) + source.graph.num_blocks
+    scatter = sum(-(-nonzeros // RANGE_EDGES) for nonzeros in source.graph.block_nnz)
+    return scatter + source.transpose_blocks + -(-source.graph.num_vertices // TASK_VERTICES)
 
 
 def _projection(

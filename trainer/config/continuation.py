@@ -194,8 +194,8 @@ def find_start(config: TrainConfig, inputs: Mapping[str, str], *, restart: bool 
         return Start(trained, is_finished=True)
     if last == 0:
         raise CorruptError(
-            f"{run.checkpoints}: the checkpoints of this run of {trained} epochs are missing, so it cannot continue; use"
-            " --restart to start it over"
+            f"{run.checkpoints}: the checkpoints of this run of {trained} epochs are missing, so it cannot continue;"
+            " use --restart to start it over"
         )
     return Start(last)
 

@@ -39,9 +39,15 @@ class CountingCluster(InProcessCluster):
 def store(catalog: Catalog, *, symmetric: bool) -> Dataset:
     dataset = catalog.create("web")
     adjacency = random_adjacency(300, 3000, 0, symmetric=symmetric)
-    store_graph(dataset, adjacency, symmetric=symmetric, num_blocks=3, transposed=False)
+    store_graph(dataset, adjacency, symmetric=symmetric, num_blocks=3)
     store_vertices(dataset, np.ones((300, 5)), np.arange(300) % 3, np.arange(300) % 4)
     return dataset
+
+
+def drop_transposes(dataset: Dataset) -> None:
+    """Let the next stage that needs the transpose of a directed graph make it."""
+    for info in dataset.artifacts("transpose"):
+        dataset.remove_artifact("transpose", info.key)
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
@@ -49,6 +55,7 @@ def test_tasks_and_keys_are_those_of_the_stage(catalog: Catalog, symmetric: bool
     dataset = store(catalog, symmetric=symmetric)
     graph = dataset.graph()
     partition = partition_graph(dataset, graph, PartitionOptions(4, "random"), InProcessCluster())
+    drop_transposes(dataset)
     planned = project_row_shards(dataset, partition, 2)
     assert (planned.seconds, planned.is_done) == (None, False)
     cluster = CountingCluster()
@@ -84,7 +91,6 @@ partition_graph(dataset, graph, PartitionOptions(2, "random"), cluster)
 @pytest.mark.long
 @pytest.mark.parametrize("options", [("--parts", "2"), ("--grid", "2x2")])
 def test_memory_and_bytes_are_near_the_measured_ones(tmp_path: Path, options: tuple[str, ...]) -> None:
-    """Memory is projected as the most that a worker may take; it is at most a quarter too low, and 1.6 times too high."""
     subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], check=True)
     planned, measured = (_shard(tmp_path, *options, *more) for more in (("--plan",), ()))
     assert planned["key"] == measured["key"]

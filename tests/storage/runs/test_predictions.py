@@ -53,12 +53,11 @@ MOMENTS = {"first rename": ("rename", 1), "second rename": ("rename", 2), "delet
 def test_a_killed_replacement_leaves_the_former_or_the_new_predictions(dataset: Dataset, moment: str) -> None:
     run = Run.open(dataset, "first")
     name, number = MOMENTS[moment]
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-        if name == "rename":
-            patch.setattr(Path, "rename", nth(number, Path.rename))
-        else:
-            patch.setattr(shutil, "rmtree", nth(number, shutil.rmtree))
-        replace_predictions(run, 1)
+    owner = Path if name == "rename" else shutil
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, nth(number, getattr(owner, name)))
+        with pytest.raises(Killed):
+            replace_predictions(run, 1)
     assert run.predictions().label().tolist() in ([0] * 30, [1] * 30)
     run.predictions().verify()
     assert [finding.problem for finding in dataset.verify() if finding.kind == "runs"] == [None]
