@@ -6,6 +6,7 @@ Bytes on disk assume that the shards compress like the graph and the vertex data
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -30,6 +31,7 @@ from gnnloom.storage.artifacts.grid_shards import stored_variants
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 
 #: Bytes of a nonzero while a segment of rows is renumbered: masks, local columns, and the sort by row.
@@ -137,8 +139,8 @@ class _Source:
         return int(size + vertex_bytes * min(1.0, vertices / max(1, self.vertex_bytes)))
 
 
-def _raw_bytes(record: Any) -> int:
-    return int(np.prod(record.shape, dtype=np.int64)) * np.dtype(record.dtype).itemsize
+def _raw_bytes(record: ArrayRecord) -> int:
+    return math.prod(record.shape) * np.dtype(record.dtype).itemsize
 
 
 def project_row_shards(dataset: Dataset, partition: Partition, workers: int) -> ShardProjection:
