@@ -4,13 +4,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 SCALE ?= full
 
-.PHONY: install demo test test-long lint typecheck wheel bench-ingest bench-partition bench-algorithms clean
+.PHONY: install demo test test-long lint typecheck docs wheel bench-ingest bench-partition bench-algorithms clean
 
 install: .venv/installed
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,metis,report]'
+	$(BIN)/gnnloom doctor --warm
 	touch $@
 
 .venv/installed-for-tests: .venv/installed
@@ -19,6 +20,10 @@ install: .venv/installed
 
 .venv/installed-for-benchmarks: .venv/installed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,metis,report,bench]'
+	touch $@
+
+.venv/installed-for-docs: .venv/installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	touch $@
 
 demo: install
@@ -33,7 +38,7 @@ test-long: .venv/installed-for-tests
 lint: .venv/installed-for-tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports
+	$(BIN)/python tests/support/import_contracts.py
 	$(BIN)/python tests/support/tracked_files.py
 
 # Type checkers do not see setuptools' editable hook, so an installed copy is checked; an older build would leave
@@ -44,6 +49,11 @@ typecheck: .venv/installed-for-tests
 	cd build/typecheck && MYPYPATH=. ../../$(BIN)/mypy --config-file ../../pyproject.toml -p gnnloom
 	cd build/typecheck && MYPYPATH=.:../../tests ../../$(BIN)/mypy --config-file ../../pyproject.toml --exclude benchmarks ../../tests
 	cd build/typecheck && MYPYPATH=.:../../tests/benchmarks ../../$(BIN)/mypy --config-file ../../pyproject.toml ../../tests/benchmarks
+
+# The manual, in build/docs; a warning, a link that leads nowhere, or anything from a network is an error.
+docs: .venv/installed-for-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	$(BIN)/python docs/generate/check_links.py build/docs
 
 # The wheel, installed into a virtual environment of its own, as a user would have it. Files of an older build would
 # end up in the wheel.

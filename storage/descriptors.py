@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import entry_points
+from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Protocol, TypeVar
 
@@ -73,3 +76,39 @@ def _position(origin: str, descriptor: object, kind: type[Kind]) -> tuple[int, s
     if not isinstance(descriptor, kind):
         raise InputError(f"{origin}: expected a {kind.__name__}, found {type(descriptor).__name__}")
     return descriptor.order, descriptor.name
+
+
+def load_named(option: str, text: str) -> object:
+    """Import what a user names as ``package.module:NAME``, from the current folder or an installed package.
+
+    Args:
+        option: name of the option, for messages.
+
+    Raises:
+        InputError: the text is not of this form, the module cannot be imported, or has no such name.
+    """
+    module, colon, name = text.partition(":")
+    if not (colon and module and name):
+        raise InputError(f"{option} {text!r}: expected a name such as mypackage.mymodule:NAME")
+    try:
+        with _current_folder_importable():
+            found = importlib.import_module(module)
+    # Whatever the module raises, such as a syntax error or a missing package, is the user's to fix: one line says what.
+    except Exception as error:
+        raise InputError(f"{option} {text}: {module} cannot be imported: {type(error).__name__}: {error}") from error
+    if not hasattr(found, name):
+        raise InputError(f"{option} {text}: {found.__file__ or module} has no {name}")
+    return getattr(found, name)
+
+
+@contextmanager
+def _current_folder_importable() -> Iterator[None]:
+    """Find modules of the current folder too, as ``python -m`` does and a console script does not."""
+    folder = str(Path.cwd())
+    sys.path.append(folder)
+    # A file that was written since the last look at its folder must be found.
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)

@@ -7,16 +7,18 @@ join them, so that one object answers every question about a dataset. Import the
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gnnloom.storage.catalog import Catalog as BaseCatalog
 from gnnloom.storage.catalog import Dataset as BaseDataset
-from gnnloom.storage.checks.verify import Finding, verify_dataset
 from gnnloom.storage.upkeep.garbage import Garbage, collect_catalog_garbage, collect_garbage
 from gnnloom.storage.upkeep.lineage import Node, Usage, disk_usage, lineage
 from gnnloom.storage.upkeep.removal import remove_artifact
 
-# `upkeep.archive` is imported when an archive is read or written: it loads pyarrow, which takes 0.2 seconds.
+if TYPE_CHECKING:
+    from gnnloom.storage.checks.verify import Finding
+
+# Imported when they are used: `upkeep.archive`, which loads pyarrow, and `checks.verify`, which loads numba and Zarr.
 
 
 class Dataset(BaseDataset):
@@ -32,6 +34,8 @@ class Dataset(BaseDataset):
 
     def verify(self, *, quick: bool = False) -> list[Finding]:
         """Check that everything is whole; see :func:`gnnloom.storage.checks.verify.verify_dataset`."""
+        from gnnloom.storage.checks.verify import verify_dataset  # noqa: PLC0415
+
         return verify_dataset(self, quick=quick)
 
     def collect_garbage(self, *, dry_run: bool = False) -> list[Garbage]:
@@ -52,9 +56,10 @@ class Dataset(BaseDataset):
 class Catalog(BaseCatalog):
     """A directory of datasets.
 
-    >>> catalog = Catalog("catalog")              # doctest: +SKIP
-    >>> catalog["cora"].graph().to_scipy()        # doctest: +SKIP
-    >>> catalog["cora"].verify()                  # doctest: +SKIP
+    Examples:
+        >>> catalog = Catalog("catalog")              # doctest: +SKIP
+        >>> catalog["cora"].graph().to_scipy()        # doctest: +SKIP
+        >>> catalog["cora"].verify()                  # doctest: +SKIP
     """
 
     def _open(self, path: Path) -> Dataset:

@@ -6,7 +6,8 @@
 An error that all ranks know of is reported once, by the lowest rank that has it, and every rank exits with the error's
 code. Any other exception ends the whole job at once, with its traceback (``-m mpi4py`` ensures that). On SIGTERM (or
 SIGUSR1, which MPICH's launcher forwards) the run writes a checkpoint after the current epoch and exits with code 75;
-the same command continues from there. ``--restart`` starts over instead.
+the same command continues from there. ``--restart`` starts over instead. If ``$GNNLOOM_EXIT_CODE_FILE`` names a file,
+rank 0 writes such a code there, and all ranks exit with code 0.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any
 
 from gnnloom.storage.format.files import write_json
@@ -25,24 +25,9 @@ from gnnloom.trainer.comm.mpi import finalize, world
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.arguments import Job, parse_arguments
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
+from gnnloom.trainer.job.stop import StopRequest, agreed_exit_code
 from gnnloom.trainer.training.full_graph import train
 from gnnloom.trainer.training.predict import predict
-
-
-class StopRequest:
-    """Remembers that a signal asked this rank to stop."""
-
-    def __init__(self, *signals: signal.Signals) -> None:
-        self.received = False
-        for number in signals:
-            signal.signal(number, self._receive)
-
-    def _receive(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
-        # The handler only sets a flag: a checkpoint is collective, so ranks act on the signal together, after an epoch.
-        self.received = True
-
-    def __call__(self) -> bool:
-        return self.received
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -75,7 +60,7 @@ def _log_from_first_rank(comm: Communicator) -> None:
 
 
 if __name__ == "__main__":
-    exit_code = main(sys.argv[1:])
+    exit_code = agreed_exit_code(main(sys.argv[1:]), is_first=world().rank == 0)
     # Otherwise `-m mpi4py` would take the exit code of all ranks for a failure of this one, and report it.
     finalize()
     sys.exit(exit_code)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+#: Times from here on are written in minutes, which are accurate enough for them.
+_TEN_MINUTES = 600
+
 
 def readable(name: str, value: Any) -> str:
     """Format a value with the unit that its name implies, such as ``peak_memory`` or ``epoch_seconds``."""
@@ -19,15 +22,39 @@ def readable(name: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
 
+def readable_range(low: float, high: float) -> str:
+    """Format an estimated count by its range, such as ``about 1.4 to 1.7 M``; an exact one with all digits."""
+    if low == high and float(low).is_integer():
+        return f"{int(low):,}"
+    factor, unit = next(((size, name) for size, name in _UNITS if high >= size), (1.0, ""))
+    shown = list(dict.fromkeys(_two_digits(value / factor) for value in (low, high)))
+    return f"about {' to '.join(shown)}{unit}"
+
+
+#: Units of large counts.
+_UNITS = ((1e9, " G"), (1e6, " M"), (1e3, " k"))
+
+
+def _two_digits(value: float) -> str:
+    return f"{float(f'{value:.2g}'):g}"
+
+
 def readable_bytes(count: float) -> str:
     """Format bytes in the largest unit that keeps the number at 1 or above."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+    for unit, decimals in (("B", 0), ("KiB", 1), ("MiB", 1), ("GiB", 1)):
+        # As it would be written: 1023.96 would be rounded up to 1024.0.
+        if round(abs(count), decimals) < 1024:
+            return f"{count:.{decimals}f} {unit}"
         count /= 1024
     return f"{count:.2f} TiB"
 
 
 def readable_seconds(seconds: float) -> str:
-    """Format seconds, as milliseconds below one second."""
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+    """Format seconds, as milliseconds below one second, and with minutes and hours from ten minutes on."""
+    if round(seconds * 1000) < 1000:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < _TEN_MINUTES:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if hours else f"{minutes} min"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,8 +110,7 @@ class _Block:
     def write(self) -> list[ArrayRecord]:
         """Write the block under a temporary name, then rename it."""
         writer = self.task.writer
-        # A random name, so that two workers that make the same block never write to one file.
-        aside = writer.work / "blocks" / uuid.uuid4().hex
+        aside = writer.new_aside()
         records = self._write_matrix(aside)
         _publish(aside / block_path(self.task.number), writer.path / block_path(self.task.number))
         shutil.rmtree(aside, ignore_errors=True)

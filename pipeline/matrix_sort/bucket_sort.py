@@ -26,8 +26,8 @@ from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.run_missing import missing_tasks, run_missing
 from gnnloom.storage.artifacts.graph import block_path
 from gnnloom.storage.errors import IncompleteError, InputError
+from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord
-from gnnloom.storage.format.chunks import DEFAULT_CODEC
 from gnnloom.storage.format.files import JsonObject, tree_bytes
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import grouped
 from gnnloom.pipeline.external_sort.spill import SpillFile, read_offsets, unit_shift
-from gnnloom.storage.format.chunks import DEFAULT_CODEC
+from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
 from gnnloom.storage.format.files import read_json, write_json
 
 #: Maximum number of entries (including added self loops) of a row block, unless a single unit has more. Sorting them

@@ -80,7 +80,7 @@ def transpose_graph(dataset: Dataset, graph: Graph, cluster: Cluster) -> Graph:
     if graph.symmetric:
         return graph
     inputs = {"graph": graph.artifact.key}
-    with ArtifactWriter.begin(dataset.path, "transpose", {}, inputs) as writer:
+    with ArtifactWriter.begin(dataset.path, "transpose", {}, inputs, cluster.scratch) as writer:
         if writer.is_complete:
             return Graph(Artifact(writer.path))
         # The graph has all loops that it needs, so the transpose adds none.

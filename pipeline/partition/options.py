@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gnnloom.pipeline.partition.partitioner import Partitioner
 from gnnloom.pipeline.partition.partitioners import METHODS, MODELS
-from gnnloom.pipeline.partition.settings import BATCH_RATE, DIRECTIONS, WEIGHTS, PartitionSettings, check_choice
+from gnnloom.pipeline.partition.settings import (
+    BATCH_RATE,
+    DIRECTIONS,
+    FORMER_METHOD,
+    QUALITY_METHOD,
+    WEIGHTS,
+    PartitionSettings,
+    check_choice,
+)
+from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.sampling.batches import BATCHES
@@ -22,6 +31,7 @@ class PartitionOptions(PartitionSettings):
     """
 
     def __post_init__(self) -> None:
+        self._settle_method()
         check_choice("method", self.method, tuple(METHODS))
         method = self.partitioner
         if not self.model:
@@ -34,8 +44,31 @@ class PartitionOptions(PartitionSettings):
         if self.preset not in method.preset_names:
             offers = f"offers {', '.join(method.preset_names)}" if method.preset_names[0] else "has none"
             raise InputError(f"preset {self.preset!r}: method {self.method} {offers}")
+        object.__setattr__(self, "quality", self.preset if self.method == QUALITY_METHOD else "")
         super().__post_init__()
         self._check_meaning()
+
+    def _settle_method(self) -> None:
+        """Translate ``quality`` to a method and its preset, and fill in the method if none is given.
+
+        Raises:
+            InputError: the quality and another method, preset or model are given.
+        """
+        if self.method and not self.quality:
+            return
+        chooser = METHODS[QUALITY_METHOD]
+        if not self.quality:
+            offers = self.model in {"", *chooser.models} and self.preset in {"", *chooser.preset_names}
+            object.__setattr__(self, "method", QUALITY_METHOD if offers else FORMER_METHOD)
+            return
+        check_choice("quality", self.quality, chooser.preset_names)
+        given = self.method if self.method not in {"", QUALITY_METHOD} else self.preset
+        if given not in {"", self.quality}:
+            raise InputError(
+                f"quality {self.quality}: chooses the method and its preset; leave out {given}, or the quality"
+            )
+        object.__setattr__(self, "method", QUALITY_METHOD)
+        object.__setattr__(self, "preset", self.quality)
 
     @property
     def partitioner(self) -> Partitioner:
@@ -73,6 +106,12 @@ class PartitionOptions(PartitionSettings):
             memory_limit=self.memory_limit,
         )
 
+    def former(self) -> PartitionOptions | None:
+        """What the same call meant before methods were chosen by the graph; None if it named more than the default."""
+        if self.method != QUALITY_METHOD or self.preset != self.partitioner.preset_names[0]:
+            return None
+        return replace(self, method=FORMER_METHOD, preset="", quality="")
+
     def parameters(self, memory: int) -> dict[str, Any]:
         """What decides the partition's bytes: five basic entries, and one for each option not at its default.
 
@@ -92,7 +131,8 @@ class PartitionOptions(PartitionSettings):
         }
         if self.model == "stochastic":
             parameters |= {"batches": self.batches, "batch_rate": self.batch_rate}
-        # The memory decides when coarsening ends, and so which parts come out.
-        if self.partitioner.depends_on_memory:
+        # The memory decides when coarsening ends, and so which parts come out.  The default memory is left out where no
+        # earlier key has it.
+        if self.partitioner.depends_on_memory and (self.method != QUALITY_METHOD or memory != DEFAULT_MEMORY):
             parameters["memory"] = memory
         return parameters

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
+from gnnloom.pipeline.partition.choice import MOST_PINS
+from gnnloom.pipeline.partition.multilevel.measure import measure_structure
 from gnnloom.pipeline.partition.native.budget import available_memory
 from gnnloom.pipeline.partition.partitioners import METHODS
 from gnnloom.pipeline.partition.settings import check_parts
+from gnnloom.pipeline.partition.structure import Structure
 from gnnloom.pipeline.partition.workload import Workload
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
 from gnnloom.storage.artifacts.graph import Graph
@@ -23,6 +28,7 @@ class MethodProjection:
         disk: bytes of scratch files.
         cpu_seconds: processor seconds of all threads.
         fits: whether there is enough memory.
+        chosen: what a method that chooses among others would do, and why; empty for all others.
     """
 
     method: str
@@ -32,6 +38,7 @@ class MethodProjection:
     disk: int
     cpu_seconds: float
     fits: bool
+    chosen: str = ""
 
 
 def project_methods(
@@ -58,17 +65,34 @@ def project_methods(
     check_parts(parts, graph.num_vertices)
     allowed = available_memory() if memory is None else memory
     num_directions = 2 if directions == "both" and not graph.symmetric else 1
+    structure = _measure(graph, num_directions)
     projections = []
     for name, method in METHODS.items():
         # Every method is listed, for comparison, even those that do not offer the requested model.
         chosen = model if model in method.models else method.models[0]
         workload = Workload(
-            graph.num_vertices, graph.nnz, graph.symmetric, parts, chosen, num_directions, batches, worker_memory
+            graph.num_vertices,
+            graph.nnz,
+            graph.symmetric,
+            parts,
+            chosen,
+            num_directions,
+            batches,
+            worker_memory,
+            structure,
         )
         for preset in method.presets:
             cost = method.cost(workload, preset)
             fits = cost.memory <= allowed
             projections.append(
-                MethodProjection(name, preset.name, chosen, cost.memory, cost.disk, cost.cpu_seconds, fits)
+                MethodProjection(name, preset.name, chosen, cost.memory, cost.disk, cost.cpu_seconds, fits, cost.chosen)
             )
     return projections
+
+
+def _measure(graph: Graph, num_directions: int) -> Structure | None:
+    """Measure the graph as the stage would; None for graphs so large that nothing depends on it."""
+    if num_directions * (graph.nnz + graph.num_vertices) > MOST_PINS:
+        return None
+    with tempfile.TemporaryDirectory(prefix="gnnloom-plan-") as folder:
+        return measure_structure(graph, Path(folder))

@@ -10,6 +10,10 @@ from gnnloom.storage.sampling.batches import BATCHES
 
 WEIGHTS = ("nonzeros", "unit")
 DIRECTIONS = ("forward", "both")
+#: The method that chooses among the others; its presets are the levels of ``quality``.
+QUALITY_METHOD = "auto"
+#: The default method before there was a choice; still that of models and presets that ``QUALITY_METHOD`` lacks.
+FORMER_METHOD = "mtkahypar"
 #: Share of the vertices in a mini-batch, unless another one is given.
 BATCH_RATE = 0.06
 
@@ -20,7 +24,7 @@ class PartitionSettings:
 
     Attributes:
         parts: P, from 1 to the number of vertices.
-        method: name of a partitioner.
+        method: name of a partitioner; empty for the one that chooses by the graph.
         imbalance: by how much a part may exceed the average weight, as a share of it.
         seed: 0 to 2^31 - 1.
         model: one of the method's models; empty for its first.
@@ -35,10 +39,11 @@ class PartitionSettings:
             the machine has.
         batches: for model ``stochastic``: how mini-batches are drawn, one of ``BATCHES``.
         batch_rate: for model ``stochastic``: share of the vertices (``edge``: of the edges) that a batch draws.
+        quality: how good a partition the method that chooses makes, and how long it may take; empty for other methods.
     """
 
     parts: int
-    method: str = "mtkahypar"
+    method: str = ""
     imbalance: float = 0.01
     seed: int = 0
     model: str = ""
@@ -50,6 +55,7 @@ class PartitionSettings:
     memory_limit: int | None = None
     batches: str = "vertex"
     batch_rate: float = BATCH_RATE
+    quality: str = ""
 
     def __post_init__(self) -> None:
         check_choice("weights", self.weights, WEIGHTS)

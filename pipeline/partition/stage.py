@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,17 +19,17 @@ from gnnloom.pipeline.partition.problem import PartitionProblem
 from gnnloom.pipeline.partition.quality import MATRIX_PARTS, describe_quality, measure_load
 from gnnloom.pipeline.partition.settings import check_parts
 from gnnloom.pipeline.partition.volume import Exchange, count_exchange
-from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.progress import one_step
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.arrays import ArrayAppender, ArrayReader, write_array
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskOutput, artifact_key
+from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter, TaskOutput, artifact_key
 from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.format.memory_map import copy_part_vector, create_part_vector, map_part_vector
 
-__all__ = ["METHODS", "PartitionOptions", "partition_graph", "partition_key"]
+__all__ = ["METHODS", "PartitionOptions", "partition_graph", "partition_key", "stored_options"]
 
 #: The two tasks of the stage; both run in the client, and start tasks of their own on the cluster.
 _PART, _QUALITY = "part/0", "quality/0"
@@ -46,9 +48,10 @@ def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, c
     check_parts(options.parts, graph.num_vertices)
     options.check_graph(graph)
     parameters, inputs = options.parameters(cluster.memory), {"graph": graph.artifact.key}
-    with ArtifactWriter.begin(dataset.path, "partition", parameters, inputs) as writer:
+    with ArtifactWriter.begin(dataset.path, "partition", parameters, inputs, cluster.scratch) as writer:
         if writer.is_complete:
             return Partition(Artifact(writer.path))
+        cluster = for_few(cluster, graph.nnz)
         transpose = transpose_graph(dataset, graph, cluster)
         problem = PartitionProblem(graph, transpose, options, writer.work, writer.work / "part.npy", cluster)
         _make_part(writer, problem, options.partitioner)
@@ -57,7 +60,7 @@ def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, c
         # Facts come from the records, so a resumed run publishes what the earlier run measured.
         quality = {**recorded[_QUALITY].facts, **recorded[_PART].facts}
         # The installed version is a measurement: facts have to be the same for the same inputs.
-        measured = {"partitioner": _versioned_name(options.partitioner)}
+        measured = {"partitioner": _versioned_name(options.partitioner, quality)}
         sizes = {"vertex": graph.num_vertices}
         return Partition(writer.commit([_PART, _QUALITY], sizes, {"quality": quality}, measured))
 
@@ -69,6 +72,24 @@ def partition_key(graph_key: str, options: PartitionOptions, memory: int) -> str
         memory: bytes that a worker may use; part of the key only if the method's parts depend on it.
     """
     return artifact_key("partition", options.parameters(memory), {"graph": graph_key})
+
+
+def stored_options(dataset_path: Path, graph_key: str, options: PartitionOptions, memory: int) -> PartitionOptions:
+    """Return the options to partition with: ``options``, or those of a stored partition that serves as well.
+
+    Before methods were chosen by the graph, the default was one method.  Where a partition was made by it, and none by
+    the present default, the stored one is found rather than a second one made.
+
+    Args:
+        dataset_path: folder of the dataset, which may not exist.
+        memory: bytes that a worker may use.
+    """
+    former = options.former()
+    if former is None:
+        return options
+    keys = [partition_key(graph_key, each, memory) for each in (options, former)]
+    now, before = ((dataset_path / "partition" / key / MANIFEST).exists() for key in keys)
+    return former if before and not now else options
 
 
 def _make_part(writer: ArtifactWriter, problem: PartitionProblem, partitioner: Partitioner) -> None:
@@ -122,6 +143,8 @@ def _store_exchange(output: TaskOutput, direction: str, exchange: Exchange) -> N
         output.add(write_array(path, f"exchange/{direction}/{name}", column, ("pair",)))
 
 
-def _versioned_name(partitioner: Partitioner) -> str:
-    package = partitioner.package
+def _versioned_name(partitioner: Partitioner, quality: Mapping[str, Any]) -> str:
+    # The description of a choice begins with the name of a method, or with that of a start that is none.
+    chosen = str(quality.get("chosen", "")).partition(" ")[0]
+    package = METHODS.get(chosen, partitioner).package
     return f"{package} {version(package)}" if package else partitioner.name

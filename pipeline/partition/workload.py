@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gnnloom.pipeline.partition.preset import Preset
+from gnnloom.pipeline.partition.structure import Structure
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 
 #: Processor seconds to start interpreters and load libraries.
@@ -21,6 +22,7 @@ class Workload:
         num_directions: products whose exchange is weighed, 1 or 2.
         batches: kind of mini-batches, for model ``stochastic``.
         worker_memory: bytes that a worker may use.
+        structure: what a choice of method depends on; None if the graph was not measured.
     """
 
     num_vertices: int
@@ -31,6 +33,7 @@ class Workload:
     num_directions: int
     batches: str
     worker_memory: int
+    structure: Structure | None = None
 
     @property
     def num_pins(self) -> int:
@@ -51,11 +54,13 @@ class Cost:
         memory: bytes at the peak, in one process.
         disk: bytes of scratch files.
         cpu_seconds: processor seconds of all threads.
+        chosen: what a method that chooses among others would do, and why; empty for all others.
     """
 
     memory: int
     disk: int
     cpu_seconds: float
+    chosen: str = ""
 
 
 def cost_of_one_pass(workload: Workload, preset: Preset) -> Cost:

@@ -13,19 +13,20 @@ from typing import Any
 import numpy as np
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
+from gnnloom.pipeline.shards.find_vertices import find_vertices
 from gnnloom.pipeline.shards.grid_cells import WriteCellTask, cell_name, write_cell
 from gnnloom.pipeline.shards.grid_options import PERMUTATIONS, GridOptions
 from gnnloom.pipeline.shards.grid_scatter import ScatterToCellsTask, scatter_to_cells
 from gnnloom.pipeline.shards.grid_vertex_order import WriteOrderTask, write_order
 from gnnloom.pipeline.shards.grid_vertex_routing import RouteRowsTask, route_rows, vertex_table
 from gnnloom.pipeline.shards.part_order import Order, PartOrder
-from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.grid_shards import GridShards, stored_variants
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 
 __all__ = ["PERMUTATIONS", "GridOptions", "grid_shards_key", "shard_grid"]
@@ -106,9 +107,11 @@ def shard_grid(
     if partition is not None:
         inputs["partition"] = partition.artifact.key
     parameters = options.parameters(*((partition.num_parts, partition.method) if partition else ()))
-    with ArtifactWriter.begin(dataset.path, "shards", parameters, inputs) as writer:
+    with ArtifactWriter.begin(dataset.path, "shards", parameters, inputs, cluster.scratch) as writer:
         if writer.is_complete:
             return GridShards(Artifact(writer.path))
+        width = vertices.sizes.get("feature", 0) + vertices.sizes.get("class", 0) if vertices else 0
+        cluster = for_few(cluster, graph.nnz + graph.num_vertices * width)
         transpose = transpose_graph(dataset, graph, cluster)
         orders = options.keyed_orders(graph.num_vertices)
         if partition is not None:
@@ -134,14 +137,14 @@ def _check_partition(options: GridOptions, graph: Graph, partition: Partition | 
 
 def _find_vertices(dataset: Dataset, graph: Graph, vertices: Artifact | None) -> Artifact | None:
     if vertices is None:
-        try:
-            vertices = dataset.find("vertices")
-        except NotFoundError:
+        found = find_vertices(dataset, graph.artifact.key)
+        if found is None:
             return None
+        vertices = found.artifact
     if vertices.sizes["vertex"] != graph.num_vertices:
         raise InputError(
-            f"{vertices.path}: {vertices.sizes['vertex']:,} vertices, the graph has {graph.num_vertices:,}; remove"
-            f" one with `gnnloom catalog rm {dataset.name} --artifact vertices/{vertices.key}`"
+            f"{vertices.path}: {vertices.sizes['vertex']:,} vertices, the graph has {graph.num_vertices:,};"
+            " choose vertex data of this graph with `--vertices KEY`"
         )
     return vertices
 
@@ -189,7 +192,7 @@ def _write_orders(stage: _Stage) -> list[str]:
 
 def _sizes(stage: _Stage) -> dict[str, int]:
     sizes = {"vertex": stage.graph.num_vertices}
-    for name in ("feature", "class"):
+    for name in ("feature", "class", "target"):
         if stage.vertices is not None and name in stage.vertices.sizes:
             sizes[name] = stage.vertices.sizes[name]
     return sizes
@@ -205,7 +208,9 @@ def _facts(stage: _Stage) -> dict[str, Any]:
         ]
         for variant in stage.variants
     }
+    targets = stage.vertices.facts.get("num_targets", 0) if stage.vertices else 0
     return {
+        **({"num_targets": targets} if targets else {}),
         "symmetric": stage.graph.symmetric,
         "weighted": stage.graph.weighted,
         "nnz": stage.graph.nnz,

@@ -20,6 +20,7 @@ _DIMS = {
     "feature": ("row", "feature"),
     "label": ("row",),
     "multilabel": ("row", "class"),
+    "target": ("row", "target"),
     "split": ("row",),
     "degree": ("row",),
     "vertex": ("row",),

@@ -18,6 +18,7 @@ import numpy as np
 from gnnloom.pipeline.matrix_sort.degrees import TASK_VERTICES
 from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES, BLOCK_ROWS
 from gnnloom.pipeline.matrix_sort.transpose import RANGE_EDGES
+from gnnloom.pipeline.shards.find_vertices import find_vertices
 from gnnloom.pipeline.shards.grid_options import GridOptions
 from gnnloom.pipeline.shards.grid_scatter import MAX_RUN_ENTRIES
 from gnnloom.pipeline.shards.grid_stage import grid_shards_key
@@ -143,13 +144,15 @@ def _raw_bytes(record: ArrayRecord) -> int:
     return math.prod(record.shape) * np.dtype(record.dtype).itemsize
 
 
-def project_row_shards(dataset: Dataset, partition: Partition, workers: int) -> ShardProjection:
+def project_row_shards(
+    dataset: Dataset, partition: Partition, workers: int, vertices: Vertices | None = None
+) -> ShardProjection:
     """Project the row shards of a partition.
 
     Raises:
         InputError: the dataset has several vertices artifacts to choose from.
     """
-    source = _source(dataset, dataset.graph(partition.artifact.inputs["graph"]))
+    source = _source(dataset, dataset.graph(partition.artifact.inputs["graph"]), vertices)
     graph, quality, n = source.graph, partition.quality, source.graph.num_vertices
     key = row_shards_key(partition.num_parts, partition.method, {**source.inputs, "partition": partition.artifact.key})
     # The third pass looks up every row that is sent; the number is the connectivity cut.
@@ -193,7 +196,13 @@ def _row_peak(source: _Source, partition: Partition) -> int:
 
 
 def project_grid_shards(
-    dataset: Dataset, graph: Graph, options: GridOptions, partition: Partition | None, workers: int, memory: int
+    dataset: Dataset,
+    graph: Graph,
+    options: GridOptions,
+    partition: Partition | None,
+    workers: int,
+    memory: int,
+    vertices: Vertices | None = None,
 ) -> ShardProjection:
     """Project the grid shards of a graph.
 
@@ -205,14 +214,14 @@ def project_grid_shards(
         InputError: the dataset has several vertices artifacts to choose from.
         BudgetError: a worker's memory is too small for any buffer.
     """
-    source, n = _source(dataset, graph), graph.num_vertices
+    source, n = _source(dataset, graph, vertices), graph.num_vertices
     parts = (partition.num_parts, partition.method) if partition else ()
     inputs = source.inputs | ({"partition": partition.artifact.key} if partition else {})
     stored = set(stored_variants(symmetric=graph.symmetric, double=options.permutation == "double").values())
     variants, of_transpose = len(stored), sum(name.endswith("transposed") for name in stored)
     orders = 2 if options.permutation == "double" else 1
-    vertices = source.vertices.artifact if source.vertices else None
-    table = vertex_table(graph, vertices, with_ids=options.permutation == "partition")
+    data = source.vertices.artifact if source.vertices else None
+    table = vertex_table(graph, data, with_ids=options.permutation == "partition")
     rows, columns = options.grid
     row_bytes = sum(map(table.row_bytes, table.types))
     blocks = (variants - of_transpose) * graph.num_blocks + of_transpose * source.transpose_blocks
@@ -246,9 +255,8 @@ def _most_rows(graph: Graph) -> int:
     return int(np.diff(graph.block_rows).max(initial=0))
 
 
-def _source(dataset: Dataset, graph: Graph) -> _Source:
-    there = any(info.state == "complete" for info in dataset.artifacts("vertices"))
-    return _Source(dataset, graph, dataset.vertices() if there else None)
+def _source(dataset: Dataset, graph: Graph, vertices: Vertices | None) -> _Source:
+    return _Source(dataset, graph, vertices or find_vertices(dataset, graph.artifact.key))
 
 
 def _num_ranges(source: _Source) -> int:

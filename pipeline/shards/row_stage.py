@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
+from gnnloom.pipeline.shards.find_vertices import find_vertices
 from gnnloom.pipeline.shards.row_rank import ShardRankTask, shard_rank
 from gnnloom.pipeline.shards.row_routed import RoutedMatrix, RoutedVertexArray
 from gnnloom.pipeline.shards.row_routing import route_blocks, route_vertices
 from gnnloom.pipeline.shards.row_send_lists import SendListTask, regroup_halos, write_send_lists
 from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
-from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.artifacts.graph import Graph, block_path
 from gnnloom.storage.artifacts.partition import Partition
@@ -61,11 +62,21 @@ class _Inputs:
             sizes["feature"] = self.vertices.num_features
         if self.vertices and self.vertices.has_multilabel:
             sizes["class"] = self.vertices.num_classes
+        if self.vertices and self.vertices.has_target:
+            sizes["target"] = self.vertices.num_targets
         return sizes
 
     @property
+    def num_entries(self) -> int:
+        """Numbers to write: nonzeros and features."""
+        sizes = self.sizes
+        return self.graph.nnz + sizes["vertex"] * (sizes.get("feature", 0) + sizes.get("class", 0))
+
+    @property
     def facts(self) -> dict[str, Any]:
+        targets = self.vertices.num_targets if self.vertices else 0
         return {
+            **({"num_targets": targets} if targets else {}),
             "symmetric": self.graph.symmetric,
             "weighted": self.graph.weighted,
             "num_classes": self.vertices.num_classes if self.vertices else 0,
@@ -83,9 +94,10 @@ def shard_rows(dataset: Dataset, partition: Partition, cluster: Cluster, vertice
         InputError: the vertex data belong to another number of vertices, or the dataset has several to choose from.
     """
     inputs = _find_inputs(dataset, partition, vertices)
-    with ArtifactWriter.begin(dataset.path, "shards", inputs.parameters, inputs.keys) as writer:
+    with ArtifactWriter.begin(dataset.path, "shards", inputs.parameters, inputs.keys, cluster.scratch) as writer:
         if writer.is_complete:
             return RowShards(Artifact(writer.path))
+        cluster = for_few(cluster, inputs.num_entries)
         # Parts are looked up by column id, all over the vector: tasks map a plain file instead of reading chunks.
         part_path = writer.work / "part.npy"
         copy_part_vector(partition.artifact.array("part"), part_path)
@@ -110,8 +122,8 @@ def _parameters(parts: int, method: str) -> dict[str, Any]:
 
 
 def _find_inputs(dataset: Dataset, partition: Partition, vertices: Vertices | None) -> _Inputs:
-    if vertices is None and any(info.state == "complete" for info in dataset.artifacts("vertices")):
-        vertices = dataset.vertices()
+    if vertices is None:
+        vertices = find_vertices(dataset, partition.artifact.inputs["graph"])
     graph = dataset.graph(partition.artifact.inputs["graph"])
     if vertices is not None and vertices.num_vertices != graph.num_vertices:
         raise InputError(

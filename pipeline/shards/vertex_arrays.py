@@ -3,4 +3,4 @@
 from __future__ import annotations
 
 #: Arrays of a vertices artifact that are copied into the shards; each is optional.
-VERTEX_ARRAYS = ("feature", "label", "multilabel", "split")
+VERTEX_ARRAYS = ("feature", "label", "multilabel", "target", "split")

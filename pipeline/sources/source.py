@@ -75,7 +75,7 @@ class VertexSource(Protocol):
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        """The available arrays among ``feature``, ``label`` or ``multilabel``, and ``split``."""
+        """The available arrays among ``feature``, ``label`` or ``multilabel`` or ``target``, and ``split``."""
         ...
 
     @property
@@ -109,7 +109,8 @@ class VertexSource(Protocol):
         Yields:
             For ``feature``, (num_rows, num_features) float32, finite. For ``label``, (num_rows,) int32, classes from
             0, and -1 for no label. For ``multilabel``, (num_rows, num_labels) int8, 1 or 0, and -1 for unknown. For
-            ``split``, (num_rows,) uint8, codes of ``gnnloom.storage.artifacts.vertices.SPLIT``.
+            ``target``, (num_rows, num_targets) float32, NaN for unknown. For ``split``, (num_rows,) uint8, codes of
+            ``gnnloom.storage.artifacts.vertices.SPLIT``.
 
         Raises:
             InputError: the number of rows or columns is wrong, a value is not a number, a feature is NaN or
@@ -120,9 +121,27 @@ class VertexSource(Protocol):
 
 
 @runtime_checkable
+class KeyedSource(VertexSource, Protocol):
+    """A source that names the vertex of each row, and may have rows of vertices that the graph does not have."""
+
+    def unknown_rows(self) -> int:
+        """Number of such rows, among those that were read in this process; 0 before."""
+        ...
+
+
+@runtime_checkable
 class MultilabelSource(VertexSource, Protocol):
     """A source whose vertices may have several labels each."""
 
     def num_labels(self) -> int:
         """Number of columns of the ``multilabel`` matrix; 0 if there is none."""
+        ...
+
+
+@runtime_checkable
+class TargetSource(VertexSource, Protocol):
+    """A source whose vertices may have numbers to predict."""
+
+    def num_targets(self) -> int:
+        """Number of columns of the ``target`` matrix; 0 if there is none."""
         ...

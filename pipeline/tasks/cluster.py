@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from gnnloom.pipeline.tasks.main_guard import check_main_guard
 from gnnloom.pipeline.tasks.memory import KEPT_ALLOCATION, keep_freed_memory
 from gnnloom.pipeline.tasks.performance import check_report, reported
+from gnnloom.pipeline.tasks.quiet import dask_silenced
 from gnnloom.storage.errors import CorruptError, InputError, LaunchError
 from gnnloom.storage.format.files import read_json
 
@@ -37,11 +39,19 @@ START_SECONDS = 2.0
 THREAD_LOSS = 0.1
 
 
+#: Numbers that a stage works on faster in threads than in workers that have to be started first.
+FEW_ENTRIES = 10_000_000
+
+
 class Cluster(Protocol):
-    """Runs tasks, ``workers`` at a time, each within ``memory`` bytes."""
+    """Runs tasks, ``workers`` at a time, each within ``memory`` bytes.
+
+    Temporary files of the tasks go to ``scratch``, or by default next to what they make.
+    """
 
     workers: int
     memory: int
+    scratch: Path | None
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """Apply ``function`` to every item; results come in order of completion.
@@ -65,6 +75,7 @@ class ClusterOptions:
         memory: bytes that one worker may use.
         address: address of the scheduler, such as ``tcp://host:8786``, or its file.
         performance_report: HTML file for Dask's report of what the workers did; None for no report.
+        scratch: folder for temporary files, which all workers must see; None to put them next to what they are for.
     """
 
     kind: str = "local"
@@ -72,6 +83,7 @@ class ClusterOptions:
     memory: int = DEFAULT_MEMORY
     address: str | None = None
     performance_report: Path | None = None
+    scratch: Path | None = None
 
 
 class InProcessCluster:
@@ -79,8 +91,8 @@ class InProcessCluster:
 
     workers = 1
 
-    def __init__(self, memory: int = DEFAULT_MEMORY) -> None:
-        self.memory = memory
+    def __init__(self, memory: int = DEFAULT_MEMORY, scratch: Path | None = None) -> None:
+        self.memory, self.scratch = memory, scratch
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         for item in items:
@@ -90,9 +102,9 @@ class InProcessCluster:
 class ThreadedCluster:
     """Threads of this process; for tasks that spend their time in kernels and system calls, which release the GIL."""
 
-    def __init__(self, workers: int, memory: int) -> None:
+    def __init__(self, workers: int, memory: int, scratch: Path | None = None) -> None:
         self.workers = workers
-        self.memory = memory
+        self.memory, self.scratch = memory, scratch
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         keep_freed_memory()
@@ -107,10 +119,10 @@ class ThreadedCluster:
 class DaskCluster:
     """Tasks on the workers of a Dask client."""
 
-    def __init__(self, client: Client, workers: int, memory: int) -> None:
+    def __init__(self, client: Client, workers: int, memory: int, scratch: Path | None = None) -> None:
         self._client = client
         self.workers = workers
-        self.memory = memory
+        self.memory, self.scratch = memory, scratch
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         from distributed import KilledWorker  # noqa: PLC0415 - takes a second to import
@@ -138,7 +150,7 @@ class LazyCluster:
 
     def __init__(self, options: ClusterOptions, stack: ExitStack) -> None:
         self.workers = options.workers or available_cores()
-        self.memory = options.memory
+        self.memory, self.scratch = options.memory, options.scratch
         self._options, self._stack = options, stack
         self._started: Cluster | None = None
 
@@ -157,13 +169,21 @@ class LazyCluster:
         """
         # Workers that run already cost nothing more, and they do not wait for each other.
         if self._started is None and threads_suffice(self.workers, seconds):
-            return ThreadedCluster(self.workers, self.memory)
+            return ThreadedCluster(self.workers, self.memory, self.scratch)
         return self
 
 
 def threads_suffice(workers: int, seconds: float) -> bool:
     """Whether threads finish before worker processes would, on work that takes a single worker so many seconds."""
     return seconds / workers * THREAD_LOSS < START_SECONDS
+
+
+def for_few(cluster: Cluster, entries: int) -> Cluster:
+    """Where to do work on so many numbers, such as nonzeros: as :func:`for_work`, with threads only for few numbers.
+
+    For stages that do not project their time. A million numbers take them well under a second.
+    """
+    return for_work(cluster, 0.0) if entries <= FEW_ENTRIES else cluster
 
 
 def for_work(cluster: Cluster, seconds: float) -> Cluster:
@@ -198,7 +218,7 @@ def _open(options: ClusterOptions) -> Iterator[Cluster]:
     elif options.kind != "local":
         raise InputError(f"cluster {options.kind!r}: expected 'local', 'address', 'scheduler-file' or 'mpi'")
     elif options.workers == 0:
-        yield InProcessCluster(options.memory)
+        yield InProcessCluster(options.memory, options.scratch)
     elif options.workers is None and options.performance_report is None:
         with ExitStack() as stack:
             yield LazyCluster(options, stack)
@@ -217,8 +237,10 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
     import dask  # noqa: PLC0415 - takes a second to import
     from distributed import Client, LocalCluster  # noqa: PLC0415
 
+    check_main_guard()
     workers = options.workers or available_cores()
     with (
+        dask_silenced(),
         dask.config.set(worker_settings()),
         LocalCluster(
             n_workers=workers,
@@ -227,11 +249,11 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",  # None would take the fixed port 8787, and warn if it is in use
             memory_limit=0,
-            silence_logs=logging.ERROR,
+            silence_logs=logging.CRITICAL,
         ) as local,
         Client(local) as client,
     ):
-        yield DaskCluster(client, workers, options.memory)
+        yield DaskCluster(client, workers, options.memory, options.scratch)
 
 
 def worker_settings() -> dict[str, Any]:
@@ -265,7 +287,7 @@ def _connect(options: ClusterOptions) -> Iterator[Cluster]:
         workers = len(client.nthreads())
         if not workers:
             raise InputError(f"{options.address}: the scheduler has no workers")
-        yield DaskCluster(client, workers, options.memory)
+        yield DaskCluster(client, workers, options.memory, options.scratch)
 
 
 def _check_answers(address: str) -> None:
@@ -298,6 +320,6 @@ def _on_ranks(options: ClusterOptions) -> Iterator[Cluster]:
     with Client(timeout="60s") as client:
         try:
             client.wait_for_workers(workers, timeout=120)
-            yield DaskCluster(client, workers, options.memory)
+            yield DaskCluster(client, workers, options.memory, options.scratch)
         finally:
             client.shutdown()  # otherwise the other ranks would serve forever

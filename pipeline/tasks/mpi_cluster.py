@@ -6,13 +6,13 @@ replaces it if it is killed.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import os
+import signal
 from typing import Any
 
 from gnnloom.pipeline.tasks.cluster import worker_settings
-from gnnloom.storage.errors import InputError
+from gnnloom.pipeline.tasks.interfaces import usable_interfaces
 
 #: Minimum number of ranks of a cluster: scheduler, client and one worker.
 LEAST_RANKS = 3
@@ -21,23 +21,22 @@ LEAST_RANKS = 3
 _DEATH_TIMEOUT = 60
 
 
-def serve_ranks(comm: Any, ranks_here: int, interface: str | None, *, dashboard: bool) -> bool:
+def serve_ranks(comm: Any, ranks_here: int, interface: str, *, dashboard: bool) -> bool:
     """Make a cluster of the ranks. Collective.
 
     Args:
         comm: an MPI communicator of at least ``LEAST_RANKS`` ranks that nothing else uses.
         ranks_here: number of its ranks on this machine, which share the memory.
-        interface: network interface; None for the loopback, if all ranks are on one machine.
+        interface: network interface of this machine that reaches the other ranks.
         dashboard: whether to serve Dask's dashboard on port 8787 of the interface.
 
     Returns:
         True on the client's rank, at once; False on the others, after the client has closed the cluster.
-
-    Raises:
-        InputError: the ranks are on several machines and no interface is given, or this machine lacks it.
     """
-    chosen, address = _interface(interface, alone=ranks_here == comm.Get_size())
+    address = usable_interfaces()[interface]
     _silence()
+    if comm.Get_rank() >= LEAST_RANKS - 1:
+        _ignore_stop_signals()
     from dask_mpi.initialize import initialize  # noqa: PLC0415 - takes a second to import
 
     options = {"death_timeout": _DEATH_TIMEOUT, "silence_logs": logging.CRITICAL}
@@ -45,7 +44,7 @@ def serve_ranks(comm: Any, ranks_here: int, interface: str | None, *, dashboard:
         comm=comm,
         # The ranks go on as ranks of the trainer.
         exit=False,
-        interface=chosen,
+        interface=interface,
         nthreads=1,
         memory_limit=memory_per_rank(ranks_here),
         worker_class="distributed.Nanny",
@@ -69,32 +68,12 @@ def memory_per_rank(ranks_here: int) -> int:
     return min(limits) // ranks_here
 
 
-def _interface(name: str | None, *, alone: bool) -> tuple[str, str]:
-    """The network interface to use and its address here."""
-    import psutil  # noqa: PLC0415 - comes with distributed
-
-    addresses = {
-        interface: [entry.address for entry in entries if _is_ipv4(entry.address)]
-        for interface, entries in psutil.net_if_addrs().items()
-    }
-    usable = {interface: found[0] for interface, found in addresses.items() if found}
-    if name is None:
-        if not alone:
-            raise InputError(
-                "the ranks are on several machines: name the network interface between them in the recipe ([cluster]"
-                f" interface) or with --set cluster.interface=NAME; this machine has {', '.join(usable)}"
-            )
-        name = next(interface for interface, found in usable.items() if ipaddress.ip_address(found).is_loopback)
-    if name not in usable:
-        raise InputError(f"network interface {name!r}: not on this machine, which has {', '.join(usable)}")
-    return name, usable[name]
-
-
-def _is_ipv4(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).version == 4
-    except ValueError:
-        return False
+def _ignore_stop_signals() -> None:
+    """Ignore requests to stop on a rank of workers: the client, which gets them too, closes the cluster."""
+    # Batch systems signal all processes of a job. Worker processes inherit what a rank ignores; the default is to die.
+    for number in (signal.SIGUSR1, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_DFL:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _silence() -> None:

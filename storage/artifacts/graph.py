@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import zarr
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.csr_group import Window, csr_attributes
 from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.format.array_metadata import DEFAULT_CODEC, write_metadata
 from gnnloom.storage.format.arrays import ArrayRecord, ReadCounter, write_array
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
-from gnnloom.storage.format.chunks import DEFAULT_CODEC
 from gnnloom.storage.format.files import parsing
 from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.format.growing_array import GrowingArray
@@ -198,8 +197,9 @@ class BlockWriter:
         """
         window = Window(row_offset, 0, (self._num_columns, self._num_columns))
         attributes = csr_attributes((len(indptr) - 1, self._num_columns), int(indptr[-1]), window)
-        # Written by Zarr rather than write_group, so that the bytes equal those of graphs stored by earlier versions.
-        zarr.open_group(str(self._root / self._prefix), mode="r+").attrs.put(attributes)
+        # Not by write_group, whose format differs, so that the bytes equal those of graphs stored by earlier versions.
+        content = {"attributes": attributes, "zarr_format": 3, "node_type": "group"}
+        write_metadata(self._root / self._prefix, content)
         pointers = write_array(self._root, f"{self._prefix}/indptr", indptr, ("row+1",), codec=self._codec)
         records = [pointers, self._indices.close()]
         if self._data is not None:

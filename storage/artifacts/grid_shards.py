@@ -105,6 +105,8 @@ class GridShards:
         self.num_vertices: int = artifact.sizes["vertex"]
         self.num_features: int = artifact.sizes.get("feature", 0)
         self.num_classes: int = artifact.facts.get("num_classes", 0)
+        #: Width of a model's output: the classes, or the numbers that a regression predicts.
+        self.num_outputs: int = artifact.facts.get("num_targets", 0) or self.num_classes
         self.symmetric: bool = artifact.facts["symmetric"]
         self.weighted: bool = artifact.facts["weighted"]
         self.grid: tuple[int, int] = tuple(artifact.parameters["grid"])

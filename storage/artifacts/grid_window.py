@@ -14,8 +14,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.format.arrays import Array, ArrayReader
-from gnnloom.storage.matrix.csr import CSR, index_dtype, transposed
+from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.matrix.ranges import Span, common, overlapped, split_range
+from gnnloom.storage.matrix.transpose import transposed
 
 #: Strips per row of cells, and the fewest rows of a strip: small strips save memory, large ones save calls.
 _STRIPS, _STRIP_ROWS = 16, 64

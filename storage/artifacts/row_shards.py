@@ -94,6 +94,8 @@ class RowShards:
         self.num_parts: int = artifact.sizes["part"]
         self.num_features: int = artifact.sizes.get("feature", 0)
         self.num_classes: int = artifact.facts.get("num_classes", 0)
+        #: Width of a model's output: the classes, or the numbers that a regression predicts.
+        self.num_outputs: int = artifact.facts.get("num_targets", 0) or self.num_classes
         self.symmetric: bool = artifact.facts["symmetric"]
         self.weighted: bool = artifact.facts["weighted"]
         #: Exact figures of the partition on this graph (volume, messages, ...).

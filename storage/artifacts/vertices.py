@@ -16,13 +16,14 @@ NO_LABEL = -1
 
 
 class Vertices:
-    """Features, labels and the split; any of them may be absent."""
+    """Features, labels (or targets of a regression) and the split; any of them may be absent."""
 
     def __init__(self, artifact: Artifact) -> None:
         self.artifact = artifact
         self.num_vertices: int = artifact.sizes["vertex"]
         self.num_features: int = artifact.sizes.get("feature", 0)
         self.num_classes: int = artifact.facts.get("num_classes", 0)
+        self.num_targets: int = artifact.facts.get("num_targets", 0)
 
     def __repr__(self) -> str:
         return f"Vertices({self.num_vertices:,} vertices, {self.num_features} features, {self.num_classes} classes)"
@@ -40,6 +41,10 @@ class Vertices:
         return "multilabel" in self.artifact
 
     @property
+    def has_target(self) -> bool:
+        return "target" in self.artifact
+
+    @property
     def has_split(self) -> bool:
         return "split" in self.artifact
 
@@ -54,6 +59,10 @@ class Vertices:
     def multilabel(self, start: int = 0, stop: int | None = None) -> NDArray[np.int8]:
         """(stop - start, num_classes) int8; 1 if a vertex has the label, 0 if not, -1 if unknown."""
         return self.artifact.array("multilabel").read(start, stop)
+
+    def target(self, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
+        """(stop - start, num_targets) float32 numbers to predict; NaN if unknown."""
+        return self.artifact.array("target").read(start, stop)
 
     def split(self, start: int = 0, stop: int | None = None) -> NDArray[np.uint8]:
         """(stop - start,) uint8 values of ``SPLIT``."""

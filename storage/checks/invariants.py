@@ -109,6 +109,10 @@ def _scan_graph(graph: Graph) -> MatrixPrint:
     return found
 
 
+#: The largest finite number that a target may have.
+_LARGEST = float(np.finfo(np.float32).max)
+
+
 def _check_vertices(dataset: Dataset, artifact: Artifact) -> None:
     del dataset
     vertices = Vertices(artifact)
@@ -116,6 +120,8 @@ def _check_vertices(dataset: Dataset, artifact: Artifact) -> None:
         _check_range(artifact, "label", NO_LABEL, vertices.num_classes - 1)
     if vertices.has_multilabel:
         _check_range(artifact, "multilabel", NO_LABEL, 1)
+    if vertices.has_target:
+        _check_range(artifact, "target", -_LARGEST, _LARGEST)
     if vertices.has_split:
         _check_range(artifact, "split", min(SPLIT.values()), max(SPLIT.values()))
 
@@ -130,7 +136,8 @@ def _check_partition(dataset: Dataset, artifact: Artifact) -> None:
         )
 
 
-def _check_range(artifact: Artifact, name: str, lowest: int, highest: int) -> None:
+def _check_range(artifact: Artifact, name: str, lowest: float, highest: float) -> None:
+    """Check that all values are in a range; NaN, which stands for unknown, passes."""
     reader = artifact.array(name)
     for start in range(0, len(reader), reader.chunk_rows):
         values = reader.read(start, min(start + reader.chunk_rows, len(reader)))

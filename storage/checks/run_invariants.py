@@ -8,6 +8,7 @@ from pathlib import Path
 from gnnloom.storage.errors import CorruptError, NotFoundError
 from gnnloom.storage.format.files import parsing
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs, read_checkpoint
+from gnnloom.storage.runs.provenance import read_sessions
 from gnnloom.storage.runs.run import Run
 
 
@@ -22,14 +23,16 @@ def check_run(run: Run) -> int:
     """
     run.config()
     run.inputs()
+    read_sessions(run.path)
     if run.is_finished:
         run.result()
     _check_recipe(run.path / "recipe.toml")
     epochs = [line["epoch"] for line in run.metrics()]
     if epochs != list(range(len(epochs))):
         raise CorruptError(f"{run.path / 'metrics.jsonl'}: the epochs do not follow each other from 0 on")
-    for epoch in checkpoint_epochs(run.checkpoints):
-        _verify_checkpoint(run.checkpoints, epoch)
+    for folder in (run.checkpoints, run.best_checkpoint):
+        for epoch in checkpoint_epochs(folder):
+            _verify_checkpoint(folder, epoch)
     # Whether there is a folder, not an index: a folder without its index is damage, which opening it reports.
     if run.predictions_path.is_dir():
         run.predictions().verify()

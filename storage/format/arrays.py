@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import xxhash
-import zarr
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import CorruptError, InputError
-from gnnloom.storage.format.chunks import DEFAULT_CODEC, ChunkReader, ChunkWriter, compressors
+from gnnloom.storage.format.array_metadata import DEFAULT_CODEC, ArrayMetadata
+from gnnloom.storage.format.chunks import ChunkReader, ChunkWriter
 
 Array = NDArray[Any]
 
@@ -108,26 +108,15 @@ def create_array(
         shape: sizes of the dimensions; only the first is split into chunks.
         dims: names of the dimensions.
         chunk_rows: rows per chunk; by default chunks have about ``CHUNK_BYTES``.
-        codec: one of :data:`gnnloom.storage.format.chunks.CODECS`.
+        codec: one of :data:`gnnloom.storage.format.array_metadata.CODECS`.
 
     Returns:
         The record of the array, with no pieces yet.
     """
     kind = np.dtype(dtype).newbyteorder("<")
     rows = chunk_rows or default_chunk_rows(shape, kind)
-    # All-zero chunks are written too, so a file that is absent is a lost chunk and never a chunk of zeros.
-    # ``overwrite`` lets a task that runs again replace what a killed attempt left.
-    zarr.create_array(
-        store=str(root / path),
-        shape=tuple(shape),
-        chunks=(rows, *(max(1, size) for size in shape[1:])),
-        dtype=kind,
-        compressors=compressors(codec, kind),
-        fill_value=0,
-        dimension_names=list(dims),
-        config={"write_empty_chunks": True},
-        overwrite=True,
-    )
+    chunks = (rows, *(max(1, size) for size in shape[1:]))
+    ArrayMetadata(tuple(shape), chunks, kind, codec, tuple(dims)).create(root / path)
     return ArrayRecord(path, tuple(int(size) for size in shape), kind.name, tuple(dims), ())
 
 
@@ -146,7 +135,7 @@ def write_rows(root: Path, path: str, start: int, data: Array) -> ArrayRecord:
         InputError: the rows are not whole chunks of the array, or have another shape or dtype.
     """
     # Only the metadata is read here, so tasks that write different rows of one array do not conflict.
-    array = zarr.open_array(str(root / path), mode="r")
+    array = ArrayMetadata.read(root / path)
     stop = start + len(data)
     chunk = array.chunks[0]
     # Two writers of one chunk would each keep only its own rows; whole chunks rule that out. Only the last is partial.
@@ -157,14 +146,8 @@ def write_rows(root: Path, path: str, start: int, data: Array) -> ArrayRecord:
             f" {chunk} rows of an array of shape {array.shape} and dtype {array.dtype}"
         )
     ChunkWriter(root / path, array).write(start, data)
-    dims = array.metadata.dimension_names or ()  # type: ignore[union-attr]
-    return ArrayRecord(
-        path,
-        tuple(array.shape),
-        np.dtype(array.dtype).name,
-        tuple(str(dim) for dim in dims),
-        (Piece(start, stop, digest_bytes(data)),),
-    )
+    pieces = (Piece(start, stop, digest_bytes(data)),)
+    return ArrayRecord(path, array.shape, array.dtype.name, array.dims, pieces)
 
 
 def write_array(
@@ -201,7 +184,7 @@ class ArrayAppender:
     ) -> None:
         self._record = create_array(root, path, shape, dtype, dims, chunk_rows)
         self._where = root / path
-        array = zarr.open_array(str(self._where), mode="r")
+        array = ArrayMetadata.read(self._where)
         self._chunks = ChunkWriter(self._where, array)
         # The digest grows with the chunks: hashing the array at the end would mean reading it again.
         self._hash = xxhash.xxh3_128()

@@ -13,8 +13,8 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-import shutil
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,11 +25,13 @@ from typing import Any
 from gnnloom.storage.errors import CorruptError, IncompleteError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, ReadCounter
 from gnnloom.storage.format.files import JsonObject, parsing, read_json, sync_tree, tree_bytes, write_json
-from gnnloom.storage.format.groups import write_group
+from gnnloom.storage.format.groups import METADATA, write_group
+from gnnloom.storage.format.listing import complete_groups, refresh_list, write_list
 from gnnloom.storage.format.locks import locked
 from gnnloom.storage.format.manifest import MANIFEST, digest_arrays, read_manifest
 from gnnloom.storage.format.schema import FORMAT_VERSION, check_records
 from gnnloom.storage.format.task_record import TaskRecord, merge_pieces, sum_measurements
+from gnnloom.storage.format.work_folder import open_work_folder, remove_work_folder
 from gnnloom.storage.meters import bytes_moved, peak_memory
 
 __all__ = ["MANIFEST", "WORK", "Artifact", "ArtifactWriter", "TaskOutput", "TaskRecord", "artifact_key"]
@@ -126,7 +128,7 @@ class ArtifactWriter:
     """An artifact while a stage makes it; small and picklable, so that tasks can hold it.
 
     ``path`` is the artifact's final folder. ``path / ".work"`` holds plans, records and spill files, and is removed by
-    the commit.
+    the commit. It is a link if these are in scratch space.
     """
 
     path: Path
@@ -137,13 +139,24 @@ class ArtifactWriter:
     def work(self) -> Path:
         return self.path / WORK
 
+    def new_aside(self) -> Path:
+        """Return a new path on the artifact's own file system, for what gets its final name by a rename.
+
+        The name is random, so that two workers that make the same piece never write to one file.
+        """
+        folder = self.path if self.work.is_symlink() else self.work
+        # Garbage collection knows names of this form.
+        return folder / f".aside.{uuid.uuid4().hex}"
+
     @property
     def is_complete(self) -> bool:
         return (self.path / MANIFEST).exists()
 
     @classmethod
     @contextmanager
-    def begin(cls, dataset: Path, kind: str, parameters: JsonObject, inputs: JsonObject) -> Iterator[ArtifactWriter]:
+    def begin(
+        cls, dataset: Path, kind: str, parameters: JsonObject, inputs: JsonObject, scratch: Path | None = None
+    ) -> Iterator[ArtifactWriter]:
         """Lock the artifact for writing; if another process is making the same one, log that and wait for it.
 
         Check :attr:`is_complete` first: the artifact may exist already, made earlier or by the other process.
@@ -152,6 +165,7 @@ class ArtifactWriter:
             dataset: folder of the dataset.
             parameters: everything that determines the artifact's bytes, except its inputs.
             inputs: name of each input to its key (an artifact) or its fingerprint (a source).
+            scratch: folder for temporary files, which all tasks must see; by default they are in the artifact's.
         """
         key = artifact_key(kind, parameters, inputs)
         path = dataset / kind / key
@@ -159,16 +173,18 @@ class ArtifactWriter:
         with locked(dataset, kind, key):
             writer = cls(path, kind, key)
             if not writer.is_complete:
-                writer._prepare(parameters, inputs)
+                writer._prepare(parameters, inputs, scratch)
             yield writer
 
-    def _prepare(self, parameters: JsonObject, inputs: JsonObject) -> None:
-        self.work.mkdir(parents=True, exist_ok=True)
+    def _prepare(self, parameters: JsonObject, inputs: JsonObject, scratch: Path | None) -> None:
+        open_work_folder(self.work, scratch)
         plan_path = self.work / "plan.json"
         # The plan gets the new boot only after the check of the records, so a kill during the check repeats it.
         if plan_path.exists() and _rebooted_since(read_json(plan_path)):
             self._drop_unsound_records()
-        write_group(self.path.parent, {})
+        # Written once: the group of a kind lists the artifacts that are complete.
+        if not (self.path.parent / METADATA).exists():
+            write_group(self.path.parent, {})
         write_group(self.path, {"encoding-type": f"gnnloom-{self.kind}", "encoding-version": str(FORMAT_VERSION)})
         write_json(plan_path, {"parameters": parameters, "inputs": inputs, **_boot()})
 
@@ -267,11 +283,14 @@ class ArtifactWriter:
             "digest": digest_arrays(records),
             "measured": {**sum_measurements(recorded.values()), **(measured or {})},
         }
+        complete_groups(self.path)
+        write_list(self.path)
         # Data first, then the manifest: a manifest on disk means that everything it lists is there, too.
         sync_tree(self.path, without=WORK)
         write_json(self.path / MANIFEST, manifest)
+        refresh_list(self.path.parents[1])
         # A kill before this line leaves a complete artifact with scratch, which garbage collection removes.
-        shutil.rmtree(self.work, ignore_errors=True)
+        remove_work_folder(self.work)
         return Artifact(self.path)
 
 

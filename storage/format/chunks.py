@@ -13,59 +13,33 @@ import os
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import google_crc32c
 import numpy as np
-import zarr
-from numcodecs.blosc import Blosc
 from numpy.typing import NDArray
-from zarr.abc.codec import BytesBytesCodec
-from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.array_metadata import METADATA, ArrayMetadata, blosc_settings
 
-#: Choices of ``--codec``: no compression; compression that takes almost no time; the smallest files.
-CODECS: Final = ("none", "fast", "small")
-DEFAULT_CODEC: Final = "fast"
+if TYPE_CHECKING:
+    from numcodecs.blosc import Blosc
 
-_SHUFFLES: Final = {"noshuffle": Blosc.NOSHUFFLE, "shuffle": Blosc.SHUFFLE, "bitshuffle": Blosc.BITSHUFFLE}
+# numcodecs is slow to import, so only the functions that need it do: listings read nothing but metadata.
 
-
-def compressors(codec: str, dtype: np.dtype[Any]) -> list[BytesBytesCodec]:
-    """The Zarr codecs for a choice of ``CODECS`` and arrays of ``dtype``.
-
-    Chosen by measurement (tests/benchmarks/RESULTS.md): ids gain most from shuffling bytes, floats from shuffling
-    bits. All are core codecs of Zarr, so that every Zarr reader can read the arrays.
-
-    Raises:
-        InputError: ``codec`` is not one of ``CODECS``.
-    """
-    # The checksum is the last codec, so it covers the stored bytes: a damaged chunk is found before it is decompressed.
-    if codec == "none":
-        return [Crc32cCodec()]
-    if codec == "fast":
-        return [BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=dtype.itemsize), Crc32cCodec()]
-    if codec == "small":
-        shuffle = BloscShuffle.bitshuffle if dtype.kind == "f" else BloscShuffle.shuffle
-        return [BloscCodec(cname="zstd", clevel=3, shuffle=shuffle, typesize=dtype.itemsize), Crc32cCodec()]
-    raise InputError(f"codec {codec!r}: expected one of {', '.join(CODECS)}")
+#: Names of Blosc's filters, at the numbers that numcodecs gives them.
+_SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
 
 
 class ChunkWriter:
     """Writes the chunks of an array that is split along its first axis only."""
 
-    def __init__(self, path: Path, array: zarr.Array[Any]) -> None:
-        """Prepare to write below ``path``, the folder of ``array``.
-
-        Raises:
-            InputError: the array has codecs that gnnloom does not write.
-        """
+    def __init__(self, path: Path, metadata: ArrayMetadata) -> None:
+        """Prepare to write below ``path``, the folder of the array."""
         self._folder = path / "c"
         # The shape of a chunk, not of the array: Zarr stores the last chunk at full size too.
-        self._shape: tuple[int, ...] = tuple(array.chunks)
-        self._blosc = _compressor(path, array.compressors)
-        self._dtype = np.dtype(array.dtype).newbyteorder("<")
+        self._shape = metadata.chunks
+        self._blosc = _compressor(metadata)
+        self._dtype = metadata.dtype
         self._folder.mkdir(exist_ok=True)
 
     def write(self, start: int, rows: NDArray[Any]) -> None:
@@ -111,7 +85,7 @@ class ChunkReader:
         Raises:
             OSError, ValueError, KeyError, TypeError: the metadata is missing, damaged, or of another kind of array.
         """
-        content = json.loads((path / "zarr.json").read_bytes())
+        content = json.loads((path / METADATA).read_bytes())
         names = [codec["name"] for codec in content["codecs"]]
         if content["node_type"] != "array" or names not in (["bytes", "crc32c"], ["bytes", "blosc", "crc32c"]):
             raise ValueError(f"an array with codecs {names}, which gnnloom does not read")
@@ -135,6 +109,8 @@ class ChunkReader:
             FileNotFoundError: the chunk is missing.
             ValueError, RuntimeError: the chunk is damaged.
         """
+        from numcodecs.blosc import Blosc  # noqa: PLC0415
+
         stored = self.file(number).read_bytes()
         encoded = stored[:-4]
         if google_crc32c.value(encoded) != int.from_bytes(stored[-4:], "little"):
@@ -158,15 +134,10 @@ def _write_file(path: Path, pieces: Sequence[bytes]) -> None:
         os.posix_fadvise(output.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _compressor(path: Path, codecs: Sequence[Any]) -> Blosc | None:
-    """The compressor among the codecs of an array, which must be codecs that :func:`compressors` returns."""
-    # Other codecs are refused rather than ignored: ChunkWriter encodes by itself, so Zarr would decode its bytes
-    # wrongly.
-    if not codecs or not isinstance(codecs[-1], Crc32cCodec) or len(codecs) > 2:
-        raise InputError(f"{path}: codecs that gnnloom does not write ({codecs})")
-    if len(codecs) == 1:
+def _compressor(metadata: ArrayMetadata) -> Blosc | None:
+    settings = blosc_settings(metadata.codec, metadata.dtype)
+    if settings is None:
         return None
-    if not isinstance(codecs[0], BloscCodec):
-        raise InputError(f"{path}: codecs that gnnloom does not write ({codecs})")
-    settings = codecs[0]
-    return Blosc(settings.cname.value, settings.clevel, _SHUFFLES[settings.shuffle.value], settings.blocksize)
+    from numcodecs.blosc import Blosc  # noqa: PLC0415
+
+    return Blosc(settings["cname"], settings["clevel"], _SHUFFLES.index(settings["shuffle"]), settings["blocksize"])

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xxhash
-import zarr
 from numpy.typing import NDArray
 
-from gnnloom.storage.format.arrays import Array, ArrayRecord, Piece, create_array, default_chunk_rows, write_array
-from gnnloom.storage.format.chunks import DEFAULT_CODEC, ChunkWriter
+from gnnloom.storage.format.array_metadata import DEFAULT_CODEC, ArrayMetadata
+from gnnloom.storage.format.arrays import (
+    Array,
+    ArrayRecord,
+    Piece,
+    create_array,
+    default_chunk_rows,
+    write_array,
+)
+from gnnloom.storage.format.chunks import ChunkWriter
 
 
 class GrowingArray:
@@ -66,7 +74,8 @@ class GrowingArray:
             self._store(pending)
         # The array was created with the length of its first chunks. It only grows, so resizing changes nothing but
         # zarr.json.
-        zarr.open_array(str(self._root / self._path), mode="r+").resize((self._written,))
+        where = self._root / self._path
+        replace(ArrayMetadata.read(where), shape=(self._written,)).rewrite(where)
         pieces = (Piece(0, self._written, self._hash.hexdigest()),)
         return ArrayRecord(self._path, (self._written,), self._dtype.name, self._dims, pieces)
 
@@ -87,7 +96,7 @@ class GrowingArray:
         if self._chunks is None:
             create_array(self._root, self._path, (stop,), self._dtype, self._dims, self._chunk, self._codec)
             where = self._root / self._path
-            self._chunks = ChunkWriter(where, zarr.open_array(str(where), mode="r"))
+            self._chunks = ChunkWriter(where, ArrayMetadata.read(where))
         self._chunks.write(self._written, rows)
         self._hash.update(rows.view(np.uint8).data)
         self._written = stop

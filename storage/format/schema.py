@@ -31,7 +31,7 @@ class ArraySpec:
 
 
 #: Dimensions whose size is a property of the whole artifact.
-GLOBAL_DIMS = frozenset({"vertex", "vertex+1", "part", "part+1", "feature", "class"})
+GLOBAL_DIMS = frozenset({"vertex", "vertex+1", "part", "part+1", "feature", "class", "target"})
 
 # Offsets count nonzeros, of which one block may have more than 2^31, so they are int64. Column ids take most of the
 # space and are int32 wherever the width allows.
@@ -53,6 +53,7 @@ _VERTICES = {
     "feature": ArraySpec(("vertex", "feature"), FLOAT, required=False),
     "label": ArraySpec(("vertex",), ("int32",), required=False),
     "multilabel": ArraySpec(("vertex", "class"), ("int8",), required=False),
+    "target": ArraySpec(("vertex", "target"), ("float32",), required=False),
     "split": ArraySpec(("vertex",), ("uint8",), required=False),
 }
 
@@ -92,6 +93,7 @@ _ROW_SHARDS = {
     "row/*/feature": ArraySpec(("row", "feature"), FLOAT, required=False),
     "row/*/label": ArraySpec(("row",), ("int32",), required=False),
     "row/*/multilabel": ArraySpec(("row", "class"), ("int8",), required=False),
+    "row/*/target": ArraySpec(("row", "target"), ("float32",), required=False),
     "row/*/split": ArraySpec(("row",), ("uint8",), required=False),
 }
 
@@ -104,6 +106,7 @@ _GRID_SHARDS = {
     "order/*/*/feature": ArraySpec(("row", "feature"), FLOAT, required=False),
     "order/*/*/label": ArraySpec(("row",), ("int32",), required=False),
     "order/*/*/multilabel": ArraySpec(("row", "class"), ("int8",), required=False),
+    "order/*/*/target": ArraySpec(("row", "target"), ("float32",), required=False),
     "order/*/*/split": ArraySpec(("row",), ("uint8",), required=False),
 }
 

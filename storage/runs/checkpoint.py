@@ -15,6 +15,7 @@ from typing import Any
 from gnnloom.storage.errors import CorruptError, FormatError, NotFoundError
 from gnnloom.storage.format.arrays import Array, ArrayReader, ArrayRecord, write_array
 from gnnloom.storage.format.files import JsonObject, read_json, sync_folder, sync_tree, write_json
+from gnnloom.storage.format.listing import complete_groups, list_checkpoints, write_list
 from gnnloom.storage.format.schema import FORMAT_VERSION
 
 _INDEX = "checkpoint.json"
@@ -83,8 +84,13 @@ def write_arrays(aside: Path, arrays: Mapping[str, Array]) -> list[ArrayRecord]:
     ]
 
 
-def publish_checkpoint(folder: Path, epoch: int, records: Iterable[ArrayRecord], facts: JsonObject) -> Path:
-    """Rename a written checkpoint into place, and drop all but the last two; called by one process, after all wrote.
+def publish_checkpoint(
+    folder: Path, epoch: int, records: Iterable[ArrayRecord], facts: JsonObject, kept: int = _KEPT
+) -> Path:
+    """Rename a written checkpoint into place, and drop old ones; called by one process, after all wrote.
+
+    Args:
+        kept: number of checkpoints that stay: this one and the last of the others.
 
     Returns:
         The checkpoint's folder.
@@ -96,6 +102,8 @@ def publish_checkpoint(folder: Path, epoch: int, records: Iterable[ArrayRecord],
         "facts": dict(facts),
         "arrays": {record.path: record.to_json() for record in records},
     }
+    complete_groups(aside)
+    write_list(aside)
     # The index and all arrays are durable before the rename, so a name that is a number means a complete checkpoint.
     # Old checkpoints are dropped only after the rename is durable.
     write_json(aside / _INDEX, content)
@@ -105,9 +113,20 @@ def publish_checkpoint(folder: Path, epoch: int, records: Iterable[ArrayRecord],
         shutil.rmtree(final)
     aside.rename(final)
     sync_folder(folder)
-    for old in checkpoint_epochs(folder)[:-_KEPT]:
+    others = [each for each in checkpoint_epochs(folder) if each != epoch]
+    for old in others[: max(0, len(others) + 1 - kept)]:
         shutil.rmtree(folder / f"{old:08d}")
+    list_checkpoints(folder)
     return final
+
+
+def checkpoint_facts(folder: Path) -> tuple[int, JsonObject] | None:
+    """Epoch and facts of the last checkpoint; None if there is none. Reads and checks no array."""
+    epochs = checkpoint_epochs(folder)
+    if not epochs:
+        return None
+    path = folder / f"{epochs[-1]:08d}"
+    return epochs[-1], _facts(path, read_json(path / _INDEX))
 
 
 def read_checkpoint(folder: Path, epoch: int | None = None) -> StoredCheckpoint:

@@ -43,7 +43,7 @@ class Predictions:
         return name in self._records
 
     def array(self, name: str) -> ArrayReader:
-        """Open ``label`` (or ``multilabel``), ``score`` or ``embedding``, to read ranges of it.
+        """Open ``label``, ``multilabel`` or ``target``, ``score`` or ``embedding``, to read ranges of it.
 
         Raises:
             NotFoundError: this array was not predicted.
@@ -62,6 +62,10 @@ class Predictions:
     def multilabel(self, start: int = 0, stop: int | None = None) -> NDArray[np.int8]:
         """(stop - start, num_classes) int8; 1 for each predicted label, else 0."""
         return self.array("multilabel").read(start, stop)
+
+    def target(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+        """(stop - start, num_targets) float predicted numbers of a regression."""
+        return self.array("target").read(start, stop)
 
     def score(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
         """(stop - start, num_classes) float scores, before the softmax or sigmoid."""

@@ -21,6 +21,7 @@ from gnnloom.storage.format.files import (
     sync_tree,
     write_json,
 )
+from gnnloom.storage.format.listing import list_run, write_list
 from gnnloom.storage.format.locks import held, lock_path
 from gnnloom.storage.format.schema import FORMAT_VERSION
 from gnnloom.storage.runs.predictions import PREDICTIONS_INDEX, Predictions
@@ -99,6 +100,11 @@ class Run:
         """Folder of the checkpoints."""
         return self.path / "checkpoint"
 
+    @property
+    def best_checkpoint(self) -> Path:
+        """Folder of the best checkpoint, if the run keeps one; below the others, which are removed together."""
+        return self.checkpoints / "best"
+
     def config(self) -> dict[str, Any]:
         """The resolved configuration."""
         return read_json(self.config_path)
@@ -129,13 +135,21 @@ class Run:
 
         It is 0 before that writer's first write. Epochs that the writer kept from before a resume are included.
         """
+        return self.progress_since(begun)[0]
+
+    def progress_since(self, begun: float) -> tuple[int, float | None]:
+        """As :meth:`epochs_since`, and the loss of the last epoch; None if there is none."""
         path = self.metrics_path
         try:
             # An older file belongs to an earlier attempt at this run, whose epochs must not count as progress of this
             # one.
-            return path.read_bytes().count(b"\n") if path.stat().st_mtime >= begun else 0
+            lines = path.read_bytes().split(b"\n")[:-1] if path.stat().st_mtime >= begun else []
         except FileNotFoundError:
-            return 0
+            lines = []
+        if not lines:
+            return 0, None
+        loss = parse_json(lines[-1], str(path)).get("loss")
+        return len(lines), loss if isinstance(loss, float) else None
 
     def result(self) -> dict[str, Any]:
         """The summary of the finished run.
@@ -215,6 +229,7 @@ class Run:
         write_json(self.path / _INPUTS, dict(inputs or {}))
         # Last: a folder with a configuration counts as a run, and one without it is a leftover.
         write_json(self.config_path, config)
+        list_run(self.path)
 
     def append_metrics(self, line: JsonObject) -> None:
         """Append the line of one epoch; called by rank 0 only."""
@@ -246,6 +261,7 @@ class Run:
             "facts": dict(facts),
             "arrays": {record.path: record.to_json() for record in records},
         }
+        write_list(aside)
         # The index is written after all arrays, and all of it is on disk before the first rename.
         write_json(aside / PREDICTIONS_INDEX, content)
         sync_tree(aside)
@@ -256,6 +272,7 @@ class Run:
         aside.rename(final)
         sync_folder(self.path)
         shutil.rmtree(replaced, ignore_errors=True)
+        list_run(self.path)
         return Predictions(final)
 
     def drop_predictions(self) -> None:

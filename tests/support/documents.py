@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import textwrap
+from dataclasses import dataclass
 
 _PROGRAMS = r"(?:gnnloom|mpirun|make|bash|python|pip|jobs/submit\.sh)"
 _INDENTED = re.compile(rf"^(?: {{4}}|#   )({_PROGRAMS}(?: .*)?)$", re.MULTILINE)
 _INLINE = re.compile(rf"`({_PROGRAMS} [^`]+)`")
+_FENCED = re.compile(r"^```(bash|python|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _PYTHON = re.compile(r"^ {4}(?:from|import) .*\n(?:(?: {4}.*)?\n)*", re.MULTILINE)
 
 
@@ -21,3 +23,38 @@ def shown_commands(text: str) -> list[str]:
 def shown_python(text: str) -> list[str]:
     """Find Python code blocks that begin with an import."""
     return [textwrap.dedent(block) for block in _PYTHON.findall(text)]
+
+
+#: Begins a block that tests do not run, and says why.
+NOT_RUN = "# Not run by the tests: "
+
+
+@dataclass(frozen=True)
+class Step:
+    """A block of a page: a program, or commands, or the text of a file that the text before it names.
+
+    Attributes:
+        language: ``bash``, ``python`` or ``toml``.
+        file: name of the file that a ``toml`` block is, if the sentence before it names one.
+    """
+
+    language: str
+    text: str
+    file: str | None = None
+
+    @property
+    def commands(self) -> list[str]:
+        """The commands of a ``bash`` block, one per line."""
+        return [line for line in self.text.splitlines() if line and not line.startswith("#")]
+
+
+def fenced_steps(text: str) -> list[Step]:
+    """Find the fenced blocks of a page of the manual in order, without those that say why tests cannot run them."""
+    steps = []
+    for match in _FENCED.finditer(text):
+        language, block = match[1], match[2]
+        if block.startswith(NOT_RUN):
+            continue
+        named = re.search(r"`([\w.-]+\.toml)`:\s*$", text[: match.start()])
+        steps.append(Step(language, block, named[1] if named else None))
+    return steps

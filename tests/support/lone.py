@@ -31,6 +31,9 @@ class LoneCommunicator:
     def ranks_on_this_machine(self) -> int:
         return 1
 
+    def cores_on_this_machine(self) -> int:
+        return 1
+
     def send(self, tensor: Tensor, destination: int, kind: Kind) -> list[Request]:
         self._sent.append(tensor.detach().clone())
         return [_Transfer()]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +15,41 @@ from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
 
 TESTS = Path(__file__).resolve().parents[1]
 MPI_PYTHON = (sys.executable, "-m", "mpi4py")
+_SERVER = Path(__file__).with_name("rank_server.py")
 
 
 def run_ranks(ranks: int, *arguments: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
     """Run ``python -m mpi4py ARGUMENTS`` on new ranks, with the modules of ``tests/`` importable."""
-    environment = {**rank_environment(ranks), "PYTHONPATH": str(TESTS)}
+    socket, _ = _server()
     return subprocess.run(
-        [find_mpiexec(), "-n", str(ranks), *MPI_PYTHON, *arguments],
-        env=environment,
+        [find_mpiexec(), "-n", str(ranks), sys.executable, "-I", "-S", str(_SERVER), socket, *arguments],
+        env=_environment(ranks),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=timeout,
         check=False,
     )
+
+
+def _environment(ranks: int) -> dict[str, str]:
+    return {**rank_environment(ranks), "PYTHONPATH": str(TESTS)}
+
+
+@cache
+def _server() -> tuple[str, subprocess.Popen[str]]:
+    """Start this process's server for ranks: where it listens, and its process, which ends along with this one."""
+    path = f"{tempfile.mkdtemp(prefix='ranks-')}/socket"
+    server = subprocess.Popen(
+        [sys.executable, str(_SERVER), path],
+        env=_environment(1),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdout is not None
+    assert server.stdout.readline() == "ready\n"
+    return path, server
 
 
 def run_program(ranks: int, name: str, folder: Path, content: Any, timeout: float = 240) -> Any:

@@ -34,7 +34,8 @@ def store_run(dataset: Dataset, name: str, ranks: int, epochs: int = 12, **given
     """Store a run that looks as if it had been trained.
 
     Args:
-        given: ``layout`` of the shards (default row), ``profiled`` and ``finished`` (default True).
+        given: ``layout`` of the shards (default row), ``profiled`` and ``finished`` (default True), and more of the
+            ``result``.
     """
     layout = given.get("layout", "row")
     shards = dataset.find("shards", layout=layout).key
@@ -51,7 +52,7 @@ def store_run(dataset: Dataset, name: str, ranks: int, epochs: int = 12, **given
         memory, read = (random.integers(10**8, 2 * 10**8, ranks).tolist() for _ in range(2))
         grid = [ranks] if layout == "row" else [2, ranks // 2]
         result = {"epochs": epochs, "grid": grid, "peak_memory": memory, "bytes_read": read}
-        run.finish({**result, "bytes_between": matrix.tolist()})
+        run.finish({**result, "bytes_between": matrix.tolist(), **given.get("result", {})})
     return run
 
 

@@ -12,8 +12,12 @@ def write_slurm(folder: Path) -> Path:
     folder.mkdir()
     tasks = r"""$(sed -n 's/^#SBATCH --ntasks=//p' "$script")"""
     programs = {
-        "sbatch": f'for script; do :; done\nSLURM_NTASKS={tasks} bash "$script" >&2 || exit 1\necho 1',
-        "srun": 'while [[ "$1" == -* ]]; do shift; done\n' + f'exec "{find_mpiexec()}" -n "$SLURM_NTASKS" "$@"',
+        "sbatch": f'for script; do :; done\nSLURM_JOB_ID=1 SLURM_NTASKS={tasks} bash "$script" >&2 || exit 1\necho 1',
+        # Without the number of the job, by which MPICH's launcher would know Slurm.
+        "srun": (
+            'while [[ "$1" == -* ]]; do shift; done\n'
+            f'exec env -u SLURM_JOB_ID "{find_mpiexec()}" -n "$SLURM_NTASKS" "$@"'
+        ),
     }
     for name, text in programs.items():
         (folder / name).write_text(f"#!/bin/bash\n{text}\n")

@@ -38,3 +38,10 @@ def test_units_grow_with_the_figure() -> None:
         "1.00 TiB",
     ]
     assert (readable_seconds(0.0123), readable_seconds(61.04)) == ("12 ms", "61.0 s")
+    assert (readable_seconds(754), readable_seconds(7540)) == ("13 min", "2 h 6 min")
+
+
+def test_a_figure_that_is_rounded_up_takes_the_next_unit() -> None:
+    assert [readable_bytes((1 << shift) - 1) for shift in (10, 20, 30)] == ["1023 B", "1.0 MiB", "1.0 GiB"]
+    assert (readable_bytes(1023.7), readable_bytes(1000 << 10)) == ("1.0 KiB", "1000.0 KiB")
+    assert (readable_seconds(0.9996), readable_seconds(0.9994)) == ("1.0 s", "999 ms")

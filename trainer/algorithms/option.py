@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gnnloom.storage.errors import InputError
@@ -24,6 +24,7 @@ class Option:
         former_choices: values of earlier versions and what they are called today; they stay valid but are not shown.
         least, most: smallest and largest value of an integer, or of each item of a tuple of integers.
         below: upper bound of a number that is at least 0, itself excluded.
+        importable: also takes ``package.module:NAME`` of something that the user wrote.
     """
 
     default: Any
@@ -33,6 +34,7 @@ class Option:
     least: int | None = None
     most: int = LARGEST_INTEGER
     below: float | None = None
+    importable: bool = False
 
     def settle(self, name: str, value: Any) -> Any:
         """The value to use for ``value``, which has the option's type.
@@ -41,8 +43,9 @@ class Option:
             InputError: the value is not allowed.
         """
         value = self.current(value)
-        if self.choices and value not in self.choices:
-            raise InputError(f"{name} {value!r}: expected one of {', '.join(self.choices)}")
+        if self.choices and not self.allows(value):
+            own = ", or package.module:NAME" if self.importable else ""
+            raise InputError(f"{name} {value!r}: expected one of {', '.join(self.choices)}{own}")
         if self.least is not None and value is not None:
             for item in value if isinstance(value, tuple) else (value,):
                 self._check_range(name, item, self.least)
@@ -50,6 +53,14 @@ class Option:
             end = "upwards" if math.isinf(self.below) else f"to below {self.below}"
             raise InputError(f"{name} {value}: expected a number from 0 {end}")
         return value
+
+    def allows(self, value: Any) -> bool:
+        """Whether a value is one of the choices, or has the form of something to import if that is allowed."""
+        return value in self.choices or (self.importable and isinstance(value, str) and ":" in value)
+
+    def explained(self, text: str) -> Option:
+        """This option with another help text."""
+        return replace(self, help=text)
 
     def current(self, value: Any) -> Any:
         """Today's name of a choice; any other value unchanged."""

@@ -60,6 +60,10 @@ class Communicator(Protocol):
         """Number of ranks that share this machine's memory. Collective."""
         ...
 
+    def cores_on_this_machine(self) -> int:
+        """Number of distinct cores that the ranks of this machine may use. Collective."""
+        ...
+
     def send(self, tensor: Tensor, destination: int, kind: Kind) -> list[Request]:
         """Begin to send a tensor; leave it unchanged until the requests complete.
 

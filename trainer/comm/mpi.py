@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from typing import Any, cast
@@ -72,6 +73,18 @@ class MpiCommunicator:
         # MPI libraries limit the number of communicators.
         local.Free()
         return size
+
+    def cores_on_this_machine(self) -> int:
+        mine = os.sched_getaffinity(0)
+        local = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
+        # A place for every core up to the highest that a rank may use.
+        highest = np.array([max(mine)], np.int64)
+        local.Allreduce(MPI.IN_PLACE, highest, op=MPI.MAX)
+        cores = np.zeros(int(highest[0]) + 1, np.uint8)
+        cores[list(mine)] = 1
+        local.Allreduce(MPI.IN_PLACE, cores, op=MPI.MAX)
+        local.Free()
+        return int(cores.sum())
 
     def send(self, tensor: Tensor, destination: int, kind: Kind) -> list[Request]:
         segments = self._segments(tensor)

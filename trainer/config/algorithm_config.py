@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gnnloom.storage.errors import InputError
 from gnnloom.trainer.algorithms.algorithm import Algorithm
 from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.algorithms.registry import ALGORITHMS, algorithms_with_option, declared_options
 from gnnloom.trainer.config.fields import Config, field_of, option
+from gnnloom.trainer.config.named_options import parse_named
 
 #: Far more than the cores of any machine.
 _MOST_THREADS = 4096
@@ -47,7 +47,7 @@ class AlgorithmConfig(Config):
     aggregation_blocks: int = _algorithm_option("aggregation_blocks")
     gradient_product: str = _algorithm_option("gradient_product")
     algorithm_options: tuple[str, ...] = option(
-        (), "Options of algorithms from other packages, each as name=value", free=True
+        (), "Options of algorithms from other packages, each as name=value", free=True, later=True
     )
     threads: int = option(
         0,
@@ -99,16 +99,6 @@ def gather_fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parse(given: tuple[str, ...]) -> dict[str, Any]:
-    """Name to value.
-
-    Raises:
-        InputError: an item is not ``name=value``, no algorithm has the option, or its value is not allowed.
-    """
-    others, found = other_options(), {}
-    for item in given:
-        name, equals, text = item.partition("=")
-        if not equals or name not in others:
-            known = f"the names {', '.join(others)}" if others else "a name that an installed package declares"
-            raise InputError(f"algorithm_options {item!r}: expected name=value with {known}")
-        found[name] = others[name].parse(name, text)
-    return found
+    """Name to value; InputError if an item is wrong."""
+    nothing = "name=value with a name that an installed package declares"
+    return parse_named("algorithm_options", given, other_options(), nothing)

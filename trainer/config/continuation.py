@@ -12,6 +12,7 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.model_config import settled_normalization
+from gnnloom.trainer.config.stopping_config import ended_early
 from gnnloom.trainer.config.train_config import TrainConfig
 
 #: Inputs that a run must find unchanged when it continues, and what to call them in the error if they have changed.
@@ -126,7 +127,7 @@ def _refuse_changes(run: Run, stored: TrainConfig, fields: Mapping[str, Any]) ->
     Raises:
         InputError, ExistsError: as :func:`configure`.
     """
-    before, different = stored.identity(), []
+    before, different = stored.decided(), []
     for name, value in fields.items():
         # The name of the dataset may change; see TrainConfig.changes_since.
         if name == "dataset":
@@ -190,7 +191,8 @@ def find_start(config: TrainConfig, inputs: Mapping[str, str], *, restart: bool 
             f"{run.path}: trained for {trained} epochs already, more than epochs {config.epochs}; ask for at least"
             f" {trained} epochs, choose another name for the run, or --restart to start it over"
         )
-    if run.is_finished and trained == config.epochs and _has_embeddings(run, config):
+    is_done = run.is_finished and (trained == config.epochs or ended_early(run.result(), config.patience))
+    if is_done and _has_embeddings(run, config):
         return Start(trained, is_finished=True)
     if last == 0:
         raise CorruptError(
@@ -211,8 +213,19 @@ def _check_data(run: Run, inputs: Mapping[str, str]) -> None:
             )
 
 
+def predicting_epoch(run: Run, which: str = "auto") -> int:
+    """Epoch of the checkpoint that predicts; 0 if there is none.
+
+    Args:
+        which: ``best``, ``last``, or ``auto`` for the best one if the run keeps one.
+    """
+    best = max(checkpoint_epochs(run.best_checkpoint), default=0)
+    last = max(checkpoint_epochs(run.checkpoints), default=0)
+    return {"best": best, "last": last, "auto": best or last}[which]
+
+
 def _has_embeddings(run: Run, config: TrainConfig) -> bool:
-    """Whether the run has the embeddings of its last epoch, or does not need them."""
+    """Whether the run has the embeddings that its training makes, or does not need them."""
     # A model without hidden layers has no embeddings.
     name = "embedding" if config.hidden else None
-    return not config.save_embeddings or run.has_predictions_of(config.epochs, name)
+    return not config.save_embeddings or run.has_predictions_of(predicting_epoch(run), name)

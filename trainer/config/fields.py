@@ -12,7 +12,13 @@ from gnnloom.trainer.algorithms.option import Option
 
 
 def option(
-    default: Any = dataclasses.MISSING, text: str = "", *, former: str = "", free: bool = False, **checks: Any
+    default: Any = dataclasses.MISSING,
+    text: str = "",
+    *,
+    former: str = "",
+    free: bool = False,
+    later: bool = False,
+    **checks: Any,
 ) -> Any:
     """A field of a configuration.
 
@@ -21,14 +27,16 @@ def option(
         text: line for ``--help``.
         former: name of the field in earlier versions; it stays valid.
         free: may change when a run is resumed, as it controls how far and where the run goes, not what it computes.
+        later: added after the first version. It is stored only if it differs from its default, so that the names and
+            stored configurations of runs stay what they were.
         checks: choices and bounds; see :class:`Option`.
     """
-    return field_of(Option(default=default, help=text, **checks), former=former, free=free)
+    return field_of(Option(default=default, help=text, **checks), former=former, free=free, later=later)
 
 
-def field_of(given: Option, *, former: str = "", free: bool = False) -> Any:
+def field_of(given: Option, *, former: str = "", free: bool = False, later: bool = False) -> Any:
     """A field of a configuration from a complete option; see :func:`option`."""
-    metadata = {"option": given, "help": given.help, "former": former, "free": free}
+    metadata = {"option": given, "help": given.help, "former": former, "free": free, "later": later}
     return dataclasses.field(default=given.default, metadata=metadata)
 
 
@@ -63,6 +71,11 @@ class Config:
         object.__setattr__(self, name, value)
 
     def to_json(self) -> dict[str, Any]:
+        """The fields, flat, without later ones that have their default; tuples become lists."""
+        quiet = {f.name for f in dataclasses.fields(self) if f.metadata["later"] and getattr(self, f.name) == f.default}
+        return {name: value for name, value in self.whole_json().items() if name not in quiet}
+
+    def whole_json(self) -> dict[str, Any]:
         """All fields, flat; tuples become lists."""
         content = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in content.items()}

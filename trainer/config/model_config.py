@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.config.fields import Config, option
+from gnnloom.trainer.config.fields import Config, field_of, option
+from gnnloom.trainer.config.named_options import parse_named
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
-from gnnloom.trainer.models.registry import MODELS
+from gnnloom.trainer.models.kind import ModelKind
+from gnnloom.trainer.models.registry import MODELS, model_kind, shown_option
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Config):
     """A model; ``normalization`` holds what ``auto`` stood for."""
 
-    model: str = option("gcn", "Model", choices=tuple(MODELS))
+    model: str = option(
+        "gcn",
+        "Model, or a class of your own as package.module:Class",
+        choices=tuple(MODELS),
+        importable=True,
+    )
     hidden: tuple[int, ...] = option((128, 128), "Widths of the hidden layers, such as 128,128", least=1)
     bias: bool = option(True, "Add a bias in every layer")
     norm: str = option(
@@ -25,8 +33,8 @@ class ModelConfig(Config):
     )
     residual: bool = option(False, "Add a hidden layer's input to its output if their widths are equal")
     unit_embedding: bool = option(False, "Scale each vertex's embedding to length 1 before the last layer")
-    heads: int = option(4, "Number of attention heads, which share the hidden width (gat)", least=1)
-    negative_slope: float = option(0.2, "Slope of the attention's LeakyReLU for negative values (gat)", below=1.0)
+    heads: int = field_of(shown_option("heads"))
+    negative_slope: float = field_of(shown_option("negative_slope"))
     normalization: str = option(
         "auto",
         "Normalization of the adjacency; auto: the model's usual one",
@@ -44,11 +52,16 @@ class ModelConfig(Config):
     )
     cache_input_product: bool = option(True, "Form A X of fixed input features once and keep it")
     skip_input_gradient: bool = option(True, "Skip the gradient of fixed input features")
+    model_options: tuple[str, ...] = option(
+        (), "Options of a model of your own or of another package, each as name=value", later=True
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         # The stored configuration of a run says what was computed, so `auto` is resolved here.
         self.settle("normalization", settled_normalization(self.model, self.normalization))
+        # Only a check here: the field keeps the texts of the stored configuration.
+        self.own_model_options()
         # Hidden layers concatenate their heads, which therefore need equal shares of the width.
         uneven = [width for width in self.hidden if width % self.heads]
         if self.model == "gat" and uneven:
@@ -57,6 +70,27 @@ class ModelConfig(Config):
             raise InputError(f"residual: hidden {self.hidden} has no two consecutive layers of equal width")
         if self.unit_embedding and not self.hidden:
             raise InputError("unit_embedding: a model without hidden layers has no embedding")
+
+    @property
+    def model_kind(self) -> ModelKind:
+        """The descriptor of the model."""
+        return model_kind(self.model)
+
+    def own_model_options(self) -> dict[str, Any]:
+        """The options of the model by name, with defaults filled in.
+
+        Raises:
+            InputError: an item of ``model_options`` is not an option of the model, or its value is not allowed.
+        """
+        options = self.model_kind.options
+        others = {name: option for name, option in options.items() if name not in _FIELDS}
+        given = parse_named(
+            "model_options", self.model_options, others, f"none: model {self.model} has no such options"
+        )
+        return {
+            name: getattr(self, name) if name in _FIELDS else given.get(name, option.default)
+            for name, option in options.items()
+        }
 
     @property
     def input_has_gradient(self) -> bool:
@@ -70,13 +104,16 @@ class ModelConfig(Config):
         return self.cache_input_product and self.product_order != "transform-first" and not changes
 
 
+_FIELDS = frozenset(ModelConfig.__dataclass_fields__)
+
+
 def settled_normalization(model: str, normalization: str) -> str:
     """The normalization of the adjacency for a model; ``auto`` is the model's usual one.
 
     Raises:
         InputError: the model is not defined for it.
     """
-    allowed = MODELS[model].normalizations
+    allowed = model_kind(model).normalizations
     if normalization not in ("auto", *allowed):
         raise InputError(f"normalization {normalization!r}: model {model} supports only {', '.join(allowed)}")
     return allowed[0] if normalization == "auto" else normalization

@@ -23,10 +23,23 @@ class PredictConfig(Config):
     grid: tuple[int, ...] | None = option(None, "Process grid; the most even one by default")
     embeddings: bool = option(False, "Keep the last hidden layer too")
     epoch: int | None = option(None, "Epoch of the checkpoint; the last one by default")
+    checkpoint: str = option(
+        "auto",
+        "Checkpoint: the best one, the last one, or the best one if there is one",
+        choices=("auto", "best", "last"),
+    )
     threads: int = option(0, "Threads per rank; 0: the machine's cores divided among its ranks", least=0)
 
     @classmethod
-    def of_run(cls, dataset: Dataset, run: Run, *, ranks: int | None = None, embeddings: bool = False) -> PredictConfig:
+    def of_run(
+        cls,
+        dataset: Dataset,
+        run: Run,
+        *,
+        ranks: int | None = None,
+        embeddings: bool = False,
+        checkpoint: str = "auto",
+    ) -> PredictConfig:
         """Predict with a run of a dataset, which may have moved or got another name since the training.
 
         Args:
@@ -34,7 +47,13 @@ class PredictConfig(Config):
         """
         trained = TrainConfig.of_run(run)
         here = replace(trained, catalog=str(dataset.path.parent), dataset=dataset.name, run=run.name)
-        return cls.of_training(here, shards=run.inputs().get("shards"), ranks=ranks, embeddings=embeddings)
+        return cls.of_training(
+            here,
+            shards=run.inputs().get("shards"),
+            ranks=ranks,
+            embeddings=embeddings,
+            checkpoint=checkpoint,
+        )
 
     @classmethod
     def of_training(
@@ -45,6 +64,7 @@ class PredictConfig(Config):
         ranks: int | None = None,
         embeddings: bool = False,
         threads: int = 0,
+        checkpoint: str = "auto",
     ) -> PredictConfig:
         """Predict with the run that a configuration names.
 
@@ -65,4 +85,5 @@ class PredictConfig(Config):
             grid=trained.grid if same else None,
             embeddings=embeddings,
             threads=threads,
+            checkpoint=checkpoint,
         )

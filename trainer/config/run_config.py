@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gnnloom.storage.catalog import check_name
 from gnnloom.trainer.config.fields import Config, option
+from gnnloom.trainer.loggers.registry import LOGGERS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +19,7 @@ class RunConfig(Config):
         0, "Epochs between checkpoints; 0: one every ten minutes, and at the end", free=True, least=0
     )
     run: str | None = option(None, "Name of the run; derived from the parameters by default", free=True)
+    log: tuple[str, ...] = option((), f"Also log the metrics to some of {', '.join(LOGGERS)}", free=True, later=True)
     save_embeddings: bool = option(False, "Predict after training and keep the last hidden layer too", free=True)
     profile: bool = option(
         False, "Add a time profile of every rank to the metrics; costs a barrier per message", free=True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Any
 
 #: Hexadecimal digits of the hash in a name: 32 bits, which make a collision among the runs of a dataset unlikely.
@@ -18,4 +19,9 @@ def derive_run_name(model: str, algorithm: str, ranks: str, decides: Any) -> str
         decides: JSON values that determine the result; runs that differ in them get other names.
     """
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
-    return f"{model}-{algorithm}-{ranks}-{digest[:_DIGITS]}"
+    return f"{_short(model)}-{algorithm}-{ranks}-{digest[:_DIGITS]}"
+
+
+def _short(model: str) -> str:
+    """The model's name; of ``package.module:Class`` the class, in the letters that a run's name may have."""
+    return re.sub("[^a-z0-9]+", "-", model.rpartition(":")[2].lower()).strip("-") or "model"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gnnloom.storage.errors import CorruptError
-from gnnloom.storage.runs.checkpoint import checkpoint_epochs
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.continuation import predicting_epoch
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 
@@ -36,7 +36,7 @@ def look_up(run: Run, config: PredictConfig) -> Found:
     Raises:
         InputError: the run's configuration is not valid.
     """
-    epoch = config.epoch if config.epoch is not None else max(checkpoint_epochs(run.checkpoints), default=0)
+    epoch = config.epoch if config.epoch is not None else predicting_epoch(run, config.checkpoint)
     # A model without hidden layers has no embeddings.
     wanted = config.embeddings and bool(TrainConfig.of_run(run).hidden)
     embeds = config.embeddings

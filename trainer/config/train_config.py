@@ -12,21 +12,22 @@ from gnnloom.trainer.algorithms.registry import algorithms_with
 from gnnloom.trainer.config.algorithm_config import AlgorithmConfig
 from gnnloom.trainer.config.data_config import DataConfig
 from gnnloom.trainer.config.fields import former_names
+from gnnloom.trainer.config.loss_config import LossConfig
 from gnnloom.trainer.config.model_config import ModelConfig
-from gnnloom.trainer.config.optimizer_config import OptimizerConfig
 from gnnloom.trainer.config.run_config import RunConfig
 from gnnloom.trainer.config.run_name import derive_run_name
-from gnnloom.trainer.models.registry import MODELS
+from gnnloom.trainer.config.schedule_config import ScheduleConfig
+from gnnloom.trainer.config.stopping_config import StoppingConfig
 
 
 # Fields come in the reverse order of the bases: the algorithm's are the first ones in --help.
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig(RunConfig, OptimizerConfig, ModelConfig, DataConfig, AlgorithmConfig):
+class TrainConfig(RunConfig, StoppingConfig, LossConfig, ScheduleConfig, ModelConfig, DataConfig, AlgorithmConfig):
     """Everything that determines a training run; checked where it is built (InputError)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        needs = MODELS[self.model].needs
+        needs = self.model_kind.needs
         if not needs <= self.chosen_algorithm.capabilities:
             able = ", ".join(algorithms_with(needs))
             raise InputError(f"algorithm {self.algorithm!r}: model {self.model} runs on {able} only")
@@ -53,8 +54,22 @@ class TrainConfig(RunConfig, OptimizerConfig, ModelConfig, DataConfig, Algorithm
     def identity(self) -> dict[str, Any]:
         """The fields that a resumed run must share, as JSON."""
         # Free fields change how far and where a run goes but not what it computes, so resuming with others is safe.
-        free = {field.name for field in dataclasses.fields(self) if field.metadata["free"]}
-        return {name: value for name, value in self.to_json().items() if name not in free}
+        return {name: value for name, value in self.to_json().items() if name in self.deciding}
+
+    def decided(self) -> dict[str, Any]:
+        """The fields that determine the result, as JSON; with those that have their default."""
+        return {name: value for name, value in self.whole_json().items() if name in self.deciding}
+
+    @property
+    def lr_follows_evaluations(self) -> bool:
+        """The learning rate depends on metrics that are measured in some epochs only."""
+        return self.schedule == "plateau" and self.monitor != "loss"
+
+    @property
+    def deciding(self) -> set[str]:
+        """Names of the fields that determine the result."""
+        decides = {field.name for field in dataclasses.fields(self) if not field.metadata["free"]}
+        return decides | ({"eval_every"} if self.lr_follows_evaluations else set())
 
     def _former_identity(self) -> dict[str, Any]:
         """The identity under the fields' oldest names, so that runs keep the names that earlier versions gave them."""
@@ -67,19 +82,10 @@ class TrainConfig(RunConfig, OptimizerConfig, ModelConfig, DataConfig, Algorithm
         The name of the dataset is not among them: a dataset may have been imported under another name. The data that
         the run reads are compared by their keys instead.
         """
-        then, now = before.identity(), self.identity()
-        return [
-            f"{name} {then[name]!r} (now {now[name]!r})"
-            for name in now
-            if name != "dataset" and then[name] != now[name]
-        ]
-
-    def to_json(self) -> dict[str, Any]:
-        content = super().to_json()
-        if not self.algorithm_options:
-            # Configurations of gnnloom's own algorithms look as they did before other packages could add some.
-            del content["algorithm_options"]
-        return content
+        # All fields, as a field that has its default is not part of the identity.
+        then, now = before.whole_json(), self.whole_json()
+        names = [name for name in now if name in (self.deciding | before.deciding) - {"dataset"}]
+        return [f"{name} {then[name]!r} (now {now[name]!r})" for name in names if then[name] != now[name]]
 
     @classmethod
     def of_run(cls, run: Run) -> Self:

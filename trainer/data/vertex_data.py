@@ -27,8 +27,9 @@ class Labels:
 
     Attributes:
         label: (num_rows,) int64, -1 for none; in a multi-label task (num_rows, num_classes) int8, 1 or 0, -1 for
-            unknown.
+            unknown; in a regression (num_rows, num_classes) float, NaN for unknown.
         split: (num_rows,) uint8, see ``SPLIT``.
+        num_classes: number of classes, or of the numbers that a regression predicts.
     """
 
     label: Tensor
@@ -36,14 +37,17 @@ class Labels:
     num_classes: int
 
     @property
-    def is_multilabel(self) -> bool:
-        return self.label.dim() == 2
+    def is_regression(self) -> bool:
+        return self.label.is_floating_point()
 
     @property
-    def training(self) -> Tensor:
-        """(num_rows,) bool: vertices that contribute to the loss."""
-        known = self.label >= 0
-        return (self.split == SPLIT["train"]) & (known.any(1) if self.is_multilabel else known)
+    def is_multilabel(self) -> bool:
+        return self.label.dim() == 2 and not self.is_regression
+
+    def known(self, split: str) -> Tensor:
+        """(num_rows,) bool: vertices of a split of which at least one label is known."""
+        known = ~self.label.isnan() if self.is_regression else self.label >= 0
+        return (self.split == SPLIT[split]) & (known.any(1) if self.label.dim() == 2 else known)
 
 
 def read_labels(rows: VertexRows) -> Labels:
@@ -52,6 +56,8 @@ def read_labels(rows: VertexRows) -> Labels:
     Raises:
         InputError: the shards lack labels or a split, or have labels out of range or for another number of classes.
     """
+    if "target" in rows:
+        return Labels(_read_target(rows), torch.from_numpy(_read(rows, "split")), rows.shards.num_outputs)
     if "multilabel" in rows:
         return Labels(_read_multilabel(rows), torch.from_numpy(_read(rows, "split")), rows.shards.num_classes)
     # int64, because torch indexes with labels.
@@ -63,6 +69,19 @@ def read_labels(rows: VertexRows) -> Labels:
             f" expected {NO_LABEL} (none) to {num_classes - 1}"
         )
     return Labels(label, torch.from_numpy(_read(rows, "split")), num_classes)
+
+
+def _read_target(rows: VertexRows) -> Tensor:
+    target = torch.from_numpy(_read(rows, "target"))
+    if target.shape[1] != rows.shards.num_outputs:
+        where = f"{rows.shards.artifact.path}/{rows.prefix}/target"
+        raise InputError(f"{where}: {target.shape[1]} columns, expected {rows.shards.num_outputs}")
+    if bool(target.isinf().any()):
+        row = int(target.isinf().any(1).nonzero()[0, 0])
+        raise InputError(
+            f"{rows.shards.artifact.path}/{rows.prefix}/target: vertex {int(rows.vertex()[row])} has an infinite value"
+        )
+    return target
 
 
 def _read_multilabel(rows: VertexRows) -> Tensor:
@@ -95,22 +114,27 @@ def read_feature(rows: VertexRows, dtype: torch.dtype) -> Tensor:
     return feature
 
 
-def normalize_feature(feature: Tensor, norm: str, comm: Communicator) -> Tensor:
-    """Scale the features of every vertex. Collective.
+def settled_feature_norm(feature: Tensor, norm: str, comm: Communicator) -> str:
+    """What ``auto`` stands for: ``row`` if no feature of any rank is negative, else ``none``. Collective."""
+    if norm != "auto":
+        return norm
+    # An integer, because MPI defines no maximum of booleans.
+    negative = (feature < 0).any().to(torch.int64).reshape(1)
+    comm.all_reduce(negative, Kind.SETUP, Reduction.MAX)
+    return "none" if bool(negative) else "row"
+
+
+def normalize_feature(feature: Tensor, norm: str) -> Tensor:
+    """Scale the features of every vertex. Communicates nothing.
 
     Args:
         feature: (num_rows, num_features) whole rows.
-        norm: ``row`` divides each row by the sum of its absolute values, as is usual for word counts; ``auto`` does so
-            if no feature of any rank is negative; ``none`` leaves the features unchanged.
+        norm: ``row`` divides each row by the sum of its absolute values, as is usual for word counts; ``none`` leaves
+            the features unchanged.
 
     Returns:
         (num_rows, num_features); ``feature`` itself if it is left unchanged.
     """
-    if norm == "auto":
-        # An integer, because MPI defines no maximum of booleans.
-        negative = (feature < 0).any().to(torch.int64).reshape(1)
-        comm.all_reduce(negative, Kind.SETUP, Reduction.MAX)
-        norm = "none" if bool(negative) else "row"
     if norm == "none":
         return feature
     # The smallest positive number instead of 0 keeps rows of zeros at zero.

@@ -117,7 +117,9 @@ def _add_option(
     # argparse compares with the choices after converting, so former names have become today's by then.
     # argparse names the conversion in its message about a value of another type.
     current.__name__ = getattr(convert, "__name__", "value")
-    parser.add_argument(*flags, dest=name, type=current, choices=option.choices or None, help=option.help)
+    # What the user may import is checked where the configuration is built.
+    choices = None if option.importable else option.choices or None
+    parser.add_argument(*flags, dest=name, type=current, choices=choices, help=option.help)
 
 
 def _flag(name: str) -> str:

@@ -29,6 +29,8 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import PREDICT
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.signals import handling
+from gnnloom.trainer.job.stop import EXIT_CODE_FILE
+from gnnloom.trainer.loggers.registry import check_loggers
 
 logger = logging.getLogger(__name__)
 
@@ -96,22 +98,25 @@ def launch(config: TrainConfig, ranks: int | None = None, *, restart: bool = Fal
         NotFoundError, ExistsError, InputError: see :func:`prepare_launch`; raised before a rank is started.
         IncompleteError: the ranks found an error in the shards.
     """
-    config, start = prepare_launch(replace(config, ranks=config.ranks if ranks is None else ranks), restart=restart)
+    config = replace(config, ranks=config.ranks if ranks is None else ranks)
+    check_loggers(config.log)
+    config, start = prepare_launch(config, restart=restart)
     if start.is_finished:
         return run_of(config).result()
     return _launch([], config.to_json(), config.ranks, config.threads, ["--restart"] if restart else [])
 
 
 def launch_prediction(
-    dataset: Dataset, run: str, ranks: int | None = None, *, embeddings: bool = False
+    dataset: Dataset, run: str, ranks: int | None = None, *, embeddings: bool = False, checkpoint: str = "auto"
 ) -> dict[str, Any]:
-    """Predict with the last checkpoint of a run on new MPI processes of this machine.
+    """Predict with a checkpoint of a run on new MPI processes of this machine.
 
     If the run has these predictions already, no process is started.
 
     Args:
         ranks: number of processes, for which there must be shards; by default that of the training.
         embeddings: write the last hidden layer's output too.
+        checkpoint: ``best``, ``last``, or ``auto`` for the best one if the run keeps one.
 
     Returns:
         The summary, with the ``path`` of the predictions.
@@ -121,7 +126,7 @@ def launch_prediction(
         NotFoundError: there is no such run.
     """
     opened = Run.open(dataset, run)
-    config = PredictConfig.of_run(dataset, opened, ranks=ranks, embeddings=embeddings)
+    config = PredictConfig.of_run(dataset, opened, ranks=ranks, embeddings=embeddings, checkpoint=checkpoint)
     found = look_up(opened, config)
     if found.epoch:
         return summary(opened, found.epoch)
@@ -138,7 +143,10 @@ def _launch(
         # mpi4py's runner aborts the whole job when a rank ends with an exception that it does not catch.
         program = [sys.executable, "-m", "mpi4py", "-m", "gnnloom.trainer", *action, str(config)]
         command = [find_mpiexec(), "-n", str(ranks), *program, "--result", str(result), *options]
-        code, last_lines = _run(command, rank_environment(ranks, threads), stops=not action)
+        environment = rank_environment(ranks, threads)
+        # This process reads the ranks' exit code; the file is for ranks that a batch job starts.
+        environment.pop(EXIT_CODE_FILE, None)
+        code, last_lines = _run(command, environment, stops=not action)
         if code == 0 and result.exists():
             return read_json(result)
     raise _failure(code, last_lines)

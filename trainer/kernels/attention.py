@@ -17,7 +17,8 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.matrix.csr import CSR, transposed
+from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.matrix.transpose import transposed
 from gnnloom.trainer.kernels.arrays import array_dtype, as_array
 from gnnloom.trainer.kernels.contract import SoftmaxGradient, SoftmaxState
 from gnnloom.trainer.kernels.threads import Threads

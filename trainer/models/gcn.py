@@ -1,20 +1,28 @@
-"""Graph convolutional network (Kipf, Welling, ICLR 2017): H' = relu(A H W + b), any depth and widths."""
+"""``gcn``: graph convolutional network."""
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
-from gnnloom.trainer.models.model import Inputs, Model
+from gnnloom.trainer.models.kind import ModelKind
+
+if TYPE_CHECKING:
+    from gnnloom.trainer.networks.model import Model
 
 
-class GCN(Model):
-    """One weight matrix and bias per layer, over the normalized adjacency."""
+def load() -> type[Model]:
+    """Import the class."""
+    from gnnloom.trainer.networks.gcn import GCN  # noqa: PLC0415 - imports torch
 
-    def _create_parameters(self, generator: torch.Generator) -> None:
-        self.weights = self._held_weights(generator)
-        self.biases = self._biases(self.options.dims[1:])
+    return GCN
 
-    def _layer(self, inputs: Inputs, layer: int) -> Tensor:
-        output = self._product(inputs, self.weights[layer], layer)
-        return self._with_bias(output, self.biases, layer)
+
+MODEL = ModelKind(
+    name="gcn",
+    order=0,
+    help="Graph convolutional network",
+    source="Kipf, Welling, ICLR 2017",
+    normalizations=("symmetric", "mean", "none"),
+    load=load,
+    takes_weights=True,
+)

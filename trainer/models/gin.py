@@ -1,47 +1,29 @@
-"""Graph isomorphism network (Xu, Hu, Leskovec, Jegelka, ICLR 2019): H' = MLP((1 + epsilon) H + A H).
-
-A H sums the stored in-neighbors. A stored self loop counts as one of them, so a vertex with a loop has the factor
-2 + epsilon, as in PyG's GINConv on the same edges. Ingest with ``--self-loops remove`` to get the paper's factor.
-"""
+"""``gin``: graph isomorphism network."""
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING
 
-from gnnloom.trainer.models.model import Inputs, Model
+from gnnloom.trainer.algorithms.algorithm import ONE_LAYOUT
+from gnnloom.trainer.models.kind import ModelKind
+
+if TYPE_CHECKING:
+    from gnnloom.trainer.networks.model import Model
 
 
-class GIN(Model):
-    """A learned epsilon and a two-layer perceptron per layer.
+def load() -> type[Model]:
+    """Import the class."""
+    from gnnloom.trainer.networks.gin import GIN  # noqa: PLC0415 - imports torch
 
-    Both perceptron layers have the layer's width. Only in the last layer is the inner one as wide as its input: the
-    number of classes would be a narrow bottleneck, which a ReLU can close.
-    """
+    return GIN
 
-    needs_features = True
 
-    def _create_parameters(self, generator: torch.Generator) -> None:
-        before, outer = self.options.dims[:-1], self.options.dims[1:]
-        inner = [*outer[:-1], outer[-2] if len(outer) > 1 else outer[-1]]
-        self.epsilons = nn.ParameterList([torch.zeros(1, dtype=self.dtype) for _ in outer])
-        self.weights = self._weights(zip(before, inner, strict=True), generator)
-        self.outer_weights = self._weights(zip(inner, outer, strict=True), generator)
-        self.biases, self.outer_biases = self._biases(inner), self._biases(outer)
-
-    def _layer(self, inputs: Inputs, layer: int) -> Tensor:
-        inner = self._inner(inputs, layer)
-        inner = torch.relu(self._with_bias(inner, self.biases, layer))
-        output = self.operator.transform(inner, self.outer_weights[layer], layer)
-        return self._with_bias(output, self.outer_biases, layer)
-
-    def _inner(self, inputs: Inputs, layer: int) -> Tensor:
-        """The perceptron's first product; it is linear in H, so it may come before the sum over the neighbors."""
-        own, weight, factor = inputs.features, self.weights[layer], 1 + self.epsilons[layer]
-        if inputs.propagated:
-            return self.operator.transform(factor * own + inputs.value, weight, layer)
-        if self.options.propagates_first(layer, weight.shape[1]):
-            return self.operator.transform(factor * own + self.operator.propagate(own, layer), weight, layer)
-        transformed = self.operator.transform(own, weight, layer)
-        summed: Tensor = factor * transformed + self.operator.propagate(transformed, layer)
-        return summed
+MODEL = ModelKind(
+    name="gin",
+    order=2,
+    help="Graph isomorphism network",
+    source="Xu, Hu, Leskovec, Jegelka, ICLR 2019",
+    normalizations=("none",),
+    load=load,
+    needs=frozenset({ONE_LAYOUT}),
+)

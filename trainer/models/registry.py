@@ -1,88 +1,50 @@
-"""The models by name: what the configuration must know of each one, without loading torch."""
+"""All models: those of this room, those that installed packages announce, and classes that a user names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
+import gnnloom.trainer.models
+from gnnloom.storage.descriptors import load_descriptors, load_named
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.algorithms.option import Option
+from gnnloom.trainer.models.kind import ModelKind
 
-if TYPE_CHECKING:
-    from gnnloom.trainer.models.model import Model
+#: Models by name, in the order of choices.
+MODELS: Mapping[str, ModelKind] = load_descriptors(gnnloom.trainer.models, "MODEL", "gnnloom.models", ModelKind)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelKind:
-    """A model that can be chosen.
+def model_kind(model: str) -> ModelKind:
+    """The descriptor of a model, or one made from a class that is named as ``package.module:Class``.
 
-    Attributes:
-        help: one line of help text.
-        source: the paper.
-        normalizations: normalizations of the adjacency that the model is defined for; the usual one comes first.
-        load: imports the class.
-        needs: capabilities that an algorithm must have to run the model.
-        takes_weights: defined for weighted edges.
+    Raises:
+        InputError: there is no such class, or it is not a model.
     """
+    if model in MODELS:
+        return MODELS[model]
+    found = load_named("model", model)
+    from gnnloom.trainer.networks.model import Model  # noqa: PLC0415 - imports torch
 
-    help: str
-    source: str
-    normalizations: tuple[str, ...]
-    load: Callable[[], type[Model]]
-    needs: frozenset[str] = frozenset()
-    takes_weights: bool = False
-
-
-def _gcn() -> type[Model]:
-    from gnnloom.trainer.models.gcn import GCN  # noqa: PLC0415 - imports torch
-
-    return GCN
-
-
-def _sage() -> type[Model]:
-    from gnnloom.trainer.models.sage import GraphSAGE  # noqa: PLC0415 - imports torch
-
-    return GraphSAGE
-
-
-def _gin() -> type[Model]:
-    from gnnloom.trainer.models.gin import GIN  # noqa: PLC0415 - imports torch
-
-    return GIN
+    if not (isinstance(found, type) and issubclass(found, Model)):
+        raise InputError(f"model {model}: expected a subclass of gnnloom.trainer.networks.model.Model, found {found!r}")
+    missing = sorted(found.__abstractmethods__)
+    if missing:
+        raise InputError(f"model {model}: the class does not define {', '.join(missing)}")
+    return ModelKind(
+        name=model,
+        order=0,
+        help=(found.__doc__ or model).strip().partition("\n")[0],
+        source=found.__module__,
+        normalizations=found.normalizations,
+        load=lambda: found,
+        needs=found.needs,
+        takes_weights=found.takes_weights,
+        options=found.own_options,
+    )
 
 
-def _gat() -> type[Model]:
-    from gnnloom.trainer.models.gat import GAT  # noqa: PLC0415 - imports torch
-
-    return GAT
-
-
-MODELS: Mapping[str, ModelKind] = {
-    "gcn": ModelKind(
-        help="Graph convolutional network",
-        source="Kipf, Welling, ICLR 2017",
-        normalizations=("symmetric", "mean", "none"),
-        load=_gcn,
-        takes_weights=True,
-    ),
-    "sage": ModelKind(
-        help="GraphSAGE with the mean aggregator",
-        source="Hamilton, Ying, Leskovec, NeurIPS 2017",
-        normalizations=("mean",),
-        load=_sage,
-    ),
-    "gin": ModelKind(
-        help="Graph isomorphism network",
-        source="Xu, Hu, Leskovec, Jegelka, ICLR 2019",
-        normalizations=("none",),
-        load=_gin,
-        needs=frozenset({ONE_LAYOUT}),
-    ),
-    "gat": ModelKind(
-        help="Graph attention network",
-        source="Velickovic et al., ICLR 2018",
-        normalizations=("none",),
-        load=_gat,
-        needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
-    ),
-}
+def shown_option(name: str) -> Option:
+    """An option of gnnloom's models; its help text ends with the models that have it."""
+    able = [kind for kind in MODELS.values() if name in kind.options]
+    declared = able[0].options[name]
+    return declared.explained(f"{declared.help} ({', '.join(kind.name for kind in able)})")

@@ -14,8 +14,8 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import OpenedShards
 from gnnloom.trainer.kernels.dispatch import Dropout, Threads
-from gnnloom.trainer.models.model import Model, ModelOptions
-from gnnloom.trainer.models.registry import MODELS
+from gnnloom.trainer.models.registry import MODELS, model_kind
+from gnnloom.trainer.networks.model import Model, ModelOptions
 from gnnloom.trainer.operators.operator import LayerPlan, Operator
 
 
@@ -25,7 +25,7 @@ def check_graph(model: str, shards: RowShards | GridShards) -> None:
     Raises:
         InputError: the graph has weights, which the model would ignore.
     """
-    if shards.weighted and not MODELS[model].takes_weights:
+    if shards.weighted and not model_kind(model).takes_weights:
         able = ", ".join(name for name, kind in MODELS.items() if kind.takes_weights)
         raise InputError(
             f"{shards.artifact.path}: the edges have weights, which model {model} does not use; choose {able}, or"
@@ -33,10 +33,10 @@ def check_graph(model: str, shards: RowShards | GridShards) -> None:
         )
 
 
-def model_options(config: TrainConfig, num_features: int, num_classes: int) -> ModelOptions:
+def model_options(config: TrainConfig, num_features: int, num_outputs: int) -> ModelOptions:
     """Everything that determines the model of a configuration except its weights."""
     return ModelOptions(
-        dims=(num_features, *config.hidden, num_classes),
+        dims=(num_features, *config.hidden, num_outputs),
         bias=config.bias,
         input_dropout=config.input_dropout,
         product_order=config.product_order,
@@ -45,8 +45,7 @@ def model_options(config: TrainConfig, num_features: int, num_classes: int) -> M
         norm=config.norm,
         residual=config.residual,
         unit_embedding=config.unit_embedding,
-        heads=config.heads,
-        negative_slope=config.negative_slope,
+        own=config.own_model_options(),
     )
 
 
@@ -67,7 +66,7 @@ def build_operator(
         normalization=config.normalization,
         dtype=np.dtype(config.dtype),
         plan=plan,
-        differentiates=MODELS[config.model].load().multiplies,
+        differentiates=config.model_kind.load().multiplies,
         threads=threads,
         counter=counter,
         options=config.own_options(),
@@ -78,4 +77,4 @@ def build_operator(
 def build_model(operator: Operator, config: TrainConfig, options: ModelOptions, threads: Threads) -> Model:
     """The configured model, with weights from ``config.seed``, the same on every rank. Communicates nothing."""
     dropout = Dropout(config.dropout, config.seed, threads)
-    return MODELS[config.model].load()(operator, options, dropout, config.seed, getattr(torch, config.dtype))
+    return config.model_kind.load()(operator, options, dropout, config.seed, getattr(torch, config.dtype))

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from gnnloom.storage.errors import FormatError
 from gnnloom.storage.format.arrays import ArrayReader
+from gnnloom.storage.format.files import JsonObject
 from gnnloom.storage.runs.checkpoint import (
     StoredCheckpoint,
     begin_checkpoint,
@@ -26,11 +27,23 @@ from gnnloom.trainer.training.optimizer import MOMENTS, Optimizer
 _PARAMETER, _BUFFER, _OPTIMIZER = "parameter/", "buffer/", "optimizer/"
 
 
-def save_checkpoint(comm: Communicator, folder: Path, epoch: int, model: nn.Module, optimizer: Optimizer) -> None:
+def save_checkpoint(
+    comm: Communicator,
+    folder: Path,
+    epoch: int,
+    model: nn.Module,
+    optimizer: Optimizer,
+    facts: JsonObject | None = None,
+    kept: int = 2,
+) -> None:
     """Write the state after ``epoch`` epochs below ``folder``. Collective.
 
     Rank 0 gathers and writes the weights. Arrays with a row per vertex are written by all ranks, each its own rows, and
     are never whole in memory.
+
+    Args:
+        facts: what to store with the checkpoint.
+        kept: checkpoints that the folder then has at most.
     """
     pieces = _pieces(model)
     tensors = {_PARAMETER + name: parameter.detach() for name, parameter in model.named_parameters()}
@@ -53,7 +66,7 @@ def save_checkpoint(comm: Communicator, folder: Path, epoch: int, model: nn.Modu
         arrays = {name: as_array(tensor) for name, tensor in whole.items()}
         records += write_arrays(checkpoint_aside(folder, epoch), arrays)
         # The rename comes last, after all ranks have written: a kill before it leaves the previous checkpoint in place.
-        publish_checkpoint(folder, epoch, records, {})
+        publish_checkpoint(folder, epoch, records, facts or {}, kept)
 
 
 def _pieces(model: nn.Module) -> dict[str, Piece]:
@@ -88,6 +101,13 @@ def restore(checkpoint: StoredCheckpoint, model: nn.Module, optimizer: Optimizer
     pieces = _pieces(model)
     for name, tensor in optimizer.state.items():
         _copy(checkpoint, _OPTIMIZER + name, tensor, pieces)
+
+
+def whole_state(checkpoint: StoredCheckpoint) -> dict[str, Tensor]:
+    """The parameters and running averages of a checkpoint, whole, by their names in the model's ``state_dict``."""
+    arrays = checkpoint.arrays
+    prefixed = [(prefix, name) for name in arrays for prefix in (_PARAMETER, _BUFFER) if name.startswith(prefix)]
+    return {name.removeprefix(prefix): torch.from_numpy(arrays[name]) for prefix, name in prefixed}
 
 
 def _copy(checkpoint: StoredCheckpoint, name: str, target: Tensor, pieces: dict[str, Piece]) -> None:

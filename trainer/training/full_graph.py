@@ -24,12 +24,22 @@ from gnnloom.trainer.comm.profile import gather_profile
 from gnnloom.trainer.comm.traffic import Kind, TrafficCounts
 from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.vertex_data import read_labels
-from gnnloom.trainer.training.checkpoint import restore, save_checkpoint
-from gnnloom.trainer.training.loss import build_loss
-from gnnloom.trainer.training.metrics import build_metrics
+from gnnloom.trainer.data.vertex_data import Labels, read_labels
+from gnnloom.trainer.loggers.registry import check_loggers
+from gnnloom.trainer.training.checkpoint import restore, restore_parameters, save_checkpoint
+from gnnloom.trainer.training.class_scores import class_scores
+from gnnloom.trainer.training.class_weights import check_class_weights, class_weights
+from gnnloom.trainer.training.clipping import clip_gradients
+from gnnloom.trainer.training.course import Course, KeptBest
+from gnnloom.trainer.training.loss import MaskedLoss, build_loss
+from gnnloom.trainer.training.metrics import Metrics, build_metrics
+from gnnloom.trainer.training.monitor import VAL_LOSS
 from gnnloom.trainer.training.optimizer import build_optimizer, sum_gradients
+from gnnloom.trainer.training.own_functions import OwnFunction, load_function
+from gnnloom.trainer.training.own_metric import WithOwnMetric, lower_is_better
 from gnnloom.trainer.training.predict import write_predictions
+from gnnloom.trainer.training.record import recorded
+from gnnloom.trainer.training.run_log import RunLog
 from gnnloom.trainer.training.session import Session, open_session, threads_per_rank, writing
 
 logger = logging.getLogger(__name__)
@@ -49,6 +59,7 @@ class EpochReport:
         bytes, messages: sent by all ranks, by kind.
         stopped: at least one rank was asked to stop.
         profile: time profile of every rank, if requested; see :func:`gnnloom.trainer.comm.profile.gather_profile`.
+        figures: learning rate and length of the gradient, if they vary.
     """
 
     loss: float
@@ -57,6 +68,7 @@ class EpochReport:
     messages: dict[str, int]
     stopped: bool
     profile: list[dict[str, Any]]
+    figures: dict[str, float]
 
 
 def train(
@@ -90,8 +102,9 @@ def train(
         if comm.rank == 0:
             _begin(training)
         comm.barrier()
-        stopped = training.run_epochs(stop)
-        return training.finish(stopped)
+        with recorded(training.run, config, training.first_epoch, comm.rank) as training.log:
+            stopped = training.run_epochs(stop)
+            return training.finish(stopped)
 
 
 def _inputs(comm: Communicator, config: TrainConfig) -> dict[str, str]:
@@ -127,19 +140,35 @@ def _begin(training: Training) -> None:
 
 @dataclass(frozen=True)
 class _Start:
-    """Everything that is read before the ranks communicate."""
+    """Everything that is read before the ranks communicate.
+
+    Attributes:
+        own_loss, own_metric: functions of the user's, if any.
+        best: the best checkpoint that the run has, if it goes on from a checkpoint.
+    """
 
     session: Session
-    labels: Any
+    labels: Labels
     run: Run
     checkpoint: StoredCheckpoint | None
+    own_loss: OwnFunction | None
+    own_metric: OwnFunction | None
+    best: KeptBest | None
 
     @classmethod
     def read(cls, comm: Communicator, config: TrainConfig, num_threads: int, first_epoch: int) -> _Start:
+        check_loggers(config.log if comm.rank == 0 else ())
         session = open_session(comm, config, num_threads)
         run = run_of(config)
         checkpoint = _read_checkpoint(run, first_epoch) if first_epoch else None
-        return cls(session, read_labels(session.label_rows), run, checkpoint)
+        labels, layout = read_labels(session.label_rows), session.operator.layout(session.model.num_layers)
+        check_class_weights(config, labels)
+        own_loss, own_metric = (
+            None if text in {"auto", "none"} else load_function(option, text, layout, labels, session.model.dtype)
+            for option, text in (("loss", config.loss), ("metric", config.metric))
+        )
+        best = None if checkpoint is None else KeptBest.read(run)
+        return cls(session, labels, run, checkpoint, own_loss, own_metric, best)
 
 
 def _read_checkpoint(run: Run, epoch: int) -> StoredCheckpoint:
@@ -169,10 +198,11 @@ class Training:
         self.inputs = self.session.take_inputs()
         self.optimizer = build_optimizer(self.model, self.config)
         layout = self.session.operator.layout(self.model.num_layers)
-        labels = start.labels
-        self.loss = build_loss(layout, labels)
-        self.metrics = build_metrics(layout, labels)
-        if self.loss.num_vertices == 0:
+        self.layout, self.labels = layout, start.labels
+        labels = self.labels
+        self.loss = build_loss(layout, labels, "train", class_weights(self.config, layout, labels), start.own_loss)
+        self.metrics = self._build_metrics(start.own_metric)
+        if self.loss.num_vertices == 0 or self.loss.num_terms == 0:
             message = f"{self.session.shards.artifact.path}: no vertex has a label and is in the training split"
             raise CollectiveError(message, reports=comm.rank == 0, code=InputError.exit_code)
         self.first_epoch = 0 if start.checkpoint is None else start.checkpoint.epoch
@@ -184,27 +214,59 @@ class Training:
         self.lines = [line for line in self.run.metrics() if line["epoch"] < self.first_epoch]
         self.last_traffic = TrafficCounts()
         self.unsaved_seconds = 0.0
+        self.log = RunLog()
+        self.details: dict[str, Any] | None = None
+        lower = lower_is_better(start.own_metric)
+        self.course = together(comm, lambda: Course(self.config, self.metrics.names, lower, start.best))
+        self.val_loss = build_loss(layout, labels, "valid", own=start.own_loss) if self.course.needs_val_loss else None
+        for line in self.lines:
+            self._follow(line)
+
+    def _build_metrics(self, own: OwnFunction | None) -> Metrics:
+        """The metrics of the task, and the user's. Collective."""
+        metrics = build_metrics(self.layout, self.labels)
+        if own is None:
+            return metrics
+        return together(self.comm, lambda: WithOwnMetric(metrics, self.layout, self.labels, own))
 
     def run_epochs(self, stop: Callable[[], bool]) -> bool:
         """Train to the last epoch, or until a rank is asked to stop (then True). Collective."""
         for epoch in range(self.first_epoch, self.config.epochs):
+            # A run that is resumed may have ended early already.
+            if self.course.ends:
+                break
             report = self._train_epoch(epoch, stop)
             # Before anything of this epoch is written: a resumed run would start from the diverged model.
             self._check_finite(epoch, report.loss)
             done = epoch + 1
-            last = done == self.config.epochs
-            line: dict[str, Any] = {"epoch": epoch, "loss": report.loss, "seconds": report.seconds}
-            if last or _is_due(done, self.config.eval_every):
-                line |= self._evaluate()
+            line: dict[str, Any] = {"epoch": epoch, "loss": report.loss, "seconds": report.seconds} | report.figures
+            last = self._measure(line, is_last=done == self.config.epochs)
             line |= {"bytes": report.bytes, "messages": report.messages}
             # The line precedes the checkpoint. After a kill in between, the resumed run drops the line and repeats the
             # epoch; in the other order the line would be lost.
             self._write_line({**line, "profile": report.profile} if self.config.profile else line)
+            if self.course.improves(line):
+                self._save_best(done)
             if last or report.stopped or self._checkpoint_is_due(done, report.seconds):
                 self._save(done)
             if report.stopped and not last:
                 return True
         return False
+
+    def _measure(self, line: dict[str, Any], *, is_last: bool) -> bool:
+        """Evaluate the epoch of a line if that is due; whether the epoch is the last one. Collective."""
+        if is_last or _is_due(line["epoch"] + 1, self.config.eval_every):
+            line |= self._evaluate(is_last=is_last)
+        self._follow(line)
+        if self.course.ends and self.metrics.names[0] not in line:
+            line |= self._evaluate(is_last=True)
+        return is_last or self.course.ends
+
+    def _follow(self, line: dict[str, Any]) -> None:
+        """Let the line of an epoch decide, as it would have in a run of any length."""
+        # A run also evaluates its last epoch, which a longer run need not do: that must not decide if the run goes on.
+        is_due = _is_due(line["epoch"] + 1, self.config.eval_every)
+        self.course.observe(line if is_due else {"epoch": line["epoch"], "loss": line["loss"]})
 
     def _train_epoch(self, epoch: int, stop: Callable[[], bool]) -> EpochReport:
         started, operator = time.perf_counter(), self.session.operator
@@ -215,15 +277,34 @@ class Training:
             contribution = self.loss(self.model(self.inputs))
             contribution.backward()  # type: ignore[no-untyped-call]
             sum_gradients(self.model.parameters(), operator.grid.group(operator.weight_axes))
+            figures = self._limit_step(epoch)
             self.optimizer.step()
             # The request to stop is summed along with the loss, so all ranks stop after the same epoch.
             # float64 whatever the model's dtype, so that the reported loss does not lose digits when it is summed over
             # ranks.
             totals = torch.tensor([float(contribution.detach()), float(stop())], dtype=torch.float64)
             self.comm.all_reduce(totals, Kind.LOSS)
-        return self._report(totals, time.perf_counter() - started, counts)
+        return self._report(totals, time.perf_counter() - started, counts, figures)
 
-    def _report(self, totals: torch.Tensor, seconds: float, counts: TrafficCounts) -> EpochReport:
+    def _limit_step(self, epoch: int) -> dict[str, float]:
+        """Set the learning rate and clip the gradients. Collective.
+
+        Returns:
+            The rate, if it varies, and the length of the gradient, if it is limited.
+        """
+        figures = {}
+        self.optimizer.lr = self.course.schedule.rate(epoch)
+        if not self.course.schedule.is_constant:
+            figures["lr"] = self.optimizer.lr
+        if self.config.clip_norm:
+            length = clip_gradients(list(self.model.parameters()), self.config.clip_norm, self.comm)
+            self._check_finite(epoch, length, "length of the gradient")
+            figures["gradient_norm"] = length
+        return figures
+
+    def _report(
+        self, totals: torch.Tensor, seconds: float, counts: TrafficCounts, figures: dict[str, float]
+    ) -> EpochReport:
         sent = [float(count[kind]) for count in (counts.bytes, counts.messages) for kind in Kind]
         # Outside the epoch's record and its time, so the report does not count itself.
         everyones = self.comm.gather_numbers([seconds, *sent])
@@ -232,25 +313,46 @@ class Training:
         slowest = float(everyones[:, 0].max())
         self.last_traffic = counts
         profile = gather_profile(self.comm, counts, seconds) if self.config.profile else []
-        return EpochReport(float(totals[0]), slowest, num_bytes, messages, bool(totals[1] > 0), profile)
+        return EpochReport(float(totals[0]), slowest, num_bytes, messages, bool(totals[1] > 0), profile, figures)
 
-    def _check_finite(self, epoch: int, loss: float) -> None:
-        if not math.isfinite(loss):
-            message = f"{self.run.path}: the loss of epoch {epoch} is {loss}; lower the learning rate"
+    def _check_finite(self, epoch: int, value: float, what: str = "loss") -> None:
+        if not math.isfinite(value):
+            message = f"{self.run.path}: the {what} of epoch {epoch} is {value}; lower the learning rate"
             raise CollectiveError(message, reports=self.comm.rank == 0, code=1)
 
-    def _evaluate(self) -> dict[str, float | None]:
+    def _evaluate(self, *, is_last: bool) -> dict[str, float | None]:
+        """The metrics of the present parameters; the figures of every class too if they are the last. Collective."""
         self.model.eval()
         # A separate traffic record, so the epoch's own counts only training.
         with torch.no_grad(), self.comm.traffic.recording():
-            return self.metrics(self.model(self.inputs))
+            scores = self.model(self.inputs)
+            if is_last:
+                self.details = class_scores(self.layout, self.labels, scores)
+            figures = self.metrics(scores)
+            if self.val_loss is not None:
+                figures |= {VAL_LOSS: self._total_loss(self.val_loss, scores)}
+        without = sorted(name for name in self.course.decisive if figures.get(name, 0) is None)
+        if without:
+            message = f"{without[0]} decides about this run, but it has no value: no vertex of its split has a label"
+            raise CollectiveError(message, reports=self.comm.rank == 0, code=InputError.exit_code)
+        return figures
+
+    def _total_loss(self, loss: MaskedLoss, scores: torch.Tensor) -> float | None:
+        """A loss over all ranks; None if it has no vertex. Collective."""
+        if not loss.num_terms:
+            return None
+        total = loss(scores).detach().reshape(1)
+        self.comm.all_reduce(total, Kind.METRICS)
+        return float(total)
 
     def _write_line(self, line: dict[str, Any]) -> None:
+        """Keep the line of an epoch, and on rank 0 write it."""
         self.lines.append(line)
         if self.comm.rank == 0:
             self.run.append_metrics(line)
-            if "test_accuracy" in line:
-                figures = "  ".join(f"{name} {_percent(line[name])}" for name in self.metrics.names)
+            self.log.write(line)
+            if self.metrics.names[0] in line:
+                figures = "  ".join(f"{name} {_shown(name, line[name])}" for name in self.metrics.names)
                 logger.info("epoch %d  loss %.5f  %s  %.3f s", line["epoch"], line["loss"], figures, line["seconds"])
 
     def _checkpoint_is_due(self, done: int, seconds: float) -> bool:
@@ -268,10 +370,25 @@ class Training:
             self.run.drop_predictions()
         save_checkpoint(self.comm, self.run.checkpoints, epoch, self.model, self.optimizer)
 
+    def _save_best(self, epoch: int) -> None:
+        facts = self.course.best.facts if self.course.best else {}
+        save_checkpoint(self.comm, self.run.best_checkpoint, epoch, self.model, self.optimizer, facts, kept=1)
+
+    def _predict(self) -> None:
+        """Write the predictions of the best checkpoint, or of the last one if the run keeps no best one. Collective."""
+        epoch = len(self.lines)
+        if self.course.best is not None:
+            best = together(self.comm, lambda: read_checkpoint(self.run.best_checkpoint))
+            together(self.comm, lambda: restore_parameters(best, self.model))
+            epoch = best.epoch
+        write_predictions(self.session, self.inputs, self.run, epoch, embeddings=True)
+
     def finish(self, stopped: bool) -> dict[str, Any]:
         """Predict if requested, gather the result and write it. Collective."""
+        if self.details is None and not stopped:
+            self._evaluate(is_last=True)
         if self.config.save_embeddings and not stopped:
-            write_predictions(self.session, self.inputs, self.run, self.config.epochs, embeddings=True)
+            self._predict()
         loaded = self.session.loaded
         mine = [self.session.counter.bytes, peak_memory(), loaded.peak_memory, loaded.seconds]
         per_rank = self.comm.gather_numbers(mine)
@@ -282,6 +399,9 @@ class Training:
             "load_seconds": float(per_rank[:, 3].max()),
             **self._traffic_matrix(),
         }
+        if self.comm.rank == 0:
+            for what, facts in self.course.summary.items():
+                logger.info("%s: %s", what.replace("_", " "), "  ".join(f"{name} {facts[name]}" for name in facts))
         # The result marks a run as complete, so it is written last. The barrier lets no rank return before it is there.
         if self.comm.rank == 0 and not stopped:
             self.run.finish(result)
@@ -297,7 +417,8 @@ class Training:
 
     def _result(self, stopped: bool) -> dict[str, Any]:
         last = self.lines[-1]
-        evaluated: dict[str, Any] = next((line for line in reversed(self.lines) if "test_accuracy" in line), {})
+        first = self.metrics.names[0]
+        evaluated: dict[str, Any] = next((line for line in reversed(self.lines) if first in line), {})
         return {
             "run": self.run.name,
             "state": "stopped" if stopped else "finished",
@@ -307,6 +428,9 @@ class Training:
             "epochs": len(self.lines),
             "loss": [line["loss"] for line in self.lines],
             **{name: evaluated.get(name) for name in self.metrics.names},
+            **self.course.summary,
+            **(self.details or {}),
+            "feature_norm": self.session.feature_norm,
             # A slow epoch, such as the first one, which loads compiled kernels, does not move the median.
             "epoch_seconds": statistics.median(line["seconds"] for line in self.lines),
             "bytes_sent": sum(last["bytes"].values()),
@@ -320,5 +444,8 @@ def _is_due(done: int, every: int) -> bool:
     return every > 0 and done % every == 0
 
 
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.2%}"
+def _shown(name: str, value: float | None) -> str:
+    """A metric for the log; shares as percentages."""
+    if value is None:
+        return "-"
+    return f"{value:.2%}" if name.endswith(("accuracy", "f1")) else f"{value:.5g}"

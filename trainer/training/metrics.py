@@ -1,28 +1,48 @@
-"""Accuracy and F1 over the vertices of all ranks, on any layout."""
+"""Accuracy, F1 and errors over the vertices of all ranks, on any layout."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.trainer.comm.communicator import Reduction
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.training.regression_errors import RegressionErrors
+from gnnloom.trainer.training.splits import ACCURACIES
 
-#: Name of the accuracy of each split, and the split's code.
-ACCURACIES = {"train_accuracy": SPLIT["train"], "val_accuracy": SPLIT["valid"], "test_accuracy": SPLIT["test"]}
+
+class Metrics(Protocol):
+    """Figures of every split.
+
+    Attributes:
+        names: keys of the result, such as ``val_accuracy``; those of one figure are in the order of the splits.
+    """
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    def __call__(self, scores: Tensor) -> dict[str, float | None]:
+        """The figures over all ranks; None for a split without a known label. Collective.
+
+        Args:
+            scores: (num_rows, columns held) of the layout.
+        """
+        ...
 
 
-def build_metrics(layout: Layout, labels: Labels) -> Accuracy | LabelScores:
-    """The metrics that fit the labels. Communicates nothing.
+def build_metrics(layout: Layout, labels: Labels) -> Metrics:
+    """The metrics that fit the labels. Collective.
 
     Args:
         layout: layout of the scores.
     """
+    if labels.is_regression:
+        return RegressionErrors(layout, labels)
     kind = LabelScores if labels.is_multilabel else Accuracy
     return kind(layout, labels.label, labels.split, labels.num_classes)
 
@@ -42,7 +62,9 @@ class Accuracy:
     split: Tensor
     num_classes: int
 
-    names = tuple(ACCURACIES)
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(ACCURACIES)
 
     def __call__(self, scores: Tensor) -> dict[str, float | None]:
         """The accuracies over all ranks; None for a split without labeled vertices. Collective."""
@@ -77,28 +99,34 @@ class LabelScores:
     split: Tensor
     num_classes: int
 
-    names = tuple(ACCURACIES) + tuple(
-        name.replace("accuracy", figure) for figure in ("f1", "macro_f1") for name in ACCURACIES
-    )
+    @property
+    def names(self) -> tuple[str, ...]:
+        averages = (name.replace("accuracy", figure) for figure in ("f1", "macro_f1") for name in ACCURACIES)
+        return (*ACCURACIES, *averages)
 
     def __call__(self, scores: Tensor) -> dict[str, float | None]:
         """The metrics over all ranks; None for a split without known labels. Collective."""
-        counts = torch.zeros(len(ACCURACIES), 4, self.num_classes, dtype=torch.int64)
-        if self.layout.speaks_for_piece(self.layout.grid.axes):
-            columns = self.layout.columns(self.num_classes)
-            label, predicted = self.label[:, columns], scores > 0
-            for number, code in enumerate(ACCURACIES.values()):
-                of_split = (self.split == code)[:, None]
-                # In the order that `_figures` expects; an unknown label (-1) matches neither 1 nor 0.
-                outcomes = [(label == wanted) & (predicted == bool(said)) for wanted in (1, 0) for said in (1, 0)]
-                counts[number, :, columns] = torch.stack([(outcome & of_split).sum(0) for outcome in outcomes])
-        self.layout.grid.comm.all_reduce(counts, Kind.METRICS)
+        counts = self.counts(scores)
         found: dict[str, float | None] = {}
         for name, of_split in zip(ACCURACIES, counts, strict=True):
             figures = _figures(of_split) if int(of_split.sum()) else (None, None, None)
             for figure, value in zip(("accuracy", "f1", "macro_f1"), figures, strict=True):
                 found[name.replace("accuracy", figure)] = value
         return {name: found[name] for name in self.names}
+
+    def counts(self, scores: Tensor) -> Tensor:
+        """(splits, 4, num_classes) int64 over all ranks, in the order that ``_figures`` expects. Collective."""
+        counts = torch.zeros(len(ACCURACIES), 4, self.num_classes, dtype=torch.int64)
+        if self.layout.speaks_for_piece(self.layout.grid.axes):
+            columns = self.layout.columns(self.num_classes)
+            label, predicted = self.label[:, columns], scores > 0
+            for number, code in enumerate(ACCURACIES.values()):
+                of_split = (self.split == code)[:, None]
+                # An unknown label (-1) matches neither 1 nor 0.
+                outcomes = [(label == wanted) & (predicted == bool(said)) for wanted in (1, 0) for said in (1, 0)]
+                counts[number, :, columns] = torch.stack([(outcome & of_split).sum(0) for outcome in outcomes])
+        self.layout.grid.comm.all_reduce(counts, Kind.METRICS)
+        return counts
 
 
 def _figures(counts: Tensor) -> tuple[float, float, float]:

@@ -18,7 +18,7 @@ from gnnloom.trainer.layout.partial_parameters import PartialParameter
 
 if TYPE_CHECKING:
     from gnnloom.trainer.config.train_config import TrainConfig
-    from gnnloom.trainer.models.model import Model
+    from gnnloom.trainer.networks.model import Model
 
 
 #: Moments that an optimizer may keep for every parameter; its state has them as ``PARAMETER/MOMENT``.
@@ -29,9 +29,11 @@ class Optimizer(Protocol):
     """Updates parameters from their gradients.
 
     Attributes:
+        lr: learning rate of the next update.
         state: tensors that a checkpoint must hold, by name; they are updated in place.
     """
 
+    lr: float
     state: dict[str, Tensor]
 
     def step(self) -> None:
@@ -43,13 +45,13 @@ class SGD:
     """Gradient descent: p -= lr (g + decay p)."""
 
     def __init__(self, parameters: Mapping[str, nn.Parameter], decay: Mapping[str, float], lr: float) -> None:
-        self._parameters, self._decay, self._lr = parameters, decay, lr
+        self._parameters, self._decay, self.lr = parameters, decay, lr
         self.state: dict[str, Tensor] = {}
 
     @torch.no_grad()
     def step(self) -> None:
         for name, parameter in self._parameters.items():
-            parameter.sub_(_gradient(parameter, self._decay[name]), alpha=self._lr)
+            parameter.sub_(_gradient(parameter, self._decay[name]), alpha=self.lr)
 
 
 class Adam:
@@ -60,7 +62,7 @@ class Adam:
     EPSILON = 1e-8
 
     def __init__(self, parameters: Mapping[str, nn.Parameter], decay: Mapping[str, float], lr: float) -> None:
-        self._parameters, self._decay, self._lr = parameters, decay, lr
+        self._parameters, self._decay, self.lr = parameters, decay, lr
         # A tensor, because a checkpoint holds tensors only, and a resumed run needs it for the bias corrections.
         self.state = {"step": torch.zeros(1, dtype=torch.int64)}
         for name, parameter in parameters.items():
@@ -77,7 +79,7 @@ class Adam:
             first.lerp_(gradient, 1 - self.BETAS[0])
             second.mul_(self.BETAS[1]).addcmul_(gradient, gradient, value=1 - self.BETAS[1])
             size = second.sqrt().div_(math.sqrt(corrections[1])).add_(self.EPSILON)
-            parameter.addcdiv_(first, size, value=-self._lr / corrections[0])
+            parameter.addcdiv_(first, size, value=-self.lr / corrections[0])
 
 
 OPTIMIZERS: dict[str, type[Adam | SGD]] = {"adam": Adam, "sgd": SGD}
@@ -85,11 +87,16 @@ OPTIMIZERS: dict[str, type[Adam | SGD]] = {"adam": Adam, "sgd": SGD}
 
 def build_optimizer(model: Model, config: TrainConfig) -> Optimizer:
     """The configured optimizer over all parameters of a model. Communicates nothing."""
-    decaying = len(model.parameters_by_layer()) if config.weight_decay_layers == "all" else 1
-    # By identity, since == compares tensors element by element.
-    chosen = {id(parameter) for layer in model.parameters_by_layer()[:decaying] for parameter in layer}
     parameters = dict(model.named_parameters())
-    decay = {name: config.weight_decay if id(p) in chosen else 0.0 for name, p in parameters.items()}
+    # By identity, since == compares tensors element by element.
+    first = {id(parameter) for parameter in model.parameters_by_layer()[0]}
+    # Trained features are data, which decay does not pull to 0.
+    chosen = [
+        name
+        for name, parameter in parameters.items()
+        if (name != "feature" if config.weight_decay_layers == "all" else id(parameter) in first)
+    ]
+    decay = {name: config.weight_decay if name in chosen else 0.0 for name in parameters}
     return OPTIMIZERS[config.optimizer](parameters, decay, config.lr)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from gnnloom.storage.catalog import Catalog
+from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.meters import peak_memory
-from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
+from gnnloom.storage.runs.checkpoint import StoredCheckpoint, checkpoint_epochs, read_checkpoint
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
@@ -20,7 +21,7 @@ from gnnloom.trainer.config.stored_predictions import Found, look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.layout.vertex_arrays import VertexArray, write_vertex_arrays
-from gnnloom.trainer.models.model import Inputs
+from gnnloom.trainer.networks.model import Inputs
 from gnnloom.trainer.training.checkpoint import restore_parameters
 from gnnloom.trainer.training.metrics import predicted_class
 from gnnloom.trainer.training.session import Session, open_session, threads_per_rank, writing
@@ -28,6 +29,7 @@ from gnnloom.trainer.training.session import Session, open_session, threads_per_
 _DIMS = {
     "label": ("vertex",),
     "multilabel": ("vertex", "class"),
+    "target": ("vertex", "target"),
     "score": ("vertex", "class"),
     "embedding": ("vertex", "feature"),
 }
@@ -72,7 +74,21 @@ def _open(comm: Communicator, config: PredictConfig, num_threads: int) -> tuple[
     # Only the places to read from and the ranks change; the model is that of the training.
     where = {name: getattr(config, name) for name in ("catalog", "dataset", "ranks", "shards", "method", "grid", "run")}
     session = open_session(comm, replace(trained, **where), num_threads)
-    return session, run, read_checkpoint(run.checkpoints, config.epoch)
+    return session, run, _checkpoint_of(run, config)
+
+
+def _checkpoint_of(run: Run, config: PredictConfig) -> StoredCheckpoint:
+    """The checkpoint that predicts.
+
+    Raises:
+        NotFoundError: there is no such checkpoint.
+    """
+    keeps_best = bool(checkpoint_epochs(run.best_checkpoint))
+    if config.epoch is not None or config.checkpoint == "last" or (config.checkpoint == "auto" and not keeps_best):
+        return read_checkpoint(run.checkpoints, config.epoch)
+    if not keeps_best:
+        raise NotFoundError(f"{run.path}: the run has no best checkpoint; train with --keep-best, or use the last one")
+    return read_checkpoint(run.best_checkpoint)
 
 
 def write_predictions(session: Session, inputs: Inputs, run: Run, epoch: int, *, embeddings: bool) -> None:
@@ -103,16 +119,18 @@ def write_predictions(session: Session, inputs: Inputs, run: Run, epoch: int, *,
 
 def _forward(session: Session, inputs: Inputs, embeddings: bool) -> dict[str, torch.Tensor]:
     """The arrays to write for this rank's rows, by name. Collective."""
-    model, num_classes = session.model.eval(), session.shards.num_classes
+    model, num_outputs = session.model.eval(), session.shards.num_outputs
     with torch.no_grad(), session.comm.traffic.recording():
         hidden = model.embed(inputs)
         score = model.classify(hidden)
         layout = session.operator.layout(model.num_layers)
-        whole = whole_rows(score, layout, num_classes, Kind.PREDICTION)
-        if "multilabel" in session.label_rows:
+        whole = whole_rows(score, layout, num_outputs, Kind.PREDICTION)
+        if "target" in session.label_rows:
+            outputs = {"target": whole}
+        elif "multilabel" in session.label_rows:
             outputs = {"multilabel": (whole > 0).to(torch.int8), "score": whole}
         else:
-            outputs = {"label": predicted_class(layout, score, num_classes).to(torch.int32), "score": whole}
+            outputs = {"label": predicted_class(layout, score, num_outputs).to(torch.int32), "score": whole}
         if embeddings and model.num_layers > 1:
             last = model.num_layers - 1
             before, width = session.operator.layout(last), model.options.dims[last]

@@ -23,8 +23,7 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.algorithms.footprint import Footprint
 from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of, with_its_run
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.models.model import ModelOptions
-from gnnloom.trainer.models.registry import MODELS
+from gnnloom.trainer.networks.model import ModelOptions
 from gnnloom.trainer.training.build import check_graph, model_options
 
 #: A rank before it reads anything, as measured: interpreter, torch, MPI, compiled kernels and the state of autograd.
@@ -140,11 +139,11 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     # Rank 0 stands for all: whether the shards fit the ranks does not depend on it.
     shards = config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter()).shards
     check_graph(config.model, shards)
-    if not shards.num_features or not shards.num_classes:
+    if not shards.num_features or not shards.num_outputs:
         raise InputError(f"{shards.artifact.path}: the shards lack features or labels; there is nothing to train")
     start = find_start(config, inputs_of(shards.artifact), restart=restart)
     axes = config.chosen_algorithm.settled_grid(config.grid, config.ranks)
-    options = model_options(config, shards.num_features, shards.num_classes)
+    options = model_options(config, shards.num_features, shards.num_outputs)
     found = (
         _row_memory(shards, config, options)
         if isinstance(shards, RowShards)
@@ -179,7 +178,7 @@ def _left(start: Start, config: TrainConfig) -> int:
 
 def _row_memory(shards: RowShards, config: TrainConfig, options: ModelOptions) -> list[_Memory]:
     """The memory of every rank, from the sizes of its own shard."""
-    n, differentiates = shards.num_vertices, MODELS[config.model].load().multiplies
+    n, differentiates = shards.num_vertices, config.model_kind.load().multiplies
     found = []
     for rank in range(shards.num_parts):
         length = _Lengths(shards, f"row/{rank:05d}")

@@ -21,12 +21,12 @@ from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import OpenedShards
-from gnnloom.trainer.data.vertex_data import normalize_feature, read_feature
+from gnnloom.trainer.data.vertex_data import normalize_feature, read_feature, settled_feature_norm
 from gnnloom.trainer.data.vertex_rows import VertexRows
 from gnnloom.trainer.kernels.threads import Threads
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import split_rows
-from gnnloom.trainer.models.model import Inputs, Model
+from gnnloom.trainer.networks.model import Inputs, Model
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.training.build import build_model, build_operator, check_graph, model_options
 
@@ -51,6 +51,7 @@ class Session:
     Attributes:
         label_rows: the rows of the last layer's output, whose labels this rank has.
         feature: (num_rows, num_features) the input features that this rank read; None after :meth:`take_inputs`.
+        feature_norm: how the features are scaled; ``auto`` until :meth:`take_inputs` has settled it.
         counter: counts the bytes that this rank read.
     """
 
@@ -64,6 +65,7 @@ class Session:
     feature: torch.Tensor | None
     counter: ReadCounter
     loaded: Loaded
+    feature_norm: str = "auto"
 
     def take_inputs(self) -> Inputs:
         """The model's input: the features, or the constant part of the first layer. Collective.
@@ -74,7 +76,8 @@ class Session:
             raise ValueError("the inputs of a session can be taken only once")
         layout = self.operator.layout(0)
         # Normalized first, while rows are whole: the sum over a row needs all of its columns.
-        feature = split_rows(normalize_feature(self.feature, self.config.feature_norm, self.comm), layout)
+        self.feature_norm = settled_feature_norm(self.feature, self.config.feature_norm, self.comm)
+        feature = split_rows(normalize_feature(self.feature, self.feature_norm), layout)
         self.feature = None
         if self.config.train_features:
             return Inputs(self.model.train_features(feature, self.shards.num_vertices))
@@ -87,9 +90,14 @@ class Session:
 
 
 def threads_per_rank(comm: Communicator, wanted: int) -> int:
-    """Threads of each rank: as wanted, or (0) this machine's cores divided among its ranks. Collective."""
-    # The cores that this process may use, not all of the machine's: launchers and containers restrict them.
-    return wanted or max(1, len(os.sched_getaffinity(0)) // comm.ranks_on_this_machine())
+    """Threads of each rank: as wanted, or (0) its share of the cores that this machine's ranks may use. Collective."""
+    if wanted:
+        return wanted
+    # Containers and launchers restrict the cores. All ranks of a machine may share the same ones, or a launcher such as
+    # `srun --cpus-per-task` may bind every rank to cores of its own; counting distinct cores is right for both.
+    share = comm.cores_on_this_machine() // comm.ranks_on_this_machine()
+    # A rank that is bound to fewer cores than others cannot use more threads than these.
+    return max(1, min(share, len(os.sched_getaffinity(0))))
 
 
 @contextmanager
@@ -126,7 +134,7 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
     shards = opened.shards
     check_graph(config.model, shards)
     # The plan of the model comes before the operator, which reads only what the plan multiplies with.
-    options = model_options(config, shards.num_features, shards.num_classes)
+    options = model_options(config, shards.num_features, shards.num_outputs)
     plan = options.layer_plan()
     operator = build_operator(comm, opened, config, plan, threads, counter)
     last = operator.layout(plan.num_layers)

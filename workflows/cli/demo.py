@@ -1,4 +1,4 @@
-"""`gnnloom demo`: every stage on a generated graph, in about a minute, along with the commands that ran."""
+"""`gnnloom demo`: every stage on a generated graph, in less than a minute, along with the commands that ran."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def demo_steps(name: str, ranks: int, edges: int) -> list[Step]:
             "generate and ingest",
             f"generate {name} sbm --vertices {vertices} --edges {edges} --classes {classes} --noise 50 --seed 1",
         ),
-        Step("partition", f"partition {name} --parts {ranks}"),
+        Step("partition", f"partition {name} --parts {ranks} --quality fast"),
         Step("shard", f"shard {name} --parts {ranks}"),
         Step("train", f"train {name} --ranks {ranks} --hidden 64,64 --epochs 40 --lr 0.01 --run demo"),
         Step("predict", f"predict {name} --run demo"),

@@ -10,13 +10,15 @@ from gnnloom.workflows.cli.options import current_catalog, json_option
 from gnnloom.workflows.cli.output import show
 from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Finding
 from gnnloom.workflows.doctor.installation import examine
+from gnnloom.workflows.doctor.warm import warm_kernels
 
 _COLORS = {OK: "green", WARNING: "yellow", FAILED: "red"}
 
 
 @click.command("doctor")
+@click.option("--warm", is_flag=True, help="Fill the cache of compiled kernels instead, so that no command compiles.")
 @json_option
-def doctor_command(as_json: bool) -> None:
+def doctor_command(warm: bool, as_json: bool) -> None:
     """Check this machine and the installation: Python, MPI, kernels, partitioners, memory, disk.
 
     Exits with code 0 if no check failed, 1 otherwise. Warnings are about things that are slow or optional.
@@ -24,11 +26,12 @@ def doctor_command(as_json: bool) -> None:
     \b
     Example:
       gnnloom doctor
+      gnnloom doctor --warm
       gnnloom --catalog /scratch/catalog doctor --json
     """
     findings = []
     console = Console()
-    for finding in examine(current_catalog().root):
+    for finding in warm_kernels() if warm else examine(current_catalog().root):
         findings.append(finding)
         if not as_json:
             _show(console, finding)

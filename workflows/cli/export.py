@@ -12,7 +12,7 @@ from gnnloom.workflows.cli.output import show
 from gnnloom.workflows.interop.export import edge_table, partition_table, run_table, vertices_table
 from gnnloom.workflows.interop.tables import Table, check_file, write_table
 
-_RUN_TABLES = ("predictions", "scores", "embeddings")
+_RUN_TABLES = ("predictions", "scores", "embeddings", "metrics")
 _DATASET_TABLES = ("edges", "features", "labels", "partition")
 
 
@@ -25,10 +25,21 @@ _DATASET_TABLES = ("edges", "features", "labels", "partition")
     required=True,
     help="Output file: .npy, .npz, .parquet or .csv.",
 )
-@click.option("--run", default=None, help="Run that made the predictions, scores or embeddings; NAME/RUN is the same.")
+@click.option(
+    "--run", default=None, help="Run that made the predictions, scores, embeddings or metrics; NAME/RUN is the same."
+)
 @click.option("--parts", type=click.IntRange(min=1), default=None, help="Number of parts of the partition.")
 @click.option("--method", default=None, help="Method of the partition, if there are several.")
-@click.option("--key", default=None, help="Key of the graph, vertex data or partition, if there are several.")
+@click.option(
+    "--key",
+    "--graph",
+    "--vertices",
+    "--partition",
+    "key",
+    metavar="KEY",
+    default=None,
+    help="Key of the graph, vertex data or partition, if there are several.",
+)
 @json_option
 def export_command(
     name: str,
@@ -40,7 +51,7 @@ def export_command(
     key: str | None,
     as_json: bool,
 ) -> None:
-    """Export predictions, embeddings, features, labels, parts or edges of dataset NAME for other programs.
+    """Export predictions, embeddings, metrics, features, labels, parts or edges of dataset NAME for other programs.
 
     .csv, .parquet and .npz files have a column with the vertex ids of the source. A .npy file has only the numbers, in
     vertex order; for edges, it has sources and targets. Files are written piece by piece, in little memory.
@@ -49,6 +60,7 @@ def export_command(
     Example:
       gnnloom export web/first predictions --out predictions.parquet
       gnnloom export web/first embeddings --out embeddings.npy
+      gnnloom export web/first metrics --out metrics.parquet
       gnnloom export web partition --parts 4 --out part.csv
       gnnloom export web edges --out edges.parquet
     """

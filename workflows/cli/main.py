@@ -16,26 +16,32 @@ from types import FrameType
 from typing import Any, TextIO
 
 import click
+from click.shell_completion import CompletionItem
 
-from gnnloom.storage import Catalog, GnnloomError
+from gnnloom.storage.errors import GnnloomError
 from gnnloom.trainer.job.signals import handling, raised_again
+from gnnloom.workflows.cli.clock import start_clock
+from gnnloom.workflows.cli.completion import complete_names
+from gnnloom.workflows.cli.suggestions import add_suggestion
 
-#: Module of each subcommand. Modules are imported only when their command is called, as some take seconds.
+#: Module of each subcommand, and its line in the help of the whole command. Modules are imported only when their
+#: command is called, as some take seconds; the help of the whole command imports none of them.
 _COMMANDS = {
-    "ingest": "ingest",
-    "generate": "generate",
-    "features": "ingest",
-    "partition": "partition",
-    "shard": "partition",
-    "train": "train",
-    "predict": "predict",
-    "catalog": "catalog",
-    "run": "run",
-    "export": "export",
-    "report": "report",
-    "demo": "demo",
-    "doctor": "doctor",
-    "check": "check",
+    "ingest": ("ingest", "Store the edges of files as a graph."),
+    "generate": ("generate", "Generate a graph, without an input file."),
+    "features": ("ingest", "Store features, labels and a split."),
+    "partition": ("partition", "Partition the vertices so that ranks exchange few rows."),
+    "shard": ("partition", "Write the shards that each rank reads."),
+    "train": ("train", "Train on the whole graph."),
+    "predict": ("predict", "Predict the class of every vertex."),
+    "catalog": ("catalog", "List, show, verify, move and remove datasets."),
+    "run": ("run", "Run a recipe, from raw data to predictions."),
+    "export": ("export", "Export predictions, embeddings and more for other programs."),
+    "report": ("report", "Write an HTML report on runs."),
+    "demo": ("demo", "Run every stage on a generated graph."),
+    "doctor": ("doctor", "Check this machine and the installation, and fill the cache of compiled kernels."),
+    "check": ("check", "Train on one rank and on several, and compare the losses."),
+    "completion": ("completion", "Print the script for completion in a shell."),
 }
 
 
@@ -56,20 +62,38 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(_COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
         # Importing torch or Dask takes seconds, which only the commands that use them should spend.
-        module = importlib.import_module(f"gnnloom.workflows.cli.{_COMMANDS[cmd_name]}")
+        module = importlib.import_module(f"gnnloom.workflows.cli.{_COMMANDS[cmd_name][0]}")
         command = getattr(module, f"{cmd_name}_command")
-        return command if isinstance(command, click.Command) else None
+        if not isinstance(command, click.Command):
+            return None
+        # Only a shell that asks for completions parses leniently.
+        return complete_names(command) if ctx.resilient_parsing else command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Complete subcommands without importing their modules, and options."""
+        found = {name: line for name, (_, line) in _COMMANDS.items() if name.startswith(incomplete)}
+        names = [CompletionItem(name, help=line) for name, line in found.items()]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the subcommands without importing their modules."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand; Ctrl-C exits with the code that shells use for it, where click would use 1."""
+        start_clock(ctx)
         try:
             # An exception closes everything that is open, including worker processes.
             with handling(signal.SIGTERM, _terminate), raised_again(_SIGNALS):
                 return super().invoke(ctx)
+        except click.UsageError as error:
+            add_suggestion(error)
+            raise
         except KeyboardInterrupt:
             click.echo("interrupted; finished work is kept, run the command again to continue", err=True)
             ctx.exit(130)
@@ -109,6 +133,9 @@ def cli(context: click.Context, catalog: Path, verbose: bool) -> None:
     Exit codes: 0 success, 1 failure while running, 2 wrong usage, 3 invalid input, 4 incomplete artifact,
     75 stopped after a checkpoint, 130 interrupted, 143 ended by SIGTERM.
     """
+    # Imported here, as the help needs no catalog.
+    from gnnloom.storage import Catalog
+
     _log_to_stderr(logging.INFO if verbose else logging.WARNING)
     context.obj = Catalog(catalog)
 

@@ -12,7 +12,7 @@ import click
 
 from gnnloom.pipeline.tasks.cluster import ClusterOptions
 from gnnloom.storage import Catalog, Dataset
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.parsing import parse_bytes
 
@@ -51,6 +51,17 @@ class Widths(click.ParamType[tuple[int, ...], object]):
         return widths
 
 
+class Names(click.ParamType[tuple[str, ...], object]):
+    """Names separated by commas, such as ``tensorboard,mlflow``."""
+
+    name = "names"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:  # noqa: ARG002
+        if isinstance(value, tuple):
+            return value
+        return tuple(name.strip() for name in str(value).split(",") if name.strip())
+
+
 class Sizes(click.ParamType[tuple[int, ...], object]):
     """Sizes along a few axes, such as ``1000x1000`` or ``50x50x50``.
 
@@ -80,9 +91,14 @@ def json_option(command: Command) -> Command:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")(command)
 
 
-def key_option(kind: str) -> Callable[[Command], Command]:
-    """Add ``--KIND KEY``, which chooses between several artifacts of a kind."""
-    return click.option(f"--{kind}", metavar="KEY", default=None, help=f"Key of the {kind}, if there are several.")
+def key_option(kind: str, what: str | None = None) -> Callable[[Command], Command]:
+    """Add ``--KIND KEY``, which chooses between several artifacts of a kind.
+
+    Args:
+        what: what to call the artifact; by default, its kind.
+    """
+    text = f"Key of the {what or kind}, or its first digits, if there are several."
+    return click.option(f"--{kind}", metavar="KEY", default=None, help=text)
 
 
 def performance_report_option(command: Command) -> Command:
@@ -100,14 +116,26 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def with_cluster(
-        *, workers: int | None, memory: int, scheduler: str | None, performance_report: Path | None, **others: Any
+        *,
+        workers: int | None,
+        memory: int,
+        scheduler: str | None,
+        performance_report: Path | None,
+        scratch: Path | None,
+        **others: Any,
     ) -> None:
         kind = "address" if scheduler else "local"
-        command(cluster=ClusterOptions(kind, workers, memory, scheduler, performance_report), **others)
+        command(cluster=ClusterOptions(kind, workers, memory, scheduler, performance_report, scratch), **others)
 
     # Decorators apply from the bottom up: the last option of this list is the first in the help.
     for option in (
         performance_report_option,
+        click.option(
+            "--scratch",
+            type=click.Path(file_okay=False, path_type=Path),
+            envvar="GNNLOOM_SCRATCH",
+            help="Folder for temporary files, which all workers must share.  [default: in the dataset]",
+        ),
         click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler to use, such as tcp://host:8786."),
         click.option("--memory", type=MemorySize(), default="1G", show_default=True, help="Memory per worker process."),
         click.option(
@@ -156,6 +184,21 @@ def open_run(name: str, run: str | None) -> tuple[Dataset, Run]:
             raise InputError(f"{name}: choose one run of this dataset: {listing}")
         run = runs[0]
     return dataset, Run.open(dataset, run)
+
+
+def existing_catalog() -> Catalog:
+    """Return the catalog that ``--catalog``, or its default, names.
+
+    Raises:
+        NotFoundError: its folder does not exist.
+    """
+    catalog = current_catalog()
+    if not catalog.root.is_dir():
+        raise NotFoundError(
+            f"{catalog.root}: there is no such catalog; choose another folder with --catalog or $GNNLOOM_CATALOG, or"
+            " make a dataset there with `gnnloom ingest`"
+        )
+    return catalog
 
 
 def current_catalog() -> Catalog:

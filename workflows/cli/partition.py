@@ -12,19 +12,19 @@ from typing import Any
 
 import click
 
+from gnnloom.pipeline.partition.choice import LEVELS
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.partitioners import METHODS, MODELS, PRESETS
 from gnnloom.pipeline.partition.projection import MethodProjection, project_methods
 from gnnloom.pipeline.partition.settings import BATCH_RATE, DIRECTIONS, WEIGHTS
-from gnnloom.pipeline.partition.stage import partition_graph, partition_key
-from gnnloom.pipeline.shards.grid_stage import PERMUTATIONS, GridOptions, shard_grid
-from gnnloom.pipeline.shards.row_stage import shard_rows
+from gnnloom.pipeline.partition.stage import partition_graph, partition_key, stored_options
+from gnnloom.pipeline.shards.grid_stage import PERMUTATIONS, GridOptions
 from gnnloom.pipeline.tasks.cluster import Cluster, ClusterOptions, open_cluster
 from gnnloom.storage import Dataset, Graph, Partition, RowShards
 from gnnloom.storage.artifacts.grid_shards import GridShards
-from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.sampling.batches import BATCHES
+from gnnloom.workflows.api.partition import find_partition, write_shards
 from gnnloom.workflows.cli.options import (
     MemorySize,
     Sizes,
@@ -35,7 +35,7 @@ from gnnloom.workflows.cli.options import (
 )
 from gnnloom.workflows.cli.output import readable_bytes, readable_seconds, show, show_rows
 from gnnloom.workflows.cli.progress import shown_progress
-from gnnloom.workflows.cli.shard_plans import show_grid_shards_plan, show_row_shards_plan
+from gnnloom.workflows.cli.shard_plans import show_shards_plan
 
 
 def _partition_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -77,11 +77,16 @@ _OPTIONS = (
         "--parts", type=click.IntRange(min=1), required=True, help="Number of parts, one for each rank that trains."
     ),
     click.option(
+        "--quality",
+        type=click.Choice(LEVELS),
+        default=None,
+        help=f"How good a partition to make: chooses the method by the graph.  [default: {LEVELS[0]}]",
+    ),
+    click.option(
         "--method",
         type=click.Choice(tuple(METHODS)),
-        default="mtkahypar",
-        show_default=True,
-        help="Partitioner; the methods are listed below.",
+        default=None,
+        help="Partitioner, in place of the one that --quality chooses; the methods are listed below.",
     ),
     click.option(
         "--preset",
@@ -175,19 +180,25 @@ def partition_command(
     km1, the connectivity cut, is the number of rows that all ranks together send per layer and direction. Volume
     (rows sent) and messages are reported per part.
 
+    --quality balanced, the default, comes near the best partition of all methods in a fraction of their time; fast
+    and best trade one for the other. The method is chosen by the size, the skew and the clusters of the graph, so it is
+    the same on every machine. --plan and --json report what was chosen and why.
+
     --memory-limit applies to native partitioners and to the state that multilevel holds for each vertex. --memory
     applies to each worker, and to the partitioner that multilevel runs on the coarsest hypergraph.
 
     \b
     Example:
       gnnloom partition web --parts 4
-      gnnloom partition web --parts 512 --preset large-k --compare random
+      gnnloom partition web --parts 512 --quality fast --compare random
       gnnloom partition web --parts 64 --method multilevel --memory 4G
       gnnloom partition web --parts 8 --model stochastic --batches walk --batch-rate 0.05
       gnnloom partition web --parts 64 --plan
     """
     dataset = current_catalog()[name]
     stored = dataset.graph(graph)
+    if not plan:
+        options = stored_options(dataset.path, stored.artifact.key, options, cluster.memory)
     if plan:
         options.check_graph(stored)
         wanted = (options.model, options.directions, options.batches)
@@ -224,7 +235,7 @@ def _show_projections(name: str, projections: list[MethodProjection], *, as_json
         return
     rows = [
         (
-            f"{each.method} {each.preset}",
+            f"--quality {each.preset}" if each.chosen else f"{each.method} {each.preset}",
             each.model,
             readable_bytes(each.memory),
             readable_bytes(each.disk),
@@ -234,6 +245,9 @@ def _show_projections(name: str, projections: list[MethodProjection], *, as_json
         for each in projections
     ]
     show_rows(("method", "model", "memory", "scratch", "processor time", "fits"), rows, f"ways to partition {name}")
+    for each in projections:
+        if each.chosen:
+            click.echo(f"--quality {each.preset}: {each.chosen}")
 
 
 def compare_quality(quality: dict[str, Any], other: Partition) -> dict[str, Any]:
@@ -273,6 +287,8 @@ def partition_result(name: str, partition: Partition) -> dict[str, Any]:
     help="Method of the partition, if the dataset has several.",
 )
 @key_option("partition")
+@key_option("graph")
+@key_option("vertices", "vertex data")
 @click.option(
     "--grid", type=Sizes(2, 2), default=None, help="Grid shards: number of blocks of rows and columns, such as 16x16."
 )
@@ -292,6 +308,8 @@ def shard_command(
     parts: int | None,
     method: str | None,
     partition: str | None,
+    graph: str | None,
+    vertices: str | None,
     grid: tuple[int, int] | None,
     permutation: str,
     seed: int,
@@ -317,29 +335,17 @@ def shard_command(
         raise click.UsageError(
             "give either --parts, for row shards, or --grid, for grid shards; give both with --permutation partition"
         )
-    found = None if parts is None else _find_partition(dataset, parts, partition, method)
-    if grid is not None:
-        options = GridOptions(grid, permutation, seed)
-        graph = dataset.graph(found.artifact.inputs["graph"] if found else None)
-        if plan:
-            show_grid_shards_plan(dataset, graph, options, found, cluster, as_json=as_json)
-            return
-        with open_cluster(cluster) as opened, shown_progress():
-            result = grid_result(name, shard_grid(dataset, graph, options, opened, partition=found))
-    elif found is not None:
-        if plan:
-            show_row_shards_plan(dataset, found, cluster, as_json=as_json)
-            return
-        with open_cluster(cluster) as opened, shown_progress():
-            result = shard_result(name, shard_rows(dataset, found, opened))
+    chosen = dataset.graph(graph) if graph is not None else None
+    found = None if parts is None else find_partition(dataset, parts, partition, method, chosen)
+    data = None if vertices is None else dataset.vertices(vertices)
+    options = None if grid is None else GridOptions(grid, permutation, seed)
+    if plan:
+        show_shards_plan(dataset, found, options, cluster, graph=chosen, vertices=data, as_json=as_json)
+        return
+    with shown_progress():
+        shards = write_shards(dataset, found, options, cluster, graph=chosen, vertices=data)
+    result = shard_result(name, shards) if isinstance(shards, RowShards) else grid_result(name, shards)
     show(result, as_json=as_json, title=f"{result['layout']} shards of {name}")
-
-
-def _find_partition(dataset: Dataset, parts: int, key: str | None, method: str | None) -> Partition:
-    try:
-        return dataset.partition(parts, key, method=method)
-    except NotFoundError as error:
-        raise NotFoundError(f"{error}; make one with `gnnloom partition {dataset.name} --parts {parts}`") from error
 
 
 def shard_result(name: str, shards: RowShards) -> dict[str, Any]:

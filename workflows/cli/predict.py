@@ -22,7 +22,14 @@ _OF_RANKS = ("ranks", "bytes_read", "peak_memory")
 
 @click.command("predict")
 @click.argument("name", metavar="NAME[/RUN]")
-@click.option("--run", default=None, help="Run to predict with, from its last checkpoint; NAME/RUN is the same.")
+@click.option("--run", default=None, help="Run to predict with; NAME/RUN is the same.")
+@click.option(
+    "--checkpoint",
+    type=click.Choice(["auto", "best", "last"]),
+    default="auto",
+    show_default=True,
+    help="Checkpoint to predict with; auto: the best one if the run keeps one.",
+)
 @click.option("--ranks", type=click.IntRange(min=1), default=None, help="MPI ranks.  [default: those of the run]")
 @click.option(
     "--out",
@@ -33,11 +40,11 @@ _OF_RANKS = ("ranks", "bytes_read", "peak_memory")
 @click.option("--embeddings", is_flag=True, help="Keep the output of the last hidden layer too.")
 @json_option
 def predict_command(
-    name: str, run: str | None, ranks: int | None, out: Path | None, embeddings: bool, as_json: bool
+    name: str, run: str | None, checkpoint: str, ranks: int | None, out: Path | None, embeddings: bool, as_json: bool
 ) -> None:
     """Predict the class of every vertex of dataset NAME, in the order of the vertices.
 
-    RUN may be left out if the dataset has only one. Predictions that the run's last checkpoint made already are kept
+    RUN may be left out if the dataset has only one. Predictions that the checkpoint made already are kept
     and used: only what is missing is computed. In an MPI job, the ranks of the job predict: mpirun -n 4 gnnloom predict
     NAME/RUN
 
@@ -48,11 +55,12 @@ def predict_command(
     """
     launched = LaunchedRank.from_environment()
     if launched.size > 1:
-        result = _predict_in_place(launched, (name, run), ranks, out, embeddings=embeddings)
+        asked = {"ranks": ranks, "embeddings": embeddings, "checkpoint": checkpoint}
+        result = _predict_in_place(launched, (name, run), out, asked)
     else:
         dataset, opened = open_run(name, run)
         check_file(out)
-        result = launch_prediction(dataset, opened.name, ranks, embeddings=embeddings)
+        result = launch_prediction(dataset, opened.name, ranks, embeddings=embeddings, checkpoint=checkpoint)
         _write(dataset, opened, out)
     if launched.rank > 0:
         return  # rank 0 prints for all
@@ -64,7 +72,7 @@ def predict_command(
 
 
 def _predict_in_place(
-    launched: LaunchedRank, name: tuple[str, str | None], ranks: int | None, out: Path | None, *, embeddings: bool
+    launched: LaunchedRank, name: tuple[str, str | None], out: Path | None, asked: dict[str, Any]
 ) -> dict[str, Any]:
     """Predict on the ranks of this MPI job."""
     # This import starts MPI, which only the ranks of a job may do.
@@ -76,9 +84,7 @@ def _predict_in_place(
         return open_run(*name)
 
     with end_job_on_error():
-        return predict_in_place(
-            launched, find, ranks, lambda dataset, run: _write(dataset, run, out), embeddings=embeddings
-        )
+        return predict_in_place(launched, find, lambda dataset, run: _write(dataset, run, out), **asked)
 
 
 def _write(dataset: Dataset, run: Run, out: Path | None) -> None:

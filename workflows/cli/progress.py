@@ -24,6 +24,9 @@ from gnnloom.pipeline.tasks.progress import INTERVAL, PROGRESS, Progress
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.cli.output import readable_bytes
 
+#: Shows the number of finished epochs and the loss of the last one.
+Show = Callable[[int, float | None], None]
+
 #: Seconds between polls of a training's progress.
 _POLL_SECONDS = 0.5
 
@@ -107,13 +110,14 @@ def shown_epochs(run: Run, epochs: int) -> Iterator[None]:
 
 
 @contextmanager
-def _epoch_display(epochs: int) -> Iterator[Callable[[int], None]]:
-    """Yield a function that shows a number of finished epochs: as a bar on a terminal, otherwise as lines."""
+def _epoch_display(epochs: int) -> Iterator[Show]:
+    """Yield a function that shows the finished epochs and the last loss: as a bar on a terminal, or as lines."""
     if sys.stderr.isatty():
         columns = (TextColumn("{task.description:>20}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Bars(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bars:
-            task = bars.add_task("epochs", total=epochs)
-            yield lambda done: bars.update(task, completed=done)
+        loss_column = TextColumn("{task.fields[loss]}")
+        with Bars(*columns, TimeRemainingColumn(), loss_column, console=Console(stderr=True)) as bars:
+            task = bars.add_task("epochs", total=epochs, loss="")
+            yield lambda done, loss: bars.update(task, completed=done, loss=_loss_text(loss))
     elif logging.getLogger("gnnloom.trainer").isEnabledFor(logging.INFO):
         # The training logs its own lines.
         yield _show_nothing
@@ -121,27 +125,31 @@ def _epoch_display(epochs: int) -> Iterator[Callable[[int], None]]:
         yield _LineDisplay(epochs)
 
 
-def _show_nothing(done: int) -> None:
-    del done
+def _show_nothing(done: int, loss: float | None) -> None:
+    del done, loss
+
+
+def _loss_text(loss: float | None) -> str:
+    return "" if loss is None else f"loss {loss:.5g}"
 
 
 class _LineDisplay:
-    """Prints the number of finished epochs every few seconds."""
+    """Prints the number of finished epochs and the last loss every few seconds."""
 
     def __init__(self, epochs: int) -> None:
         self._epochs, self._printed = epochs, time.monotonic()
 
-    def __call__(self, done: int) -> None:
+    def __call__(self, done: int, loss: float | None) -> None:
         if time.monotonic() - self._printed >= INTERVAL:
             self._printed = time.monotonic()
-            sys.stderr.write(f"{done} of {self._epochs} epochs\n")
+            sys.stderr.write(f"{done} of {self._epochs} epochs  {_loss_text(loss)}".rstrip() + "\n")
 
 
-def _watch_epochs(run: Run, ended: threading.Event, show: Callable[[int], None]) -> None:
-    """Poll the number of finished epochs until the training ends."""
+def _watch_epochs(run: Run, ended: threading.Event, show: Show) -> None:
+    """Poll the number of finished epochs and the last loss until the training ends."""
     # Until the ranks rewrite the file of metrics, it holds the epochs of an earlier training. The wall
     # clock, because the start is compared with the file's modification time.
     begun = time.time()
     while not ended.wait(_POLL_SECONDS):
-        show(run.epochs_since(begun))
-    show(run.epochs_since(begun))
+        show(*run.progress_since(begun))
+    show(*run.progress_since(begun))

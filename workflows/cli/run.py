@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 from contextlib import AbstractContextManager, nullcontext
@@ -9,21 +10,26 @@ from pathlib import Path
 
 import click
 
-from gnnloom.pipeline.tasks.cluster import open_cluster
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
+from gnnloom.trainer.job.launch import find_mpiexec
+from gnnloom.trainer.job.stop import StopRequest, preparing_signals
 from gnnloom.workflows.cli.options import current_catalog, json_option, performance_report_option
-from gnnloom.workflows.cli.output import show, show_rows
+from gnnloom.workflows.cli.output import readable, show_rows
+from gnnloom.workflows.cli.output import show as show_object
 from gnnloom.workflows.cli.progress import shown_epochs, shown_progress
+from gnnloom.workflows.recipe.new_recipe import write_new_recipe
+from gnnloom.workflows.recipe.recipe import bundled_recipes, find_bundled, summary_of
 from gnnloom.workflows.recipe.request import Assignment, Request
+from gnnloom.workflows.recipe.second_graph import other_graphs
 from gnnloom.workflows.recipe.stages import STAGES, Workload
-from gnnloom.workflows.run.local import train_here
+from gnnloom.workflows.run.local import prepare_here, train_here
 from gnnloom.workflows.run.mpi_launcher import LaunchedRank
-from gnnloom.workflows.run.stages import prepare, summary
+from gnnloom.workflows.run.stages import summary
 
 
 @click.command("run")
-@click.argument("recipe", type=click.Path(path_type=Path))
+@click.argument("recipe", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--set",
     "settings",
@@ -36,6 +42,15 @@ from gnnloom.workflows.run.stages import prepare, summary
     "--from", "first", type=click.Choice(STAGES), help="Begin at this stage; the stages before it must be done."
 )
 @click.option("--dry-run", is_flag=True, help="Show which stages are done and which would run, and exit.")
+@click.option("--plan", is_flag=True, help="Show what the stages that are not done will need, and exit.")
+@click.option("--list", "listed", is_flag=True, help="List the recipes that come with gnnloom, and exit.")
+@click.option("--show", metavar="NAME", help="Print a recipe that comes with gnnloom, and exit.")
+@click.option(
+    "--new",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.toml",
+    help="Write a new recipe with every key and its default, and exit.",
+)
 @click.option(
     "--cluster",
     default="local",
@@ -53,11 +68,15 @@ from gnnloom.workflows.run.stages import prepare, summary
 )
 @json_option
 def run_command(
-    recipe: Path,
+    recipe: Path | None,
     settings: tuple[str, ...],
     until: str | None,
     first: str | None,
     dry_run: bool,
+    plan: bool,
+    listed: bool,
+    show: str | None,
+    new: Path | None,
     cluster: str,
     performance_report: Path | None,
     emit: str | None,
@@ -74,20 +93,29 @@ def run_command(
       gnnloom run quick-start
       gnnloom run my.toml --set train.epochs=200 --dry-run
       gnnloom run my.toml --until shards
+      gnnloom run --new my.toml
       mpirun -n 4 gnnloom run quick-start --cluster mpi
       gnnloom run my.toml --emit slurm --out jobs
     """
-    if emit and (dry_run or until or first):
-        raise click.UsageError("--emit runs no stage: remove --dry-run, --from and --until")
+    if listed or show is not None or new is not None:
+        _refuse_recipe(recipe, listed, show is not None, new is not None)
+        _show_files(show, new, as_json=as_json)
+        return
+    if recipe is None:
+        raise click.UsageError("missing argument RECIPE: a file, or a name that `gnnloom run --list` shows")
+    if emit and (dry_run or plan or until or first):
+        raise click.UsageError("--emit runs no stage: remove --dry-run, --plan, --from and --until")
     launched = LaunchedRank.from_environment()
+    # Without MPI these ranks cannot agree on anything, so only one of them acts.
+    if launched.rank > 0 and (emit or dry_run or plan or cluster != "mpi"):
+        return  # rank 0 prints for all
     launched.check_cluster(cluster)
     _log_stages()
     request = Request(recipe, current_catalog().root, settings, cluster, first, until, performance_report)
-    # Without MPI these ranks cannot agree on anything, so only one of them acts.
-    if launched.rank > 0 and (emit or dry_run):
-        return  # rank 0 prints for all
     if emit:
         _emit(request, out, as_json=as_json)
+    elif plan:
+        _show_plan(request.check(), as_json=as_json)
     elif dry_run:
         _show_workload(request.check().workload, as_json=as_json)
     elif cluster == "mpi":
@@ -96,12 +124,62 @@ def run_command(
         _run_here(request, as_json=as_json)
 
 
+def _refuse_recipe(recipe: Path | None, *chosen: bool) -> None:
+    if recipe is not None or sum(chosen) > 1:
+        raise click.UsageError("give only one of RECIPE, --list, --show and --new")
+
+
+def _show_files(name: str | None, new: Path | None, *, as_json: bool) -> None:
+    """List the recipes that come with gnnloom, print one, or write a new one."""
+    if new is not None:
+        write_new_recipe(new)
+        show_object({"recipe": str(new)}, as_json=as_json, title="new recipe")
+    elif name is not None:
+        text = find_bundled(name).read_text(encoding="utf-8")
+        click.echo(json.dumps({"recipe": name, "text": text}) if as_json else text, nl=as_json)
+    else:
+        rows = [(path.stem, summary_of(path)) for path in bundled_recipes()]
+        if as_json:
+            recipes = [{"recipe": stem, "summary": line} for stem, line in rows]
+            show_object({"recipes": recipes}, as_json=True, title="")
+        else:
+            show_rows(("recipe", "summary"), rows)
+
+
+def _show_plan(assignment: Assignment, *, as_json: bool) -> None:
+    from gnnloom.workflows.recipe.projection import project_recipe
+
+    projections = project_recipe(assignment)
+    others = other_graphs(assignment.recipe, assignment.workload.all_keys["graph"])
+    if as_json:
+        stages = [projection.to_json() for projection in projections]
+        show_object({"stages": stages, "warnings": others}, as_json=True, title="")
+        return
+    rows = [
+        (
+            each.stage,
+            "done" if each.is_done else "would run",
+            readable("memory_bytes", each.memory),
+            readable("disk_bytes", each.disk),
+            readable("scratch_bytes", each.scratch),
+            readable("seconds", each.seconds),
+            each.note,
+        )
+        for each in projections
+    ]
+    show_rows(("stage", "state", "memory", "disk", "scratch", "processor time", "note"), rows)
+    for sentence in others:
+        click.echo(f"note: {sentence}", err=True)
+
+
 def _run_here(request: Request, *, as_json: bool) -> None:
     """Run with this process as the client of the cluster, and train on new ranks."""
     assignment = request.check()
-    if assignment.workload.needs_preparation:
-        with open_cluster(assignment.cluster) as opened, shown_progress():
-            prepare(assignment, opened)
+    if assignment.workload.needs_training:
+        # Now rather than after hours of preparation.
+        find_mpiexec()
+    with shown_progress():
+        prepare_here(assignment)
     with _shown_training(assignment.workload):
         train_here(assignment)
     _show_result(assignment, as_json=as_json)
@@ -109,10 +187,11 @@ def _run_here(request: Request, *, as_json: bool) -> None:
 
 def _shown_training(workload: Workload) -> AbstractContextManager[None]:
     """Show the progress of the training, if it is still to run."""
+    if all(stage.name != "train" or stage.is_done for stage in workload.stages):
+        return nullcontext()
     config = workload.config
-    trains = any(stage.name == "train" and not stage.is_done for stage in workload.stages)
     path = Path(config.catalog) / config.dataset / "runs" / config.run_name
-    return shown_epochs(Run(path), config.epochs) if trains else nullcontext()
+    return shown_epochs(Run(path), config.epochs)
 
 
 def _log_stages() -> None:
@@ -122,11 +201,12 @@ def _log_stages() -> None:
 
 
 def _emit(request: Request, out: Path, *, as_json: bool) -> None:
-    from gnnloom.workflows.run.slurm import write_scripts
+    from gnnloom.workflows.run.slurm import write_jobs
 
-    paths = [str(path) for path in write_scripts(request, out)]
+    jobs = write_jobs(request, out)
+    paths = [str(path) for path in jobs.scripts]
     if as_json:
-        show({"scripts": paths}, as_json=True, title="")
+        show_object({"scripts": paths, "recipe": str(jobs.recipe)}, as_json=True, title="")
     else:
         show_rows(("script",), [(path,) for path in paths])
 
@@ -134,7 +214,7 @@ def _emit(request: Request, out: Path, *, as_json: bool) -> None:
 def _show_workload(workload: Workload, *, as_json: bool) -> None:
     rows = [{"stage": stage.name, "key": stage.key, "done": stage.is_done} for stage in workload.stages]
     if as_json:
-        show({"stages": rows}, as_json=True, title="")
+        show_object({"stages": rows}, as_json=True, title="")
     else:
         table = [(stage.name, "done" if stage.is_done else "would run", stage.key) for stage in workload.stages]
         show_rows(("stage", "state", "key"), table)
@@ -143,19 +223,22 @@ def _show_workload(workload: Workload, *, as_json: bool) -> None:
 def _show_result(assignment: Assignment, *, as_json: bool) -> None:
     recipe = assignment.recipe
     title = f"{Path(recipe.source_name).name} on {recipe.dataset.name}"
-    show(summary(assignment), as_json=as_json, title=title, hide=("bytes_between",))
+    show_object(summary(assignment), as_json=as_json, title=title, hide=("bytes_between",))
 
 
 def _run_in_mpi(request: Request, *, as_json: bool) -> None:
     """Run as one rank of an MPI job; rank 0 shows the result."""
+    # The launcher ends all ranks at once: closing connections would mean waiting for ranks that are gone.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # Before the import, which takes seconds: a request that comes meanwhile is remembered.
+    stop = StopRequest(*preparing_signals())
     # This import starts MPI, which only the ranks of a job may do.
     from gnnloom.workflows.run.mpi import end_job_on_error, leave, run_on_ranks
 
-    # The launcher ends all ranks at once: closing connections would mean waiting for ranks that are gone.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with end_job_on_error():
-        outcome = run_on_ranks(request, shown_progress)
-        if outcome.is_leader and outcome.is_finished:
-            _show_result(outcome.assignment, as_json=as_json)
-    if not outcome.is_finished:
+        outcome = run_on_ranks(request, shown_progress, stop)
+        if outcome.is_finished:
+            if outcome.is_leader:
+                _show_result(outcome.assignment, as_json=as_json)
+            return
         leave(EXIT_STOPPED)

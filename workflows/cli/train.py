@@ -18,7 +18,7 @@ from gnnloom.trainer.config.fields import former_names, option_of
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.launch import launch, prepare_launch
-from gnnloom.workflows.cli.options import Sizes, Widths, current_catalog, json_option, split_run
+from gnnloom.workflows.cli.options import Names, Sizes, Widths, current_catalog, json_option, split_run
 from gnnloom.workflows.cli.output import show
 from gnnloom.workflows.cli.progress import shown_epochs
 from gnnloom.workflows.cli.train_plan import show_train_plan
@@ -31,15 +31,20 @@ Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 _NOT_OPTIONS = frozenset({"catalog", "dataset", "algorithm_options"})
 
 
-class _Choice(click.Choice[str]):
-    """One of the choices, or the name that one of them had in an earlier version."""
+#: Entries of the result that are too large for a terminal.
+_LARGE = ("bytes_between", "confusion", "per_class")
 
-    def __init__(self, choices: tuple[str, ...], former: Mapping[str, str]) -> None:
-        super().__init__(choices)
-        self._former = former
+
+class _Choice(click.Choice[str]):
+    """One of the choices, the name that one of them had in an earlier version, or something of the user's to import."""
+
+    def __init__(self, option: Option) -> None:
+        super().__init__(option.choices)
+        self._option = option
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return super().convert(self._former.get(value, value), param, ctx)
+        value = self._option.current(value)
+        return str(value) if self._option.allows(value) else super().convert(value, param, ctx)
 
 
 def config_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -63,20 +68,22 @@ def _field_option(field: dataclasses.Field[Any]) -> Decorator:
     kind = _type(field, option)
     if isinstance(default, tuple):
         default = ",".join(map(str, default))
-    return click.option(f"--{name}", type=kind, default=default, show_default=default is not None, help=option.help)
+    return click.option(
+        f"--{name}", type=kind, default=default, show_default=default not in {None, ""}, help=option.help
+    )
 
 
 def _other_option(name: str, option: Option) -> Decorator:
     flag = name.replace("_", "-")
-    kind = _Choice(option.choices, option.former_choices) if option.choices else type(option.default)
+    kind = _Choice(option) if option.choices else type(option.default)
     return click.option(f"--{flag}", name, type=kind, default=None, help=f"{option.help}  [default: {option.default}]")
 
 
 def _type(field: dataclasses.Field[Any], option: Option) -> Any:
     if option.choices:
-        return _Choice(option.choices, option.former_choices)
+        return _Choice(option)
     if isinstance(option.default, tuple):
-        return Widths()
+        return Names() if field.type == "tuple[str, ...]" else Widths()
     if field.name == "grid":
         num_axes = [len(algorithm.axes) for algorithm in ALGORITHMS.values()]
         return Sizes(min(num_axes), max(num_axes))
@@ -173,4 +180,4 @@ def _train_in_place(launched: LaunchedRank, given: Mapping[str, Any], *, restart
 
 
 def _show_result(dataset: str, result: Mapping[str, Any], *, as_json: bool) -> None:
-    show(result, as_json=as_json, title=f"run {result['run']} of {dataset}", hide=("bytes_between",))
+    show(result, as_json=as_json, title=f"run {result['run']} of {dataset}", hide=_LARGE)

@@ -34,7 +34,8 @@ class Step:
     found: str
 
 
-def _model(num_vertices: int) -> StochasticBlockModel:
+def tiny_model(num_vertices: int) -> StochasticBlockModel:
+    """Return a graph of four groups with 8 features, and ten edges per vertex."""
     return StochasticBlockModel(
         num_vertices=num_vertices, num_edges=10 * num_vertices, num_blocks=4, num_features=8, seed=1
     )
@@ -42,7 +43,7 @@ def _model(num_vertices: int) -> StochasticBlockModel:
 
 def store_tiny_graph(dataset: Dataset) -> Graph:
     """Store an undirected graph of 64 vertices, or find it if it was stored before."""
-    return ingest_graph(dataset, _model(64).edges(), IngestOptions(undirected=True), InProcessCluster())
+    return ingest_graph(dataset, tiny_model(64).edges(), IngestOptions(undirected=True), InProcessCluster())
 
 
 def run_tiny_example(folder: Path, ranks: int = 2) -> Iterator[Step]:
@@ -58,7 +59,7 @@ def run_tiny_example(folder: Path, ranks: int = 2) -> Iterator[Step]:
     # Starting worker processes would take longer than all the tasks.
     cluster = InProcessCluster()
     dataset = Catalog(folder).create("check")
-    model = _model(400)
+    model = tiny_model(400)
     graph = ingest_graph(dataset, model.edges(), IngestOptions(undirected=True), cluster)
     ingest_vertices(dataset, model.vertices(), cluster)
     yield Step("generate", f"{graph.num_vertices:,} vertices, {graph.nnz:,} nonzeros")

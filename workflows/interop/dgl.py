@@ -1,4 +1,4 @@
-"""Datasets for DGL, as NumPy arrays: DGL itself is not needed."""
+"""Datasets as DGL graphs, or as the NumPy arrays that make up one, for which DGL is not needed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,29 @@ from typing import Any
 
 from gnnloom.storage import Dataset
 from gnnloom.workflows.interop.graph_arrays import MAX_NONZEROS, edge_arrays, vertex_arrays
+
+
+def to_dgl(dataset: Dataset, graph: str | None = None, max_nnz: int = MAX_NONZEROS) -> Any:
+    """Load a whole dataset into memory as one ``DGLGraph``.
+
+    Args:
+        graph: key, to choose between several graphs.
+
+    Returns:
+        The graph, with edges in the order of their targets; ``ndata`` and ``edata`` as :func:`to_dgl_description`.
+
+    Raises:
+        BudgetError: the graph has more than ``max_nnz`` nonzeros.
+    """
+    import dgl
+    import torch
+
+    pieces = to_dgl_description(dataset, graph, max_nnz)
+    ends = tuple(torch.from_numpy(ids) for ids in pieces["edges"])
+    built = dgl.graph(ends, num_nodes=pieces["num_nodes"])
+    built.ndata.update({name: torch.from_numpy(array) for name, array in pieces["ndata"].items()})
+    built.edata.update({name: torch.from_numpy(array) for name, array in pieces["edata"].items()})
+    return built
 
 
 def to_dgl_description(dataset: Dataset, graph: str | None = None, max_nnz: int = MAX_NONZEROS) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.memory_map import map_copy
 from gnnloom.storage.runs.run import Run
+from gnnloom.workflows.interop.metrics import metrics_table
 from gnnloom.workflows.interop.tables import Column, Table, write_table
 
 #: Approximate count of numbers in memory at once: 16 MiB as int64, enough for long sequential reads.
@@ -27,20 +28,23 @@ _INT64 = np.dtype(np.int64)
 
 
 def write_predictions(dataset: Dataset, run: Run, path: Path) -> None:
-    """Write the predicted class of every vertex, or zeros and ones for all classes of a multilabel model."""
+    """Write the predicted class of every vertex, zeros and ones for all classes of a multilabel model, or numbers."""
     write_table(run_table(dataset, run, "predictions"), path)
 
 
 def run_table(dataset: Dataset, run: Run, what: str) -> Table:
-    """Return a run's ``predictions`` (class), ``scores`` or ``embeddings``, one row per vertex.
+    """Return a run's ``predictions`` (class or target), ``scores`` or ``embeddings`` by vertex, or its ``metrics``.
 
     Raises:
         NotFoundError: the run has no predictions, or none of this kind.
     """
+    if what == "metrics":
+        return metrics_table(run)
     predictions = run.predictions()
-    # A multilabel model predicts several classes per vertex, in an array of its own.
+    # A multilabel model predicts several classes per vertex, and a regression numbers, in arrays of their own.
+    kind = next((name for name in ("multilabel", "target") if name in predictions), "label")
     stored, name = {
-        "predictions": ("multilabel" if "multilabel" in predictions else "label", "class"),
+        "predictions": (kind, "target" if kind == "target" else "class"),
         "scores": ("score", "score"),
         "embeddings": ("embedding", "embedding"),
     }[what]
@@ -65,7 +69,7 @@ def vertices_table(dataset: Dataset, what: str, key: str | None = None) -> Table
         NotFoundError: the dataset has none.
     """
     vertices = dataset.vertices(key)
-    names = {"features": ("feature",), "labels": ("label", "multilabel", "split")}[what]
+    names = {"features": ("feature",), "labels": ("label", "multilabel", "target", "split")}[what]
     there = {name: vertices.artifact.array(name) for name in names if name in vertices.artifact}
     if not there:
         raise NotFoundError(f"{vertices.artifact.path}: this vertex data has no {what}")

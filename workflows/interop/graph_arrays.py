@@ -35,7 +35,8 @@ def vertex_arrays(dataset: Dataset, key: str | None = None) -> dict[str, NDArray
 
     Returns:
         The arrays that the dataset has: ``x`` (vertex, feature) float32; ``y`` (vertex,) int64 with -1 for no label,
-        or (vertex, class) float32 of zeros and ones with NaN for unknown labels; ``train_mask``, ``val_mask`` and
+        or (vertex, class) float32 of zeros and ones with NaN for unknown labels, or (vertex, target) float32 numbers to
+        predict with NaN for unknown ones; ``train_mask``, ``val_mask`` and
         ``test_mask`` (vertex,) bool.
     """
     if key is None and not dataset.artifacts("vertices"):
@@ -48,6 +49,8 @@ def vertex_arrays(dataset: Dataset, key: str | None = None) -> dict[str, NDArray
     if vertices.has_multilabel:
         known = vertices.multilabel()
         found["y"] = np.where(known < 0, np.float32(np.nan), known).astype(np.float32)
+    if vertices.has_target:
+        found["y"] = vertices.target()
     if vertices.has_split:
         split = vertices.split()
         for name, value in (("train", "train"), ("val", "valid"), ("test", "test")):

@@ -12,14 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.workflows.recipe.toml_lines import find_lines
 from gnnloom.workflows.recipe.values import Given, Raw, convert
 
 Section = TypeVar("Section")
-
-# Python's TOML reader does not report the lines of keys. These patterns find the common forms; other forms get the
-# line of their section, or line 1.
-_HEADER = re.compile(r"""\s*\[\[?\s*["']?([A-Za-z0-9_-]+)["']?\s*(?:\.\s*["']?([A-Za-z0-9_-]+)["']?\s*)?\]""")
-_KEY = re.compile(r"""\s*["']?([A-Za-z0-9_.-]+)["']?\s*=""")
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ class Document:
             content = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"{path}: not valid TOML: {error}; write `key = value`, with text in quotes") from error
-        lines = _lines(text)
+        lines = find_lines(text)
         sections: dict[str, dict[str, Given]] = {}
         for section, values in content.items():
             where = f"{path}, line {lines.get((section, ''), lines.get(('', section), 1))}"
@@ -87,6 +83,30 @@ class Document:
         """Return where a key was given, or else its section."""
         given = self.sections.get(section, {}).get(key)
         return given.where if given else self.section_lines.get(section, self.name)
+
+    def is_set(self, section: str, key: str) -> bool:
+        """Return whether a key was given by ``--set``."""
+        given = self.sections.get(section, {}).get(key)
+        return given is not None and isinstance(given.value, Raw)
+
+    def refuse_unused(
+        self, section: str, keys: Iterable[str], why: str, causes: Iterable[tuple[str, str]] = ()
+    ) -> None:
+        """Refuse keys that change nothing.
+
+        Args:
+            why: why they have no effect, and what to do.
+            causes: section and key of what makes them useless. If one of these was given by ``--set``, keys of the
+                file are accepted, because options are how one tries another value without editing the file.
+
+        Raises:
+            InputError: one of the keys was given; names its line.
+        """
+        is_tried = any(self.is_set(*cause) for cause in causes)
+        for key in keys:
+            given = self.sections.get(section, {}).get(key)
+            if given is not None and (self.is_set(section, key) or not is_tried):
+                raise InputError(f"{given.where}: [{section}] {key} has no effect: {why}")
 
     def build(self, section: str, kind: type[Section], **settled: Any) -> Section:
         """Build the dataclass of one section; keys that are not given take their defaults.
@@ -133,23 +153,6 @@ def _split_setting(setting: str) -> tuple[str, str, str]:
     if not match:
         raise InputError(f"--set {setting}: expected section.key=value, such as train.epochs=10")
     return match[1], match[2], match[3]
-
-
-def _lines(text: str) -> dict[tuple[str, str], int]:
-    """Find the line of every section (with an empty key) and of every key."""
-    lines: dict[tuple[str, str], int] = {}
-    section = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := _HEADER.match(line):
-            section = header[1]
-            lines.setdefault((section, header[2] or ""), number)
-        elif key := _KEY.match(line):
-            # `train.lr = 1` outside a section is the key `lr` of the section `train`.
-            first, _, rest = key[1].partition(".") if not section else (section, "", key[1])
-            lines.setdefault((first, rest), number)
-            if not section:
-                lines.setdefault(("", first), number)
-    return lines
 
 
 def _not_a_section(name: str, value: Any) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 from gnnloom.pipeline.ingest.stage import graph_key
 from gnnloom.pipeline.ingest.vertices import vertices_key
-from gnnloom.pipeline.partition.stage import partition_key
+from gnnloom.pipeline.partition.stage import partition_key, stored_options
 from gnnloom.pipeline.shards.grid_stage import grid_shards_key
 from gnnloom.pipeline.shards.row_stage import row_shards_key
 from gnnloom.storage.errors import InputError, NotFoundError
@@ -31,7 +32,9 @@ def artifact_keys(recipe: Recipe, memory: int) -> dict[str, str]:
     if identity is not None:
         keys["vertices"] = vertices_key(identity, keys["graph"])
     if recipe.partition is not None:
-        keys["partition"] = partition_key(keys["graph"], recipe.partition, memory)
+        partition = stored_options(recipe.dataset_path, keys["graph"], recipe.partition, memory)
+        keys["partition"] = partition_key(keys["graph"], partition, memory)
+        recipe = replace(recipe, partition=partition)
     keys["shards"] = _shards_key(recipe, keys)
     return keys
 

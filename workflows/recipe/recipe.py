@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,13 @@ from gnnloom.workflows.recipe.sources import (
     whole_path,
 )
 from gnnloom.workflows.recipe.toml_writer import to_toml
+from gnnloom.workflows.recipe.unused_keys import (
+    refuse_unused_partition,
+    refuse_unused_shards_keys,
+    refuse_unused_train_keys,
+    unused_seed,
+    unused_train_keys,
+)
 
 #: Folder of the recipes that come with gnnloom.
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -36,7 +45,7 @@ RECIPES = Path(__file__).parents[1] / "recipes"
 #: Fields of the training that select shards; the recipe's stages make those shards.
 _SELECTS_SHARDS = ("shards", "method", "permutation")
 #: Fields of the training that a recipe cannot set.
-_SETTLED = frozenset({"catalog", "dataset", *_SELECTS_SHARDS})
+SETTLED = frozenset({"catalog", "dataset", *_SELECTS_SHARDS})
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,7 @@ class Recipe:
     Attributes:
         source_name: the file it was read from.
         partition: None if the shards need no partition.
+        train: None if the recipe stops at the shards.
         predict: None if nothing is predicted.
     """
 
@@ -56,7 +66,7 @@ class Recipe:
     vertices: VerticesSection
     partition: PartitionOptions | None
     shards: ShardsSection
-    train: TrainConfig
+    train: TrainConfig | None
     predict: PredictSection | None
     cluster: ClusterSection
     slurm: SlurmSection
@@ -78,9 +88,7 @@ class Recipe:
         dataset = document.build("dataset", DatasetSection)
         named = document.build("catalog", CatalogSection).path
         root = Path(named).expanduser() if named else catalog
-        settled = {"catalog": str(root.resolve()), "dataset": dataset.name}
-        # Before the shards and the partition: the algorithm decides the layout, and the ranks the number of parts.
-        train = document.build("train", TrainConfig, **settled, **dict.fromkeys(_SELECTS_SHARDS))
+        train = _train(document, root, dataset)
         shards = _shards(document, train)
         return cls(
             document.name,
@@ -91,10 +99,21 @@ class Recipe:
             _partition(document, train, shards),
             shards,
             train,
-            document.build("predict", PredictSection) if "predict" in document.sections else None,
+            _predict(document),
             document.build("cluster", ClusterSection),
             document.build("slurm", SlurmSection),
         )
+
+    @property
+    def training(self) -> TrainConfig:
+        """The training of a recipe that trains.
+
+        Raises:
+            InputError: it has none.
+        """
+        if self.train is None:
+            raise InputError(f"{self.source_name}: the recipe has no section [train], so nothing is trained; add one")
+        return self.train
 
     @property
     def dataset_path(self) -> Path:
@@ -119,12 +138,20 @@ class Recipe:
         """Write the recipe as TOML with every default filled in."""
         sections: dict[str, Any] = {name: getattr(self, name) for name in SECTIONS if name != "catalog"}
         content = {name: dataclasses.asdict(section) for name, section in sections.items() if section is not None}
-        content["train"] = {key: value for key, value in content["train"].items() if key not in _SETTLED}
-        given = {name: {key: value for key, value in keys.items() if value != ()} for name, keys in content.items()}
-        # An empty list is a value here (no hidden layer); for all other keys it means that nothing was given.
-        given["train"]["hidden"] = list(self.train.hidden)
+        # An empty list is a value of `hidden` (no hidden layer); for all other keys it means that nothing was given.
+        given = {
+            name: {key: value for key, value in keys.items() if value != () or key == "hidden"}
+            for name, keys in content.items()
+        }
+        for name, keys in self._unused_keys().items():
+            given[name] = {key: value for key, value in given.get(name, {}).items() if key not in keys}
         # An absolute path, so that the saved recipe finds its catalog from any folder.
         return to_toml({"catalog": {"path": str(self.catalog.resolve())}, **given})
+
+    def _unused_keys(self) -> dict[str, set[str]]:
+        """Return the keys that a recipe of this kind must not have, by section."""
+        unused = {"shards": {"grid", "permutation", "seed"} if self.grid is None else unused_seed(self.shards)}
+        return unused | ({"train": {*SETTLED, *unused_train_keys(self.train)}} if self.train else {})
 
 
 SECTIONS = tuple(field.name for field in dataclasses.fields(Recipe) if field.name != "source_name")
@@ -138,34 +165,89 @@ def find_recipe(path: Path) -> Path:
     """
     if path.is_file():
         return path
-    named = RECIPES / f"{path.name}.toml"
-    if len(path.parts) == 1 and named.is_file():
-        return named
-    there = ", ".join(sorted(recipe.stem for recipe in RECIPES.glob("*.toml")))
-    raise NotFoundError(f"{path}: no recipe found; give a file, or one that comes with gnnloom: {there}")
+    if len(path.parts) == 1:
+        return find_bundled(path.name)
+    raise _not_found(str(path))
 
 
-def _shards(document: Document, train: TrainConfig) -> ShardsSection:
-    """Read the section on shards and settle their layout: the one that the algorithm reads."""
-    needed = train.chosen_algorithm.reads.name
+def bundled_recipes() -> list[Path]:
+    """Return the files of the recipes that come with gnnloom."""
+    return sorted(RECIPES.glob("*.toml"))
+
+
+def find_bundled(name: str) -> Path:
+    """Return the file of a recipe that comes with gnnloom.
+
+    Raises:
+        NotFoundError: there is none of this name.
+    """
+    found = next((path for path in bundled_recipes() if path.stem == name), None)
+    if found is None:
+        raise _not_found(name)
+    return found
+
+
+def summary_of(path: Path) -> str:
+    """Return the first sentence of the comment that a recipe begins with."""
+    lines = itertools.takewhile(lambda line: len(line) > 1, path.read_text(encoding="utf-8").splitlines())
+    text = " ".join(line.removeprefix("#").strip() for line in lines)
+    return re.split(r"(?<=[^.]{3}\.)\s", text)[0]
+
+
+def _not_found(name: str) -> NotFoundError:
+    there = ", ".join(path.stem for path in bundled_recipes())
+    return NotFoundError(f"{name}: no recipe found; give a file, or one that comes with gnnloom: {there}")
+
+
+def _train(document: Document, root: Path, dataset: DatasetSection) -> TrainConfig | None:
+    """Read the section on the training; None if there is none."""
+    if "train" not in document.sections:
+        return None
+    settled = {"catalog": str(root.resolve()), "dataset": dataset.name}
+    train = document.build("train", TrainConfig, **settled, **dict.fromkeys(_SELECTS_SHARDS))
+    refuse_unused_train_keys(document, train)
+    return train
+
+
+def _predict(document: Document) -> PredictSection | None:
+    if "predict" not in document.sections:
+        return None
+    section = document.build("predict", PredictSection)
+    if "train" not in document.sections:
+        raise InputError(f"{document.where('predict')}: [predict] needs a trained model; add a section [train]")
+    return section
+
+
+def _shards(document: Document, train: TrainConfig | None) -> ShardsSection:
+    """Read the section on shards and settle their layout: the one that the algorithm reads, if the recipe trains."""
     shards = document.build("shards", ShardsSection)
-    if shards.layout not in {None, needed}:
+    needed = train.chosen_algorithm.reads.name if train else shards.layout or _layout_meant(document)
+    if train is not None and shards.layout not in {None, needed}:
         where = document.where("shards", "layout")
         raise InputError(
             f"{where}: [shards] layout {shards.layout!r}: algorithm {train.algorithm} reads {needed} shards; remove"
             " the key, or change [train] algorithm"
         )
-    return dataclasses.replace(shards, layout=needed)
+    settled = dataclasses.replace(shards, layout=needed)
+    refuse_unused_shards_keys(document, settled, train.algorithm if train else None)
+    return settled
 
 
-def _partition(document: Document, train: TrainConfig, shards: ShardsSection) -> PartitionOptions | None:
+def _layout_meant(document: Document) -> str:
+    """Return the layout of a recipe that names none and does not train: ``grid`` if it has an option of grid shards."""
+    return "grid" if document.sections.get("shards") else "row"
+
+
+def _partition(document: Document, train: TrainConfig | None, shards: ShardsSection) -> PartitionOptions | None:
     """Read the section on the partition, by default with one part per rank; None if the shards need no partition."""
     given = document.sections.get("partition", {})
-    options = document.build("partition", PartitionOptions, **({} if "parts" in given else {"parts": train.ranks}))
+    ranks = train.ranks if train else TrainConfig.ranks
+    options = document.build("partition", PartitionOptions, **({} if "parts" in given else {"parts": ranks}))
     # Built first all the same, so that errors in an unused section are reported.
     if shards.layout == "grid" and shards.permutation != "partition":
+        refuse_unused_partition(document, shards)
         return None
-    if shards.layout == "row" and options.parts != train.ranks:
+    if train is not None and shards.layout == "row" and options.parts != train.ranks:
         raise InputError(
             f"{document.where('partition', 'parts')}: [partition] parts = {options.parts}, but [train] ranks ="
             f" {train.ranks}: algorithm {train.algorithm} needs one part per rank; remove parts, or make them equal"

@@ -55,14 +55,19 @@ class Request:
         recipe = Recipe.read(self.recipe, self.catalog, self.settings)
         options = self._cluster_options(recipe)
         workload = find_workload(recipe, options.memory)
-        refuse_other_run(recipe, workload.config)
+        if workload.planned is not None:
+            refuse_other_run(recipe, workload.planned)
         # A graph alone needs no vertex data.
         if self.last != "graph":
             check_trainable(recipe, workload.all_keys.get("vertices"))
         return Assignment(recipe, workload.within(self.first, self.last), options)
 
     def _cluster_options(self, recipe: Recipe) -> ClusterOptions:
-        options = replace(recipe.cluster.options(self.cluster), performance_report=self.performance_report)
+        options = replace(
+            recipe.cluster.options(self.cluster),
+            performance_report=self.performance_report,
+            scratch=recipe.cluster.scratch_folder(),
+        )
         if options.performance_report is not None and options.workers == 0:
             raise InputError(
                 f"{recipe.source_name}: [cluster] workers = 0, but --performance-report needs worker processes; set"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,14 +20,22 @@ _LEAST_MEMORY = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogSection:
-    """``[catalog]``: folder of the datasets; the command's ``--catalog`` by default."""
+    """``[catalog]``: where the datasets are.
+
+    Attributes:
+        path: folder of the datasets; the command's ``--catalog`` by default.
+    """
 
     path: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetSection:
-    """``[dataset]``: name of the dataset, and how edges become its graph (see :class:`IngestOptions`)."""
+    """``[dataset]``: name of the dataset, and how edges become its graph (see :class:`IngestOptions`).
+
+    Attributes:
+        name: name of the dataset: lower-case letters, digits, dots, dashes and underscores.
+    """
 
     name: str
     undirected: bool = False
@@ -46,7 +55,11 @@ class DatasetSection:
 
 @dataclass(frozen=True, kw_only=True)
 class ShardsSection:
-    """``[shards]``: ``row`` shards of the partition, or ``grid`` shards; by default what the algorithm reads."""
+    """``[shards]``: what each rank reads.
+
+    Attributes:
+        layout: ``row`` shards of the partition, or ``grid`` shards; by default what the algorithm reads.
+    """
 
     layout: str | None = None
     grid: tuple[int, int] = GridOptions.grid
@@ -90,14 +103,18 @@ class ClusterSection:
     Attributes:
         workers: local worker processes; one per core by default, 0 for none.
         memory: memory for the tasks of one worker, such as ``1G``.
-        interface: network interface, such as ``ib0``; needed if ranks run on several machines.
+        interface: network interface between the machines of an MPI job, such as ``ib0``; by default the fastest one
+            that reaches the first rank from all others.
         dashboard: serve Dask's dashboard.
+        scratch: folder for temporary files, which all workers must share; by default the dataset's own. Environment
+            variables, such as ``$TMPDIR``, are replaced where the command runs.
     """
 
     workers: int | None = None
     memory: str = "1G"
     interface: str | None = None
     dashboard: bool = False
+    scratch: str | None = None
 
     def __post_init__(self) -> None:
         if self.workers is not None and self.workers < 0:
@@ -108,6 +125,19 @@ class ClusterSection:
     def task_memory(self) -> int:
         """Memory for the tasks of one worker, in bytes."""
         return _parse_memory(self.memory)
+
+    def scratch_folder(self) -> Path | None:
+        """Return the folder for temporary files on this machine; None if they go into the dataset.
+
+        Raises:
+            InputError: an environment variable in its name is not set here.
+        """
+        if self.scratch is None:
+            return None
+        path = os.path.expandvars(self.scratch)
+        if "$" in path:
+            raise InputError(f"[cluster] scratch = {self.scratch}: this environment variable is not set here")
+        return Path(path).expanduser()
 
     def options(self, where: str) -> ClusterOptions:
         """Return the cluster to open for ``where``: ``local``, ``mpi``, a scheduler's address, or a scheduler file.
@@ -127,13 +157,25 @@ class ClusterSection:
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmSection:
-    """``[slurm]``: sizes of the batch jobs that ``--emit slurm`` writes.
+    """``[slurm]``: sizes of the batch jobs that ``--emit slurm`` writes, and what they need at this site.
 
     Attributes:
+        ranks_per_node: ranks (Slurm's tasks) on each node.
         prepare_ranks: ranks of the job that only prepares; as many as train by default.
+        cpus_per_rank: cores of each rank.
         memory: memory of one rank.
         time: time limit of a job that trains.
         prepare_time: time limit of the job that only prepares.
+        partition: Slurm partition of the jobs; the cluster's default if not given.
+        account: account that the jobs are charged to.
+        qos: quality of service.
+        constraint: features that the nodes must have.
+        exclusive: share no node with other jobs.
+        mail: address for Slurm's messages.
+        mail_events: events that Slurm sends a message about.
+        extra: further options of ``sbatch``, such as ``["--gres=tmpdisk:200G"]``.
+        setup: lines of shell that each job runs first, such as ``["module load mpich", "source ~/venv/bin/activate"]``.
+        requeues: how many times a job goes back to the queue after it was stopped.
         seeds: tasks of the job array, which differ in their seed.
         mpi: value of ``srun --mpi=``.
     """
@@ -146,6 +188,14 @@ class SlurmSection:
     prepare_time: str = "04:00:00"
     partition: str | None = None
     account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    exclusive: bool = False
+    mail: str | None = None
+    mail_events: str = "END,FAIL,REQUEUE"
+    extra: tuple[str, ...] = ()
+    setup: tuple[str, ...] = ()
+    requeues: int = 100
     seeds: int = 5
     mpi: str = "pmi2"
 
@@ -154,6 +204,11 @@ class SlurmSection:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} {value}: expected at least 1")
+        if self.requeues < 0:
+            raise InputError(f"requeues {self.requeues}: expected at least 0")
+        for option in self.extra:
+            if not option.startswith("-") or "\n" in option:
+                raise InputError(f"extra {option!r}: expected an option of sbatch, such as '--gres=tmpdisk:200G'")
         if self.memory_per_cpu < _LEAST_MEMORY:
             raise InputError(f"memory {self.memory}: expected at least 1M for each of {self.cpus_per_rank} cores")
 

@@ -21,7 +21,12 @@ from gnnloom.storage.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class _Section(ABC):
-    """What both sections share: a format, its files, and its options as further keys."""
+    """What both sections share: a format, its files, and its options as further keys.
+
+    Attributes:
+        format: name of the format; guessed from the names of the files by default.
+        path: one or more files, URLs or globs; one folder for formats that are folders.
+    """
 
     format: str | None = None
     path: tuple[str, ...] = ()
@@ -66,6 +71,8 @@ class SourceSection(_Section):
         name, options = self.format or "of files", self.options()
         required = [option.name for option in options if option.required] if self._is_generated else ["path"]
         keys = [*([] if self._is_generated else ["path"]), *(option.name for option in options)]
+        if self.format is None:
+            self._name_generator()
         # A flag of another format that is False counts as not given.
         refused = {key: value for key, value in self.given.items() if self._is_generated or value is not False}
         _refuse_others(refused, name, keys)
@@ -74,6 +81,15 @@ class SourceSection(_Section):
         if "" in self.path:
             raise InputError("path: expected the name of a file or folder, found an empty text")
         _check_ranges(options, self.given)
+
+    def _name_generator(self) -> None:
+        """Refuse options of generators without a format: say which formats have them."""
+        shared = {option.name for option in self.options()}
+        by_owner = {known.name: [option.name for option in known.options] for known in generators().values()}
+        for key in self.given:
+            owners = [name for name, options in by_owner.items() if key in options]
+            if key not in shared and owners:
+                raise InputError(f"{key}: the format is missing; add {_format_lines(owners)}")
 
     @property
     def _is_generated(self) -> bool:
@@ -116,6 +132,7 @@ class VerticesSection(_Section):
 
     Attributes:
         format: ``files`` has a row for each vertex, in order; ``keyed`` tables name the vertex in their first column.
+            Needed if there are other keys; without it, the data come along with the edges.
         classes: number of synthetic classes; for other formats, the highest number of classes allowed.
     """
 
@@ -126,6 +143,8 @@ class VerticesSection(_Section):
         if self.format is not None and self.format not in known:
             raise InputError(f"format {self.format!r}: expected one of {', '.join(known)}")
         keys = [*(["path"] if self.format in _bundled_options() else []), *(option.name for option in self.options())]
+        if self.format is None:
+            self._name_format()
         name = self.format or "of the data that come along with the edges"
         _refuse_others(self.given, name, [*keys, *(["classes"] if "classes" not in keys else [])])
         if self.classes is not None and self.classes < 1:
@@ -136,6 +155,17 @@ class VerticesSection(_Section):
         if self.format in vertex_kinds():
             return vertex_kinds()[self.format or ""].options
         return _bundled_options().get(self.format or "", ())
+
+    def _name_format(self) -> None:
+        """Refuse options without a format: say which formats have them."""
+        by_owner = {
+            **{kind.name: [option.name for option in kind.options] for kind in vertex_kinds().values()},
+            **{name: ["path", *(option.name for option in options)] for name, options in _bundled_options().items()},
+        }
+        for key in self.given:
+            owners = [name for name, options in by_owner.items() if key in options]
+            if owners and key != "classes":
+                raise InputError(f"{key}: the format is missing; add {_format_lines(owners)}")
 
     @property
     def is_synthetic(self) -> bool:
@@ -196,7 +226,9 @@ def _with_keys(section: type[Section], by_owner: Mapping[str, Sequence[Option]])
     if taken := [option.name for option in added if hasattr(section, option.name)]:
         raise InputError(f"option {', '.join(taken)}: recipes cannot have a key of this name; rename it")
     # None stands for a key that was not given, so the sources' own defaults apply.
-    fields = [(option.name, option.value_type | None, field(default=None)) for option in added]
+    fields = [
+        (option.name, option.value_type | None, field(default=None, metadata={"option": option})) for option in added
+    ]
     return make_dataclass(section.__name__, fields, bases=(section,), frozen=True, kw_only=True)
 
 
@@ -212,6 +244,10 @@ def _bundled_options() -> dict[str, Sequence[Option]]:
 def whole_path(location: str) -> str:
     """Make the path of a local file or folder absolute; a URL stays as it is."""
     return str(Path(location.removeprefix("file://")).expanduser().absolute()) if is_local(location) else location
+
+
+def _format_lines(names: Sequence[str]) -> str:
+    return " or ".join(f'format = "{name}"' for name in names)
 
 
 def _check_ranges(options: Iterable[Option], given: Mapping[str, Any]) -> None:

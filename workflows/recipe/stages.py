@@ -12,7 +12,7 @@ from gnnloom.workflows.recipe.keys import artifact_keys
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.trained_run import is_predicted, is_trained, name_run, run_of
 
-#: Names of all stages in order. A recipe may have no vertex data, partition or prediction.
+#: Names of all stages in order. A recipe may have no vertex data, partition, training or prediction.
 STAGES = ("graph", "vertices", "partition", "shards", "train", "predict")
 #: Stages that train; those before them prepare, on a Dask cluster.
 TRAINING = ("train", "predict")
@@ -33,15 +33,26 @@ class Workload:
 
     Attributes:
         all_keys: key of every artifact of the recipe, including stages that were not asked for.
-        config: the training, with the key of its shards and the name of its run.
+        planned: the training, with the key of its shards and the name of its run; None if the recipe has none.
     """
 
     stages: tuple[Stage, ...]
     all_keys: Mapping[str, str]
-    config: TrainConfig
+    planned: TrainConfig | None
 
     def __contains__(self, name: object) -> bool:
         return any(stage.name == name for stage in self.stages)
+
+    @property
+    def config(self) -> TrainConfig:
+        """The training of a recipe that trains.
+
+        Raises:
+            InputError: it has none.
+        """
+        if self.planned is None:
+            raise InputError("the recipe has no section [train], so nothing is trained; add one")
+        return self.planned
 
     @property
     def preparation(self) -> tuple[Stage, ...]:
@@ -95,10 +106,15 @@ def find_workload(recipe: Recipe, memory: int) -> Workload:
     keys = artifact_keys(recipe, memory)
     # The manifest is written last, so an artifact that has one is complete.
     stages = [Stage(name, key, (path / name / key / MANIFEST).exists()) for name, key in keys.items()]
-    config = name_run(recipe, keys["shards"])
-    run = run_of(recipe, config)
-    stages.append(Stage("train", run.name, is_trained(run, config)))
-    if recipe.predict is not None:
-        # Predictions of an earlier training are stale until the training is done.
-        stages.append(Stage("predict", run.name, stages[-1].is_done and is_predicted(run, recipe)))
+    config = name_run(recipe, keys["shards"]) if recipe.train is not None else None
+    stages += _training_stages(recipe, config) if config is not None else []
     return Workload(tuple(stages), keys, config)
+
+
+def _training_stages(recipe: Recipe, config: TrainConfig) -> list[Stage]:
+    run = run_of(recipe, config)
+    train = Stage("train", run.name, is_trained(run, config))
+    if recipe.predict is None:
+        return [train]
+    # Predictions of an earlier training are stale until the training is done.
+    return [train, Stage("predict", run.name, train.is_done and is_predicted(run, recipe))]

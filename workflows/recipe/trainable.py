@@ -25,11 +25,11 @@ def check_trainable(recipe: Recipe, key: str | None) -> None:
     if not (path / MANIFEST).exists():
         return
     vertices = Vertices(Artifact(path))
-    labels = "multilabel" if vertices.has_multilabel else "label"
+    labels = next((name for name in ("multilabel", "target") if name in vertices.artifact), "label")
     missing = [name for name in ("feature", labels, "split") if name not in vertices.artifact]
     if missing:
         raise InputError(f"{section}: {', '.join(missing)} missing; training needs feature, label and split")
-    if not vertices.artifact.facts["train"] or not vertices.num_classes:
+    if not vertices.artifact.facts["train"] or not (vertices.num_classes or vertices.num_targets):
         raise InputError(f"{section}: no vertex to train on; some need both a label and the split 'train'")
     most = recipe.vertices.most_classes
     if most is not None and vertices.num_classes > most:

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.errors import ExistsError, IncompleteError, NotFoundError
-from gnnloom.storage.runs.checkpoint import checkpoint_epochs
+from gnnloom.storage.runs.checkpoint import checkpoint_epochs, checkpoint_facts
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.continuation import find_named
+from gnnloom.trainer.config.stopping_config import ended_early
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.recipe import Recipe
 
@@ -24,8 +25,8 @@ def name_run(recipe: Recipe, shards: str) -> TrainConfig:
     Training for more epochs continues the existing run. Training for fewer epochs than the run has becomes a separate
     run, so that the longer one stays as it is.
     """
-    named = _named_as_stored(recipe, recipe.train.named_with_shards(shards), shards)
-    if recipe.train.run is not None or _trained_epochs(run_of(recipe, named)) <= named.epochs:
+    named = _named_as_stored(recipe, recipe.training.named_with_shards(shards), shards)
+    if recipe.training.run is not None or _trained_epochs(run_of(recipe, named)) <= named.epochs:
         return named
     return replace(named, run=f"{named.run}-{named.epochs}")
 
@@ -36,7 +37,9 @@ def _named_as_stored(recipe: Recipe, config: TrainConfig, shards: str) -> TrainC
         dataset = Catalog(recipe.catalog).dataset(recipe.dataset.name)
     except NotFoundError:
         return config
-    return replace(config, run=find_named(dataset, recipe.train, lambda each: each.named_with_shards(shards).run_name))
+    return replace(
+        config, run=find_named(dataset, recipe.training, lambda each: each.named_with_shards(shards).run_name)
+    )
 
 
 def refuse_other_run(recipe: Recipe, config: TrainConfig) -> None:
@@ -69,26 +72,33 @@ def _trained_epochs(run: Run) -> int:
     return max(checkpoint_epochs(run.checkpoints), default=0)
 
 
+def _predicting_epoch(run: Run) -> int:
+    """Return the epoch of the checkpoint that predicts: the best one if the run keeps one, otherwise the last one."""
+    best = checkpoint_facts(run.best_checkpoint)
+    return _trained_epochs(run) if best is None else best[0]
+
+
 def is_trained(run: Run, config: TrainConfig) -> bool:
     """Return whether the run has finished exactly this training on these shards."""
     if not run.exists:
         return False
     try:
-        before, epochs = TrainConfig.of_run(run), run.result()["epochs"]
+        before, result = TrainConfig.of_run(run), run.result()
     except IncompleteError:
         return False
+    is_long_enough = result["epochs"] == config.epochs or ended_early(result, config.patience)
     # Changes leave out the epochs: a run of fewer epochs is the same training, to be continued.
-    return not config.changes_since(before) and before.shards == config.shards and epochs == config.epochs
+    return not config.changes_since(before) and before.shards == config.shards and is_long_enough
 
 
 def is_predicted(run: Run, recipe: Recipe) -> bool:
-    """Return whether the run has the predictions that the recipe asks for, made after its last epoch."""
+    """Return whether the run has the predictions that the recipe asks for, made from the checkpoint that predicts."""
     try:
         predictions = run.predictions()
     except NotFoundError:
         return False
     predict = recipe.predict
-    if predict is None or predictions.facts.get("epoch") != recipe.train.epochs:
+    if predict is None or predictions.facts.get("epoch") != _predicting_epoch(run):
         return False
     # A model without hidden layers has no embeddings to store.
-    return "embedding" in predictions or not (predict.embeddings and recipe.train.hidden)
+    return "embedding" in predictions or not (predict.embeddings and recipe.training.hidden)

@@ -1,15 +1,19 @@
-"""Pictures over epochs, for one run or several: loss, accuracy, and time per epoch."""
+"""Pictures over epochs, for one run or several: loss, scores, and time per epoch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 from numpy.typing import NDArray
 
-from gnnloom.workflows.report.facts import SCORES, SPLITS, RunFacts
+from gnnloom.workflows.report.facts import ERRORS, SCORES, SPLITS, RunFacts
+from gnnloom.workflows.report.figures import best_epoch, written
+from gnnloom.workflows.report.hover import Spot, chosen, column_spots
 from gnnloom.workflows.report.style import (
     SERIES,
     Picture,
@@ -27,43 +31,87 @@ _MOST_POINTS = 400
 _MARKED_POINTS = 25
 #: A loss that falls by a larger factor is drawn on a logarithmic axis.
 _LOGARITHMIC = 30.0
+#: Line of each split: curves that coincide stay visible, as each lies on a wider one or has gaps.
+_SPLIT_LINES: Mapping[str, Mapping[str, Any]] = {
+    "training": {"linewidth": 3.2, "alpha": 0.45},
+    "validation": {"linewidth": 2.0},
+    "test": {"linewidth": 1.4, "linestyle": (0, (4, 3))},
+}
+#: Lines of several runs, in order. The numbers of lines and of colors have no common factor, so few runs look alike.
+_DASHES = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (6, 1.5, 1.5, 1.5)))
+#: Axes of scores begin and end at multiples of this, unless the scores are closer together.
+_SCORE_STEP = 0.05
 
 Curve = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
 def loss_picture(runs: Sequence[RunFacts]) -> Picture:
     """Draw the training loss."""
-    curves = {_label(facts, runs, "training"): facts.curve("loss") for facts in runs}
+    curves = {_label(facts, runs, "training loss"): facts.curve("loss") for facts in runs}
     figure, axes = new_axes()
     _draw(axes, curves, {name: f"{name}  {values[-1]:.4f}" for name, (_, values) in curves.items()})
     values = np.concatenate([curve[1] for curve in curves.values()])
     if values.min() > 0 and values.max() > _LOGARITHMIC * values.min():
-        axes.set_yscale("log")
+        _make_logarithmic(axes, values)
     else:
-        axes.set_ylim(bottom=0)
-    axes.set_ylabel("cross-entropy")
-    return Picture("loss", "Loss", figure)
+        axes.set_ylim(bottom=min(0.0, float(values.min())))
+    axes.set_ylabel("loss")
+    return Picture("loss", "Loss", figure, spots=_spots(curves, "{:.4g}".format))
 
 
-def accuracy_picture(runs: Sequence[RunFacts]) -> Picture | None:
-    """Draw accuracy (or F1) on every split, for several runs on the test split; None if it was never measured."""
+def _make_logarithmic(axes: Axes, values: NDArray[np.float64]) -> None:
+    axes.set_yscale("log")
+    # Few decades leave room for labels between the powers of ten.
+    is_short = float(values.max() / values.min()) < 1e3
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if is_short else (1,), numticks=12))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def accuracy_picture(runs: Sequence[RunFacts], split: str = "test") -> Picture | None:
+    """Draw the score on every split, for several runs on one split; None if it was never measured."""
     score = runs[0].score
     if len(runs) == 1:
-        curves = {text: runs[0].curve(f"{split}_{score}") for split, text in SPLITS.items()}
+        curves = {text: runs[0].curve(f"{name}_{score}") for name, text in SPLITS.items()}
     else:
-        curves = {_label(facts, runs, "test"): facts.curve(f"test_{score}") for facts in runs}
+        curves = {_label(facts, runs, split): facts.curve(f"{split}_{score}") for facts in runs}
     curves = {name: curve for name, curve in curves.items() if len(curve[0])}
     if not curves:
         return None
     figure, axes = new_axes()
-    _draw(axes, curves, {name: f"{name}  {values[-1]:.1%}" for name, (_, values) in curves.items()})
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    lowest = min(values.min() for _, values in curves.values())
-    # Curves spend most epochs near the top, so the axis begins just below the lowest value.
-    axes.set_ylim(max(0.0, lowest - 0.05), 1.0 if lowest < 0.9 else 1.002)
+    _draw(axes, curves, {name: f"{name}  {written(score, values[-1], 1)}" for name, (_, values) in curves.items()})
+    if score in ERRORS:
+        axes.set_ylim(bottom=0)
+    else:
+        _limit_shares(axes, np.concatenate([values for _, values in curves.values()]))
     axes.set_ylabel("labels predicted correctly" if score == "accuracy" else SCORES[score])
-    title = SCORES[score] if len(runs) == 1 else f"test {SCORES[score]}"
-    return Picture("accuracy", title[0].upper() + title[1:], figure)
+    title = SCORES[score] if len(runs) == 1 else f"{SPLITS[split]} {SCORES[score]}"
+    note = _mark_best(axes, runs[0]) if len(runs) == 1 else ""
+    name = "accuracy" if split == "test" else SPLITS[split]
+    return Picture(name, title[0].upper() + title[1:], figure, note, _spots(curves, partial(written, score)))
+
+
+def _limit_shares(axes: Axes, values: NDArray[np.float64]) -> None:
+    """Put the limits of an axis of shares around the values, at round figures."""
+    lowest, highest = float(values.min()), float(values.max())
+    # Curves spend most epochs near the top, so the axis begins just below the lowest value.
+    step = _SCORE_STEP if highest - lowest > _SCORE_STEP else _SCORE_STEP / 5
+    bottom, top = max(0.0, np.floor(lowest / step - 0.2) * step), min(1.0, np.ceil(highest / step + 0.2) * step)
+    # A line along the upper end would be cut to half its width.
+    axes.set_ylim(bottom, top + 0.015 * (top - bottom))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0 if top - bottom > _SCORE_STEP else 1))
+
+
+def _mark_best(axes: Axes, facts: RunFacts) -> str:
+    """Mark the epoch with the best validation score; returns the note about it."""
+    best = best_epoch(facts)
+    if best is None:
+        return ""
+    axes.scatter([best.epoch], [best.validation], 30, "none", edgecolors=color("ink"), clip_on=False, zorder=3)
+    score = facts.score
+    test = "" if best.test is None else f"; test {SCORES[score]} then: {written(score, best.test)}"
+    value = written(score, best.validation)
+    return f"Circle: best validation {SCORES[score]}, {value} in epoch {best.epoch:,}{test}."
 
 
 def seconds_picture(runs: Sequence[RunFacts]) -> Picture:
@@ -81,7 +129,8 @@ def seconds_picture(runs: Sequence[RunFacts]) -> Picture:
     axes.set_ylim(0, min(1.4 * top, 1.06 * highest) or 1.0)
     axes.set_ylabel(f"{unit} per epoch")
     cut = "; slower epochs are cut off" if highest > 1.4 * top else ""
-    return Picture("seconds", "Time per epoch", figure, f"Slowest rank of each epoch; labels show the median{cut}.")
+    note = f"Slowest rank of each epoch; labels show the median{cut}."
+    return Picture("seconds", "Time per epoch", figure, note, _spots(curves, lambda value: f"{value:.4g} {unit}"))
 
 
 def _label(facts: RunFacts, runs: Sequence[RunFacts], alone: str) -> str:
@@ -100,17 +149,34 @@ def _thinned(epochs: NDArray[np.int64], values: NDArray[np.float64]) -> tuple[ND
     return np.append(middles[0], epochs[whole:]), np.append(middles[1], values[whole:])
 
 
+def _spots(curves: Mapping[str, Curve], write: Callable[[float], str]) -> list[Spot]:
+    """Return spots with the values of all curves in an epoch, for evenly chosen epochs."""
+    measured = np.unique(np.concatenate([epochs for epochs, _ in curves.values()]))
+    epochs = measured[chosen(len(measured))]
+    known = {name: dict(zip(each.tolist(), values.tolist(), strict=True)) for name, (each, values) in curves.items()}
+    lines = [
+        (f"epoch {epoch:,}", *(f"{name}  {write(at[epoch])}" for name, at in known.items() if epoch in at))
+        for epoch in epochs.tolist()
+    ]
+    return column_spots(epochs.astype(np.float64), lines)
+
+
+def _line(number: int) -> Mapping[str, Any]:
+    """Return the line of one run out of several: runs with equal curves stay visible, as for splits."""
+    return {"linewidth": max(1.4, 2.6 - 0.6 * number), "linestyle": _DASHES[number % len(_DASHES)]}
+
+
 def _draw(axes: Axes, curves: dict[str, Curve], labels: dict[str, str]) -> None:
     for number, (name, (epochs, values)) in enumerate(curves.items()):
+        style = _SPLIT_LINES.get(name) or (_line(number) if len(curves) > 1 else {})
         axes.plot(
             *_thinned(epochs, values),
             color=color(SERIES[number % len(SERIES)]),
-            # Colors repeat after the last one, so dashes distinguish the second round.
-            linestyle="-" if number < len(SERIES) else "--",
             # A single epoch would be invisible without a marker.
             marker="o" if len(epochs) <= _MARKED_POINTS else None,
             markersize=3.5,
             label=labels[name],
+            **style,
         )
     shown = {int(epoch) for epochs, _ in curves.values() for epoch in epochs}
     if len(shown) == 1:

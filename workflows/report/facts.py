@@ -16,6 +16,7 @@ from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import CorruptError, GnnloomError, InputError
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.runs.provenance import read_sessions
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.upkeep.lineage import Node, lineage
 
@@ -27,7 +28,9 @@ WAITING = "waiting"
 #: Splits by their names in the metrics, and their labels.
 SPLITS = {"train": "training", "val": "validation", "test": "test"}
 #: Scores by their names in the metrics, and their labels. F1 comes first: where it is measured, it says more.
-SCORES = {"f1": "micro F1", "accuracy": "accuracy"}
+SCORES = {"f1": "micro F1", "accuracy": "accuracy", "rmse": "RMSE"}
+#: Scores that are errors of a regression: lower is better, and they are no shares.
+ERRORS = frozenset({"rmse"})
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class RunFacts:
         result: the run's result; empty if it has not finished.
         metrics: one object per epoch.
         lineage: the run and everything that it was made from, by name, inputs first.
+        sessions: when, where and for how long the run was trained, oldest first; empty if that was not recorded.
     """
 
     dataset: Dataset
@@ -46,6 +50,7 @@ class RunFacts:
     result: Mapping[str, Any]
     metrics: list[dict[str, Any]]
     lineage: Mapping[str, Node]
+    sessions: list[dict[str, Any]]
 
     @classmethod
     def gather(cls, dataset: Dataset, name: str) -> RunFacts:
@@ -64,7 +69,8 @@ class RunFacts:
             if line.get("loss") is None or line.get("seconds") is None:
                 raise CorruptError(f"{run.metrics_path}:{number}: expected a loss and seconds, found {line}")
         result = run.result() if run.is_finished else {}
-        return cls(dataset, run, run.config(), result, metrics, _ancestors(lineage(dataset), f"runs/{name}"))
+        nodes = _ancestors(lineage(dataset), f"runs/{name}")
+        return cls(dataset, run, run.config(), result, metrics, nodes, read_sessions(run.path))
 
     @property
     def name(self) -> str:
@@ -101,6 +107,12 @@ class RunFacts:
     def shards(self) -> Artifact | None:
         """The shards that the run read; None if they were removed."""
         return next((artifact for artifact in self.artifacts if artifact.kind == "shards"), None)
+
+    @property
+    def quality(self) -> Mapping[str, Any]:
+        """The measured quality of the row shards' partition; empty for grid shards."""
+        found = self.shards.facts.get("quality") if self.shards is not None else None
+        return found or {}
 
     @cached_property
     def rank_seconds(self) -> list[dict[str, float]]:

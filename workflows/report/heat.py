@@ -6,16 +6,19 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colorbar import Colorbar
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from gnnloom.workflows.report.facts import RunFacts, is_row_shards, mean_ratio, shard_nonzeros
-from gnnloom.workflows.report.style import Picture, color, in_bytes, in_counts, new_axes
+from gnnloom.workflows.report.hover import Spot
+from gnnloom.workflows.report.style import HEAT_HEIGHT, Picture, color, in_bytes, in_counts, new_axes
 
 #: Matrices with at most this many rows and columns show numbers in their cells.
 _LABELED = 10
-_HEIGHT = 4.2
+#: Matrices with at most this many rows and columns show the number of a cell under the pointer.
+_HOVERED = 24
 _COLORS = "viridis"
 
 
@@ -42,12 +45,13 @@ def rows_picture(facts: RunFacts) -> Picture | None:
 
 def _matrix_picture(name: str, title: str, values: NDArray[np.float64], unit: str, note: str) -> Picture:
     """Draw a matrix of senders and receivers; the diagonal stays blank."""
-    figure, axes = new_axes(height=_HEIGHT)
+    figure, axes = new_axes(height=HEAT_HEIGHT)
     # A rank sends nothing to itself, and a zero would look like a measured value.
-    _draw(figure, axes, np.where(np.eye(len(values), dtype=bool), np.nan, values), unit)
+    values = np.where(np.eye(len(values), dtype=bool), np.nan, values)
+    draw_matrix(figure, axes, values, unit)
     axes.set_xlabel("receiver")
     axes.set_ylabel("sender")
-    return Picture(name, title, figure, note)
+    return Picture(name, title, figure, note, cell_spots(values, unit, "sender", "receiver"))
 
 
 def blocks_picture(facts: RunFacts) -> Picture | None:
@@ -56,15 +60,31 @@ def blocks_picture(facts: RunFacts) -> Picture | None:
         return None
     nonzeros = shard_nonzeros(facts.shards)
     scaled, unit = in_counts(nonzeros)
-    figure, axes = new_axes(height=_HEIGHT)
-    _draw(figure, axes, scaled, f"{unit}nonzeros")
+    figure, axes = new_axes(height=HEAT_HEIGHT)
+    draw_matrix(figure, axes, scaled, f"{unit}nonzeros")
     axes.set_xlabel("column block")
     axes.set_ylabel("row block")
     note = f"Maximum over mean: {mean_ratio(nonzeros):.2f}. Permutation: {facts.shards.parameters['permutation']}."
-    return Picture("nonzeros", "Nonzeros per block", figure, note)
+    spots = cell_spots(scaled, f"{unit}nonzeros", "row block", "column block")
+    return Picture("nonzeros", "Nonzeros per block", figure, note, spots)
 
 
-def _draw(figure: Figure, axes: Axes, values: NDArray[np.float64], unit: str) -> None:
+def cell_spots(values: NDArray[np.float64], unit: str, row_name: str, column_name: str) -> list[Spot]:
+    """Return a spot for every cell of a matrix; none for blank cells and for large matrices."""
+    if max(values.shape) > _HOVERED:
+        return []
+    return [
+        Spot(
+            (column - 0.5, column + 0.5),
+            (row + 0.5, row - 0.5),
+            (f"{row_name} {row}, {column_name} {column}", f"{value:,.4g} {unit}"),
+        )
+        for (row, column), value in np.ndenumerate(values)
+        if not np.isnan(value)
+    ]
+
+
+def draw_matrix(figure: Figure, axes: Axes, values: NDArray[np.float64], unit: str) -> Colorbar:
     """Draw a matrix with row 0 at the top; NaN stays blank."""
     top = float(np.nanmax(values))
     # From 0, so that equal colors mean equal shares of the maximum. Without interpolation, cells keep sharp borders.
@@ -73,10 +93,12 @@ def _draw(figure: Figure, axes: Axes, values: NDArray[np.float64], unit: str) ->
     bar.outline.set_visible(False)
     bar.ax.tick_params(color=color("line"), labelcolor=color("muted"), labelsize=8.5, length=3)
     bar.set_label(unit, color=color("muted"), fontsize=9)
+    bar.ax.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
     for ticks in (axes.xaxis, axes.yaxis):
-        ticks.set_major_locator(MaxNLocator(integer=True, nbins=8))
+        ticks.set_major_locator(MaxNLocator(integer=True, nbins=8, steps=[1, 2, 5, 10]))
     if max(values.shape) <= _LABELED:
         _label_cells(axes, values, top)
+    return bar
 
 
 def _label_cells(axes: Axes, values: NDArray[np.float64], top: float) -> None:

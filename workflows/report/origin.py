@@ -40,7 +40,7 @@ def stages_picture(facts: RunFacts) -> Picture | None:
     axes.set_xlim(0, 1.12 * max(scaled) or 1.0)
     axes.set_xlabel(f"{unit}, sum over tasks")
     draw_grid(axes, "x")
-    return Picture("stages", "Stages before training", figure)
+    return Picture("stages", "Task time by phase", figure)
 
 
 def lineage_picture(facts: RunFacts) -> Picture:

@@ -14,8 +14,9 @@ _STYLE = Path(__file__).with_name("page.css")
 
 
 def page(title: str, subtitle: str, *sections: str) -> str:
-    """Build a page from its sections."""
-    head = f"<h1>{escape(title)}</h1><p class='muted'>{escape(subtitle)}</p>"
+    """Build a page from its sections; the subtitle may have several lines."""
+    lines = "".join(f"<p class='muted'>{escape(line)}</p>" for line in subtitle.splitlines())
+    head = f"<h1>{escape(title)}</h1>{lines}"
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
@@ -28,6 +29,11 @@ def page(title: str, subtitle: str, *sections: str) -> str:
 def _colors() -> str:
     light, dark = (";".join(f"--{name}:{pair[which]}" for name, pair in COLORS.items()) for which in (0, 1))
     return f":root{{color-scheme:light dark;{light}}}\n@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+
+
+def code(text: str) -> str:
+    """Build a block with a command to copy."""
+    return f"<pre>{escape(text)}</pre>"
 
 
 def section(title: str, *cards: str | None) -> str:
@@ -43,7 +49,7 @@ def card(title: str, content: str, *, note: str = "", kind: str = "") -> str:
 
     Args:
         content: HTML.
-        kind: ``wide`` for the full width, ``table`` for content of any width.
+        kind: ``wide`` for the full width, ``table`` for content of any width, ``tall`` to scroll long content.
     """
     below = f"<p class='note'>{escape(note)}</p>" if note else ""
     heading = f"<h3>{escape(title)}</h3>" if title else ""
@@ -60,6 +66,11 @@ def picture_card(picture: Picture | None, title: str | None = None) -> str | Non
 def message_card(title: str, text: str, kind: str = "table") -> str:
     """Build a box that says what is missing and how to get it."""
     return card(title, f"<p class='muted'>{escape(text)}</p>", kind=kind)
+
+
+def remark(text: str) -> str:
+    """Build a line over the full width."""
+    return f"<p class='note wide'>{escape(text)}</p>\n"
 
 
 def warning(text: str) -> str:

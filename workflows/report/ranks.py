@@ -16,6 +16,7 @@ from gnnloom.workflows.report.facts import (
     mean_ratio,
     shard_nonzeros,
 )
+from gnnloom.workflows.report.hover import Spot, chosen, column_spots
 from gnnloom.workflows.report.style import (
     Picture,
     color,
@@ -54,7 +55,8 @@ def time_picture(facts: RunFacts) -> Picture | None:
         f"Mean over ranks: {computing / whole:.0%} computing, {totals['communication'] / whole:.0%} communication,"
         f" {totals['waiting'] / whole:.0%} waiting for other ranks, in a median epoch."
     )
-    return Picture("time", "Time of each rank", figure, note)
+    spots = _spots({name: seconds * factor for name, seconds in parts.items()}, unit)
+    return Picture("time", "Time of each rank", figure, note, spots)
 
 
 def split_seconds(ranks: Sequence[Mapping[str, float]]) -> dict[str, NDArray[np.float64]]:
@@ -66,17 +68,17 @@ def split_seconds(ranks: Sequence[Mapping[str, float]]) -> dict[str, NDArray[np.
 
 
 def memory_picture(facts: RunFacts) -> Picture | None:
-    """Draw the peak memory of every rank; None if the run has not finished."""
+    """Draw the peak memory of every rank; None if the run has not finished, or for a single rank."""
     peaks = facts.result.get("peak_memory")
-    if not peaks:
+    if not peaks or len(peaks) == 1:
         return None
     return _bytes_picture("memory", "Peak memory per rank", peaks, "green", "Resident memory, with Python and torch")
 
 
 def reading_picture(facts: RunFacts) -> Picture | None:
-    """Draw the bytes that every rank read; None if the run has not finished."""
+    """Draw the bytes that every rank read; None if the run has not finished, or for a single rank."""
     read = facts.result.get("bytes_read")
-    if not read:
+    if not read or len(read) == 1:
         return None
     note = "Compressed bytes"
     if facts.shards is not None:
@@ -91,14 +93,17 @@ def _bytes_picture(name: str, title: str, values: ArrayLike, shade: str, note: s
     _stack(axes, {"": scaled}, {"": shade})
     axes.set_ylabel(unit)
     _draw_mean(axes, scaled, unit)
-    return Picture(name, title, figure, f"{note}. Maximum over mean: {mean_ratio(scaled):.2f}.")
+    note = f"{note}. Maximum over mean: {mean_ratio(scaled):.2f}."
+    return Picture(name, title, figure, note, _spots({"": scaled}, unit))
 
 
 def nonzeros_picture(facts: RunFacts) -> Picture | None:
-    """Draw the nonzeros of row shards; None for grid shards (see :mod:`~gnnloom.workflows.report.heat`)."""
+    """Draw the nonzeros of row shards; None for a single shard, or grid shards (see ``heat``)."""
     if facts.shards is None or not is_row_shards(facts.shards):
         return None
     nonzeros = shard_nonzeros(facts.shards)
+    if len(nonzeros) == 1:
+        return None
     sums = nonzeros.sum(1)
     _, unit = in_counts(sums)
     # One factor for both, so that the stacked bars keep their sum.
@@ -107,7 +112,8 @@ def nonzeros_picture(facts: RunFacts) -> Picture | None:
     _stack(axes, {"own columns": own, "halo columns": halo}, {"own columns": "blue", "halo columns": "orange"})
     axes.set_ylabel(f"{unit}nonzeros")
     note = f"Maximum over mean: {mean_ratio(sums):.2f}. Halo columns are vertices of other ranks."
-    return Picture("nonzeros", "Nonzeros per shard", figure, note)
+    spots = _spots({"own columns": own, "halo columns": halo}, f"{unit}nonzeros")
+    return Picture("nonzeros", "Nonzeros per shard", figure, note, spots)
 
 
 def _stack(axes: Axes, parts: Mapping[str, NDArray[np.float64]], colors: Mapping[str, str]) -> None:
@@ -136,6 +142,17 @@ def _stack(axes: Axes, parts: Mapping[str, NDArray[np.float64]], colors: Mapping
     draw_grid(axes)
     if len(parts) > 1:
         draw_legend(axes, 3)
+
+
+def _spots(parts: Mapping[str, NDArray[np.float64]], unit: str) -> list[Spot]:
+    """Return spots with the values of a rank, for evenly chosen ranks, and their sum if there are several parts."""
+    ranks = chosen(len(next(iter(parts.values()))))
+    named = dict(parts) if len(parts) == 1 else {**parts, "sum": np.sum(list(parts.values()), axis=0)}
+    lines = [
+        (f"rank {rank:,}", *(f"{name}  {values[rank]:.4g} {unit}".strip() for name, values in named.items()))
+        for rank in ranks.tolist()
+    ]
+    return column_spots(ranks.astype(np.float64), lines)
 
 
 def _draw_mean(axes: Axes, values: NDArray[np.float64], unit: str) -> None:

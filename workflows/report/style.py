@@ -22,6 +22,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
+from gnnloom.workflows.report.hover import Spot, spots_svg
+
 #: Colors by name: for light mode, and for dark mode. The light ones are distinct and in lower case, as Matplotlib
 #: writes them, because CSS variables replace them by their text.
 COLORS: Mapping[str, tuple[str, str]] = {
@@ -43,6 +45,8 @@ COLORS: Mapping[str, tuple[str, str]] = {
 SERIES = ("blue", "orange", "green", "purple", "red", "sky", "gray")
 #: Widths of half a page and of a whole one, and a usual height, in inches. A point is 1.4 pixels on the page.
 HALF, WHOLE, HEIGHT = 5.4, 11.2, 3.0
+#: Height of a matrix, which is about as wide as high.
+HEAT_HEIGHT = 4.2
 
 #: Any, as Matplotlib's types list the names of all settings, and the list changes with every version.
 _SETTINGS: Any = {
@@ -65,6 +69,8 @@ _SETTINGS: Any = {
     "hatch.linewidth": 0.6,
 }
 _PNG_DPI = 200
+#: Distances of ticks are one of these times a power of ten.
+_STEPS = (1, 2, 5, 10)
 #: Share of a picture's width that a legend may take; the tick labels of the y axis need the rest.
 _LEGEND_SHARE = 0.88
 
@@ -76,16 +82,22 @@ class Picture:
     Attributes:
         name: name of its file, without suffix.
         note: text below the figure.
+        spots: values to show in the page under the pointer.
     """
 
     name: str
     title: str
     figure: Figure
     note: str = ""
+    spots: Sequence[Spot] = ()
 
     @property
     def is_wide(self) -> bool:
         return bool(self.figure.get_figwidth() > HALF)
+
+    @property
+    def is_matrix(self) -> bool:
+        return bool(self.figure.get_figheight() == HEAT_HEIGHT)
 
     def svg(self) -> str:
         """Render the picture as an SVG element that takes its colors from the page."""
@@ -95,7 +107,13 @@ class Picture:
         text = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', f'role="img" aria-label="{self.title}"', text, count=1)
         for name, (light, _) in COLORS.items():
             text = text.replace(light, f"var(--{name})")
-        return text
+        # After the rendering, which decides where everything is.
+        spots = spots_svg(self.figure.axes[0], self.spots) if self.spots else ""
+        return text.replace("</svg>", f"{spots}</svg>")
+
+    def widen(self) -> None:
+        """Make the figure as wide as the page; only before it is rendered."""
+        self.figure.set_figwidth(WHOLE)
 
     def write_png(self, path: Path) -> None:
         path.write_bytes(self._rendered("png", dpi=_PNG_DPI, facecolor="white"))
@@ -125,6 +143,7 @@ def new_axes(width: float = HALF, height: float = HEIGHT) -> tuple[Figure, Axes]
             spine.set_color(color("line"))
         for label in (axes.xaxis.label, axes.yaxis.label):
             label.set_color(color("muted"))
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=_STEPS))
     return figure, axes
 
 
@@ -154,7 +173,7 @@ def draw_legend(axes: Axes, columns: int = 4) -> None:
 
 def whole_numbers(axes: Axes) -> None:
     """Put ticks of the x axis at whole numbers only."""
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, steps=_STEPS))
 
 
 def share_scale(pictures: Sequence[Picture]) -> None:

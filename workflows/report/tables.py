@@ -2,41 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnnloom.workflows.formatting import readable_bytes, readable_seconds
-from gnnloom.workflows.report.facts import SCORES, SPLITS, RunFacts
+from gnnloom.workflows.report.facts import SCORES, RunFacts, shard_nonzeros
+from gnnloom.workflows.report.figures import best_epoch, last_values, random_rows, sent_bytes, total_seconds, written
 from gnnloom.workflows.report.page import table
 
 #: Fields of a configuration that name places and do not affect the result.
-_LOCATIONS = frozenset({"catalog", "dataset", "run", "resume", "shards"})
-_NONE = "-"
+LOCATIONS = frozenset({"catalog", "dataset", "run", "resume", "restart", "shards", "log"})
+#: Stands for what is not known.
+NONE = "-"
+#: Facts of a session, and what to call them.
+_SESSION_FACTS: Mapping[str, str] = {
+    "started": "started (UTC)",
+    "seconds": "time",
+    "state": "state",
+    "host": "host of rank 0",
+    "platform": "system",
+    "version": "gnnloom",
+    "python": "Python",
+    "torch": "torch",
+}
 
 
 def headline(facts: RunFacts) -> list[tuple[str, str]]:
-    """Return the most important figures."""
-    last = last_values(facts)
-    named = {
-        f"test {SCORES[facts.score]}": _share(last[f"test_{facts.score}"]),
-        "training loss": f"{last['loss']:.4f}",
-        "median time per epoch": readable_seconds(last["epoch_seconds"]),
-        "epochs": f"{len(facts.metrics):,}",
-        _ranks(facts): str(facts.config.get("ranks")),
-        "bytes sent per epoch": readable_bytes(sum(facts.metrics[-1].get("bytes", {}).values())),
-        "peak memory": _most(facts.result.get("peak_memory")),
-    }
-    return list(named.items())
-
-
-def last_values(facts: RunFacts) -> dict[str, Any]:
-    """Return the last loss, the last score of every split (None if not measured), and the median time per epoch."""
-    values: dict[str, Any] = {"loss": facts.metrics[-1]["loss"]}
-    for name in (f"{split}_{score}" for split in SPLITS for score in SCORES):
-        _, curve = facts.curve(name)
-        values[name] = float(curve[-1]) if len(curve) else None
-    _, seconds = facts.curve("seconds")
-    return values | {"epoch_seconds": float(sorted(seconds)[len(seconds) // 2])}
+    """Return the most important figures; always ten, which fill two rows."""
+    last, best, score = last_values(facts), best_epoch(facts), SCORES[facts.score]
+    total = total_seconds(facts)
+    return [
+        (f"test {score}", _score(facts, last[f"test_{facts.score}"])),
+        (f"validation {score}", _score(facts, last[f"val_{facts.score}"])),
+        (
+            f"best validation {score}{f', epoch {best.epoch:,}' if best else ''}",
+            _score(facts, best.validation if best else None),
+        ),
+        ("training loss", f"{last['loss']:.4f}"),
+        ("epochs", f"{len(facts.metrics):,}"),
+        ("median time per epoch", readable_seconds(last["epoch_seconds"])),
+        ("total time", NONE if total is None else readable_seconds(total)),
+        (_ranks(facts), str(facts.config.get("ranks"))),
+        ("bytes sent per epoch", readable_bytes(sent_bytes(facts))),
+        ("peak memory per rank", _most(facts.result.get("peak_memory"))),
+    ]
 
 
 def _ranks(facts: RunFacts) -> str:
@@ -44,25 +53,26 @@ def _ranks(facts: RunFacts) -> str:
     return f"ranks, as a grid of {'x'.join(map(str, grid))}" if len(grid) > 1 else "ranks"
 
 
-def _share(value: float | None) -> str:
-    return _NONE if value is None else f"{value:.2%}"
+def _score(facts: RunFacts, value: float | None) -> str:
+    return NONE if value is None else written(facts.score, value)
 
 
 def _most(values: Sequence[int] | None) -> str:
-    return readable_bytes(max(values)) if values else _NONE
+    return readable_bytes(max(values)) if values else NONE
 
 
 def configuration_table(facts: RunFacts) -> str:
     """Build a table of the training's configuration."""
-    rows = [(name.replace("_", " "), _plain(value)) for name, value in facts.config.items() if name not in _LOCATIONS]
+    rows = [(name.replace("_", " "), plain(value)) for name, value in facts.config.items() if name not in LOCATIONS]
     return table(("setting", "value"), rows)
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
+    """Format the value of a setting."""
     if value is None:
-        return _NONE
+        return NONE
     if isinstance(value, list):
-        return ", ".join(map(str, value)) or _NONE
+        return ", ".join(map(str, value)) or NONE
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
@@ -78,20 +88,62 @@ def traffic_table(facts: RunFacts) -> str | None:
 
 
 def quality_table(facts: RunFacts) -> str | None:
-    """Build a table of the quality of a row partition; None for grid shards."""
-    quality = facts.shards.facts.get("quality") if facts.shards is not None else None
+    """Build a table of the quality of a row partition, next to that of random parts; None for grid shards."""
+    quality = facts.quality
     if not quality:
         return None
+    total, by_chance = quality["km1"], random_rows(facts)
     rows = [
         ("method", str(quality["method"])),
         ("parts", f"{quality['parts']:,}"),
-        ("rows sent per layer and direction (km1)", f"{quality['km1']:,}"),
+        ("rows sent per layer and direction (km1)", f"{total:,}"),
+    ]
+    if by_chance:
+        rows += [
+            ("rows that a random partition would send", f"{by_chance:,.0f}"),
+            ("rows sent, relative to a random partition", f"{total / by_chance:.1%}"),
+        ]
+    rows += [
         ("rows sent per part, mean and maximum", f"{quality['volume_avg']:,.1f}, {quality['volume_max']:,}"),
         ("receivers per part, mean and maximum", f"{quality['messages_avg']:,.1f}, {quality['messages_max']:,}"),
         ("nonzeros per part, mean and maximum", f"{quality['load_avg']:,.0f}, {quality['load_max']:,}"),
         ("imbalance", f"{quality['imbalance']:.2%}"),
     ]
     return table(("figure", "value"), rows)
+
+
+def rank_table(facts: RunFacts) -> str | None:
+    """Build a table of the only rank's figures, for which a picture would have a single bar; None for several."""
+    peaks, read = facts.result.get("peak_memory"), facts.result.get("bytes_read")
+    if not peaks or not read or len(peaks) > 1:
+        return None
+    rows = [("peak memory", readable_bytes(peaks[0])), ("bytes read, compressed", readable_bytes(read[0]))]
+    if facts.shards is not None:
+        rows.insert(0, ("nonzeros", f"{int(shard_nonzeros(facts.shards).sum()):,}"))
+    return table(("figure", "value"), rows)
+
+
+def sessions_table(facts: RunFacts) -> str | None:
+    """Build a table of when and where the run was trained, a column per session; None if that was not recorded."""
+    if not facts.sessions:
+        return None
+    columns = ("", *(f"session {number}" for number in range(1, len(facts.sessions) + 1)))
+    rows = [(text, *(_fact(session, name) for session in facts.sessions)) for name, text in _SESSION_FACTS.items()]
+    return table(columns if len(facts.sessions) > 1 else ("fact", "value"), rows)
+
+
+def _fact(session: Mapping[str, Any], name: str) -> str:
+    value = session.get(name)
+    if name == "seconds" and value is not None:
+        return readable_seconds(value)
+    if name == "state" and value is None:
+        return "running, or killed"
+    return _date(value) if name == "started" else plain(value)
+
+
+def _date(value: Any) -> str:
+    """Write a date as people do."""
+    return str(value or NONE).replace("T", " ").removesuffix("Z")
 
 
 def stages_table(facts: RunFacts) -> str | None:
@@ -110,60 +162,8 @@ def stages_table(facts: RunFacts) -> str | None:
                 readable_bytes(read),
                 readable_bytes(written),
                 readable_bytes(artifact.stored_bytes()),
-                str(measured.get("finished", _NONE)).replace("T", " ").removesuffix("Z"),
+                _date(measured.get("finished")),
             )
         )
     columns = ("artifact", "task time", "peak memory", "read", "written", "stored", "finished (UTC)")
     return table(columns, rows) if rows else None
-
-
-def comparison_rows(runs: Sequence[RunFacts]) -> list[tuple[str, ...]]:
-    """Return rows with the results of several runs and their ratios to the first run."""
-    rows = []
-    for name, values, write in _results(runs):
-        first = values[0]
-        cells = [_NONE if value is None else write(value) for value in values]
-        # The first run has no ratio to itself, and a ratio to 0 means nothing.
-        ratios = [
-            f"{cell}  (x {value / first:.2f})" if number and first and value is not None else cell
-            for number, (cell, value) in enumerate(zip(cells, values, strict=True))
-        ]
-        rows.append((name, *ratios))
-    return rows
-
-
-def _results(runs: Sequence[RunFacts]) -> list[tuple[str, list[Any], Any]]:
-    """Return name, values of all runs, and formatter of each figure in a comparison."""
-    last = [last_values(facts) for facts in runs]
-    sent = [sum(facts.metrics[-1].get("bytes", {}).values()) for facts in runs]
-    messages = [sum(facts.metrics[-1].get("messages", {}).values()) for facts in runs]
-    peak = [max(each) if (each := facts.result.get("peak_memory")) else None for facts in runs]
-    read = [sum(each) if (each := facts.result.get("bytes_read")) else None for facts in runs]
-    # Runs may be judged by different scores, and each of these gets its rows.
-    scores = [
-        (f"{text} {SCORES[score]}", [values[f"{split}_{score}"] for values in last], _share)
-        for score in dict.fromkeys(facts.score for facts in runs)
-        for split, text in SPLITS.items()
-    ]
-    return [
-        *scores,
-        ("training loss", [values["loss"] for values in last], lambda value: f"{value:.4f}"),
-        ("median time per epoch", [values["epoch_seconds"] for values in last], readable_seconds),
-        ("epochs", [len(facts.metrics) for facts in runs], lambda value: f"{value:,}"),
-        ("bytes sent per epoch", sent, readable_bytes),
-        ("messages per epoch", messages, lambda value: f"{value:,}"),
-        ("peak memory per rank", peak, readable_bytes),
-        ("bytes read by all ranks", read, readable_bytes),
-    ]
-
-
-def difference_rows(runs: Sequence[RunFacts]) -> list[tuple[str, ...]]:
-    """Return rows with the settings in which runs differ."""
-    names = dict.fromkeys(name for facts in runs for name in facts.config if name not in _LOCATIONS)
-    values = {name: [_plain(facts.config.get(name)) for facts in runs] for name in names}
-    different = [(name.replace("_", " "), *each) for name, each in values.items() if len(set(each)) > 1]
-    if len({facts.dataset.name for facts in runs}) > 1:
-        different.insert(0, ("dataset", *(facts.dataset.name for facts in runs)))
-    if len({facts.shards.key if facts.shards else None for facts in runs}) > 1:
-        different.append(("shards", *(facts.shards.key if facts.shards else _NONE for facts in runs)))
-    return different

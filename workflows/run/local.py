@@ -1,11 +1,23 @@
-"""Trains a recipe on new MPI ranks of this machine."""
+"""Runs a recipe on this machine: prepares on a cluster that this process opens, and trains on new MPI ranks."""
 
 from __future__ import annotations
 
+from gnnloom.pipeline.tasks.cluster import open_cluster
 from gnnloom.storage.catalog import Catalog
 from gnnloom.trainer.job.launch import launch, launch_prediction
 from gnnloom.workflows.recipe.request import Assignment
-from gnnloom.workflows.run.stages import run_stages, save_recipe, write_output
+from gnnloom.workflows.run.stages import prepare, run_stages, save_recipe, write_output
+
+
+def prepare_here(assignment: Assignment) -> None:
+    """Run the stages before training that are not done, with this process as the client of the cluster.
+
+    Raises:
+        GnnloomError: a stage failed, or the vertex data do not fit the training.
+    """
+    if assignment.workload.needs_preparation:
+        with open_cluster(assignment.cluster) as cluster:
+            prepare(assignment, cluster)
 
 
 def train_here(assignment: Assignment) -> None:

@@ -13,17 +13,18 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.tasks.mpi_cluster import LEAST_RANKS, memory_per_rank, serve_ranks
+from gnnloom.pipeline.tasks.mpi_cluster import LEAST_RANKS, serve_ranks
 from gnnloom.storage.errors import GnnloomError, InputError
-from gnnloom.trainer.__main__ import StopRequest
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import RawCommunicator, abort, duplicate_world, finalize, world
 from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.job.stop import StopRequest, agreed_exit_code, preparing_signals
 from gnnloom.trainer.training.full_graph import train
 from gnnloom.trainer.training.predict import predict
-from gnnloom.workflows.formatting import readable_bytes
 from gnnloom.workflows.recipe.request import Assignment, Request
+from gnnloom.workflows.run.interruption import InterruptedPreparation, interrupted_by
+from gnnloom.workflows.run.place import Place, find_place, one_line
 from gnnloom.workflows.run.stages import prepare, run_stages, save_recipe, write_output
 
 logger = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class Outcome:
 
     Attributes:
         is_leader: this rank prints the result.
-        is_finished: False if the job was asked to stop and wrote a checkpoint.
+        is_finished: False if the job was asked to stop, and running it again continues it.
     """
 
     assignment: Assignment
@@ -47,25 +48,25 @@ class Outcome:
     is_finished: bool
 
 
-def run_on_ranks(request: Request, progress: Callable[[], AbstractContextManager[None]]) -> Outcome:
+def run_on_ranks(request: Request, progress: Callable[[], AbstractContextManager[None]], stop: StopRequest) -> Outcome:
     """Run a recipe on all ranks of this MPI job. Collective.
 
     Three or more ranks form a Dask cluster until the shards are made. With fewer, rank 0 prepares alone.
 
     Args:
         progress: entered by the rank that runs the stages before training.
+        stop: the request to stop, which may come at any time. It ends the preparation, whose finished tasks are kept,
+            or the training after a checkpoint.
 
     Raises:
         CollectiveError: the recipe or its input cannot be used, or a stage failed; raised on every rank.
     """
     comm = world()
-    # Batch systems send USR1 before the time limit, perhaps while the ranks still prepare.
-    stop = StopRequest(signal.SIGUSR1)
     # Every rank reads the recipe itself. Only the state of the stages, which may change meanwhile, is sent.
-    assignment = _agree_on_stages(comm, together(comm, lambda: _check(request, comm.size)))
-    if assignment.workload.needs_preparation:
-        _prepare_together(comm, assignment, progress)
-    finished = _train_together(comm, assignment, stop) if assignment.workload.needs_training else True
+    assignment = _agree_on_stages(comm, together(comm, lambda: one_line(lambda: _check(request, comm.size))))
+    finished = not assignment.workload.needs_preparation or _prepare_together(comm, assignment, progress, stop)
+    if finished and assignment.workload.needs_training:
+        finished = _train_together(comm, assignment, stop)
     if finished:
         # Rank 0 writes; its failure becomes every rank's.
         together(comm, lambda: write_output(assignment) if comm.rank == 0 else None)
@@ -74,9 +75,12 @@ def run_on_ranks(request: Request, progress: Callable[[], AbstractContextManager
 
 def _check(request: Request, num_ranks: int) -> Assignment:
     assignment = request.check()
+    # Any number of ranks can prepare.
+    if not assignment.workload.needs_training:
+        return assignment
     ranks = assignment.workload.config.ranks
-    # These ranks become the trainer's, which cannot be more or fewer. Any number of ranks can prepare.
-    if assignment.workload.needs_training and ranks != num_ranks:
+    # These ranks become the trainer's, which cannot be more or fewer.
+    if ranks != num_ranks:
         raise InputError(
             f"{assignment.recipe.source_name}: [train] ranks = {ranks}, but this MPI job has {num_ranks}: start {ranks}"
             f" ranks, or use --set train.ranks={num_ranks}, or prepare only with --until shards"
@@ -94,46 +98,52 @@ def _agree_on_stages(comm: Communicator, assignment: Assignment) -> Assignment:
 
 
 def _prepare_together(
-    comm: Communicator, assignment: Assignment, progress: Callable[[], AbstractContextManager[None]]
-) -> None:
-    """Run the stages before training. Collective."""
-    # Memory limits are per rank: the ranks of one machine share its memory.
-    ranks_here = comm.ranks_on_this_machine()
-    if comm.size >= LEAST_RANKS:
-        together(comm, lambda: _check_memory(assignment, ranks_here))
+    comm: Communicator,
+    assignment: Assignment,
+    progress: Callable[[], AbstractContextManager[None]],
+    stop: StopRequest,
+) -> bool:
+    """Run the stages before training. Collective.
+
+    Returns:
+        False if the job was asked to stop before they were done.
+    """
+    # Everything that can fail for a reason that a user can fix is checked here, by all ranks together: once the ranks
+    # have taken different roles, an error of one of them leaves the others waiting.
+    place = find_place(comm, assignment)
     # Dask gets a communicator of its own, so that its messages and the trainer's cannot meet.
     ranks = duplicate_world()
-    is_client, options = _join_cluster(ranks, ranks_here, assignment)
+    is_client, options = _join_cluster(ranks, place, assignment)
     # Kept rather than raised: the other ranks are about to enter the barrier, and would wait there forever.
     failure: GnnloomError | None = None
+    interrupted = False
     if is_client:
         try:
-            with open_cluster(options) as cluster, progress():
+            # Inside the cluster only, which must be closed in order: that ends the other ranks' part.
+            with open_cluster(options) as cluster, progress(), interrupted_by(stop, preparing_signals()):
                 prepare(assignment, cluster)
+        except InterruptedPreparation:
+            interrupted = True
         except GnnloomError as error:
             failure = error
     _wait_for_all(ranks)
     ranks.Free()
     # The client's failure becomes every rank's.
     together(comm, lambda: _raise(failure))
+    if not comm.gather_numbers([interrupted]).any():
+        return True
+    if interrupted:
+        logger.warning("asked to stop: finished tasks are kept; run the same command again to continue")
+    return False
 
 
-def _check_memory(assignment: Assignment, ranks_here: int) -> None:
-    available = memory_per_rank(ranks_here)
-    if assignment.cluster.memory > available:
-        raise InputError(
-            f"{assignment.recipe.source_name}: [cluster] memory = {assignment.recipe.cluster.memory}, but each of the"
-            f" {ranks_here} ranks on this machine gets {readable_bytes(available)}: lower it, or start fewer ranks"
-        )
-
-
-def _join_cluster(ranks: RawCommunicator, ranks_here: int, assignment: Assignment) -> tuple[bool, ClusterOptions]:
+def _join_cluster(ranks: RawCommunicator, place: Place, assignment: Assignment) -> tuple[bool, ClusterOptions]:
     """Return at once on the rank that is the client; on the others, serve the cluster until it closes. Collective."""
     # Too few for a scheduler, a client and a worker: rank 0 runs the tasks in its own process, and the others wait.
     if ranks.Get_size() < LEAST_RANKS:
         return ranks.Get_rank() == 0, replace(assignment.cluster, kind="local", workers=0)
-    wanted = assignment.recipe.cluster
-    is_client = serve_ranks(ranks, ranks_here, wanted.interface, dashboard=wanted.dashboard)
+    dashboard = assignment.recipe.cluster.dashboard
+    is_client = serve_ranks(ranks, place.ranks_here, place.interface, dashboard=dashboard)
     # One rank schedules and one is the client.
     return is_client, replace(assignment.cluster, workers=ranks.Get_size() - 2)
 
@@ -154,17 +164,17 @@ class _StoppedError(Exception):
     """The training was asked to stop and wrote a checkpoint; raised on every rank."""
 
 
-def _train_together(comm: Communicator, assignment: Assignment, earlier: StopRequest) -> bool:
+def _train_together(comm: Communicator, assignment: Assignment, stop: StopRequest) -> bool:
     """Run the training stages that are not done. Collective.
 
     Args:
-        earlier: the request to stop that may have come while the ranks prepared.
+        stop: the request to stop, which may have come already, while the ranks prepared.
 
     Returns:
         False if a rank was asked to stop.
     """
-    # From now on, SIGTERM asks for a checkpoint too. Until now it ended the ranks at once: finished tasks were kept.
-    later = StopRequest(signal.SIGTERM, signal.SIGUSR1)
+    # From now on, SIGTERM asks for a checkpoint on every rank. Those of workers ignored all requests until now.
+    stop.hear(signal.SIGTERM, signal.SIGUSR1)
     # Rank 0 logs for all.
     if comm.rank > 0:
         for name in ("gnnloom", "gnnloom.trainer", "gnnloom.workflows"):
@@ -173,8 +183,7 @@ def _train_together(comm: Communicator, assignment: Assignment, earlier: StopReq
     def train_or_stop() -> None:
         # Before the training, which holds the run's lock until it ends.
         together(comm, lambda: save_recipe(assignment) if comm.rank == 0 else None)
-        # The new handler of SIGUSR1 replaced the old one, whose request still counts.
-        if train(comm, assignment.workload.config, lambda: earlier() or later())["state"] == "stopped":
+        if train(comm, assignment.workload.config, stop)["state"] == "stopped":
             # An exception, so that the stage is not logged as done and the prediction does not start.
             raise _StoppedError
 
@@ -219,6 +228,7 @@ def end_job_on_error() -> Iterator[None]:
 
 def leave(code: int) -> NoReturn:
     """End this rank with an exit code, as all others do. Collective."""
+    left_with = agreed_exit_code(code, is_first=world().rank == 0)
     # Without this, `python -m mpi4py` would treat the code as a failure of this rank alone and report it.
     finalize()
-    sys.exit(code)
+    sys.exit(left_with)

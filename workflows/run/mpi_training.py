@@ -11,12 +11,12 @@ from typing import Any
 from gnnloom.storage import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.__main__ import StopRequest
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import world
 from gnnloom.trainer.config.continuation import configure, run_of
 from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.job.stop import StopRequest
 from gnnloom.trainer.training.full_graph import train
 from gnnloom.trainer.training.predict import predict
 from gnnloom.workflows.run.mpi_launcher import LaunchedRank
@@ -58,17 +58,19 @@ def train_in_place(
 def predict_in_place(
     launched: LaunchedRank,
     find: Callable[[], tuple[Dataset, Run]],
-    ranks: int | None,
     write: Callable[[Dataset, Run], None],
     *,
+    ranks: int | None,
     embeddings: bool,
+    checkpoint: str,
 ) -> dict[str, Any]:
     """Predict on all ranks of this MPI job. Collective.
 
     Args:
         find: opens the dataset and the run.
-        ranks: number of ranks that was asked for, if any.
         write: writes the output of the command; called by rank 0.
+        ranks: number of ranks that was asked for, if any.
+        checkpoint: the checkpoint that predicts: ``auto``, ``best`` or ``last``.
 
     Returns:
         The summary, the same on every rank.
@@ -79,7 +81,8 @@ def predict_in_place(
     comm = _join(launched)
     size = together(comm, lambda: _settled_ranks(ranks, comm.size))
     dataset, run = together(comm, find)
-    config = together(comm, lambda: PredictConfig.of_run(dataset, run, ranks=size, embeddings=embeddings))
+    options: dict[str, Any] = {"ranks": size, "embeddings": embeddings, "checkpoint": checkpoint}
+    config = together(comm, lambda: PredictConfig.of_run(dataset, run, **options))
     result = predict(comm, config)
     together(comm, lambda: write(dataset, run) if comm.rank == 0 else None)
     return result

@@ -5,42 +5,67 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from gnnloom.storage.errors import InputError
 from gnnloom.workflows.recipe.recipe import Recipe, find_recipe
 from gnnloom.workflows.recipe.request import Request
+from gnnloom.workflows.recipe.sections import SlurmSection
 
 #: Folder of the script templates, with ``@NAMES@`` to fill in.
 TEMPLATES = Path(__file__).parents[1] / "slurm"
+#: Folder of what several scripts share: the file ``begin.sh`` replaces ``@BEGIN@``.
+PARTS = TEMPLATES / "parts"
 #: @NAME@ rather than $NAME, because the scripts use shell variables.
 _NAME = re.compile(r"@([A-Z_]+)@")
 
 
-def write_scripts(request: Request, folder: Path) -> list[Path]:
-    """Write scripts for the whole run as one job, for preparing and training as two, and for an array of seeds.
+@dataclass(frozen=True)
+class Jobs:
+    """What ``--emit slurm`` has written.
 
-    Returns:
-        The scripts, sorted by name.
+    Attributes:
+        recipe: copy of the recipe, with all defaults and settings, that the jobs run.
+        scripts: the scripts, sorted by name.
+    """
+
+    recipe: Path
+    scripts: list[Path]
+
+
+def write_jobs(request: Request, folder: Path) -> Jobs:
+    """Write scripts for the whole run as one job, for preparing and training as two, and for an array of seeds.
 
     Raises:
         InputError: the recipe cannot be used, its jobs could not run, or ``folder`` cannot be created.
     """
     recipe = Recipe.read(request.recipe, request.catalog, request.settings)
     _check_jobs(recipe)
-    values = _values(recipe, request)
+    name = _job_name(request.recipe)
+    # Another ending than the recipe's, which may be in the same folder.
+    copy = folder.resolve() / f"{name}.jobs.toml"
+    values = _values(recipe, name, copy)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise InputError(f"{folder}: cannot create this folder because a file is in the way") from error
-    written = []
+    copy.write_text(_copied(recipe, request), encoding="utf-8")
+    scripts = []
     for template in sorted(TEMPLATES.glob("*.sh")):
         path = folder / template.name
         path.write_text(fill(template.read_text(encoding="utf-8"), values), encoding="utf-8")
         # So that submit.sh runs as the documentation shows it.
         path.chmod(0o755)
-        written.append(path)
-    return written
+        scripts.append(path)
+    return Jobs(copy, scripts)
+
+
+def _copied(recipe: Recipe, request: Request) -> str:
+    """Return the recipe as the jobs run it, whatever happens to the file while they wait in the queue."""
+    given = " ".join(["", *(f"--set {setting}" for setting in request.settings)])
+    origin = f"{find_recipe(request.recipe).resolve()}{given}".replace("\n", " ")
+    return f"# The jobs in this folder run this copy of {origin}\n\n{recipe.anywhere().to_toml()}"
 
 
 def _check_jobs(recipe: Recipe) -> None:
@@ -51,13 +76,6 @@ def _check_jobs(recipe: Recipe) -> None:
             f"{recipe.source_name}: [cluster] memory = {cluster.memory}, but a rank of the jobs gets [slurm] memory ="
             f" {slurm.memory}; lower the former or raise the latter"
         )
-    nodes = _nodes(max(recipe.train.ranks, slurm.prepare_ranks or 1), slurm.ranks_per_node)
-    # Dask's default is the loopback, which other nodes cannot reach.
-    if nodes > 1 and cluster.interface is None:
-        raise InputError(
-            f"{recipe.source_name}: the jobs take {nodes} nodes: name the network interface between them in the recipe"
-            " ([cluster] interface) or with --set cluster.interface=NAME, for example ib0"
-        )
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
@@ -65,37 +83,66 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     return _NAME.sub(lambda name: values[name[1]], template)
 
 
-def _values(recipe: Recipe, request: Request) -> dict[str, str]:
-    slurm, ranks = recipe.slurm, recipe.train.ranks
+def _job_name(recipe: Path) -> str:
+    """Return the name of a recipe as it may appear in names of jobs and files and in comments of a script."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", find_recipe(recipe).stem)
+
+
+def _values(recipe: Recipe, name: str, copy: Path) -> dict[str, str]:
+    slurm, ranks = recipe.slurm, recipe.training.ranks
     prepare_ranks = slurm.prepare_ranks or ranks
-    path = find_recipe(request.recipe)
-    # Job names appear in log file names and in comments of the script.
-    name = re.sub(r"[^A-Za-z0-9_.-]", "-", path.stem)
-    settings = [word for setting in request.settings for word in ("--set", setting)]
-    accounting = {"account": slurm.account, "partition": slurm.partition}
-    lines = [f"#SBATCH --{key}={_one_word(key, value)}" for key, value in accounting.items() if value]
-    return {
+    values = {
         "RECIPE": name,
         "NAME": name,
-        "ARGUMENTS": shlex.join([str(path.resolve()), *settings]),
+        "DATASET": recipe.dataset.name,
+        "ARGUMENTS": shlex.quote(str(copy)),
         # Absolute, because submit.sh submits the scripts from the folder that they are in.
         "FOLDER": shlex.quote(str(Path.cwd())),
+        "JOBS": shlex.quote(str(copy.parent)),
         "CATALOG": shlex.quote(str(recipe.catalog.expanduser().resolve())),
         "RANKS": str(ranks),
         "NODES": str(_nodes(ranks, slurm.ranks_per_node)),
         "PREPARE_RANKS": str(prepare_ranks),
         "PREPARE_NODES": str(_nodes(prepare_ranks, slurm.ranks_per_node)),
         "CPUS": str(slurm.cpus_per_rank),
-        # Slurm's M is 2^20 bytes. Rounded down, so that a job never asks for more than the recipe allows.
-        "MEMORY_PER_CPU": f"{slurm.memory_per_cpu >> 20}M",
         "TIME": _one_word("time", slurm.time),
         "PREPARE_TIME": _one_word("prepare_time", slurm.prepare_time),
         "SEEDS": str(slurm.seeds),
         "LAST_SEED": str(slurm.seeds - 1),
         "MPI": _one_word("mpi", slurm.mpi),
-        "ACCOUNT": "\n".join(lines),
+        "REQUEUES": str(slurm.requeues),
+        "SETUP": "\n".join(slurm.setup) or "# [slurm] setup: nothing",
+        "OPTIONS": "\n".join(f"#SBATCH {option}" for option in _options(slurm)),
         "ARRAY_SETTINGS": _array_settings(recipe),
     }
+    parts = {path.stem.upper(): fill(path.read_text(encoding="utf-8"), values).rstrip() for path in PARTS.glob("*.sh")}
+    return {**values, **parts}
+
+
+def _options(slurm: SlurmSection) -> list[str]:
+    """Return the options of sbatch that all jobs have."""
+    words = {
+        "account": slurm.account,
+        "partition": slurm.partition,
+        "qos": slurm.qos,
+        "constraint": slurm.constraint,
+        "mail-user": slurm.mail,
+        "mail-type": slurm.mail_events if slurm.mail else None,
+    }
+    return [
+        f"--ntasks-per-node={slurm.ranks_per_node}",
+        f"--cpus-per-task={slurm.cpus_per_rank}",
+        # Slurm's M is 2^20 bytes. Rounded down, so that a job never asks for more than the recipe allows.
+        f"--mem-per-cpu={slurm.memory_per_cpu >> 20}M",
+        # Five minutes before the time limit: enough for an epoch and a checkpoint.
+        "--signal=USR1@300",
+        "--requeue",
+        # A job that begins again goes on with its log.
+        "--open-mode=append",
+        *(f"--{key}={_one_word(key, value)}" for key, value in words.items() if value),
+        *(["--exclusive"] if slurm.exclusive else []),
+        *slurm.extra,
+    ]
 
 
 def _nodes(ranks: int, per_node: int) -> int:
@@ -105,8 +152,8 @@ def _nodes(ranks: int, per_node: int) -> int:
 def _array_settings(recipe: Recipe) -> str:
     """Return options that give each task of an array its own run name and output file, if the recipe names these."""
     settings = []
-    if recipe.train.run is not None:
-        settings.append(f'--set "train.run={recipe.train.run}-$SLURM_ARRAY_TASK_ID"')
+    if recipe.training.run is not None:
+        settings.append(f'--set "train.run={recipe.training.run}-$SLURM_ARRAY_TASK_ID"')
     if recipe.predict is not None and recipe.predict.out is not None:
         path = Path(recipe.predict.out)
         # Everything is quoted but the task's number, which the shell inserts.
@@ -117,6 +164,7 @@ def _array_settings(recipe: Recipe) -> str:
 
 def _one_word(key: str, value: str) -> str:
     # These values go into #SBATCH lines, which have no quoting.
-    if not re.fullmatch(r"[\w.:,+/@-]+", value):
+    # A constraint may combine features: "[rack1*2&rack2*4]", "intel|amd".
+    if not re.fullmatch(r"[\w.:,+/@&|*()\[\]!-]+", value):
         raise InputError(f"[slurm] {key} = {value!r}: expected one word")
     return value

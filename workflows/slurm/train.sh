@@ -3,22 +3,13 @@
 #SBATCH --job-name=gnnloom-@NAME@-train
 #SBATCH --nodes=@NODES@
 #SBATCH --ntasks=@RANKS@
-#SBATCH --cpus-per-task=@CPUS@
-#SBATCH --mem-per-cpu=@MEMORY_PER_CPU@
 #SBATCH --time=@TIME@
-#SBATCH --signal=USR1@300
-#SBATCH --requeue
 #SBATCH --output=%x-%j.log
-@ACCOUNT@
-set -euo pipefail
-cd @FOLDER@  # relative paths in the recipe start here
-export GNNLOOM_CATALOG=@CATALOG@
-export OMP_WAIT_POLICY=PASSIVE PYTHONUNBUFFERED=1 MALLOC_TRIM_THRESHOLD_=65536
+@OPTIONS@
+@BEGIN@
 
-# Five minutes before the time limit, the ranks receive USR1, write a checkpoint and exit with code 75.
-code=0
-srun --mpi=@MPI@ --cpus-per-task=@CPUS@ --kill-on-bad-exit=1 gnnloom run @ARGUMENTS@ --from train --cluster mpi || code=$?
-if [ "$code" -eq 75 ]; then
-    scontrol requeue "$SLURM_JOB_ID"
-fi
-exit "$code"
+@REPORT@
+
+# The training continues from its last checkpoint.
+run_on_ranks --from train
+write_report || echo "no report was written" >&2

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
+from gnnloom.pipeline.partition.multilevel_cost import MULTILEVEL_PRESETS, multilevel_cost
 from gnnloom.pipeline.partition.partitioner import Partitioner
-from gnnloom.pipeline.partition.preset import Preset
-from gnnloom.pipeline.partition.workload import START_SECONDS, Cost, Workload
-from gnnloom.pipeline.tasks.memory import working_memory
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from gnnloom.pipeline.partition.problem import PartitionProblem
-
-#: Partitions what ``auto`` has coarsened.
-_COARSEST = MT_KAHYPAR.preset("deterministic")
-#: Bytes on disk for each pin: the nets of all levels, and what sorts them.
-_DISK_BYTES_PER_PIN = 24
 
 
 def _fill(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
@@ -31,31 +23,13 @@ def _fill(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
     return partition_out_of_core(problem, part)
 
 
-def _cost(workload: Workload, preset: Preset) -> Cost:
-    from gnnloom.pipeline.partition.multilevel.out_of_core import out_of_core_memory  # noqa: PLC0415
-
-    memory = out_of_core_memory(workload.num_vertices, workload.num_directions)
-    seconds = START_SECONDS + preset.cpu_seconds(workload.num_pins, workload.parts)
-    if preset.name == "auto":
-        whole = MT_KAHYPAR.memory(_COARSEST.name, workload.num_pins, workload.num_vertices, workload.parts)
-        # What is left of the hypergraph fits a worker; its pins shrink with its memory.
-        coarsest = min(whole, working_memory(workload.worker_memory))
-        memory += coarsest
-        seconds += _COARSEST.cpu_seconds(workload.num_pins * coarsest // whole, workload.parts)
-    return Cost(memory, _DISK_BYTES_PER_PIN * workload.num_pins, seconds)
-
-
 PARTITIONER = Partitioner(
     "multilevel",
     order=40,
     help="Out of core: memory grows with the vertices only, nets stay on disk.",
     fill=_fill,
-    cost=_cost,
-    presets=(
-        Preset("auto", "coarsens on disk until the hypergraph fits Mt-KaHyPar in a worker's memory", 4.0, 0.3),
-        Preset("streaming", "coarsens as far as it can, without Mt-KaHyPar", 4.0, 0.3),
-        Preset("flat", "only refines random parts", 2.0, 0.3),
-    ),
+    cost=multilevel_cost,
+    presets=MULTILEVEL_PRESETS,
     weighs_directions=True,
     depends_on_memory=True,
 )

@@ -94,15 +94,15 @@ def store_hypergraph(
     none = np.empty(0, dtype=np.int64)
     if graph.symmetric:
         # The pins of net j are the nets of vertex j, so one set of files is enough.
-        both = _store_rows(folder / "nets", [graph], graph.num_vertices)
+        both = store_rows(folder / "nets", [graph], graph.num_vertices)
         return DiskHypergraph(both, both, weight, none, none)
     matrices = net_matrices(graph, transpose, directions)
-    nets = _store_rows(folder / "nets", matrices, graph.num_vertices)
+    nets = store_rows(folder / "nets", matrices, graph.num_vertices)
     vertices = _store_vertices(folder / "vertices", graph, transpose, len(matrices))
     return DiskHypergraph(nets, vertices, weight, none, none)
 
 
-def _store_rows(folder: Path, matrices: Sequence[Graph], num_vertices: int) -> Incidence:
+def store_rows(folder: Path, matrices: Sequence[Graph], num_vertices: int) -> Incidence:
     """Write the rows of matrices, one matrix after the other, each row with its own number."""
     with IncidenceWriter(folder, index_dtype(num_vertices)) as writer:
         for matrix in matrices:

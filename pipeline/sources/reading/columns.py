@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.files import SourceFile
-from gnnloom.pipeline.sources.reading.label_values import EXPECTED_BINARY, binary_labels
+from gnnloom.pipeline.sources.reading.label_values import EXPECTED_BINARY, EXPECTED_TARGET, binary_labels, targets
 from gnnloom.pipeline.sources.reading.lines import bad_line, whole_lines
 from gnnloom.pipeline.sources.reading.numerals import REASONS
 from gnnloom.pipeline.sources.reading.parse import parse_ids, parse_table
@@ -108,6 +108,8 @@ def read_labels(file: SourceFile) -> Iterator[RowBlock]:
         wrong = (labels != np.floor(labels)) | (labels < NO_LABEL) | (labels > _MAX_LABEL)
         if wrong.any():
             reason = f"expected a class from 0 to {_MAX_LABEL:,}, or -1 or nan for no label"
+            if bool((labels != np.floor(labels)).any()):
+                reason += "; give numbers to predict as the target"
             raise block.error(int(np.argmax(wrong)), reason)
         yield RowBlock(file, block.first, labels.astype(np.int32), block.line_at)
 
@@ -125,6 +127,22 @@ def read_multilabels(file: SourceFile, num_columns: int) -> Iterator[RowBlock]:
         rows, wrong = binary_labels(block.values)
         if wrong >= 0:
             raise block.error(wrong, EXPECTED_BINARY)
+        yield RowBlock(file, block.first, rows, block.line_at)
+
+
+def read_targets(file: SourceFile, num_columns: int) -> Iterator[RowBlock]:
+    """Read rows of numbers to predict, with NaN for unknown.
+
+    Yields:
+        Blocks with (num_rows, num_columns) float32 values.
+
+    Raises:
+        InputError: a row has a different width, or a number is infinite; the message names the line.
+    """
+    for block in read_table(file, num_columns, np.float64, missing=True):
+        rows, wrong = targets(block.values)
+        if wrong >= 0:
+            raise block.error(wrong, EXPECTED_TARGET)
         yield RowBlock(file, block.first, rows, block.line_at)
 
 

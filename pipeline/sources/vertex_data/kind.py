@@ -17,7 +17,15 @@ from gnnloom.storage.descriptors import load_descriptors
 FILE_OPTIONS: Final = (
     Option("feature", Path, "(n, F) numbers: .npy, .npz, .parquet, or text.", metavar="FILE"),
     Option("label", Path, "(n,) classes from 0, -1 for none; or (n, C) zeros and ones.", metavar="FILE"),
+    Option("target", Path, "(n,) or (n, C) numbers to predict, NaN if unknown, for a regression.", metavar="FILE"),
     Option("split", Path, "(n,) codes 0 none, 1 train, 2 valid, 3 test; or .npz of index arrays.", metavar="FILE"),
+)
+#: The option for the ids of the rows of NumPy arrays.
+IDS_FILE: Final = Option(
+    "ids_file",
+    Path,
+    ".npy with the ids (numbers or names) of the rows of .npy and .npz files; implies --by-id.",
+    metavar="FILE",
 )
 #: The options of every kind that makes its data.
 SYNTHETIC_OPTIONS: Final = (

@@ -1,8 +1,8 @@
 """Vertex data from NumPy files: ``.npy`` memory-mapped, or an array of an ``.npz`` streamed.
 
 Features are (n, F) numbers. Labels are (n,) integers or floats without a fraction, with -1 or NaN for no label, or
-(n, C) zeros and ones with one column per class. A split is (n,) codes (0 none, 1 train, 2 valid, 3 test), or an
-``.npz`` with arrays ``train``, ``valid`` and ``test`` of vertex ids.
+(n, C) zeros and ones with one column per class. Targets are (n,) or (n, C) numbers, NaN for unknown. A split is (n,)
+codes (0 none, 1 train, 2 valid, 3 test), or an ``.npz`` with arrays ``train``, ``valid`` and ``test`` of vertex ids.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.reading.label_values import EXPECTED_BINARY, binary_labels
+from gnnloom.pipeline.sources.reading.label_values import EXPECTED_BINARY, EXPECTED_TARGET, binary_labels, targets
 from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, member_names, open_array
 from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError
@@ -33,12 +33,14 @@ class NumpyVertices:
         label: one column of classes, or several columns of zeros and ones, or None.
         split: one array of codes, or three arrays of vertex ids in the order train, valid, test, or empty.
         stated_vertices: number of vertices.
+        target: numbers to predict, or None.
     """
 
     feature: StoredArray | None
     label: StoredArray | None
     split: tuple[StoredArray, ...]
     stated_vertices: int
+    target: StoredArray | None = None
 
     in_graph_order = False
 
@@ -48,13 +50,14 @@ class NumpyVertices:
         *,
         feature: str | None = None,
         label: str | None = None,
+        target: str | None = None,
         split: str | None = None,
         num_vertices: int | None = None,
     ) -> NumpyVertices:
         """Find the files and read their headers.
 
         Args:
-            feature, label, split: locations of the files; None for no file.
+            feature, label, target, split: locations of the files; None for no file.
             num_vertices: number of vertices; required if the only array is a split of vertex ids.
 
         Raises:
@@ -62,20 +65,22 @@ class NumpyVertices:
             InputError: no file is given, a shape or dtype is wrong, or an array contains Python objects.
         """
         features = _open_feature(feature) if feature else None
-        labels = checked_label(_open_one(label, "label")) if label else None
+        labels = checked_label(open_one_array(label, "label")) if label else None
+        numbers = checked_target(open_one_array(target, "target")) if target else None
         splits = _open_split(split) if split else ()
-        with_rows = [array for array in (features, labels, *(splits if len(splits) == 1 else ())) if array]
+        with_rows = [array for array in (features, labels, numbers, *(splits if len(splits) == 1 else ())) if array]
         if not with_rows and not (splits and num_vertices):
             raise InputError("no vertex data given: name a file of features, labels or split codes")
         for array in with_rows[1:]:
             if array.shape[0] != with_rows[0].shape[0]:
                 raise InputError(f"{array}: {array.shape[0]:,} rows, {with_rows[0]} has {with_rows[0].shape[0]:,}")
-        return cls(features, labels, splits, with_rows[0].shape[0] if with_rows else num_vertices or 0)
+        rows = with_rows[0].shape[0] if with_rows else num_vertices or 0
+        return cls(features, labels, splits, rows, numbers)
 
     @property
     def arrays(self) -> tuple[str, ...]:
         labels = "multilabel" if self.num_labels() else "label"
-        given = {"feature": self.feature, labels: self.label, "split": self.split}
+        given = {"feature": self.feature, labels: self.label, "target": self.target, "split": self.split}
         return tuple(name for name, array in given.items() if array)
 
     @property
@@ -84,10 +89,15 @@ class NumpyVertices:
         return all(array.is_mapped for array in self._stored()) and len(self.split) < 2
 
     def _stored(self) -> list[StoredArray]:
-        return [array for array in (self.feature, self.label, *self.split) if array]
+        return [array for array in (self.feature, self.label, *self.split, self.target) if array]
 
     def identity(self) -> dict[str, Any]:
-        named = {"feature": self.feature, "label": self.label, "split": self.split[0] if self.split else None}
+        named = {
+            "feature": self.feature,
+            "label": self.label,
+            "target": self.target,
+            "split": self.split[0] if self.split else None,
+        }
         return {
             "format": "numpy",
             **{name: array.file.identity() for name, array in named.items() if array},
@@ -104,11 +114,14 @@ class NumpyVertices:
         width = _width(self.label) if self.label else 0
         return width if width > 1 else 0
 
+    def num_targets(self) -> int:
+        return _width(self.target) if self.target else 0
+
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         if array == "split" and len(self.split) == 3:
             yield _codes_of(self.split, self.stated_vertices)[start:stop]
             return
-        given = {"feature": self.feature, "label": self.label, "multilabel": self.label}
+        given = {"feature": self.feature, "label": self.label, "multilabel": self.label, "target": self.target}
         stored = given.get(array, self.split[0] if self.split else None)
         if stored is None:
             raise InputError(f"no {array} file was given")
@@ -141,7 +154,7 @@ def _labels(stored: StoredArray, block: NDArray[Any], first: int) -> NDArray[np.
         row = int(np.argmax(wrong))
         raise InputError(
             f"{stored}, row {first + row:,}: expected a class from 0 to {_MAX_LABEL:,}, or -1 or NaN for no label,"
-            f" found {block[row, 0]}"
+            f" found {block[row, 0]}; give numbers to predict as the target"
         )
     return values.astype(np.int32)
 
@@ -150,6 +163,13 @@ def _multilabels(stored: StoredArray, block: NDArray[Any], first: int) -> NDArra
     rows, wrong = binary_labels(block)
     if wrong >= 0:
         raise InputError(f"{stored}, row {first + wrong:,}: {EXPECTED_BINARY}, found {block[wrong]}")
+    return rows
+
+
+def _targets(stored: StoredArray, block: NDArray[Any], first: int) -> NDArray[np.float32]:
+    rows, wrong = targets(block)
+    if wrong >= 0:
+        raise InputError(f"{stored}, row {first + wrong:,}: {EXPECTED_TARGET}, found {block[wrong]}")
     return rows
 
 
@@ -191,12 +211,18 @@ _CONVERTERS: Mapping[str, Callable[[StoredArray, NDArray[Any], int], NDArray[Any
     "feature": _features,
     "label": _labels,
     "multilabel": _multilabels,
+    "target": _targets,
     "split": _codes,
 }
 
 
-def _open_one(location: str, name: str) -> StoredArray:
-    """The array of an ``.npy``; in an ``.npz``, the array called ``name`` or the only array."""
+def open_one_array(location: str, name: str) -> StoredArray:
+    """Open the array of an ``.npy``; in an ``.npz``, the array called ``name`` or the only array.
+
+    Raises:
+        NotFoundError: the file, or the array in it, does not exist.
+        InputError: the location names several files, or the array contains Python objects.
+    """
     file = _only_file(location)
     if not location.endswith(".npz"):
         return open_array(file)
@@ -216,11 +242,20 @@ def _width(array: StoredArray) -> int:
 
 
 def _open_feature(location: str) -> StoredArray:
-    return checked_feature(_open_one(location, "feature"))
+    return checked_feature(open_one_array(location, "feature"))
 
 
 def checked_label(array: StoredArray) -> StoredArray:
     """Check that an array is one column of classes, or a matrix of zeros and ones, as its shape decides.
+
+    Raises:
+        InputError: the array has the wrong shape, dtype or order.
+    """
+    return _checked_matrix(array, "(n, C)") if _width(array) > 1 else checked_column(array, "iuf")
+
+
+def checked_target(array: StoredArray) -> StoredArray:
+    """Check that an array is one column of numbers, or a matrix of them.
 
     Raises:
         InputError: the array has the wrong shape, dtype or order.
@@ -246,7 +281,7 @@ def _checked_matrix(array: StoredArray, shape: str) -> StoredArray:
 
 
 def _open_column(location: str, name: str, kinds: str) -> StoredArray:
-    return checked_column(_open_one(location, name), kinds)
+    return checked_column(open_one_array(location, name), kinds)
 
 
 def checked_column(array: StoredArray, kinds: str) -> StoredArray:

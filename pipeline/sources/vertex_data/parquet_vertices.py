@@ -1,7 +1,7 @@
 """Features, labels or split codes from a Parquet file with one row per vertex.
 
-Features are all columns. Classes and codes are the only column, or the column named ``label`` or ``split``. Labels in
-several columns, none of which is named ``label``, are zeros and ones with one column per class.
+Features and targets are all columns. Classes and codes are the only column, or the column named ``label`` or ``split``.
+Labels in several columns, none of which is named ``label``, are zeros and ones with one column per class.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.files import open_files
-from gnnloom.pipeline.sources.reading.label_values import EXPECTED_BINARY, binary_labels
+from gnnloom.pipeline.sources.reading.label_values import EXPECTED_BINARY, EXPECTED_TARGET, binary_labels, targets
 from gnnloom.pipeline.sources.reading.parquet_table import ParquetTable
 from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError
@@ -30,7 +30,7 @@ class ParquetVertices:
 
     Attributes:
         table: the file.
-        array: ``feature``, ``label``, ``multilabel`` or ``split``.
+        array: ``feature``, ``label``, ``multilabel``, ``target`` or ``split``.
         columns: names of the columns that are read, in the order of the features.
     """
 
@@ -45,7 +45,7 @@ class ParquetVertices:
         """Find the file and read its footer.
 
         Args:
-            array: ``feature``, ``label`` or ``split``.
+            array: ``feature``, ``label``, ``target`` or ``split``.
 
         Raises:
             NotFoundError: the file does not exist.
@@ -87,6 +87,9 @@ class ParquetVertices:
     def num_labels(self) -> int:
         return len(self.columns) if self.array == "multilabel" else 0
 
+    def num_targets(self) -> int:
+        return len(self.columns) if self.array == "target" else 0
+
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         first_rows = self.table.first_rows
         groups = [
@@ -107,6 +110,8 @@ class ParquetVertices:
             return self._features(columns, first)
         if array == "multilabel":
             return self._multilabels(columns, first)
+        if array == "target":
+            return self._targets(columns, first)
         values = columns[0].astype(np.float64)
         if array == "label":
             values = np.where(np.isnan(values), NO_LABEL, values)
@@ -126,6 +131,12 @@ class ParquetVertices:
             if row >= 0:
                 raise self.table.error(self.columns[number], first + row, f"{EXPECTED_BINARY}, found {column[row]}")
             rows[:, number] = found[:, 0]
+        return rows
+
+    def _targets(self, columns: tuple[NDArray[Any], ...], first: int) -> NDArray[np.float32]:
+        rows, wrong = targets(np.stack([column.astype(np.float64) for column in columns], axis=1))
+        if wrong >= 0:
+            raise self.table.error(self.columns[0], first + wrong, EXPECTED_TARGET)
         return rows
 
     def _features(self, columns: tuple[NDArray[Any], ...], first: int) -> NDArray[np.float32]:

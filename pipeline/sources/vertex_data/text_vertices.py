@@ -17,12 +17,23 @@ from gnnloom.pipeline.sources.reading.columns import (
     read_labels,
     read_multilabels,
     read_table,
+    read_targets,
 )
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.lines import whole_lines
 from gnnloom.pipeline.sources.reading.numerals import is_end, next_line, skip_blanks
 from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError
+
+#: Lines that are looked at to tell ids from labels, and bytes of each.
+_LINES, _LONGEST = 100, 1 << 16
+#: Binary labels and unknown ones, as text.
+_BINARY = {b"0", b"1", b"-1", b"0.0", b"1.0", b"-1.0", b"nan"}
+#: What a file of labels or splits may hold.
+_EXPECTED = {
+    "label": "one class per line, or zeros and ones with a column per class",
+    "split": "one split code per line",
+}
 
 
 @dataclass(frozen=True)
@@ -31,7 +42,7 @@ class TextVertices:
 
     Attributes:
         file: the file.
-        array: ``feature``, ``label``, ``multilabel`` or ``split``.
+        array: ``feature``, ``label``, ``multilabel``, ``target`` or ``split``.
         num_columns: columns of the file.
         stated_vertices: rows of the file.
     """
@@ -49,7 +60,8 @@ class TextVertices:
         """Find the file and count its columns and rows.
 
         Args:
-            array: ``feature``, ``label`` (several columns are zeros and ones, one column per class) or ``split``.
+            array: ``feature``, ``label`` (several columns are zeros and ones, one column per class), ``target`` or
+                ``split``.
 
         Raises:
             NotFoundError: the file does not exist.
@@ -61,6 +73,11 @@ class TextVertices:
         columns, rows = count_columns(files[0]), _count_rows(files[0])
         if not rows:
             raise InputError(f"{location}: the file is empty; expected a line per vertex")
+        if array in {"label", "split"} and columns > 1 and _begins_with_ids(files[0]):
+            raise InputError(
+                f"{location}: the first of the {columns} columns of this {array} file looks like vertex ids; if it is,"
+                f" add `--by-id`; otherwise, expected {_EXPECTED[array]}"
+            )
         if array == "label" and columns > 1:
             array = "multilabel"
         if array == "split" and columns != 1:
@@ -83,6 +100,9 @@ class TextVertices:
     def num_labels(self) -> int:
         return self.num_columns if self.array == "multilabel" else 0
 
+    def num_targets(self) -> int:
+        return self.num_columns if self.array == "target" else 0
+
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         for block in self._blocks(array):
             rows = block.values[max(0, start - block.first) : max(0, stop - block.first)]
@@ -94,7 +114,17 @@ class TextVertices:
             return read_table(self.file, self.num_columns, np.float32)
         if array == "multilabel":
             return read_multilabels(self.file, self.num_columns)
+        if array == "target":
+            return read_targets(self.file, self.num_columns)
         return read_labels(self.file) if array == "label" else _read_codes(self.file)
+
+
+def _begins_with_ids(file: SourceFile) -> bool:
+    """Whether the first column of the first lines holds something that is not a binary label."""
+    with file.open() as stream:
+        lines = [stream.readline(_LONGEST) for _ in range(_LINES)]
+    firsts = {line.replace(b",", b" ").split()[0].lower() for line in lines if line.strip(b" \t\r\n,")}
+    return not firsts <= _BINARY
 
 
 def _read_codes(file: SourceFile) -> Iterator[RowBlock]:

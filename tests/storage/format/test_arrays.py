@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from zarr.codecs import BloscCodec, Crc32cCodec
 
 from gnnloom.storage.errors import CorruptError, InputError
+from gnnloom.storage.format.array_metadata import CODECS
 from gnnloom.storage.format.arrays import ArrayAppender, ArrayReader, ReadCounter, create_array, write_array, write_rows
-from gnnloom.storage.format.chunks import CODECS
 from gnnloom.storage.format.growing_array import GrowingArray
 
 ROWS = np.arange(1000, dtype=np.int64) * 3
@@ -132,14 +134,23 @@ def test_appending_another_number_of_rows_is_an_error(tmp_path: Path, count: int
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.float32])
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.bool_, np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(1000,), (128,), (70, 3)])
 def test_chunks_are_the_bytes_that_zarr_writes(tmp_path: Path, codec: str, dtype: type, shape: tuple[int, ...]) -> None:
     data: np.ndarray = np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
     dims = ("row", "feature")[: len(shape)]
     record = write_array(tmp_path, "ours", data, dims, chunk_rows=64, codec=codec)
-    create_array(tmp_path, "zarrs", shape, dtype, dims, chunk_rows=64, codec=codec)
-    zarr.open_array(str(tmp_path / "zarrs"), mode="r+")[:] = data
+    by_zarr = zarr.create_array(
+        str(tmp_path / "zarrs"),
+        shape=shape,
+        chunks=(64, *shape[1:]),
+        dtype=dtype,
+        compressors=_zarr_codecs(codec, np.dtype(dtype)),
+        fill_value=0,
+        dimension_names=dims,
+        config={"write_empty_chunks": True},
+    )
+    by_zarr[:] = data
     ours, zarrs = _files(tmp_path / "ours"), _files(tmp_path / "zarrs")
     assert ours == zarrs
     np.testing.assert_array_equal(zarr.open_array(str(tmp_path / "ours"), mode="r")[:], data)
@@ -148,6 +159,16 @@ def test_chunks_are_the_bytes_that_zarr_writes(tmp_path: Path, codec: str, dtype
 
 def _files(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def _zarr_codecs(codec: str, dtype: np.dtype[Any]) -> list[Any]:
+    """Zarr's own objects for a choice of ``--codec``."""
+    if codec == "none":
+        return [Crc32cCodec()]
+    if codec == "fast":
+        return [BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=dtype.itemsize), Crc32cCodec()]
+    shuffle = "bitshuffle" if dtype.kind == "f" else "shuffle"
+    return [BloscCodec(cname="zstd", clevel=3, shuffle=shuffle, typesize=dtype.itemsize), Crc32cCodec()]
 
 
 def test_digests_do_not_depend_on_the_codec(tmp_path: Path) -> None:

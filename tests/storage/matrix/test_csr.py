@@ -9,7 +9,8 @@ import pytest
 import scipy.sparse
 
 from gnnloom.storage import CSR
-from gnnloom.storage.matrix.csr import INT32_WIDTH, cast_ids, index_dtype, transposed
+from gnnloom.storage.matrix.csr import INT32_WIDTH, cast_ids, index_dtype
+from gnnloom.storage.matrix.transpose import transposed
 
 
 def test_ids_get_the_narrowest_dtype_that_holds_them() -> None:

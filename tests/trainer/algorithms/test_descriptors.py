@@ -19,7 +19,9 @@ def test_algorithms_are_listed_in_the_order_of_choices() -> None:
 
 
 def test_descriptors_load_neither_torch_nor_mpi() -> None:
-    program = "import sys, gnnloom.trainer.algorithms.registry; print({'torch', 'mpi4py'} & sys.modules.keys())"
+    # The models' registry loads the algorithms' one too.
+    program = "import sys, gnnloom.trainer.algorithms.registry, gnnloom.trainer.models.registry\n"
+    program += "print({'torch', 'mpi4py'} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

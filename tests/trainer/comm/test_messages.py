@@ -52,3 +52,7 @@ def test_cross_entropy_over_split_rows_equals_torch_and_leaves_the_labels(found:
 def test_binary_cross_entropy_over_split_columns_equals_torch(found: dict[str, Any]) -> None:
     assert found["binary"]["loss"][0] == pytest.approx(found["binary"]["loss"][1], rel=tolerance(bits=8))
     assert found["binary"]["gradient"] < tolerance(bits=5)
+
+
+def test_ranks_with_cores_of_their_own_use_all_of_them_and_others_share(found: dict[str, Any]) -> None:
+    assert found["threads"] == [[8, 8, 8], [2, 2, 2], [1, 3, 3]]

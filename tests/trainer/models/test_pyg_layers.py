@@ -14,8 +14,8 @@ from gnnloom.storage import Catalog
 from gnnloom.trainer.comm.mpi import MpiCommunicator
 from gnnloom.trainer.config.model_config import settled_normalization
 from gnnloom.trainer.kernels.dispatch import Dropout, Threads
-from gnnloom.trainer.models.model import Inputs, Model, ModelOptions
 from gnnloom.trainer.models.registry import MODELS
+from gnnloom.trainer.networks.model import Inputs, Model, ModelOptions
 from gnnloom.trainer.operators.p2p import PointToPoint
 from support.problems import Problem, problem
 from support.tolerance import assert_close
@@ -37,7 +37,7 @@ def _model(given: Problem, kind: str, folder: Path, threads: int = 1) -> Model:
     pool = Threads(threads)
     normalization = settled_normalization(kind, "auto")
     operator = PointToPoint(MpiCommunicator(MPI.COMM_SELF), shard, normalization, np.dtype(np.float64), pool)
-    options = ModelOptions(dims=DIMS, heads=HEADS)
+    options = ModelOptions(dims=DIMS, own={"heads": HEADS, "negative_slope": 0.2})
     model = MODELS[kind].load()(operator, options, Dropout(0.0, 0, pool), 5, torch.float64)
     generator = torch.Generator().manual_seed(1)
     for name, parameter in model.named_parameters():

@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.training.loss import MaskedBinaryCrossEntropy, MaskedCrossEntropy
 from gnnloom.trainer.training.metrics import predicted_class
+from gnnloom.trainer.training.session import threads_per_rank
 
 
 def exchange_in_segments() -> dict[str, Any]:
@@ -131,7 +133,18 @@ def split_binary_loss() -> dict[str, Any]:
     }
 
 
+def threads_by_cores() -> list[list[float]]:
+    """Threads of every rank: bound to 8 cores of its own, sharing 7 cores, and rank 0 bound to fewer than others."""
+    comm, found = world(), []
+    first = 100 * comm.rank
+    for cores in (range(first, first + 8), range(7), range(first, first + (1 if comm.rank == 0 else 4))):
+        with mock.patch("os.sched_getaffinity", return_value=set(cores)):
+            found.append(comm.gather_numbers([threads_per_rank(comm, 0)])[:, 0].tolist())
+    return found
+
+
 results = {
+    "threads": threads_by_cores(),
     "segments": exchange_in_segments(),
     "loss": split_loss(),
     "binary": split_binary_loss(),

@@ -53,7 +53,7 @@ def test_a_log_shows_finished_epochs_every_few_seconds(tmp_path: Path, monkeypat
     with shown_epochs(run, 7):
         run.start({}, 0)
         for epoch in range(3):
-            run.append_metrics({"epoch": epoch})
+            run.append_metrics({"epoch": epoch, "loss": epoch + 0.5})
         time.sleep(0.1)
-    assert "3 of 7 epochs" in stderr.getvalue()
+    assert "3 of 7 epochs  loss 2.5\n" in stderr.getvalue()
     assert run.epochs_since(time.time() + 60) == 0

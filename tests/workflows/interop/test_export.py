@@ -23,6 +23,7 @@ from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.interop import export
+from gnnloom.workflows.interop.metrics import metrics_table
 from gnnloom.workflows.interop.tables import Column, Table, check_file, write_table
 
 CLUSTER = InProcessCluster()
@@ -51,6 +52,23 @@ def dataset(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     ]
     run.publish_predictions(records, {})
     return found
+
+
+def test_metrics_have_a_row_per_epoch_with_gaps(dataset: Dataset, tmp_path: Path) -> None:
+    run = Run.open(dataset, "first")
+    with pytest.raises(NotFoundError, match="no epoch has finished"):
+        metrics_table(run)
+    counts = {"bytes": {"halo forward": 10, "gradient": 2}, "profile": [{"seconds": {"spmm": 0.1}}]}
+    run.append_metrics({"epoch": 0, "loss": 2.5, "seconds": 0.5, **counts})
+    run.append_metrics({"epoch": 1, "loss": 1.5, "seconds": 0.25, "test_accuracy": 0.75, **counts})
+    rows = pq.read_table(exported(dataset, tmp_path / "metrics.parquet", "metrics", "--run", "first")).to_pylist()
+    sent = {"bytes": 12.0, "bytes_halo_forward": 10.0, "bytes_gradient": 2.0}
+    assert rows == [
+        {"epoch": 1, "loss": 2.5, "seconds": 0.5, **sent, "test_accuracy": None},
+        {"epoch": 2, "loss": 1.5, "seconds": 0.25, **sent, "test_accuracy": 0.75},
+    ]
+    lines = exported(dataset, tmp_path / "metrics.csv", "metrics", "--run", "first").read_text().splitlines()
+    assert lines == [",".join(rows[0]), "1,2.5,0.5,12,10,2,", "2,1.5,0.25,12,10,2,0.75"]
 
 
 def exported(dataset: Dataset, file: Path, what: str, *options: str) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
 from gnnloom.workflows.recipe.recipe import RECIPES, Recipe
 from gnnloom.workflows.recipe.request import Request
 from gnnloom.workflows.recipe.stages import STAGES, find_workload
-from gnnloom.workflows.run.slurm import write_scripts
+from gnnloom.workflows.run.slurm import write_jobs
 
 GOOD = """\
 [dataset]
@@ -79,6 +78,25 @@ def read(folder: Path, text: str = GOOD, *settings: str) -> Recipe:
         ),
         (GOOD + '[slurm]\nmemory = "1M"\n', 14, "memory 1M: expected at least 1M for each of 2 cores"),
         (GOOD.replace('name = "tiny"\n', ""), 1, "needs a key 'name'"),
+        (GOOD + "[shards]\ngrid = [2, 2]\n", 14, "grid has no effect: algorithm p2p reads row shards; remove the key"),
+        (
+            GOOD.replace("lr = 0.01", 'algorithm = "summa"') + "[partition]\nparts = 7\n",
+            14,
+            "parts has no effect: grid shards with permutation 'double' need no partition; remove the section",
+        ),
+        (
+            GOOD.replace("lr = 0.01", 'algorithm = "summa"') + '[shards]\nseed = 1\npermutation = "none"\n',
+            14,
+            "seed has no effect: permutation 'none' is not random",
+        ),
+        (GOOD + "summa_width = 5\n", 13, 'no such option; remove the key, or choose [train] algorithm = "summa"'),
+        (GOOD + "heads = 5\n", 13, 'model gcn has no such option; remove the key, or choose [train] model = "gat"'),
+        (
+            GOOD + '[vertices]\nfeature = "x.npy"\n',
+            14,
+            'feature: the format is missing; add format = "files" or format = "keyed"',
+        ),
+        (GOOD.replace('format = "sbm"\n', ""), 5, 'vertices: the format is missing; add format = "sbm"'),
     ],
 )
 def test_an_invalid_key_is_reported_with_its_line_and_what_is_allowed(
@@ -99,9 +117,58 @@ def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     assert read(tmp_path, "\ufeff" + GOOD).dataset.name == "tiny"
 
 
-def test_a_partition_section_that_the_shards_do_not_need_is_checked_and_ignored(tmp_path: Path) -> None:
-    text = GOOD.replace("lr = 0.01", 'algorithm = "summa"') + "[partition]\nparts = 7\n"
-    assert read(tmp_path, text).partition is None
+def test_options_of_the_command_may_make_keys_of_the_file_useless(tmp_path: Path) -> None:
+    recipe = read(tmp_path, GOOD + "[partition]\nparts = 2\n", "train.algorithm=summa")
+    assert recipe.partition is None
+    assert read(tmp_path, GOOD + 'heads = 2\nmodel = "gat"\n', "train.model=gcn").train is not None
+    with pytest.raises(InputError, match=r"--set shards\.grid=2,2: \[shards\] grid has no effect: algorithm p2p reads"):
+        read(tmp_path, GOOD, "shards.grid=2,2", "train.algorithm=p2p")
+
+
+LONG_TEXTS = """\
+[dataset]
+name = "tiny"
+
+[source]
+path = [
+  "one.txt",  # ] not the end
+  '''two
+[train]
+epochs = "many" \\''',
+  QUOTESthree \\QUOTES
+seed = ""QUOTES,
+]
+format = "snap"
+
+[train]
+ranks = 2
+epochs = "many"
+""".replace("QUOTES", '"' * 3)
+
+
+def test_texts_and_lists_of_several_lines_do_not_shift_the_lines_of_errors(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"line 17: \[train\] epochs"):
+        read(tmp_path, LONG_TEXTS)
+    # U+0085 ends no line in TOML, though it does in Python.
+    with pytest.raises(InputError, match=r"line 10: \[train\] ranks"):
+        read(tmp_path, GOOD.replace('name = "tiny"', 'name = "tiny"  # \x85').replace("ranks = 2", 'ranks = "2"'))
+
+
+def test_a_recipe_without_training_stops_at_the_shards(tmp_path: Path) -> None:
+    text = GOOD.partition("[train]")[0]
+    recipe = read(tmp_path, text + "[partition]\nparts = 3\n")
+    assert recipe.train is None
+    workload = find_workload(recipe, 1 << 30)
+    assert [stage.name for stage in workload.stages] == ["graph", "vertices", "partition", "shards"]
+    assert read(tmp_path, recipe.to_toml()).partition == recipe.partition
+    grid = read(tmp_path, text + "[shards]\ngrid = [2, 3]\n")
+    assert (grid.shards.layout, grid.partition) == ("grid", None)
+    assert read(tmp_path, grid.to_toml()).shards == grid.shards
+    with pytest.raises(InputError, match=r"\[predict\] needs a trained model; add a section \[train\]"):
+        read(tmp_path, text + "[predict]\n")
+    read(tmp_path, text)
+    with pytest.raises(InputError, match=r"no section \[train\]"):
+        write_jobs(Request(tmp_path / "recipe.toml", tmp_path), tmp_path / "jobs")
 
 
 def test_a_setting_overrides_the_file_and_is_read_as_the_type_of_its_key(tmp_path: Path) -> None:
@@ -161,72 +228,3 @@ def test_stages_in_the_wrong_order_or_before_their_inputs_are_refused(tmp_path: 
         workload.within("shards", "graph")
     with pytest.raises(InputError, match="the stages of this recipe"):
         workload.within(None, "predict")
-
-
-def test_emitted_scripts_have_the_sizes_of_the_recipe_and_are_valid_shell(tmp_path: Path) -> None:
-    path = tmp_path / "my recipe.toml"
-    path.write_text(GOOD + '[slurm]\nranks_per_node = 2\nprepare_ranks = 5\ncpus_per_rank = 4\nmemory = "8G"\n')
-    settings = ("train.ranks=6", "train.run=best", "slurm.account=physics", "slurm.seeds=3", "cluster.interface=ib0")
-    scripts = {
-        path.name: path for path in write_scripts(Request(path, tmp_path / "store", settings), tmp_path / "jobs")
-    }
-    assert sorted(scripts) == ["array.sh", "prepare.sh", "submit.sh", "train.sh", "whole.sh"]
-    texts = {name: script.read_text() for name, script in scripts.items()}
-    assert "--nodes=3\n#SBATCH --ntasks=6" in texts["train.sh"]
-    assert "--nodes=3\n#SBATCH --ntasks=5" in texts["prepare.sh"]
-    assert "--mem-per-cpu=2048M" in texts["whole.sh"]
-    assert "--account=physics" in texts["whole.sh"]
-    assert "--array=0-2" in texts["array.sh"]
-    assert 'train.run=best-$SLURM_ARRAY_TASK_ID"' in texts["array.sh"]
-    of_ranks = texts.keys() - {"submit.sh"}
-    assert all("srun --mpi=pmi2 --cpus-per-task=4 --kill" in texts[name] for name in of_ranks)
-    # Jobs that train are warned in time to write a checkpoint, and go back to the queue.
-    for sign in ("--signal=USR1@300", 'if [ "$code" -eq 75 ]'):
-        assert {name for name, text in texts.items() if sign in text} == of_ranks - {"prepare.sh"}
-    for name, script in scripts.items():
-        assert "@" not in texts[name].replace("USR1@300", "")
-        assert subprocess.run(["bash", "-n", str(script)], check=False).returncode == 0
-    with pytest.raises(InputError, match="one word"):
-        write_scripts(Request(path, tmp_path, ("slurm.time=1 day; rm", "cluster.interface=ib0")), tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (("cluster.memory=9G",), r"\[cluster\] memory = 9G, but a rank of the jobs gets \[slurm\] memory = 8G"),
-        (("train.ranks=32",), "the jobs take 2 nodes: name the network interface"),
-        (("slurm.prepare_ranks=40",), "the jobs take 3 nodes: name the network interface"),
-    ],
-)
-def test_scripts_of_jobs_that_would_fail_are_not_emitted(
-    tmp_path: Path, settings: tuple[str, ...], message: str
-) -> None:
-    path = tmp_path / "recipe.toml"
-    path.write_text(GOOD)
-    with pytest.raises(InputError, match=message):
-        write_scripts(Request(path, tmp_path, settings), tmp_path / "jobs")
-    assert not (tmp_path / "jobs").exists()
-
-
-def test_a_file_in_the_way_of_the_scripts_folder_is_reported(tmp_path: Path) -> None:
-    path = tmp_path / "recipe.toml"
-    path.write_text(GOOD)
-    for folder in (path, path / "jobs"):
-        with pytest.raises(InputError, match="a file is in the way"):
-            write_scripts(Request(path, tmp_path), folder)
-
-
-def test_names_with_shell_syntax_do_no_harm_in_a_script(tmp_path: Path) -> None:
-    path = tmp_path / "recipe\n touch harm.toml"
-    path.write_text(GOOD)
-    out = f'{tmp_path}/it\'s $(touch harm) "x" `touch harm`.npy'
-    write_scripts(Request(path, tmp_path, (f"predict.out={out}",)), tmp_path / "jobs")
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "srun").write_text('#!/bin/bash\nprintf "%s\\n" "$@"\n')
-    (programs / "srun").chmod(0o755)
-    script = (tmp_path / "jobs" / "array.sh").read_text().replace(f"cd {Path.cwd()}", f"cd {tmp_path}")
-    environment = {"PATH": f"{programs}:/usr/bin:/bin", "SLURM_ARRAY_TASK_ID": "3"}
-    done = subprocess.run(["bash", "-c", script], env=environment, check=True, capture_output=True, text=True)
-    assert f"predict.out={out.removesuffix('.npy')}-3.npy" in done.stdout.splitlines()
-    assert not list(tmp_path.glob("harm*"))

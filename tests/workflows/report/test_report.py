@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from gnnloom.storage import Catalog, Dataset, GnnloomError
 from gnnloom.storage.errors import ExistsError, InputError, NotFoundError
+from gnnloom.storage.runs.provenance import begin_session, end_session
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.report.build import write_comparison, write_report
 from gnnloom.workflows.report.curves import accuracy_picture, loss_picture
@@ -28,10 +29,24 @@ OF_RANKS = {"time", "communication", "memory", "reading"}
 ORIGIN = {"nonzeros", "stages", "lineage"}
 
 
+SESSION = {
+    "started": "2026-03-01T10:20:30Z",
+    "host": "node7",
+    "version": "1.2.3",
+    "command": "gnnloom --catalog /data train web --ranks 3 --run rows",
+}
+CLASSES = {
+    "confusion": [[8, 2], [1, 3]],
+    "per_class": {"precision": [8 / 9, 0.6], "recall": [0.8, 0.75], "f1": [0.842, 0.667], "support": [10, 4]},
+}
+
+
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     found = store_reported(Catalog(tmp_path_factory.mktemp("reported") / "catalog"))
-    store_run(found, "rows", 3)
+    rows = store_run(found, "rows", 3, result=CLASSES)
+    begin_session(rows.path, SESSION, 0)
+    end_session(rows.path, {"seconds": 4000.0, "state": "finished"})
     store_run(found, "grid", 4, layout="grid")
     store_run(found, "plain", 3, profiled=False)
     store_run(found, "begun", 3, epochs=1, profiled=False, finished=False)
@@ -74,9 +89,16 @@ def check_page(page: Path) -> str:
 
 def test_a_report_is_one_self_contained_page_with_pictures(dataset: Dataset, tmp_path: Path) -> None:
     files = write_report(open_run(Catalog(dataset.path.parent), "web/rows"), tmp_path / "report")
-    assert pictures(files) == CURVES | OF_RANKS | ORIGIN | {"halo"}
+    assert pictures(files) == CURVES | OF_RANKS | ORIGIN | {"halo", "confusion"}
     text = check_page(files[0])
     assert "71.00%" in text
+    for fact in ("Started 2026-03-01 10:20:30 UTC on node7 with gnnloom 1.2.3", SESSION["command"], "1 h 7 min"):
+        assert fact in text
+    # Values under the pointer: of a curve, of a rank, of a pair of ranks, and of two classes.
+    for tip in ("epoch 12<", "test  71.00%<", "rank 2<", "sender 0, receiver 1<", "2 labels, 20.0%<"):
+        assert tip.replace("  ", " ") in text.replace("  ", " ")
+    assert "88.89%" in text
+    assert "<dt>km1</dt>" in text
     assert f"{2.0 * 0.9**11:.4f}" in text
     assert dataset.find("partition").key in text
 
@@ -86,7 +108,7 @@ def test_a_report_is_one_self_contained_page_with_pictures(dataset: Dataset, tmp
     [
         ("grid", set(), "ranks, as a grid of 2x2"),
         ("plain", {"time"}, "--profile"),
-        ("begun", OF_RANKS | {"accuracy"}, "Train again"),
+        ("begun", OF_RANKS | {"accuracy"}, "Repeat its command to finish it"),
     ],
 )
 def test_unknown_facts_are_left_out_with_an_explanation(
@@ -95,7 +117,10 @@ def test_unknown_facts_are_left_out_with_an_explanation(
     files = write_report(RunFacts.gather(dataset, run), tmp_path / run)
     of_rows = set() if run == "grid" else {"halo"}
     assert pictures(files) == (CURVES | OF_RANKS | ORIGIN | of_rows) - missing
-    assert message in check_page(files[0])
+    text = check_page(files[0])
+    assert message in text
+    training = text[text.index("<h2>Training") : text.index("<h2>Ranks")]
+    assert training.count("<div class='card '>") % 2 == 0, "a row is half empty"
 
 
 def test_the_same_run_gives_the_same_picture(dataset: Dataset) -> None:
@@ -155,7 +180,7 @@ def test_a_comparison_shows_what_differs_and_the_pictures_of_both(dataset: Datas
     table = re.sub(r"<[^>]+>", " ", text[text.index("Settings that differ") : text.index("<h2>Training")])
     assert "algorithm  p2p  summa" in table
     assert "seed" not in table
-    assert {"loss", "accuracy", "time-web-rows", "time-web-grid", "halo-web-rows"} <= pictures(files)
+    assert {"loss", "accuracy", "validation", "time-web-rows", "time-web-grid"} <= pictures(files)
 
 
 def test_a_report_of_many_ranks_and_epochs_stays_small(tmp_path: Path) -> None:
@@ -164,6 +189,7 @@ def test_a_report_of_many_ranks_and_epochs_stays_small(tmp_path: Path) -> None:
     files = write_report(RunFacts.gather(dataset, "large"), tmp_path / "report")
     assert check_page(files[0])
     assert files[0].stat().st_size < 1_500_000
+    assert files[0].read_text().count("epoch 900<") == 3
 
 
 def test_figures_equal_those_of_the_shards_and_the_profile(dataset: Dataset) -> None:

@@ -93,14 +93,16 @@ def test_the_emitted_scripts_run_two_dependent_jobs_of_different_sizes(tmp_path:
 
 
 @pytest.mark.long
-def test_a_job_asked_to_stop_writes_a_checkpoint_and_reports_it_once(tmp_path: Path) -> None:
+def test_a_job_asked_to_stop_keeps_what_is_done_and_reports_it_once(tmp_path: Path) -> None:
     settings = (*TINY, "train.epochs=200", "train.eval_every=1")
-    job = MpiJob(4, run_arguments("quick-start", tmp_path / "stopped", *settings))
-    job.wait_until_logged("epoch")
-    job.process.send_signal(signal.SIGUSR1)
-    code, out, log = job.finish()
-    assert (code, out) == (75, "")
-    assert log.count("stopped after a checkpoint") == 1
+    for moment, message in (("vertices: begins", "asked to stop"), ("epoch", "stopped after a checkpoint")):
+        job = MpiJob(4, run_arguments("quick-start", tmp_path / "stopped", *settings))
+        job.wait_until_logged(moment)
+        job.process.send_signal(signal.SIGUSR1)
+        code, out, log = job.finish()
+        assert (code, out) == (75, "")
+        assert log.count(message) == 1
+    assert "graph: already done" in log
     resumed = succeed(MpiJob(4, run_arguments("quick-start", tmp_path / "stopped", *settings)))
     straight = succeed(MpiJob(4, run_arguments("quick-start", tmp_path / "straight", *settings)))
     assert compared(resumed) == compared(straight)

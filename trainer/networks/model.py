@@ -1,19 +1,46 @@
-"""What all models share: layers over a distributed adjacency, and everything between the layers."""
+"""What all models share: layers over a distributed adjacency, and everything between the layers.
+
+A model of your own is a subclass of :class:`Model`, named as ``--model mypackage.mymodel:MyModel`` or by the
+descriptor of another package. It defines
+
+* ``create_parameters``: parameter lists with one entry per layer. A matrix that is given to ``operator.transform``
+  comes from ``held_weights`` or ``held_weight``.
+* ``layer``: the output of one layer from its input; of both, this rank's rows.
+
+The base class does what is between the layers: dropout, normalization, activation and residuals. ``embed``,
+``classify``, ``activate`` and ``keep`` can be overridden.
+
+*Collective*, so every rank must make the same calls in the same order, even without rows: ``operator.propagate`` (the
+normalized adjacency times a matrix), ``operator.transform`` (a matrix times a weight), ``operator.align``, and
+``product``, ``own_product`` and ``keep``, which use them. All are differentiable. A model must therefore not branch on
+values that differ between ranks.
+
+*Local*: everything else. A rank has some rows, possibly none, and what treats rows one by one (``relu``, a sum of two
+matrices) needs no communication. A sum, mean or maximum over rows is not local. One over columns is local only if the
+algorithm keeps rows whole.
+
+A plain parameter is the same on every rank; the trainer sums its gradients over the ranks. Apply a vector through
+``with_bias`` or ``columns_of``: with an algorithm that splits columns, they keep copies from being counted twice. A
+model that multiplies by several weights in one layer, or skips the adjacency in some layers, needs the capability
+``ONE_LAYOUT``: whole rows in one layout throughout, as with ``p2p``.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from gnnloom.trainer.algorithms.option import Option
+from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.kernels.dispatch import Dropout
 from gnnloom.trainer.layout.partial_parameters import PartialParameter, columns_of, held, vertex_piece
-from gnnloom.trainer.models.norm import build_norms, unit_rows
+from gnnloom.trainer.networks.norm import build_norms, unit_rows
 from gnnloom.trainer.operators.operator import LayerPlan, Operator
 
 
@@ -52,8 +79,7 @@ class ModelOptions:
         norm: ``none``, ``layer`` or ``batch``: normalization of every hidden layer's output before its activation.
         residual: add a hidden layer's input to its output if their widths are equal.
         unit_embedding: scale the rows of the last layer's input to length 1 (as Zeng et al., ICLR 2020, do).
-        heads: number of attention heads in every layer (GAT).
-        negative_slope: slope of the attention's LeakyReLU for negative values (GAT).
+        own: the model's own options by name, checked; see :class:`~gnnloom.trainer.models.kind.ModelKind`.
     """
 
     dims: tuple[int, ...]
@@ -65,8 +91,7 @@ class ModelOptions:
     norm: str = "none"
     residual: bool = False
     unit_embedding: bool = False
-    heads: int = 1
-    negative_slope: float = 0.2
+    own: Mapping[str, Any] = field(default_factory=dict)
 
     def propagates_first(self, layer: int, width: int | None = None) -> bool:
         """Whether a layer is (A H) W rather than A (H W).
@@ -105,6 +130,15 @@ class Model(nn.Module, ABC):
     this class does everything between the layers.
     """
 
+    #: What a descriptor says of a model, for a class that a user names; see
+    #: :class:`~gnnloom.trainer.models.kind.ModelKind`.
+    normalizations: ClassVar[tuple[str, ...]] = NORMALIZATIONS
+    needs: ClassVar[frozenset[str]] = frozenset()
+    takes_weights: ClassVar[bool] = False
+    own_options: ClassVar[Mapping[str, Option]] = {}
+    #: The first layer accepts ``Inputs`` that are ``propagated`` already, as ``product`` does. Otherwise the product
+    #: with fixed features is formed in every epoch.
+    keeps_product: ClassVar[bool] = False
     #: The layers multiply by the adjacency, so their adjoints multiply by its transpose.
     multiplies: ClassVar[bool] = True
     #: The layers use the features themselves as well as their product with the adjacency.
@@ -127,23 +161,23 @@ class Model(nn.Module, ABC):
         self.epoch = 0
         self.norms = nn.ModuleList(build_norms(options.norm, options.dims[1:-1], dtype))
         # A generator of its own, so no other random draw of the process changes the initial weights.
-        self._create_parameters(torch.Generator().manual_seed(seed))
+        self.create_parameters(torch.Generator().manual_seed(seed))
 
     @abstractmethod
-    def _create_parameters(self, generator: torch.Generator) -> None:
+    def create_parameters(self, generator: torch.Generator) -> None:
         """Create the parameter lists; the order of the draws from the generator decides the initial weights."""
 
-    def _weights(self, shapes: Iterable[tuple[int, int]], generator: torch.Generator) -> nn.ParameterList:
+    def whole_weights(self, shapes: Iterable[tuple[int, int]], generator: torch.Generator) -> nn.ParameterList:
         """Initial weights of these shapes, whole on every rank."""
         return nn.ParameterList([glorot(shape, generator, self.dtype) for shape in shapes])
 
-    def _held_weights(self, generator: torch.Generator) -> nn.ParameterList:
+    def held_weights(self, generator: torch.Generator) -> nn.ParameterList:
         """Initial (input width, output width) weights of all layers, of which this rank keeps its part."""
         # Every rank draws the whole weights, which are small, so the model starts the same on every process grid.
         wholes = [glorot(pair, generator, self.dtype) for pair in self.options.pairs]
-        return nn.ParameterList([self._held(whole, layer) for layer, whole in enumerate(wholes)])
+        return nn.ParameterList([self.held_weight(whole, layer) for layer, whole in enumerate(wholes)])
 
-    def _biases(self, widths: Iterable[int]) -> nn.ParameterList:
+    def zero_biases(self, widths: Iterable[int]) -> nn.ParameterList:
         """Zeros of these widths; an empty list for a model without biases."""
         return nn.ParameterList([torch.zeros(width, dtype=self.dtype) for width in widths if self.options.bias])
 
@@ -166,6 +200,8 @@ class Model(nn.Module, ABC):
         Args:
             features: (num_rows, columns held) in the first layer's layout.
         """
+        if not self.keeps_product:
+            return Inputs(features)
         product = self.operator.propagate(features, 0)
         # The product is kept from here on, so the first layer never multiplies with its adjacency again.
         self.operator.release(0)
@@ -205,20 +241,20 @@ class Model(nn.Module, ABC):
     def classify(self, hidden: Inputs) -> Tensor:
         """Scores from the result of :meth:`embed`. Collective."""
         last = self.num_layers - 1
-        return self._layer(self._dropped(hidden, last), last)
+        return self.layer(self._dropped(hidden, last), last)
 
     def _hidden_layer(self, inputs: Inputs, layer: int) -> Tensor:
-        output = self._layer(self._dropped(inputs, layer), layer)
+        output = self.layer(self._dropped(inputs, layer), layer)
         if len(self.norms):
             output = self.norms[layer](output, self.operator.layout(layer + 1), self.operator.weight_axes)
-        output = self._activate(output)
+        output = self.activate(output)
         return output + self._realigned(inputs.value, layer) if self.adds_input(layer) else output
 
     @abstractmethod
-    def _layer(self, inputs: Inputs, layer: int) -> Tensor:
+    def layer(self, inputs: Inputs, layer: int) -> Tensor:
         """(num_rows, columns held) output of a layer before normalization and activation. Collective."""
 
-    def _activate(self, output: Tensor) -> Tensor:
+    def activate(self, output: Tensor) -> Tensor:
         return torch.relu(output)
 
     def adds_input(self, layer: int) -> bool:
@@ -234,7 +270,7 @@ class Model(nn.Module, ABC):
         value = self.dropout.apply(inputs.value, layout.vertex, first_column, self.epoch, layer)
         return replace(inputs, value=value)
 
-    def _product(self, inputs: Inputs, weight: Tensor, layer: int) -> Tensor:
+    def product(self, inputs: Inputs, weight: Tensor, layer: int) -> Tensor:
         """The adjacency times the inputs times ``weight``, in the cheaper order. Collective."""
         if inputs.propagated:
             return self.operator.transform(inputs.value, weight, layer)
@@ -242,8 +278,8 @@ class Model(nn.Module, ABC):
             return self.operator.transform(self.operator.propagate(inputs.value, layer), weight, layer)
         return self.operator.propagate(self.operator.transform(inputs.value, weight, layer), layer)
 
-    def _own_product(self, inputs: Inputs, weight: Tensor, layer: int) -> Tensor:
-        """The inputs times ``weight``, in the layout of :meth:`_product` and in the same order of steps. Collective."""
+    def own_product(self, inputs: Inputs, weight: Tensor, layer: int) -> Tensor:
+        """The inputs times ``weight``, in the layout of :meth:`product` and in the same order of steps. Collective."""
         if inputs.propagated:
             return self.operator.transform(inputs.features, weight, layer)
         source, target = self.operator.product_layouts(layer)
@@ -257,11 +293,11 @@ class Model(nn.Module, ABC):
         source, target = self.operator.layout(layer), self.operator.layout(layer + 1)
         return self.operator.align(features, source, target, self.options.dims[layer])
 
-    def _held(self, whole: Tensor, layer: int) -> nn.Parameter:
+    def held_weight(self, whole: Tensor, layer: int) -> nn.Parameter:
         """A layer's weight, of which this rank keeps the piece that the algorithm assigns to it."""
         return held(whole, self.operator.weight_piece(layer, (whole.shape[0], whole.shape[1])))
 
-    def _with_bias(self, output: Tensor, biases: nn.ParameterList, layer: int) -> Tensor:
+    def with_bias(self, output: Tensor, biases: nn.ParameterList, layer: int) -> Tensor:
         """The output plus the layer's bias, if there is one."""
         if not self.options.bias:
             return output

@@ -1,0 +1,71 @@
+"""Chooses among the other methods by the graph: what ``--quality`` means, and the default."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gnnloom.pipeline.partition.choice import LEVELS, Way, choose
+from gnnloom.pipeline.partition.multilevel_cost import MULTILEVEL_PRESETS, multilevel_cost
+from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
+from gnnloom.pipeline.partition.partitioner import Partitioner
+from gnnloom.pipeline.partition.preset import Preset
+from gnnloom.pipeline.partition.settings import QUALITY_METHOD
+from gnnloom.pipeline.partition.workload import START_SECONDS, Cost, Workload
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from gnnloom.pipeline.partition.problem import PartitionProblem
+
+#: Bytes on disk for each pin: the nets of both directions of the incidence, twice while a graph is measured.
+_DISK_BYTES_PER_PIN = 24
+_HELP = {
+    "balanced": "near the best partition in a fraction of its time",
+    "fast": "the quickest method that suits the graph",
+    "best": "several slow methods, of which the best partition is kept",
+}
+
+
+def _fill(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
+    from gnnloom.pipeline.partition.multilevel.ways import partition_as_chosen  # noqa: PLC0415 - a light descriptor
+
+    return partition_as_chosen(problem, part)
+
+
+def _cost(workload: Workload, preset: Preset) -> Cost:
+    choice = choose(preset.name, workload.num_pins, workload.parts, workload.structure)
+    costs = [_cost_of_way(workload, way) for way in choice.ways]
+    return Cost(
+        max(cost.memory for cost in costs),
+        max(cost.disk for cost in costs) + _DISK_BYTES_PER_PIN * workload.num_pins,
+        sum(cost.cpu_seconds for cost in costs),
+        f"{' or '.join(map(str, choice.ways))}; {choice.reason}",
+    )
+
+
+def _cost_of_way(workload: Workload, way: Way) -> Cost:
+    if way.start == "multilevel":
+        return multilevel_cost(workload, MULTILEVEL_PRESETS[0])
+    from gnnloom.pipeline.partition.multilevel.out_of_core import out_of_core_memory  # noqa: PLC0415 - imports numba
+    from gnnloom.pipeline.partition.native_models import native_cost  # noqa: PLC0415 - imports numba
+
+    state = out_of_core_memory(workload.num_vertices, workload.num_directions)
+    if way.is_native:
+        cost = native_cost(MT_KAHYPAR, workload, MT_KAHYPAR.preset(way.start))
+        state, disk = max(cost.memory, state), cost.disk
+    else:
+        disk = 0
+    return Cost(state, disk, START_SECONDS + way.cpu_seconds(workload.num_pins, workload.parts))
+
+
+PARTITIONER = Partitioner(
+    QUALITY_METHOD,
+    order=5,
+    help="Chooses by the graph among the others; its presets are the levels of --quality.",
+    fill=_fill,
+    cost=_cost,
+    presets=tuple(Preset(level, _HELP[level]) for level in LEVELS),
+    weighs_directions=True,
+    depends_on_memory=True,
+)

@@ -1,0 +1,142 @@
+"""The metadata of a Zarr array, read and written without Zarr; the bytes are those that Zarr writes.
+
+Zarr opens an array through its event loop, which takes a few milliseconds. An artifact has thousands of small arrays,
+and a checkpoint dozens.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.files import JsonObject, written_aside
+
+#: Choices of ``--codec``: no compression; compression that takes almost no time; the smallest files.
+CODECS: Final = ("none", "fast", "small")
+DEFAULT_CODEC: Final = "fast"
+
+METADATA: Final = "zarr.json"
+
+_CHECKSUM: Final[JsonObject] = {"name": "crc32c"}
+
+
+def write_metadata(path: Path, content: JsonObject) -> None:
+    """Write the metadata of the array or group in the folder ``path``, as Zarr formats it."""
+    # Not synced: the commit of the artifact syncs its whole tree at once.
+    with written_aside(path / METADATA) as aside:
+        aside.write_text(json.dumps(content, indent=2), encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class ArrayMetadata:
+    """What ``zarr.json`` says of an array that is split along its first axis only.
+
+    Attributes:
+        shape: sizes of the dimensions.
+        chunks: shape of a chunk; its first size is the number of rows, and the others are those of the array.
+        codec: one of :data:`CODECS`.
+        dims: names of the dimensions.
+    """
+
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    dtype: np.dtype[Any]
+    codec: str
+    dims: tuple[str, ...]
+
+    def create(self, path: Path) -> None:
+        """Make an empty array in the folder ``path``; one that is there is replaced.
+
+        Raises:
+            InputError: the codec is not one of :data:`CODECS`.
+        """
+        content = self._to_json()
+        if path.exists():
+            # Replaced whole, so that a task that runs again finds nothing of what a killed attempt left.
+            shutil.rmtree(path)
+        path.mkdir(parents=True)
+        write_metadata(path, content)
+
+    def rewrite(self, path: Path) -> None:
+        """Replace the metadata of the array in the folder ``path``, and leave its chunks."""
+        write_metadata(path, self._to_json())
+
+    @classmethod
+    def read(cls, path: Path) -> ArrayMetadata:
+        """Read the metadata of the array in the folder ``path``.
+
+        Raises:
+            OSError, ValueError, KeyError, TypeError: the metadata is missing or damaged.
+            InputError: the array has codecs that gnnloom does not write.
+        """
+        content = json.loads((path / METADATA).read_bytes())
+        dtype = np.dtype(content["data_type"]).newbyteorder("<")
+        return cls(
+            shape=tuple(int(size) for size in content["shape"]),
+            chunks=tuple(int(size) for size in content["chunk_grid"]["configuration"]["chunk_shape"]),
+            dtype=dtype,
+            codec=_codec_of(path, content["codecs"], dtype),
+            dims=tuple(str(dim) for dim in content.get("dimension_names") or ()),
+        )
+
+    def _to_json(self) -> dict[str, Any]:
+        # In the order of Zarr's own keys, so that the bytes equal those of arrays stored by earlier versions.
+        return {
+            "shape": [int(size) for size in self.shape],
+            "data_type": self.dtype.name,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [int(size) for size in self.chunks]}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "fill_value": self.dtype.type(0).item(),
+            "codecs": stored_codecs(self.codec, self.dtype),
+            "attributes": {},
+            "dimension_names": list(self.dims),
+            "zarr_format": 3,
+            "node_type": "array",
+            "storage_transformers": [],
+        }
+
+
+def stored_codecs(codec: str, dtype: np.dtype[Any]) -> list[JsonObject]:
+    """The codecs in the metadata of an array of ``dtype``, for a choice of :data:`CODECS`.
+
+    Chosen by measurement (tests/benchmarks/RESULTS.md): ids gain most from shuffling bytes, floats from shuffling
+    bits. All are core codecs of Zarr, so that every Zarr reader can read the arrays.
+
+    Raises:
+        InputError: ``codec`` is not one of :data:`CODECS`.
+    """
+    if codec not in CODECS:
+        raise InputError(f"codec {codec!r}: expected one of {', '.join(CODECS)}")
+    # The order of bytes means nothing for items of one byte, and Zarr then leaves it out.
+    as_bytes = {"name": "bytes", **({"configuration": {"endian": "little"}} if dtype.itemsize > 1 else {})}
+    compressor = blosc_settings(codec, dtype)
+    # The checksum is the last codec, so it covers the stored bytes: a damaged chunk is found before it is decompressed.
+    if compressor is None:
+        return [as_bytes, _CHECKSUM]
+    return [as_bytes, {"name": "blosc", "configuration": compressor}, _CHECKSUM]
+
+
+def blosc_settings(codec: str, dtype: np.dtype[Any]) -> Mapping[str, Any] | None:
+    """The configuration of the compressor; None for no compression."""
+    if codec == "none":
+        return None
+    name, level, shuffle = ("lz4", 5, "shuffle") if codec == "fast" else ("zstd", 3, "shuffle")
+    if codec == "small" and dtype.kind == "f":
+        shuffle = "bitshuffle"
+    return {"typesize": dtype.itemsize, "cname": name, "clevel": level, "shuffle": shuffle, "blocksize": 0}
+
+
+def _codec_of(path: Path, codecs: Any, dtype: np.dtype[Any]) -> str:
+    """The choice of :data:`CODECS` that an array's codecs came from."""
+    for codec in CODECS:
+        if codecs == stored_codecs(codec, dtype):
+            return codec
+    # Chunks are coded without Zarr, so with any other codecs they would be wrong.
+    raise InputError(f"{path}: codecs that gnnloom does not write ({codecs})")

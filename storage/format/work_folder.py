@@ -1,0 +1,42 @@
+"""The folder of an unfinished artifact for plans, records and temporary files: in the artifact, or in scratch space.
+
+In scratch space the artifact has a link to it, so that every process that sees both finds it under the same path.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from pathlib import Path
+
+
+def open_work_folder(path: Path, scratch: Path | None) -> None:
+    """Make the work folder ``path`` if it is not there.
+
+    What was begun stays where it is. If scratch space was cleared meanwhile, what was there is lost, and the tasks run
+    again.
+
+    Args:
+        scratch: folder to make it in, with a link at ``path``; None for ``path`` itself.
+    """
+    if path.is_symlink() and not path.exists():
+        path.unlink()
+    if path.exists():
+        return
+    if scratch is None:
+        path.mkdir(parents=True, exist_ok=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A name of its own: artifacts of other catalogs may have the same key.
+    folder = scratch.resolve() / f"gnnloom-{path.parent.name}-{uuid.uuid4().hex}"
+    folder.mkdir(parents=True)
+    path.symlink_to(folder, target_is_directory=True)
+
+
+def remove_work_folder(path: Path) -> None:
+    """Remove a work folder, wherever it is."""
+    if path.is_symlink():
+        shutil.rmtree(path.resolve(), ignore_errors=True)
+        path.unlink(missing_ok=True)
+    else:
+        shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,43 @@
+"""Temporary files of an artifact can be elsewhere, and the artifact is the same."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.format.work_folder import remove_work_folder
+
+
+def begin(dataset: Path, scratch: Path | None) -> ArtifactWriter:
+    """Begin an artifact, leave it unfinished with a temporary file."""
+    with ArtifactWriter.begin(dataset, "partition", {}, {}, scratch) as writer:
+        (writer.work / "spill").write_bytes(b"x")
+    return writer
+
+
+def test_temporary_files_are_in_scratch_space_and_are_removed_from_there(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    writer = begin(tmp_path / "set", scratch)
+    assert [path.name for path in scratch.glob("*/spill")] == ["spill"]
+    # What gets its final name by a rename has to be on the artifact's own file system.
+    assert writer.new_aside().parent == writer.path
+    remove_work_folder(writer.work)
+    assert not list(scratch.iterdir())
+    assert not writer.work.is_symlink()
+
+
+def test_what_was_begun_stays_where_it_is(tmp_path: Path) -> None:
+    begin(tmp_path / "set", tmp_path / "scratch")
+    assert (begin(tmp_path / "set", tmp_path / "other").work / "spill").exists()
+    assert not (tmp_path / "other").exists()
+    begin(tmp_path / "second", None)
+    assert not begin(tmp_path / "second", tmp_path / "other").work.is_symlink()
+
+
+def test_an_artifact_begins_again_after_its_scratch_space_was_cleared(tmp_path: Path) -> None:
+    begin(tmp_path / "set", tmp_path / "scratch")
+    shutil.rmtree(tmp_path / "scratch")
+    with ArtifactWriter.begin(tmp_path / "set", "partition", {}, {}, tmp_path / "scratch") as writer:
+        assert writer.recorded() == {}
+        assert not (writer.work / "spill").exists()

@@ -1,0 +1,144 @@
+"""Forks test ranks from a process that has torch and the kernels loaded, which takes seconds for every new one.
+
+``python rank_server.py SOCKET`` listens there until its standard input ends, and then removes the socket's folder.
+``python rank_server.py SOCKET ARGUMENTS`` behaves as ``python -m mpi4py ARGUMENTS`` would: it hands its arguments,
+environment and open files to the server, whose child becomes the rank, and ends as that child ends. MPI starts in the
+child, so a rank is as fresh as any.
+"""
+
+import array
+import contextlib
+import fcntl
+import gc
+import json
+import os
+import runpy
+import selectors
+import shutil
+import signal
+import socket
+import sys
+from typing import Any
+
+#: Files that a rank inherits: the standard ones, and the connection to MPI's process manager.
+_STANDARD_FILES = (0, 1, 2)
+#: Numbers from here on are free in the server, whatever the number of its ranks.
+_ASIDE = 512
+
+
+def become_rank(path: str, arguments: list[str]) -> None:
+    """Have the server start the rank, wait for its end and end in the same way."""
+    files = [*_STANDARD_FILES, *([int(os.environ["PMI_FD"])] if "PMI_FD" in os.environ else [])]
+    request = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd(), "files": files}  # noqa: PTH109
+    content = json.dumps(request).encode()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.connect(path)
+        passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))]
+        server.sendmsg([len(content).to_bytes(8, "little")], passed)
+        server.sendall(content)
+        status = int.from_bytes(server.recv(4), "little", signed=True)
+    if status < 0:
+        os.kill(os.getpid(), -status)
+    sys.exit(status)
+
+
+def serve(path: str) -> None:
+    """Fork a rank for every connection; returns in the forked process only, ready to run the rank's program."""
+    _load()
+    selector = selectors.DefaultSelector()
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(path)
+    listening.listen(_ASIDE)
+    selector.register(listening, selectors.EVENT_READ)
+    selector.register(0, selectors.EVENT_READ)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    while True:
+        for key, _ in selector.select():
+            if key.fileobj == 0:
+                shutil.rmtree(os.path.dirname(path))  # noqa: PTH120
+                os._exit(0)
+            if key.fileobj is listening:
+                request = _fork(selector, listening.accept()[0])
+                if request is not None:
+                    _take_over(*request)
+                    return
+            else:
+                _end(selector, key)
+
+
+def _load() -> None:
+    """Import what every rank imports, apart from MPI, which starts when it is imported."""
+    import gnnloom.trainer.training.full_graph
+    import gnnloom.trainer.training.predict  # noqa: F401
+    from gnnloom.storage.artifacts.grid_window import load_kernels
+
+    load_kernels()
+    # Collections in the children would write to every object, and copy the memory that they share with this process.
+    gc.freeze()
+
+
+def _fork(selector: selectors.BaseSelector, connection: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """Fork the rank that a connection asks for; returns the request and its files in the forked process only."""
+    size, files, _, _ = socket.recv_fds(connection, 8, 8)
+    content = b""
+    while len(content) < int.from_bytes(size, "little"):
+        content += connection.recv(1 << 16)
+    process = os.fork()
+    if process == 0:
+        connection.close()
+        _close_all(selector)
+        return json.loads(content), files
+    for file in files:
+        os.close(file)
+    handle = os.pidfd_open(process)
+    selector.register(handle, selectors.EVENT_READ, (process, connection, handle))
+    # Readable when the other side is gone: killed by MPI's launcher, as its rank must be then.
+    selector.register(connection, selectors.EVENT_READ, (process, connection, handle))
+    return None
+
+
+def _end(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
+    process, connection, handle = key.data
+    if connection.fileno() < 0:
+        return  # both of a rank's events came at once, and the first one was enough
+    if key.fileobj is connection:
+        os.kill(process, signal.SIGKILL)
+    _, status = os.waitpid(process, 0)
+    selector.unregister(connection)
+    selector.unregister(handle)
+    os.close(handle)
+    with connection, contextlib.suppress(BrokenPipeError):
+        connection.sendall(os.waitstatus_to_exitcode(status).to_bytes(4, "little", signed=True))
+
+
+def _close_all(selector: selectors.BaseSelector) -> None:
+    """Close the server's files in a forked process, which would otherwise keep them open for the other ranks."""
+    for file in [key.fileobj for key in selector.get_map().values()]:
+        if isinstance(file, socket.socket):
+            file.close()
+        elif file != 0:
+            os.close(file)
+    selector.close()
+
+
+def _take_over(request: dict[str, Any], files: list[int]) -> None:
+    """Make this process look as if it had been started where the request comes from."""
+    # Moved out of the way first, so that none is closed by another one's move.
+    aside = [fcntl.fcntl(file, fcntl.F_DUPFD, _ASIDE) for file in files]
+    for file in files:
+        os.close(file)
+    for file, target in zip(aside, request["files"], strict=True):
+        os.dup2(file, target)
+        os.close(file)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.argv = ["mpi4py", *request["arguments"]]
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        become_rank(sys.argv[1], sys.argv[2:])
+    serve(sys.argv[1])
+    runpy.run_module("mpi4py", run_name="__main__", alter_sys=True)

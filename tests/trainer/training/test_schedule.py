@@ -1,0 +1,130 @@
+"""Learning rates follow their formulas, and metrics decide what they should."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.config.stopping_config import ended_early
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.training.course import Course, KeptBest
+from gnnloom.trainer.training.monitor import Metric, find_metric
+from gnnloom.trainer.training.schedule import Schedule
+from support.tolerance import tolerance
+
+NAMES = ("train_accuracy", "val_accuracy", "test_accuracy")
+ERRORS = ("train_rmse", "val_rmse", "test_rmse")
+
+
+def config(**options: Any) -> TrainConfig:
+    return TrainConfig(catalog="c", dataset="d", **{"lr": 0.4, "epochs": 10, **options})
+
+
+def rates(metric: str = "loss", losses: tuple[float, ...] = (), **options: Any) -> list[float]:
+    schedule = Schedule(config(**options), Metric(metric, lower=True))
+    found = []
+    for epoch in range(10):
+        found.append(schedule.rate(epoch))
+        schedule.observe({"epoch": epoch, **({metric: losses[epoch]} if losses else {})})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [0.4] * 10),
+        ({"warmup_epochs": 4}, [0.1, 0.2, 0.3] + [0.4] * 7),
+        ({"schedule": "step", "step_epochs": 4, "lr_factor": 0.5}, [0.4] * 4 + [0.2] * 4 + [0.1] * 2),
+        ({"schedule": "step", "step_epochs": 4, "lr_factor": 0.5, "min_lr": 0.2}, [0.4] * 4 + [0.2] * 6),
+        (
+            {"schedule": "cosine", "schedule_epochs": 4, "min_lr": 0.2},
+            [0.4, 0.2 + 0.1 * (1 + 0.5**0.5), 0.3, 0.2 + 0.1 * (1 - 0.5**0.5)] + [0.2] * 6,
+        ),
+    ],
+)
+def test_a_schedule_follows_its_formula(options: dict[str, Any], expected: list[float]) -> None:
+    assert rates(**options) == pytest.approx(expected, rel=tolerance())
+
+
+def test_a_plateau_reduces_the_rate_and_warm_up_does_not_count() -> None:
+    losses = (5.0, 6.0, 4.0, 4.0, 4.0, 4.0, 4.0, 3.0, 3.0, 3.0)
+    found = rates(losses=losses, schedule="plateau", plateau_epochs=2, lr_factor=0.5, warmup_epochs=2)
+    # The best value comes in epoch 2; epochs 4 and 6 are the second ones without a better one.
+    assert found == pytest.approx([0.2, 0.4, 0.4, 0.4, 0.4, 0.2, 0.2, 0.1, 0.1, 0.1], rel=tolerance())
+
+
+def test_a_longer_run_keeps_the_cosine_that_it_began_with() -> None:
+    first = config(schedule="cosine")
+    assert first.schedule_epochs == 10
+    longer = config(schedule="cosine", epochs=20)
+    assert longer.changes_since(first) == ["schedule_epochs 10 (now 20)"]
+    assert replace(first, epochs=20).changes_since(first) == []
+
+
+def test_options_that_have_their_default_leave_no_trace() -> None:
+    assert (
+        config().to_json().keys() & {"schedule", "clip_norm", "patience", "keep_best", "loss", "model_options"} == set()
+    )
+    assert config(patience=3, keep_best="auto").run_name == config().run_name
+    assert config(clip_norm=1.0).changes_since(config()) == ["clip_norm 0.0 (now 1.0)"]
+    # A plateau of a metric that is measured in some epochs depends on which ones they are.
+    plateau = {"schedule": "plateau"}
+    assert config(**plateau, eval_every=1).changes_since(config(**plateau)) == ["eval_every 10 (now 1)"]
+    assert config(**plateau, monitor="loss", eval_every=1).changes_since(config(**plateau, monitor="loss")) == []
+
+
+def test_metrics_are_named_with_a_suggestion() -> None:
+    assert find_metric("monitor", "auto", NAMES, {}) == Metric("val_accuracy", lower=False)
+    assert find_metric("monitor", "auto", ERRORS, {}) == Metric("val_rmse", lower=True)
+    assert find_metric("monitor", "val_loss", NAMES, {}).lower
+    assert find_metric("monitor", "val_cost", (*NAMES, "val_cost"), {"val_cost": True}).lower
+    with pytest.raises(
+        InputError, match="keep_best 'val_acc': this run reports no such metric; did you mean val_accuracy"
+    ):
+        find_metric("keep_best", "val_acc", NAMES, {})
+
+
+def follow(course: Course, values: list[float | None]) -> list[tuple[bool, bool]]:
+    """For each epoch, whether its checkpoint is the best one, and whether the run ends."""
+    found = []
+    for epoch, value in enumerate(values):
+        line = {"epoch": epoch, "loss": 1.0, **({} if value is None else {"val_accuracy": value})}
+        course.observe(line)
+        found.append((course.improves(line), course.ends))
+    return found
+
+
+def test_patience_counts_epochs_and_the_best_checkpoint_is_the_first_of_equal_ones() -> None:
+    course = Course(config(patience=3, keep_best="val_accuracy"), NAMES, {}, None)
+    found = follow(course, [0.5, None, 0.6, 0.6, None, 0.4])
+    assert found == [(True, False), (False, False), (True, False), (False, False), (False, False), (False, True)]
+    assert course.summary == {
+        "best": {"metric": "val_accuracy", "value": 0.6, "epoch": 3},
+        "stopped_early": {"metric": "val_accuracy", "patience": 3, "best_epoch": 3},
+    }
+    # A run that had less patience, or that had more than now, is finished; with more patience it goes on.
+    assert [ended_early(course.summary, patience) for patience in (0, 2, 3, 4)] == [False, True, True, False]
+
+
+def test_a_metric_that_is_measured_only_at_the_end_cannot_decide_before() -> None:
+    with pytest.raises(InputError, match="monitor val_accuracy: it is measured only at the end; set eval_every"):
+        Course(config(patience=3, eval_every=0), NAMES, {}, None)
+    Course(config(patience=3, eval_every=0, monitor="loss"), NAMES, {}, None)
+
+
+def test_the_best_checkpoint_of_another_metric_is_replaced() -> None:
+    kept = KeptBest(7, "val_accuracy", 0.7)
+    same = Course(config(keep_best="val_accuracy"), NAMES, {}, kept)
+    assert follow(same, [0.6, 0.8]) == [(False, False), (True, False)]
+    other = Course(config(keep_best="loss"), NAMES, {}, kept)
+    assert follow(other, [0.6, 0.8]) == [(True, False), (False, False)]
+
+
+@pytest.mark.parametrize("given", ["one,two", "1,-1", "0,0", "nan,1", ""])
+def test_class_weights_are_words_or_numbers(given: str) -> None:
+    assert config(class_weights="1,2.5").given_class_weights == (1.0, 2.5)
+    with pytest.raises(InputError, match=r"class_weights .*: expected none, balanced, or a number"):
+        config(class_weights=given)

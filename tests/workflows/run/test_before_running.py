@@ -1,0 +1,69 @@
+"""What a run needs of its machine is looked for before it runs: the MPI launcher, and scratch space."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gnnloom.pipeline.tasks.cluster import open_cluster
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import InputError, LaunchError
+from gnnloom.workflows.cli.main import cli
+from gnnloom.workflows.recipe.request import Assignment, Request
+from gnnloom.workflows.run.stages import prepare
+from support.recipes import TINY, run_arguments
+
+
+def check(folder: Path, *settings: str) -> Assignment:
+    assignment = Request(Path("quick-start"), folder, (*TINY, *settings), last="shards").check()
+    return dataclasses.replace(assignment, cluster=dataclasses.replace(assignment.cluster, workers=0))
+
+
+def digests(assignment: Assignment) -> list[str]:
+    with open_cluster(assignment.cluster) as cluster:
+        prepare(assignment, cluster)
+    dataset = Catalog(assignment.recipe.catalog)["quick-start"]
+    return [dataset.find(info.kind, info.key).digest for info in dataset.artifacts()]
+
+
+def test_a_missing_launcher_is_found_before_anything_is_prepared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = CliRunner().invoke(cli, run_arguments("quick-start", tmp_path / "catalog", *TINY))
+    assert isinstance(done.exception, LaunchError)
+    assert "no mpiexec" in str(done.exception)
+    assert not (tmp_path / "catalog").exists()
+
+
+def test_a_run_with_scratch_space_makes_the_same_bytes_and_leaves_nothing_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_JOB", str(tmp_path / "scratch"))
+    plain, aside = check(tmp_path / "plain"), check(tmp_path / "aside", "cluster.scratch=$OF_THE_JOB/spills")
+    assert aside.cluster.scratch == tmp_path / "scratch" / "spills"
+    assert digests(aside) == digests(plain)
+    assert (tmp_path / "scratch" / "spills").is_dir()
+    assert not list((tmp_path / "scratch" / "spills").iterdir())
+
+
+def test_scratch_space_in_an_unknown_place_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OF_THE_JOB", raising=False)
+    with pytest.raises(InputError, match=r"\[cluster\] scratch = \$OF_THE_JOB: this environment variable is not set"):
+        check(tmp_path, "cluster.scratch=$OF_THE_JOB")
+
+
+def test_a_command_takes_scratch_space_from_an_option_or_the_environment(tmp_path: Path) -> None:
+    arguments = ["--catalog", str(tmp_path / "c"), "generate", "g", "sbm", "--vertices", "64", "--edges", "400"]
+    for number, (more, environment) in enumerate(
+        (((), {"GNNLOOM_SCRATCH": str(tmp_path / "s0")}), (("--scratch", str(tmp_path / "s1")), {}))
+    ):
+        arguments[3] = f"g{number}"
+        done = CliRunner().invoke(cli, [*arguments, "--workers", "0", *more], env=environment)
+        assert done.exit_code == 0, done.output
+        assert (tmp_path / f"s{number}").is_dir()

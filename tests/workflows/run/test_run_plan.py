@@ -1,0 +1,99 @@
+"""`gnnloom run` shows recipes and plans without running anything, and says when a change makes a second graph."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.workflows.cli.main import cli
+from gnnloom.workflows.recipe.request import Request
+from gnnloom.workflows.run.stages import prepare
+from support.warnings_logged import warnings_logged
+
+RECIPE = """\
+[dataset]
+name = "tiny"
+undirected = true
+[source]
+format = "sbm"
+vertices = 120
+edges = 900
+classes = 4
+dim = 8
+[partition]
+method = "random"
+[train]
+ranks = 3
+hidden = [8]
+"""
+
+
+def gnnloom(*arguments: str) -> str:
+    done = CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def plan(folder: Path, *more: str) -> dict[str, Any]:
+    content = json.loads(
+        gnnloom("--catalog", str(folder / "catalog"), "run", str(folder / "recipe.toml"), *more, "--plan", "--json")
+    )
+    assert isinstance(content, dict)
+    return content
+
+
+def test_a_plan_shows_what_is_done_and_what_the_rest_will_need(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(RECIPE)
+    before = plan(tmp_path)["stages"]
+    assert [stage["stage"] for stage in before] == ["graph", "vertices", "partition", "shards", "train"]
+    assert not any(stage["done"] for stage in before)
+    assert all(stage["memory"] > 0 and stage["disk"] > 0 for stage in before)
+    assert not (tmp_path / "catalog").exists()
+    assignment = Request(path, tmp_path / "catalog", last="shards").check()
+    prepare(assignment, InProcessCluster(assignment.cluster.memory))
+    after = plan(tmp_path)
+    assert [stage["done"] for stage in after["stages"]] == [True, True, True, True, False]
+    # The same training, now projected from the stored graph.
+    assert after["stages"][-1]["memory"] == pytest.approx(before[-1]["memory"], rel=0.01)
+    assert after["warnings"] == []
+    # A changed option makes a second graph, and both the plan and the run say so.
+    (warning,) = plan(tmp_path, "--set", "dataset.undirected=false")["warnings"]
+    graph = assignment.workload.all_keys["graph"]
+    assert f"another graph, {graph}, made with undirected=True (now False)" in warning
+    assert f"gnnloom catalog rm tiny --artifact graph/{graph}" in warning
+    other = Request(path, tmp_path / "catalog", ("dataset.undirected=false",), last="graph").check()
+    with warnings_logged() as logged:
+        prepare(other, InProcessCluster(assignment.cluster.memory))
+    assert logged == [f"graph: {warning}"]
+
+
+def test_recipes_are_listed_and_shown(tmp_path: Path) -> None:
+    recipes = {entry["recipe"]: entry["summary"] for entry in json.loads(gnnloom("run", "--list", "--json"))["recipes"]}
+    assert recipes["quick-start"].startswith("A model trained in about a minute")
+    assert all(summary.endswith(".") for summary in recipes.values())
+    assert "cora" in gnnloom("run", "--list")
+    assert tomllib.loads(gnnloom("run", "--show", "cora"))["dataset"]["name"] == "cora"
+    assert json.loads(gnnloom("run", "--show", "cora", "--json"))["text"] == gnnloom("run", "--show", "cora")
+    gnnloom("run", "--new", str(tmp_path / "my.toml"))
+    assert tomllib.loads((tmp_path / "my.toml").read_text())["dataset"]["name"] == "my"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run"], "missing argument RECIPE"),
+        (["run", "cora", "--list"], "give only one of RECIPE, --list, --show and --new"),
+        (["run", "--list", "--show", "cora"], "give only one of RECIPE"),
+    ],
+)
+def test_what_to_run_or_show_is_named_once(arguments: list[str], message: str) -> None:
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 2
+    assert message in done.output

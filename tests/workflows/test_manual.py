@@ -1,0 +1,148 @@
+"""The manual's commands run, its messages exist, and its claims about files are true."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gnnloom.workflows.cli.main import cli
+from support.documents import NOT_RUN, Step, fenced_steps
+from support.recipes import TINY
+from support.slurm import write_slurm
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+BIN = Path(sys.executable).parent
+#: Pages that show commands to be run one after the other in an empty folder.
+RUNNABLE = [page for page in PAGES if page.stem != "slurm" and fenced_steps(page.read_text())]
+
+#: Commands that start ranks or use what these leave; and those that only show something, although they begin alike.
+_STARTS_RANKS = re.compile(r"gnnloom (train|predict|report|run|export \S+ (predictions|scores|embeddings))\b|mpirun")
+_SHOWS = re.compile(r"gnnloom run .*--(list|show|new|plan|dry-run|emit)")
+#: Commands that start workers.
+_ON_CLUSTER = re.compile(r"gnnloom (ingest|generate|features|partition|shard) ")
+#: Commands of the project itself, which other checks run; here they only have to exist.
+_MAKE = re.compile(r"make (\S+)$")
+#: Added to a recipe's commands, so that they take seconds.
+_SMALLER = "".join(f" --set {setting}" for setting in (*TINY, "train.ranks=2"))
+
+
+def _ids(pages: list[Path]) -> list[str]:
+    return [str(page.relative_to(DOCS)) for page in pages]
+
+
+def _smaller(command: str) -> str:
+    if make := _MAKE.match(command):
+        return f"make --dry-run --directory {ROOT} {make[1]}"
+    if command.startswith(("gnnloom run quick-start", "mpirun -n 4 gnnloom run quick-start")):
+        # The last setting of a key counts.
+        ranks = "4" if command.startswith("mpirun") else "2"
+        return command + _SMALLER.replace("train.ranks=2", f"train.ranks={ranks}")
+    return command
+
+
+def _in_one_process(command: str) -> str:
+    """Make a stage start no workers: the graphs are tiny."""
+    return f"{command} --workers 0" if _ON_CLUSTER.match(command) else command
+
+
+def _write(step: Step, folder: Path) -> None:
+    """Write a file that a page shows; a block without a file's name has to be a recipe as well."""
+    content = tomllib.loads(step.text)
+    assert content
+    if step.file:
+        (folder / step.file).write_text(step.text)
+
+
+@pytest.mark.parametrize("page", RUNNABLE, ids=_ids(RUNNABLE))
+def test_commands_of_the_manual_that_start_no_ranks_work_in_order(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GNNLOOM_CATALOG", "catalog")
+    for step in fenced_steps(page.read_text()):
+        if step.language == "toml":
+            _write(step, tmp_path)
+        elif step.language == "python":
+            exec(compile(step.text, str(page), "exec"), {"__name__": "__main__"})
+        else:
+            for command in step.commands:
+                if not _STARTS_RANKS.match(command) or _SHOWS.match(command):
+                    _run_here(_in_one_process(_smaller(command)))
+
+
+def _run_here(command: str) -> None:
+    """Run a command in this process, which saves the seconds of starting one."""
+    words = shlex.split(command)
+    if words[0] != "gnnloom":
+        subprocess.run(words, check=True, capture_output=True)
+        return
+    done = CliRunner().invoke(cli, words[1:])
+    assert done.exit_code == 0, f"{command}\n{done.output}{done.exception!r}"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", RUNNABLE, ids=_ids(RUNNABLE))
+def test_all_commands_of_the_manual_work_in_order(page: Path, tmp_path: Path) -> None:
+    write_slurm(tmp_path / "stand-ins")
+    environment = {**os.environ, "PATH": f"{tmp_path / 'stand-ins'}:{BIN}:{os.environ['PATH']}"}
+    folder = tmp_path / "work"
+    folder.mkdir()
+    for step in fenced_steps(page.read_text()):
+        if step.language == "toml":
+            _write(step, folder)
+            continue
+        programs = [shlex.join([sys.executable, "-c", step.text])]
+        for command in programs if step.language == "python" else map(_smaller, step.commands):
+            done = subprocess.run(
+                ["bash", "-c", command], cwd=folder, env=environment, check=False, capture_output=True, text=True
+            )
+            assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+
+
+def test_blocks_that_tests_do_not_run_say_why() -> None:
+    for page in PAGES:
+        for reason in re.findall(rf"^{re.escape(NOT_RUN)}(.*)$", page.read_text(), re.MULTILINE):
+            assert reason.endswith("."), f"{page}: {reason}"
+        # Texts are output, formulas or trees. Sessions on a cluster are repeated by tests on a real Slurm.
+        languages = set(re.findall(r"^```(\w+)$", page.read_text(), re.MULTILINE))
+        assert languages <= {"bash", "python", "toml", "text", *(["console"] if page.stem == "slurm" else [])}, page
+
+
+def test_messages_of_the_manual_occur_in_the_source() -> None:
+    """A heading of the page on errors is a message; parts between ``...`` must occur as they are, in one file."""
+    page = (DOCS / "how-to" / "troubleshooting.md").read_text()
+    messages = re.findall(r"^### `(.+)`$", page, re.MULTILINE)
+    assert len(messages) > 15
+    # Long messages are written over several lines of source.
+    sources = [_joined(path) for top in ("storage", "pipeline", "trainer", "workflows") for path in _sources(top)]
+    for message in messages:
+        parts = [part.strip() for part in message.split("...") if part.strip()]
+        assert any(all(part in source for part in parts) for source in sources), message
+
+
+def _sources(top: str) -> list[Path]:
+    return [*(ROOT / top).rglob("*.py"), *(ROOT / top).rglob("*.sh")]
+
+
+def _joined(path: Path) -> str:
+    return re.sub(r'"\s*\n\s*f?"', "", path.read_text())
+
+
+def test_files_and_targets_that_the_manual_names_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for page in PAGES:
+        text = page.read_text()
+        for name in re.findall(r"`((?:tests|docs|storage|pipeline|trainer|workflows)/[\w/.-]+)`", text):
+            assert (ROOT / name).exists(), f"{page}: {name}"
+        for target in re.findall(r"`make ([\w-]+)`", text):
+            assert f"\n{target}:" in makefile, f"{page}: make {target}"

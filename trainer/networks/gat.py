@@ -1,0 +1,114 @@
+"""Graph attention network (Velickovic et al., ICLR 2018).
+
+Heads are concatenated in hidden layers and averaged in the last one. Dropout applies to the features between layers,
+not to the attention weights.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from gnnloom.storage.artifacts.row_shards import ShardMatrix
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.kernels.dispatch import Dropout, Threads
+from gnnloom.trainer.networks.model import Inputs, Model, ModelOptions, glorot
+from gnnloom.trainer.operators.attention import Attending, Attention
+from gnnloom.trainer.operators.halo import HaloExchange, HaloFetch
+from gnnloom.trainer.operators.operator import Operator
+
+
+@runtime_checkable
+class NeighborOperator(Operator, Protocol):
+    """An operator that also fetches the rows of in-neighbors (``capabilities`` has ``NEIGHBORS``).
+
+    Attributes:
+        matrix: this rank's rows of the adjacency, without normalization.
+        exchange: fetches the halo rows that the matrix's columns refer to.
+    """
+
+    matrix: ShardMatrix
+    exchange: HaloExchange
+    threads: Threads
+
+
+class GAT(Model):
+    """A weight matrix, a source and a target attention vector per head, and a bias per layer."""
+
+    multiplies = False
+
+    def __init__(
+        self, operator: Operator, options: ModelOptions, dropout: Dropout, seed: int, dtype: torch.dtype
+    ) -> None:
+        """Prepare attention and initialize the weights; see :class:`Model`.
+
+        Raises:
+            InputError: the operator forms only products and cannot fetch neighbors.
+        """
+        if not isinstance(operator, NeighborOperator):
+            raise InputError("model gat: the algorithm does not fetch the rows of neighbors; use p2p")
+        super().__init__(operator, options, dropout, seed, dtype)
+        self._exchange = operator.exchange
+        self._attention = Attention(
+            operator.matrix, options.own["negative_slope"], operator.threads, operator.grid.comm.traffic
+        )
+
+    def create_parameters(self, generator: torch.Generator) -> None:
+        heads, widths = self._heads, [self._head_width(layer) for layer in range(self.num_layers)]
+        shapes = [(before, heads * width) for before, width in zip(self.options.dims[:-1], widths, strict=True)]
+        self.weights = self.whole_weights(shapes, generator)
+        self.source_attention, self.target_attention = (
+            nn.ParameterList([glorot((heads, width), generator, self.dtype) for width in widths]) for _ in range(2)
+        )
+        self.biases = self.zero_biases(self.options.dims[1:])
+
+    @property
+    def _heads(self) -> int:
+        return int(self.options.own["heads"])
+
+    def _head_width(self, layer: int) -> int:
+        # Hidden heads are concatenated and share the width; the last layer's are averaged, so each has the whole width.
+        width = self.options.dims[layer + 1]
+        return width if layer == self.num_layers - 1 else width // self._heads
+
+    def keep(self, features: Tensor) -> Inputs:
+        """The features together with those of the halo. Collective.
+
+        Args:
+            features: (num_own, dim) this rank's rows.
+        """
+        return Inputs(self._exchange.gather(features, Kind.HALO_FORWARD), propagated=True, own=features)
+
+    def activate(self, output: Tensor) -> Tensor:
+        return torch.nn.functional.elu(output)
+
+    def layer(self, inputs: Inputs, layer: int) -> Tensor:
+        values = self.operator.transform(inputs.features, self.weights[layer], layer)
+        fetch = HaloFetch(self._exchange)
+        # The narrower of H and H W is sent; it arrives while attention runs over the rank's own columns.
+        sends_inputs = self.options.propagates_first(layer, values.shape[1])
+        begun = None if inputs.propagated else fetch.begin(inputs.value if sends_inputs else values)
+        own, step = self._by_head(values), Attending(self._attention)
+        source, target = self.source_attention[layer], self.target_attention[layer]
+        target_score = _score(own, target)
+        attended = step.begin(own, _score(own, source), target_score)
+        fetched = inputs.value if begun is None else fetch.finish(begun)
+        # What arrived are rows of H, so this rank multiplies them by the weight itself.
+        if begun is None or sends_inputs:
+            fetched = self.operator.transform(fetched, self.weights[layer], layer)
+        halo = self._by_head(fetched)
+        output = step.finish(attended, halo, _score(halo, source), target_score)
+        output = output.mean(1) if layer == self.num_layers - 1 else output.flatten(1)
+        return self.with_bias(output, self.biases, layer)
+
+    def _by_head(self, values: Tensor) -> Tensor:
+        """(num_rows, heads, dim). The width is given explicitly, as a rank may have no rows to infer it from."""
+        return values.view(len(values), self._heads, values.shape[1] // self._heads)
+
+
+def _score(values: Tensor, attention: Tensor) -> Tensor:
+    """(num_rows, heads) scores of (num_rows, heads, dim) values."""
+    return (values * attention).sum(2)

@@ -1,0 +1,22 @@
+"""Graph convolutional network (Kipf, Welling, ICLR 2017): H' = relu(A H W + b), any depth and widths."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gnnloom.trainer.networks.model import Inputs, Model
+
+
+class GCN(Model):
+    """One weight matrix and bias per layer, over the normalized adjacency."""
+
+    keeps_product = True
+
+    def create_parameters(self, generator: torch.Generator) -> None:
+        self.weights = self.held_weights(generator)
+        self.biases = self.zero_biases(self.options.dims[1:])
+
+    def layer(self, inputs: Inputs, layer: int) -> Tensor:
+        output = self.product(inputs, self.weights[layer], layer)
+        return self.with_bias(output, self.biases, layer)

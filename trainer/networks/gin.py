@@ -1,0 +1,48 @@
+"""Graph isomorphism network (Xu, Hu, Leskovec, Jegelka, ICLR 2019): H' = MLP((1 + epsilon) H + A H).
+
+A H sums the stored in-neighbors. A stored self loop counts as one of them, so a vertex with a loop has the factor
+2 + epsilon, as in PyG's GINConv on the same edges. Ingest with ``--self-loops remove`` to get the paper's factor.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gnnloom.trainer.networks.model import Inputs, Model
+
+
+class GIN(Model):
+    """A learned epsilon and a two-layer perceptron per layer.
+
+    Both perceptron layers have the layer's width. Only in the last layer is the inner one as wide as its input: the
+    number of classes would be a narrow bottleneck, which a ReLU can close.
+    """
+
+    keeps_product = True
+    needs_features = True
+
+    def create_parameters(self, generator: torch.Generator) -> None:
+        before, outer = self.options.dims[:-1], self.options.dims[1:]
+        inner = [*outer[:-1], outer[-2] if len(outer) > 1 else outer[-1]]
+        self.epsilons = nn.ParameterList([torch.zeros(1, dtype=self.dtype) for _ in outer])
+        self.weights = self.whole_weights(zip(before, inner, strict=True), generator)
+        self.outer_weights = self.whole_weights(zip(inner, outer, strict=True), generator)
+        self.biases, self.outer_biases = self.zero_biases(inner), self.zero_biases(outer)
+
+    def layer(self, inputs: Inputs, layer: int) -> Tensor:
+        inner = self._inner(inputs, layer)
+        inner = torch.relu(self.with_bias(inner, self.biases, layer))
+        output = self.operator.transform(inner, self.outer_weights[layer], layer)
+        return self.with_bias(output, self.outer_biases, layer)
+
+    def _inner(self, inputs: Inputs, layer: int) -> Tensor:
+        """The perceptron's first product; it is linear in H, so it may come before the sum over the neighbors."""
+        own, weight, factor = inputs.features, self.weights[layer], 1 + self.epsilons[layer]
+        if inputs.propagated:
+            return self.operator.transform(factor * own + inputs.value, weight, layer)
+        if self.options.propagates_first(layer, weight.shape[1]):
+            return self.operator.transform(factor * own + self.operator.propagate(own, layer), weight, layer)
+        transformed = self.operator.transform(own, weight, layer)
+        summed: Tensor = factor * transformed + self.operator.propagate(transformed, layer)
+        return summed

@@ -1,0 +1,29 @@
+"""GraphSAGE with the mean aggregator (Hamilton, Ying, Leskovec, NeurIPS 2017).
+
+H' = relu(H W_self + mean(H of in-neighbors) W + b). The mean is over the stored in-neighbors, including a stored self
+loop, as in PyG's SAGEConv on the same edges.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gnnloom.trainer.networks.model import Inputs, Model
+
+
+class GraphSAGE(Model):
+    """Two weight matrices and a bias per layer, over the adjacency with mean normalization."""
+
+    keeps_product = True
+    needs_features = True
+
+    def create_parameters(self, generator: torch.Generator) -> None:
+        self.weights = self.held_weights(generator)
+        self.self_weights = self.held_weights(generator)
+        self.biases = self.zero_biases(self.options.dims[1:])
+
+    def layer(self, inputs: Inputs, layer: int) -> Tensor:
+        neighbors = self.product(inputs, self.weights[layer], layer)
+        output = neighbors + self.own_product(inputs, self.self_weights[layer], layer)
+        return self.with_bias(output, self.biases, layer)

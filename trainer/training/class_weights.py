@@ -1,0 +1,53 @@
+"""Weights of the classes in the loss."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.config.loss_config import BALANCED, NO_WEIGHTS, LossConfig
+from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.layout.layout import Layout
+
+
+def check_class_weights(config: LossConfig, labels: Labels) -> None:
+    """Check that the configured weights fit the labels. Communicates nothing.
+
+    Raises:
+        InputError: there is another number of classes, or the task has none.
+    """
+    if config.class_weights == NO_WEIGHTS:
+        return
+    where = f"class_weights {config.class_weights!r}"
+    if labels.is_regression:
+        raise InputError(f"{where}: the labels are numbers to predict, not classes; remove the option")
+    if labels.is_multilabel and config.loss != "auto":
+        raise InputError(f"{where}: a loss of your own over several labels per vertex has to weight them itself")
+    given = config.given_class_weights
+    if given and len(given) != labels.num_classes:
+        raise InputError(f"{where}: {len(given)} weights, but the dataset has {labels.num_classes} classes")
+
+
+def class_weights(config: LossConfig, layout: Layout, labels: Labels) -> Tensor | None:
+    """(num_classes,) float64, the same on every rank; None for equal weights. Collective.
+
+    ``balanced`` is the mean number of training vertices per class over the class's own number, as in scikit-learn.
+
+    Args:
+        layout: layout of the scores.
+    """
+    if config.class_weights == NO_WEIGHTS:
+        return None
+    if config.class_weights != BALANCED:
+        return torch.tensor(config.given_class_weights, dtype=torch.float64)
+    counts = torch.zeros(labels.num_classes, dtype=torch.int64)
+    label = labels.label[labels.known("train")]
+    # The layout does not split labels, so one rank counts the rows that it shares with others.
+    if layout.speaks_for_rows:
+        counts += (label == 1).sum(0) if labels.is_multilabel else label.bincount(minlength=labels.num_classes)
+    layout.grid.comm.all_reduce(counts, Kind.SETUP)
+    # A class without a training vertex is in no term of the loss.
+    each = counts.to(torch.float64)
+    return torch.where(counts > 0, each.sum() / (len(each) * each.clamp_min(1)), 0)

@@ -1,0 +1,67 @@
+"""Losses and metrics that a user writes: functions of one rank's rows.
+
+    def hinge(scores, labels):
+        right = scores.gather(1, labels[:, None])
+        return (1 + scores - right).clamp_min(0).sum(1)
+
+Called with ``scores`` (k, C) of k vertices whose label is known, and their labels: (k,) int64 classes, (k, C) int8 ones
+and zeros with -1 for unknown, or (k, C) float with NaN for unknown. Returns (k,) numbers, one per vertex, each from its
+own row only. The trainer forms their mean over the vertices of all ranks, so the result does not depend on the number
+of ranks. A loss is differentiable with respect to the scores. A metric for which lower is better has the attribute
+``higher_is_better = False``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from gnnloom.storage.descriptors import load_named
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.layout.layout import Layout
+
+OwnFunction = Callable[[Tensor, Tensor], Tensor]
+
+#: Rows of the call that tries a function.
+_TRIED = 3
+
+
+def load_function(option: str, text: str, layout: Layout, labels: Labels, dtype: torch.dtype) -> OwnFunction:
+    """Import a function and try it on a few rows. Communicates nothing.
+
+    Args:
+        option: ``loss`` or ``metric``.
+        text: ``package.module:function``.
+        layout: layout of the scores.
+        dtype: dtype of the scores.
+
+    Raises:
+        InputError: it cannot be imported, does not return a number per vertex, cannot be differentiated (loss), or the
+            algorithm splits the columns of the scores over ranks.
+    """
+    function = load_named(option, text)
+    if not callable(function):
+        raise InputError(f"{option} {text}: expected a function of scores and labels, found {function!r}")
+    if layout.column_group.size > 1:
+        raise InputError(
+            f"{option} {text}: a function of your own needs whole rows of scores, which this algorithm and grid split"
+            f" over {layout.column_group.size} ranks; use p2p, broadcast or replicated, or a grid that keeps rows whole"
+        )
+    scores = torch.zeros(_TRIED, labels.num_classes, dtype=dtype, requires_grad=option == "loss")
+    shape = (_TRIED,) if labels.label.dim() == 1 else (_TRIED, labels.num_classes)
+    try:
+        found = function(scores, torch.zeros(shape, dtype=labels.label.dtype))
+    # Whatever the function raises is the user's to fix: one line says what.
+    except Exception as error:
+        raise InputError(f"{option} {text}: the function fails: {type(error).__name__}: {error}") from error
+    if not isinstance(found, Tensor) or found.shape != (_TRIED,):
+        what = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else repr(found)
+        raise InputError(f"{option} {text}: expected a number for each of {_TRIED} vertices, found {what}")
+    if option == "loss" and not found.requires_grad:
+        raise InputError(
+            f"{option} {text}: the result does not depend on the scores in a way that torch can differentiate"
+        )
+    return function

@@ -1,0 +1,253 @@
+"""Stores graphs and vertex data: from files, from arrays in memory, or generated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.sources.formats import bundled_vertices, open_edges, open_vertices
+from gnnloom.pipeline.sources.generators.generator import generators
+from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
+from gnnloom.pipeline.sources.vertex_data.kind import VertexKind, vertex_kinds
+from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
+from gnnloom.storage import Catalog as StoredCatalog
+from gnnloom.storage import Dataset as StoredDataset
+from gnnloom.storage import Graph, Vertices
+from gnnloom.storage.errors import GnnloomError, InputError
+from gnnloom.workflows.api.arrays import is_location, stored_edges, stored_vertices
+from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_catalog, as_dataset
+from gnnloom.workflows.api.cluster import choose_cluster
+from gnnloom.workflows.api.keywords import check_known, plain_values, split_fields
+from gnnloom.workflows.api.ranks import once_per_job
+
+
+def ingest(
+    name: str,
+    source: str | Path | Sequence[str | Path] | Any,
+    *,
+    format: str | None = None,  # noqa: A002 - the name of the option of the command
+    catalog: CatalogLike = None,
+    workers: int | None = None,
+    memory: int | str = "1G",
+    scheduler: str | None = None,
+    **options: Any,
+) -> Dataset:
+    """Store edges as the graph of a dataset, along with the vertex data that come with them.
+
+    A call that was interrupted continues where it stopped. If the graph exists, nothing is done.
+
+    Args:
+        name: name of the dataset, which is created if it does not exist.
+        source: files, URLs or globs; one folder; or edges in memory: (2, m) or (m, 2) ids ``u, v`` of edges u -> v
+            (NumPy, torch), or a SciPy matrix, whose entry (u, v) is the edge u -> v. Edges in memory are written to a
+            temporary file first.
+        format: format of the files; by default guessed from their names.
+        catalog: the catalog or its directory; by default ``$GNNLOOM_CATALOG``, or else ``./catalog``.
+        workers: worker processes; 0 for none. By default small graphs are sorted by threads of this process, and others
+            by one process per core, for which a script needs ``if __name__ == "__main__":``.
+        memory: memory per worker, in bytes or such as ``"512M"``.
+        scheduler: address of a Dask scheduler to use instead.
+        options: how edges become a graph (``undirected``, ``self_loops``, ``ids``, ``merge``, ``codec``; see
+            :class:`~gnnloom.pipeline.ingest.stage.IngestOptions`), and options of the format, as in
+            ``gnnloom ingest --help``.
+
+    Raises:
+        InputError: something in the source is not an edge, an option is unknown, or the ids require
+            ``ids="compact"``.
+        NotFoundError: a file does not exist.
+        ExistsError: the dataset has a graph from another source or with other options.
+        BudgetError: the memory per worker or the disk is too small; raised before the work begins.
+    """
+    chosen, others = split_fields(IngestOptions, options)
+    graph_options, cluster = IngestOptions(**chosen), choose_cluster(workers, memory, scheduler)
+
+    def store() -> Dataset:
+        with ExitStack() as stack:
+            in_memory = not is_location(source)
+            locations = [stack.enter_context(stored_edges(source))] if in_memory else _texts(source)
+            values = plain_values(others)
+            edges = open_edges(format, locations, values, undirected=graph_options.undirected)
+            vertices = None if in_memory else bundled_vertices(format, locations)
+            store_source(as_catalog(catalog), name, edges, vertices, graph_options, cluster)
+        return as_dataset(name, catalog)
+
+    return once_per_job(store)
+
+
+def generate(
+    name: str,
+    model: str,
+    *,
+    directed: bool = False,
+    codec: str = IngestOptions.codec,
+    catalog: CatalogLike = None,
+    workers: int | None = None,
+    memory: int | str = "1G",
+    scheduler: str | None = None,
+    **options: Any,
+) -> Dataset:
+    """Generate a graph from a seed as a dataset, without an intermediate file.
+
+    Args:
+        name: name of the dataset, which is created if it does not exist.
+        model: generator: ``sbm``, ``rmat`` or ``lattice``.
+        directed: store every edge in its direction only.
+        codec: compression of the graph: ``none``, ``fast`` or ``small``.
+        catalog, workers, memory, scheduler: as for :func:`ingest`.
+        options: options of the generator, as in ``gnnloom generate --help``, such as ``vertices``, ``edges``, ``seed``.
+
+    Raises:
+        InputError: there is no such generator or option, or a number is out of range.
+        ExistsError, BudgetError: as :func:`ingest`.
+    """
+    if model not in generators():
+        raise InputError(f"generate: no model {model!r}; there are {', '.join(generators())}")
+    generator = generators()[model]
+    check_known(f"generate {model}", options, [option.name for option in generator.options])
+    for option in generator.options:
+        if option.name in options:
+            option.check(options[option.name])
+    values = {option.name: option.default for option in generator.options} | plain_values(options)
+    edges = generator.open_edges(**values)
+    vertices = generator.open_vertices(**values) if generator.open_vertices is not None else None
+    chosen, cluster = IngestOptions(undirected=not directed, codec=codec), choose_cluster(workers, memory, scheduler)
+
+    def store() -> Dataset:
+        store_source(as_catalog(catalog), name, edges, vertices, chosen, cluster)
+        return as_dataset(name, catalog)
+
+    return once_per_job(store)
+
+
+def features(
+    dataset: DatasetLike,
+    synthetic: str | None = None,
+    *,
+    feature: Any = None,
+    label: Any = None,
+    split: Any = None,
+    by_id: bool = False,
+    catalog: CatalogLike = None,
+    workers: int | None = None,
+    memory: int | str = "1G",
+    scheduler: str | None = None,
+    **options: Any,
+) -> Dataset:
+    """Store features, labels and a split for the vertices of a dataset: from files, arrays in memory, or synthetic.
+
+    Row k belongs to vertex k; with ``ids="compact"``, to the vertex whose id was k, or to the k-th name.
+
+    Args:
+        dataset: the dataset or its name.
+        synthetic: kind of synthetic data, ``random`` or ``degree-labels``, instead of the three arrays.
+        feature: (n, F) numbers, or the name of a file of them.
+        label: (n,) classes, -1 for none, or (n, C) zeros and ones; or the name of a file.
+        split: (n,) codes 0 none, 1 train, 2 valid, 3 test; or a mapping with arrays ``train``, ``valid`` and ``test``
+            of row numbers; or the name of a file.
+        by_id: text and Parquet files: the first column is the id of the vertex.
+        catalog, workers, memory, scheduler: as for :func:`ingest`.
+        options: options of the synthetic data: ``dim``, ``classes``, ``seed``.
+
+    Raises:
+        InputError: the number of rows is wrong, or a value cannot be used; the message names the array and row.
+        NotFoundError: a file, the dataset or its graph does not exist.
+        ExistsError: the dataset has other vertex data.
+    """
+    found, kind = as_dataset(dataset, catalog), vertex_kind(synthetic, by_id=by_id)
+    arrays, cluster = {"feature": feature, "label": label, "split": split}, choose_cluster(workers, memory, scheduler)
+
+    def store() -> Dataset:
+        with stored_vertices(arrays) as files:
+            store_vertices(found, kind, files | plain_values(options), cluster)
+        return found
+
+    return once_per_job(store)
+
+
+def store_source(
+    catalog: StoredCatalog,
+    name: str,
+    edges: EdgeSource,
+    vertices: VertexSource | None,
+    options: IngestOptions,
+    cluster: ClusterOptions,
+    *,
+    add: bool = False,
+) -> tuple[Graph, Vertices | None]:
+    """Store the edges and vertex data of a source as a dataset; a new dataset that stays empty is removed again.
+
+    Args:
+        add: allow the dataset to have other graphs.
+
+    Raises:
+        GnnloomError: as :func:`~gnnloom.pipeline.ingest.stage.ingest_graph` and
+            :func:`~gnnloom.pipeline.ingest.vertices.ingest_vertices`.
+    """
+    # One cluster for both stages, as starting workers takes seconds.
+    with _made_or_found(catalog, name) as dataset, open_cluster(cluster) as opened:
+        graph = ingest_graph(dataset, edges, options, opened, allow_others=add)
+        owner = graph if add else None
+        return graph, ingest_vertices(dataset, vertices, opened, owner) if vertices is not None else None
+
+
+@contextmanager
+def _made_or_found(catalog: StoredCatalog, name: str) -> Iterator[StoredDataset]:
+    """Make or find a dataset; if the block fails and leaves nothing to finish in a new dataset, remove that again."""
+    had_catalog, is_new = catalog.root.exists(), name not in catalog
+    dataset = catalog.create(name)
+    try:
+        yield dataset
+    except GnnloomError:
+        # What an interrupted command began stays: the same command finishes it.
+        if is_new and not dataset.artifacts():
+            # Another process may have begun to write there.
+            with suppress(GnnloomError, OSError):
+                catalog.remove(name)
+                if not had_catalog:
+                    catalog.root.rmdir()
+        raise
+
+
+def store_vertices(
+    dataset: StoredDataset,
+    kind: VertexKind,
+    values: dict[str, Any],
+    cluster: ClusterOptions,
+    graph: Graph | None = None,
+    *,
+    add: bool = False,
+) -> Vertices:
+    """Store vertex data for the graph of a dataset.
+
+    Args:
+        values: options of the kind.
+        graph: one of several graphs of the dataset; by default its only one.
+        add: allow the graph to have other vertex data.
+
+    Raises:
+        GnnloomError: as :func:`~gnnloom.pipeline.ingest.vertices.ingest_vertices`.
+    """
+    owner = graph or dataset.graph()
+    source = open_vertices(kind.name, (), values, owner)
+    with open_cluster(cluster) as opened:
+        return ingest_vertices(dataset, source, opened, owner, allow_others=add)
+
+
+def vertex_kind(synthetic: str | None, *, by_id: bool) -> VertexKind:
+    """The kind of vertex data that was asked for: synthetic, by id, or one row per vertex.
+
+    Raises:
+        InputError: there is no such synthetic data.
+    """
+    kinds = [kind.name for kind in vertex_kinds().values() if kind.is_synthetic]
+    if synthetic is not None and synthetic not in kinds:
+        raise InputError(f"synthetic {synthetic!r}: expected one of {', '.join(kinds)}")
+    return vertex_kinds()[synthetic or ("keyed" if by_id else "files")]
+
+
+def _texts(source: str | Path | Sequence[str | Path]) -> list[str]:
+    return [str(source)] if isinstance(source, str | Path) else [str(each) for each in source]

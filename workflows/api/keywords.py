@@ -1,0 +1,42 @@
+"""Keyword arguments of the API that are options of something else, such as a format."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from gnnloom.storage.errors import InputError
+
+
+def check_known(function: str, given: Collection[str], known: Collection[str]) -> None:
+    """Check that a function has all options that it was given.
+
+    Raises:
+        InputError: it does not have one; the message names the closest one that it has.
+    """
+    for name in given:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(known)}"
+            raise InputError(f"{function}: no option {name}; {hint}")
+
+
+def split_fields(kind: type[Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Divide options into the fields of a dataclass and all others."""
+    names = {field.name for field in dataclasses.fields(kind)}
+    own = {name: value for name, value in options.items() if name in names}
+    return own, {name: value for name, value in options.items() if name not in names}
+
+
+def plain_values(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as the commands pass them on: lists as tuples, and paths as text."""
+    return {name: _plain(value) for name, value in options.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(value)
+    return str(value) if isinstance(value, Path) else value

@@ -1,0 +1,151 @@
+"""Partitions graphs, and writes the shards that ranks read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.partition.stage import partition_graph
+from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
+from gnnloom.pipeline.shards.row_stage import shard_rows
+from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
+from gnnloom.storage import Dataset as StoredDataset
+from gnnloom.storage import Graph, Partition, RowShards, Vertices
+from gnnloom.storage.artifacts.grid_shards import GridShards
+from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
+from gnnloom.workflows.api.cluster import choose_cluster
+from gnnloom.workflows.api.keywords import check_known, split_fields
+from gnnloom.workflows.api.ranks import once_per_job
+
+
+def partition(
+    dataset: DatasetLike,
+    parts: int,
+    *,
+    graph: str | None = None,
+    catalog: CatalogLike = None,
+    workers: int | None = None,
+    memory: int | str = "1G",
+    scheduler: str | None = None,
+    **options: Any,
+) -> Partition:
+    """Partition the vertices so that ranks exchange few rows, and measure what they exchange.
+
+    Args:
+        dataset: the dataset or its name.
+        parts: number of parts, one for each rank that trains.
+        graph: key, to choose between several graphs.
+        catalog, workers, memory, scheduler: as for :func:`gnnloom.ingest`.
+        options: options of the partition, as in ``gnnloom partition --help``: ``method``, ``preset``, ``model``,
+            ``imbalance``, ``seed``, and more; see :class:`~gnnloom.pipeline.partition.options.PartitionOptions`.
+
+    Returns:
+        The partition: ``part()`` is the part of every vertex, ``quality`` holds the measured figures.
+
+    Raises:
+        InputError: an option is unknown, or the method does not offer it.
+        NotFoundError: the dataset or its graph does not exist.
+        PartitionerError: the partitioner failed or ran out of time.
+        BudgetError: the partitioner needs more memory than there is.
+    """
+    found = as_dataset(dataset, catalog)
+    chosen, others = split_fields(PartitionOptions, options)
+    check_known("partition", others, [name for name in PartitionOptions.__dataclass_fields__ if name != "parts"])
+    settings, cluster = PartitionOptions(parts, **chosen), choose_cluster(workers, memory, scheduler)
+
+    def make() -> Partition:
+        with open_cluster(cluster) as opened:
+            return partition_graph(found, found.graph(graph), settings, opened)
+
+    return once_per_job(make)
+
+
+def shard(
+    dataset: DatasetLike,
+    parts: int | None = None,
+    *,
+    grid: tuple[int, int] | None = None,
+    method: str | None = None,
+    partition: str | None = None,
+    permutation: str = GridOptions.permutation,
+    seed: int = GridOptions.seed,
+    catalog: CatalogLike = None,
+    workers: int | None = None,
+    memory: int | str = "1G",
+    scheduler: str | None = None,
+) -> RowShards | GridShards:
+    """Write the shards of a dataset, which hold everything that each rank reads.
+
+    Args:
+        dataset: the dataset or its name.
+        parts: row shards: number of parts of the partition that they follow. Also the number of parts of the partition
+            that orders grid shards with ``permutation="partition"``.
+        grid: grid shards: number of blocks of rows and of columns.
+        method: method of the partition, if there are several.
+        partition: key of the partition, if there are several.
+        permutation: order of rows and columns of grid shards: ``none``, ``single``, ``double`` or ``partition``.
+        seed: seed of the permutation.
+        catalog, workers, memory, scheduler: as for :func:`gnnloom.ingest`.
+
+    Raises:
+        InputError: neither row shards nor grid shards were asked for, or both.
+        NotFoundError: the dataset, its vertex data or the partition does not exist.
+    """
+    found, cluster = as_dataset(dataset, catalog), choose_cluster(workers, memory, scheduler)
+    if (parts is None) == (grid is None or permutation == "partition"):
+        raise InputError(
+            "shard: give either parts, for row shards, or grid, for grid shards; give both with permutation='partition'"
+        )
+    options = None if grid is None else GridOptions((grid[0], grid[1]), permutation, seed)
+
+    def write() -> RowShards | GridShards:
+        ordering = None if parts is None else find_partition(found, parts, partition, method)
+        return write_shards(found, ordering, options, cluster)
+
+    return once_per_job(write)
+
+
+def find_partition(
+    dataset: StoredDataset, parts: int, key: str | None, method: str | None, graph: Graph | None = None
+) -> Partition:
+    """Find a partition by what it was asked for.
+
+    Args:
+        graph: the graph that was partitioned; None for any.
+
+    Raises:
+        NotFoundError: there is none; the message says how to make one.
+    """
+    made_from = None if graph is None else {"graph": graph.artifact.key}
+    try:
+        return Partition(dataset.find("partition", key, made_from=made_from, parts=parts, method=method))
+    except NotFoundError as error:
+        raise NotFoundError(f"{error}; make one with `gnnloom partition {dataset.name} --parts {parts}`") from error
+
+
+def write_shards(
+    dataset: StoredDataset,
+    partition: Partition | None,
+    grid: GridOptions | None,
+    cluster: ClusterOptions,
+    *,
+    graph: Graph | None = None,
+    vertices: Vertices | None = None,
+) -> RowShards | GridShards:
+    """Write grid shards if ``grid`` is given, in the order of the partition if there is one; row shards otherwise.
+
+    Args:
+        graph: one of several graphs of the dataset, for grid shards without a partition.
+        vertices: vertex data to include; by default those of the graph.
+
+    Raises:
+        InputError: neither is given.
+    """
+    with open_cluster(cluster) as opened:
+        if grid is not None:
+            matrix = dataset.graph(partition.artifact.inputs["graph"]) if partition else graph or dataset.graph()
+            return shard_grid(dataset, matrix, grid, opened, vertices.artifact if vertices else None, partition)
+        if partition is None:
+            raise InputError("row shards need a partition")
+        return shard_rows(dataset, partition, opened, vertices)

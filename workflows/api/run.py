@@ -1,0 +1,211 @@
+"""Training runs for scripts and notebooks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.errors import InputError, MissingPackageError
+from gnnloom.storage.runs.checkpoint import read_checkpoint
+from gnnloom.storage.runs.run import Run as StoredRun
+from gnnloom.workflows.api.catalog import CatalogLike, Dataset, as_catalog
+from gnnloom.workflows.api.html import curve, fact_table
+from gnnloom.workflows.formatting import readable
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import torch
+
+#: Entries of a line of metrics that hold a number for every kind of message, and the name of their sum.
+_SUMS = {"bytes": "bytes_sent", "messages": "messages_sent"}
+
+
+class Run:
+    """A training run: its configuration, metrics, weights, predictions and report, read when they are asked for.
+
+    ``gnnloom.train`` returns one; :meth:`open` finds one by name.
+
+    Attributes:
+        dataset: the dataset that the run was trained on.
+        name: name of the run within the dataset.
+    """
+
+    def __init__(self, dataset: Dataset, name: str) -> None:
+        """Refer to a run, which need not exist yet.
+
+        Raises:
+            InputError: ``name`` is not a valid name of a run.
+        """
+        self.dataset, self.name = dataset, name
+        self._stored = StoredRun(dataset.run_path(name))
+
+    @classmethod
+    def open(cls, name: str, catalog: CatalogLike = None) -> Self:
+        """Find an existing run.
+
+        Args:
+            name: ``DATASET/RUN``, or only ``DATASET`` if it has one run.
+            catalog: the catalog or its directory; by default ``$GNNLOOM_CATALOG``, or else ``./catalog``.
+
+        Raises:
+            NotFoundError: there is no such dataset or run.
+            InputError: the dataset has no run, or several and none was named.
+        """
+        owner, _, run = name.partition("/")
+        dataset = as_catalog(catalog)[owner]
+        if not run:
+            names = dataset.runs()
+            if len(names) != 1:
+                listing = ", ".join(f"{owner}/{each}" for each in names) or "none; `gnnloom.train` makes one"
+                raise InputError(f"{name}: choose one run of this dataset: {listing}")
+            run = names[0]
+        StoredRun.open(dataset, run)
+        return cls(dataset, run)
+
+    def __repr__(self) -> str:
+        return f"Run('{self.dataset.name}/{self.name}', {self.state}, {len(self._stored.metrics())} epochs)"
+
+    @property
+    def path(self) -> Path:
+        """Folder of the run."""
+        return self._stored.path
+
+    @property
+    def state(self) -> str:
+        """``finished``, ``unfinished`` or ``not started``."""
+        if not self._stored.exists:
+            return "not started"
+        return "finished" if self._stored.is_finished else "unfinished"
+
+    def config(self) -> dict[str, Any]:
+        """The configuration that the run was made with, every default filled in."""
+        return self._stored.config()
+
+    def result(self) -> dict[str, Any]:
+        """The summary that ``gnnloom train --json`` prints, such as ``loss`` per epoch and ``test_accuracy``.
+
+        Raises:
+            IncompleteError: the run has not finished.
+        """
+        return self._stored.result()
+
+    def metrics(self) -> dict[str, NDArray[Any]]:
+        """The figures of every finished epoch, by name.
+
+        Returns:
+            (epoch,) int64 ``epoch``, counted from 0, and sums over all ranks ``bytes_sent`` and ``messages_sent``;
+            (epoch,) float64 ``loss``, ``seconds`` of the slowest rank, and scores such as ``val_accuracy``, NaN in
+            epochs without an evaluation.
+
+        Raises:
+            CorruptError: the file of the metrics is damaged.
+        """
+        lines = self._stored.metrics()
+        figures = dict.fromkeys(name for line in lines for name, value in line.items() if _is_figure(name, value))
+        columns: dict[str, NDArray[Any]] = {"epoch": np.array([line["epoch"] for line in lines], np.int64)}
+        # None becomes NaN: a split without labels, or an epoch without an evaluation.
+        columns |= {name: np.array([line.get(name) for line in lines], np.float64) for name in figures}
+        for name, total in _SUMS.items():
+            columns[total] = np.array([sum(line.get(name, {}).values()) for line in lines], np.int64)
+        return columns
+
+    def metrics_frame(self) -> pd.DataFrame:
+        """The arrays of :meth:`metrics` as a pandas DataFrame, indexed by epoch.
+
+        Raises:
+            MissingPackageError: pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ModuleNotFoundError as error:
+            raise MissingPackageError("metrics_frame needs pandas: `pip install pandas`") from error
+        return pd.DataFrame(self.metrics()).set_index("epoch")
+
+    def state_dict(self, epoch: int | None = None) -> dict[str, torch.Tensor]:
+        """The weights of a checkpoint as whole tensors, for one process, whatever ranks trained them.
+
+        Args:
+            epoch: number of epochs after which the checkpoint was written; the last checkpoint by default.
+
+        Returns:
+            Parameters and running averages by name, on the CPU, in the data type of the training.
+
+        Raises:
+            NotFoundError: the run has no such checkpoint.
+            CorruptError: the checkpoint is damaged.
+        """
+        from gnnloom.trainer.training.checkpoint import whole_state
+
+        return whole_state(read_checkpoint(self._stored.checkpoints, epoch))
+
+    def predictions(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+        """The predictions for the vertices ``start`` to ``stop``; ``gnnloom.predict`` makes them.
+
+        Returns:
+            (stop - start,) int32 classes; for several labels per vertex, (stop - start, num_classes) int8 zeros and
+            ones.
+
+        Raises:
+            NotFoundError: the run has no predictions.
+        """
+        stored = self._stored.predictions()
+        return stored.array("multilabel" if "multilabel" in stored else "label").read(start, stop)
+
+    def scores(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+        """(stop - start, num_classes) scores before the softmax or sigmoid.
+
+        Raises:
+            NotFoundError: the run has no predictions.
+        """
+        return self._stored.predictions().score(start, stop)
+
+    def embeddings(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+        """(stop - start, width) output of the last hidden layer; ``gnnloom.predict(run, embeddings=True)`` makes it.
+
+        Raises:
+            NotFoundError: the run has no predictions, or no embeddings.
+        """
+        return self._stored.predictions().embedding(start, stop)
+
+    def report(self, out: Path | str | None = None) -> Path:
+        """Write a report: one HTML page, and its pictures as PNG files.
+
+        Args:
+            out: folder of the report; ``report-DATASET-RUN`` in the current directory by default.
+
+        Returns:
+            The page.
+
+        Raises:
+            MissingPackageError: Matplotlib is not installed.
+            InputError: no epoch has finished.
+            ExistsError: ``out`` exists and is not a report.
+        """
+        try:
+            from gnnloom.workflows.report.build import write_report
+            from gnnloom.workflows.report.facts import RunFacts
+        except ModuleNotFoundError as error:
+            raise MissingPackageError(f"a report needs {error.name}: `pip install 'gnnloom[report]'`") from error
+        folder = Path(out) if out is not None else Path(f"report-{self.dataset.name}-{self.name}")
+        return write_report(RunFacts.gather(self.dataset, self.name), folder)[0]
+
+    def _repr_html_(self) -> str:
+        """A table of the main figures and the curve of the loss, for notebooks."""
+        metrics, config = self.metrics(), self.config() if self._stored.exists else {}
+        settings = ("model", "algorithm", "ranks", "hidden", "lr")
+        facts = {"state": self.state, "epochs": f"{len(metrics['epoch'])} of {config.get('epochs', '?')}"}
+        facts |= {name: str(config[name]) for name in settings if name in config}
+        for name, values in metrics.items():
+            measured = values[~np.isnan(values)] if values.dtype.kind == "f" else values
+            if name != "epoch" and len(measured):
+                facts[name.replace("_", " ")] = readable(name, measured[-1].item())
+        loss = metrics.get("loss", np.empty(0))
+        title = f"run {self.dataset.name}/{self.name}"
+        return fact_table(title, facts) + curve("loss by epoch", loss[np.isfinite(loss)].tolist())
+
+
+def _is_figure(name: str, value: Any) -> bool:
+    return name != "epoch" and isinstance(value, int | float | None)

@@ -1,0 +1,1 @@
+"""Models of your own, to copy: each is one class that ``gnnloom train --model`` takes by its name."""

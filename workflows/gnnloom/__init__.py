@@ -1,0 +1,89 @@
+"""Train graph neural networks on graphs too large for one machine's memory.
+
+    import gnnloom
+
+    cora = gnnloom.ingest("cora", "dataset/cora", undirected=True)
+    gnnloom.partition(cora, parts=2)
+    gnnloom.shard(cora, parts=2)
+    run = gnnloom.train(cora, ranks=2, hidden=16, epochs=200)
+    gnnloom.predict(run)
+
+Each function does what the command of the same name does, with the same options. It returns an object to look at the
+result: a :class:`Dataset`, a partition, shards or a :class:`Run`. Results are stored in a catalog, and a call whose
+result exists returns it.
+
+Importing this package imports nothing else; every name is loaded on its first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gnnloom.storage.errors import GnnloomError
+    from gnnloom.workflows.api.catalog import Catalog, Dataset
+    from gnnloom.workflows.api.ingest import features, generate, ingest
+    from gnnloom.workflows.api.partition import partition, shard
+    from gnnloom.workflows.api.recipe import run
+    from gnnloom.workflows.api.run import Run
+    from gnnloom.workflows.api.train import predict, train
+
+    __version__: str
+
+__all__ = [
+    "Catalog",
+    "Dataset",
+    "GnnloomError",
+    "Run",
+    "__version__",
+    "features",
+    "generate",
+    "ingest",
+    "partition",
+    "predict",
+    "run",
+    "shard",
+    "train",
+]
+
+_API = "gnnloom.workflows.api"
+_HOMES = {
+    "GnnloomError": "gnnloom.storage.errors",
+    "Catalog": f"{_API}.catalog",
+    "Dataset": f"{_API}.catalog",
+    "Run": f"{_API}.run",
+    "features": f"{_API}.ingest",
+    "generate": f"{_API}.ingest",
+    "ingest": f"{_API}.ingest",
+    "partition": f"{_API}.partition",
+    "predict": f"{_API}.train",
+    "run": f"{_API}.recipe",
+    "shard": f"{_API}.partition",
+    "train": f"{_API}.train",
+}
+
+# Type checkers see the imports above. They would take a module that has this function to have every name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Load a name on its first use."""
+        found = _load(name)
+        # The next use finds the value itself.
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def _load(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("gnnloom")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'gnnloom' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,54 @@
+"""Says what a changed option of a recipe does: it makes a second graph, and the first one stays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gnnloom.storage.catalog import Catalog
+from gnnloom.storage.errors import NotFoundError
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.workflows.recipe.recipe import Recipe
+
+
+def other_graphs(recipe: Recipe, key: str) -> list[str]:
+    """Return a sentence about every other graph of the recipe's dataset: how it differs, and how to choose one.
+
+    Args:
+        key: key of the graph that the recipe makes or finds.
+    """
+    try:
+        dataset = Catalog(recipe.catalog)[recipe.dataset.name]
+    except NotFoundError:
+        return []
+    wanted = recipe.dataset.options().parameters(recipe.source.open(undirected=recipe.dataset.undirected))
+    found = []
+    for info in dataset.artifacts("graph"):
+        if info.key == key or info.state != "complete":
+            continue
+        differs = _differences(Artifact(dataset.path / "graph" / info.key).parameters, wanted)
+        found.append(
+            f"dataset {dataset.name} has another graph, {info.key}, made with {differs}; this recipe uses graph {key},"
+            f" and both are kept. Commands choose one with --graph KEY; `gnnloom catalog rm {dataset.name} --artifact"
+            f" graph/{info.key}` removes the other one"
+        )
+    return found
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Describe the parameters of ``before`` that differ, such as ``undirected=True (now False)``."""
+    then, today = _flat(before), _flat(now)
+    names = [name for name in {**then, **today} if then.get(name) != today.get(name)]
+    # Lists of files with their fingerprints would fill the screen.
+    shown = [
+        "other files" if isinstance(then.get(name, today.get(name)), list | dict)
+        else f"{name}={then.get(name, 'default')} (now {today.get(name, 'default')})"
+        for name in names
+    ]  # fmt: skip
+    return ", ".join(shown)
+
+
+def _flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters with those of the source next to them."""
+    source = {f"source {name}": value for name, value in parameters.get("source", {}).items()}
+    return {name: value for name, value in parameters.items() if name != "source"} | source

@@ -1,0 +1,65 @@
+"""Lines of sections and keys in a TOML file, which Python's TOML reader does not report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+# These patterns find the common forms; other forms get the line of their section, or line 1.
+_HEADER = re.compile(r"""\s*\[\[?\s*["']?([A-Za-z0-9_-]+)["']?\s*(?:\.\s*["']?([A-Za-z0-9_-]+)["']?\s*)?\]""")
+_KEY = re.compile(r"""\s*["']?([A-Za-z0-9_.-]+)["']?\s*=""")
+#: What changes where a statement ends: a comment, the beginning of a text, or a bracket.
+_TOKEN = re.compile(r"""#.*|\"{3}|'{3}|"(?:\\.|[^"\\])*"|'[^']*'|[\[\]{}]""")
+#: Ends of texts over several lines; up to two quotes before the end belong to the text.
+_ENDS = {'"""': re.compile(r'(?:\\.|[^"\\]|"{1,2}(?!"))*?"{3,5}'), "'''": re.compile(r"(?:[^']|'{1,2}(?!'))*?'{3,5}")}
+
+
+def find_lines(text: str) -> dict[tuple[str, str], int]:
+    """Find the line of every section (with an empty key) and of every key of a valid TOML text.
+
+    A key outside a section is listed under the section ``""`` too.
+    """
+    lines: dict[tuple[str, str], int] = {}
+    section = ""
+    for number, line in _statements(text):
+        if header := _HEADER.match(line):
+            section = header[1]
+            lines.setdefault((section, header[2] or ""), number)
+        elif key := _KEY.match(line):
+            # `train.lr = 1` outside a section is the key `lr` of the section `train`.
+            first, _, rest = key[1].partition(".") if not section else (section, "", key[1])
+            lines.setdefault((first, rest), number)
+            if not section:
+                lines.setdefault(("", first), number)
+    return lines
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines that begin a statement: those inside a text or a list of several lines are left out."""
+    opened, depth = "", 0
+    # Not splitlines(), which also splits at characters that end no line in TOML.
+    for number, line in enumerate(text.split("\n"), 1):
+        if not opened and depth == 0:
+            yield number, line
+        opened, depth = _after(line, opened, depth)
+
+
+def _after(line: str, opened: str, depth: int) -> tuple[str, int]:
+    """Return the delimiter of the text that is open after a line, if one is, and the number of open brackets."""
+    position = 0
+    while True:
+        if opened:
+            end = _ENDS[opened].match(line, position)
+            if end is None:
+                return opened, depth
+            opened, position = "", end.end()
+        token = _TOKEN.search(line, position)
+        if token is None:
+            return "", depth
+        position = token.end()
+        if token[0] in _ENDS:
+            opened = token[0]
+        elif token[0] in "[{":
+            depth += 1
+        elif token[0] in "]}":
+            depth -= 1

@@ -1,0 +1,137 @@
+"""Tables of a comparison of runs: their results, and what differs between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from gnnloom.workflows.formatting import readable_bytes, readable_seconds
+from gnnloom.workflows.report.facts import ERRORS, SCORES, SPLITS, RunFacts
+from gnnloom.workflows.report.figures import Best, best_epoch, last_values, sent_bytes, total_seconds, written
+from gnnloom.workflows.report.tables import LOCATIONS, NONE, plain
+
+#: Inputs of a run that its results depend on, and what the warning calls them.
+_DATA = {"graph": "graphs", "vertices": "features, labels or splits"}
+
+
+@dataclass(frozen=True)
+class _Figure:
+    """One row of the results: a value for each run, None if it is not known.
+
+    Attributes:
+        write: formats a value.
+        differ: formats the difference between a value and that of the first run, which is not 0.
+    """
+
+    name: str
+    values: Sequence[Any]
+    write: Callable[[Any], str]
+    differ: Callable[[Any, Any], str]
+
+
+def data_warning(runs: Sequence[RunFacts]) -> str | None:
+    """Return a sentence if the runs were not trained on the same data; None if they were."""
+    inputs = [facts.run.inputs() for facts in runs]
+    different = [text for kind, text in _DATA.items() if len({each.get(kind) for each in inputs}) > 1]
+    # Runs of early versions did not record what they read.
+    if not different and not all(inputs) and len({facts.dataset.name for facts in runs}) > 1:
+        different = ["datasets"]
+    if not different:
+        return None
+    what = " and different ".join(different)
+    return f"These runs were trained on different {what}: their scores and losses cannot be compared."
+
+
+def comparison_rows(runs: Sequence[RunFacts]) -> list[tuple[str, ...]]:
+    """Return rows with the results of several runs, and how they differ from the first run."""
+    return [(figure.name, *_cells(figure)) for figure in _results(runs)]
+
+
+def _cells(figure: _Figure) -> list[str]:
+    first, *others = figure.values
+    cells = [NONE if first is None else figure.write(first)]
+    for value in others:
+        if value is None:
+            cells.append(NONE)
+        # A ratio to 0 means nothing.
+        elif first:
+            cells.append(f"{figure.write(value)}  ({figure.differ(value, first)})")
+        else:
+            cells.append(figure.write(value))
+    return cells
+
+
+def _formats(score: str) -> tuple[Callable[[Any], str], Callable[[Any, Any], str]]:
+    """Return how to format a score, and its difference from that of the first run."""
+    return partial(written, score), _ratio if score in ERRORS else _points
+
+
+def _points(value: float, first: float) -> str:
+    """Format the difference of two shares, in percentage points."""
+    return f"{100 * (value - first):+.2f} points"
+
+
+def _ratio(value: float, first: float) -> str:
+    return f"x {value / first:.2f}"
+
+
+def _results(runs: Sequence[RunFacts]) -> list[_Figure]:
+    last: Sequence[Mapping[str, Any]] = [last_values(facts) for facts in runs]
+    best: Sequence[Best | None] = [best_epoch(facts) for facts in runs]
+    # Runs may be judged by different scores, and each of these gets its rows.
+    scores = [
+        _Figure(f"{text} {SCORES[score]}", [values[f"{split}_{score}"] for values in last], *_formats(score))
+        for score in dict.fromkeys(facts.score for facts in runs)
+        for split, text in SPLITS.items()
+    ]
+    formats = _formats(runs[0].score)
+    # The best epochs of runs that are judged by different scores say nothing about each other.
+    if len({facts.score for facts in runs}) > 1:
+        best = [None] * len(runs)
+    validation = [each.validation if each else None for each in best]
+    test = [each.test if each else None for each in best]
+    return [
+        *scores,
+        _Figure("best validation score", validation, *formats),
+        _Figure("its epoch", [each.epoch if each else None for each in best], _count, _difference),
+        _Figure("test score in that epoch", test, *formats),
+        _Figure("training loss", [values["loss"] for values in last], "{:.4f}".format, _ratio),
+        *_costs(runs, [values["epoch_seconds"] for values in last]),
+    ]
+
+
+def _costs(runs: Sequence[RunFacts], seconds: Sequence[float]) -> list[_Figure]:
+    messages = [sum(facts.metrics[-1].get("messages", {}).values()) for facts in runs]
+    peak = [max(each) if (each := facts.result.get("peak_memory")) else None for facts in runs]
+    read = [sum(each) if (each := facts.result.get("bytes_read")) else None for facts in runs]
+    return [
+        _Figure("median time per epoch", seconds, readable_seconds, _ratio),
+        _Figure("epochs", [len(facts.metrics) for facts in runs], _count, _difference),
+        _Figure("total time", [total_seconds(facts) for facts in runs], readable_seconds, _ratio),
+        _Figure("bytes sent per epoch", [sent_bytes(facts) for facts in runs], readable_bytes, _ratio),
+        _Figure("messages per epoch", messages, _count, _ratio),
+        _Figure("peak memory per rank", peak, readable_bytes, _ratio),
+        _Figure("bytes read by all ranks", read, readable_bytes, _ratio),
+    ]
+
+
+def _count(value: int) -> str:
+    return f"{value:,}"
+
+
+def _difference(value: int, first: int) -> str:
+    return f"{value - first:+,}"
+
+
+def difference_rows(runs: Sequence[RunFacts]) -> list[tuple[str, ...]]:
+    """Return rows with the settings in which runs differ."""
+    names = dict.fromkeys(name for facts in runs for name in facts.config if name not in LOCATIONS)
+    values = {name: [plain(facts.config.get(name)) for facts in runs] for name in names}
+    different = [(name.replace("_", " "), *each) for name, each in values.items() if len(set(each)) > 1]
+    if len({facts.dataset.name for facts in runs}) > 1:
+        different.insert(0, ("dataset", *(facts.dataset.name for facts in runs)))
+    if len({facts.shards.key if facts.shards else None for facts in runs}) > 1:
+        different.append(("shards", *(facts.shards.key if facts.shards else NONE for facts in runs)))
+    return different
