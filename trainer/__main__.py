@@ -6,8 +6,8 @@
 An error that all ranks know of is reported once, by the lowest rank that has it, and every rank exits with the error's
 code. Any other exception ends the whole job at once, with its traceback (``-m mpi4py`` ensures that). On SIGTERM (or
 SIGUSR1, which MPICH's launcher forwards) the run writes a checkpoint after the current epoch and exits with code 75;
-``--resume`` continues from there. If ``$GNNLOOM_EXIT_CODE_FILE`` names a file, rank 0 writes such a code there, and all
-ranks exit with code 0.
+the same command continues from there. ``--restart`` starts over instead. If ``$GNNLOOM_EXIT_CODE_FILE`` names a file,
+rank 0 writes such a code there, and all ranks exit with code 0.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from gnnloom.storage.format.files import write_json
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import finalize, world
-from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.job.arguments import parse_arguments
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.job.arguments import Job, parse_arguments
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.stop import StopRequest, agreed_exit_code
 from gnnloom.trainer.training.full_graph import train
@@ -37,8 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     _log_from_first_rank(comm)
     try:
         job = together(comm, lambda: parse_arguments(arguments))
-        config = job.config
-        result = train(comm, config, stop) if isinstance(config, TrainConfig) else predict(comm, config)
+        result = _run(comm, job, stop)
     except CollectiveError as error:
         if error.reports:
             sys.stderr.write(f"error: {error}\n")
@@ -46,6 +46,12 @@ def main(arguments: Sequence[str]) -> int:
     if comm.rank == 0 and job.result is not None:
         write_json(job.result, result)
     return EXIT_STOPPED if result["state"] == "stopped" else 0
+
+
+def _run(comm: Communicator, job: Job, stop: StopRequest) -> dict[str, Any]:
+    if isinstance(job.config, PredictConfig):
+        return predict(comm, job.config)
+    return train(comm, job.config, stop, restart=job.restart)
 
 
 def _log_from_first_rank(comm: Communicator) -> None:

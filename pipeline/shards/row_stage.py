@@ -159,7 +159,7 @@ def _route_vertices(
         return ()
     artifact = inputs.vertices.artifact
     readers = {name: artifact.array(name) for name in VERTEX_ARRAYS if name in artifact}
-    bounds = _vertex_ranges(inputs.graph.num_vertices, readers)
+    bounds = vertex_ranges(inputs.graph.num_vertices, readers)
     route_vertices(writer, inputs.vertices, part_path, inputs.partition.num_parts, bounds, cluster)
     return tuple(
         RoutedVertexArray(
@@ -169,7 +169,7 @@ def _route_vertices(
     )
 
 
-def _vertex_ranges(num_vertices: int, readers: dict[str, ArrayReader]) -> list[int]:
+def vertex_ranges(num_vertices: int, readers: dict[str, ArrayReader]) -> list[int]:
     """Bounds of the ranges that tasks route: whole chunks of the widest array, the same in every run."""
     step = _CHUNKS_PER_TASK * min((reader.chunk_rows for reader in readers.values()), default=num_vertices or 1)
     return [*range(0, num_vertices, step), num_vertices]

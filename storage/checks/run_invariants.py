@@ -33,8 +33,8 @@ def check_run(run: Run) -> int:
     for folder in (run.checkpoints, run.best_checkpoint):
         for epoch in checkpoint_epochs(folder):
             _verify_checkpoint(folder, epoch)
-    # The folder, not ``has_predictions``: a folder without its index is damage, which opening it reports.
-    if (run.path / "predictions").is_dir():
+    # Whether there is a folder, not an index: a folder without its index is damage, which opening it reports.
+    if run.predictions_path.is_dir():
         run.predictions().verify()
     return len(epochs)
 

@@ -12,7 +12,15 @@ from typing import Any
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import CorruptError, ExistsError, IncompleteError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayRecord
-from gnnloom.storage.format.files import JsonObject, parse_json, read_json, write_json
+from gnnloom.storage.format.files import (
+    JsonObject,
+    parse_json,
+    read_json,
+    remove_tree,
+    sync_folder,
+    sync_tree,
+    write_json,
+)
 from gnnloom.storage.format.listing import list_run, write_list
 from gnnloom.storage.format.locks import held, lock_path
 from gnnloom.storage.format.schema import FORMAT_VERSION
@@ -23,6 +31,8 @@ _METRICS = "metrics.jsonl"
 _RESULT = "result.json"
 _INPUTS = "inputs.json"
 _PREDICTIONS = "predictions"
+#: Predictions that are being replaced; they count until the new ones have their name.
+_REPLACED = "replaced-predictions"
 
 #: Entries of a line of metrics that are not single numbers, and their types.
 _TABLES: Mapping[str, type] = {"bytes": dict, "messages": dict, "profile": list}
@@ -152,16 +162,23 @@ class Run:
         try:
             result = read_json(path)
         except FileNotFoundError:
-            raise IncompleteError(f"{self.path}: the run has not finished; train with --resume to finish it") from None
+            raise IncompleteError(f"{self.path}: the run has not finished; train again to finish it") from None
         if not isinstance(result.get("epochs"), int):
-            raise CorruptError(
-                f"{path}: lacks the number of epochs; remove it, and train with --resume to make it again"
-            )
+            raise CorruptError(f"{path}: lacks the number of epochs; remove it, and train again to make it anew")
         return result
 
     @property
-    def has_predictions(self) -> bool:
-        return (self.path / _PREDICTIONS / PREDICTIONS_INDEX).exists()
+    def predictions_path(self) -> Path:
+        """Folder of the predictions, which may not exist."""
+        final, replaced = self.path / _PREDICTIONS, self.path / _REPLACED
+        # A replacement that was killed between its two renames leaves only the former predictions with a name.
+        return replaced if replaced.is_dir() and not final.is_dir() else final
+
+    @property
+    def superseded_predictions(self) -> Path | None:
+        """Folder of predictions that were replaced, if a killed replacement left it behind."""
+        replaced = self.path / _REPLACED
+        return replaced if replaced.is_dir() and self.predictions_path != replaced else None
 
     def predictions(self) -> Predictions:
         """The model's predictions for every vertex.
@@ -169,12 +186,27 @@ class Run:
         Raises:
             NotFoundError: the run has no predictions.
         """
-        return Predictions(self.path / _PREDICTIONS)
+        return Predictions(self.predictions_path)
+
+    def has_predictions_of(self, epoch: int, array: str | None = None) -> bool:
+        """Whether the run has predictions that were made after an epoch.
+
+        Args:
+            array: an array that they must contain, such as ``embedding``.
+
+        Raises:
+            FormatError, CorruptError: the predictions cannot be read.
+        """
+        try:
+            predictions = self.predictions()
+        except NotFoundError:
+            return False
+        return predictions.facts.get("epoch") == epoch and (array is None or array in predictions)
 
     def start(self, config: JsonObject, first_epoch: int, inputs: Mapping[str, str] | None = None) -> None:
         """Begin to write: keep the metrics of the epochs before ``first_epoch``, and drop what later epochs left.
 
-        Called by rank 0 only.
+        Predictions stay if the run resumes: they belong to its checkpoint. Called by rank 0 only.
 
         Args:
             config: the resolved configuration.
@@ -186,8 +218,8 @@ class Run:
         kept = [line for line in self.metrics() if line["epoch"] < first_epoch]
         # The result goes first: with it, a kill in the next lines would leave a run that counts as finished.
         (self.path / _RESULT).unlink(missing_ok=True)
-        shutil.rmtree(self.path / _PREDICTIONS, ignore_errors=True)
         if first_epoch == 0:
+            self.drop_predictions()
             shutil.rmtree(self.checkpoints, ignore_errors=True)
         text = "".join(json.dumps(line) + "\n" for line in kept)
         # Rewritten aside and renamed, so that a kill leaves either the old metrics or the new ones.
@@ -216,26 +248,39 @@ class Run:
     def publish_predictions(self, records: list[ArrayRecord], facts: JsonObject) -> Predictions:
         """Replace the run's predictions by those written in :meth:`predictions_aside`.
 
-        Called by one process, after all processes have written.
+        Called by one process, after all processes have written. However it is killed, the run has the former
+        predictions or the new ones.
 
         Args:
             records: the arrays written.
             facts: what to store with them; JSON.
         """
-        aside, final = self.predictions_aside(), self.path / _PREDICTIONS
+        aside, final, replaced = self.predictions_aside(), self.path / _PREDICTIONS, self.path / _REPLACED
         content = {
             "format": FORMAT_VERSION,
             "facts": dict(facts),
             "arrays": {record.path: record.to_json() for record in records},
         }
         write_list(aside)
-        # The index is written after all arrays, and the rename makes both visible. A kill between the two last steps
-        # loses only predictions, which can be made again from the checkpoint.
+        # The index is written after all arrays, and all of it is on disk before the first rename.
         write_json(aside / PREDICTIONS_INDEX, content)
-        shutil.rmtree(final, ignore_errors=True)
+        sync_tree(aside)
+        if final.is_dir():
+            # Left by a replacement that was killed at its end. Without ``final`` these are the only predictions.
+            shutil.rmtree(replaced, ignore_errors=True)
+            final.rename(replaced)
         aside.rename(final)
+        sync_folder(self.path)
+        shutil.rmtree(replaced, ignore_errors=True)
         list_run(self.path)
         return Predictions(final)
+
+    def drop_predictions(self) -> None:
+        """Remove the predictions, which no longer belong to the run's last checkpoint; called by one process."""
+        # The former ones first: they would count as soon as the others are gone.
+        for name in (_REPLACED, _PREDICTIONS):
+            if (self.path / name).is_dir():
+                remove_tree(self.path / name)
 
 
 @contextmanager

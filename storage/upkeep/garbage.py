@@ -22,6 +22,7 @@ from gnnloom.storage.format.listing import LISTING_LOCK, is_list_current, refres
 from gnnloom.storage.format.locks import LOCKS, held, is_held, lock_path
 from gnnloom.storage.format.schema import SCHEMAS
 from gnnloom.storage.format.work_folder import remove_work_folder
+from gnnloom.storage.runs.run import Run
 
 #: Seconds without a change after which a leftover that nobody locks counts as garbage.
 QUIET_SECONDS = 3600
@@ -181,6 +182,8 @@ def _run_leftovers(dataset: Dataset) -> list[Path]:
     """Temporary files of runs, and folders of runs that ended before their configuration was written."""
     begun = [path for path in dataset.runs_path.glob("[!.]*") if path.is_dir() and path.name not in dataset.runs()]
     aside = [*dataset.runs_path.glob("[!.]*/.*"), *dataset.runs_path.glob("[!.]*/checkpoint/.*")]
+    superseded = [Run(dataset.run_path(name)).superseded_predictions for name in dataset.runs()]
+    aside += [path for path in superseded if path is not None]
     # A folder that is removed as a whole must not be listed again file by file.
     aside = [path for path in aside if path.parent not in begun and path.parent.parent not in begun]
     left = [path for path in (*begun, *aside) if _is_quiet(path)]

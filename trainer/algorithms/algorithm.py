@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gnnloom.storage.errors import InputError
+from gnnloom.trainer.algorithms.footprint import Footprint
 from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.comm.factors import factorizations, most_square
 from gnnloom.trainer.data.open_shards import OpenedShards, ShardKind
@@ -62,7 +63,7 @@ class Algorithm(Generic[Shards]):
     """A distributed algorithm: what a user may choose and how it is built.
 
     The module that holds it must not import torch, MPI or numba, except inside ``build``. Its docstring states the
-    words that an epoch sends, after the paper; a cost model for planning runs will be a field of this class.
+    words that an epoch sends, after the paper.
 
     Attributes:
         name: as given with ``--algorithm``.
@@ -75,6 +76,9 @@ class Algorithm(Generic[Shards]):
         capabilities: what the operator can do beyond the two products, such as :data:`NEIGHBORS`.
         options: the algorithm's own options by name. Names are unique among all algorithms and fields of TrainConfig;
             algorithms that share a name share the option. ``gnnloom train --help`` shows them as ``--name``.
+        footprint: what a rank holds in every layer and of the output, from the ranks along each axis and the order of
+            each layer's products (see :class:`gnnloom.trainer.operators.operator.LayerPlan`). None if it is not known,
+            or exactly known from row shards.
     """
 
     name: str
@@ -86,6 +90,7 @@ class Algorithm(Generic[Shards]):
     build: Callable[[OperatorContext[Shards]], Operator]
     capabilities: frozenset[str] = frozenset()
     options: Mapping[str, Option] = field(default_factory=dict)
+    footprint: Callable[[Mapping[str, int], Sequence[bool]], list[Footprint]] | None = None
 
     def settled_grid(self, grid: tuple[int, ...] | None, num_ranks: int) -> dict[str, int]:
         """Axes and the ranks along them; without a ``grid``, the one whose axes differ least.

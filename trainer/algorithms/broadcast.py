@@ -5,9 +5,11 @@ A product of width w on P ranks sends (P - 1) n w words in P broadcasts.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gnnloom.trainer.algorithms.algorithm import Algorithm, OperatorContext
+from gnnloom.trainer.algorithms.footprint import Footprint, unchanging
 from gnnloom.trainer.algorithms.on_grid import build_on_grid
 from gnnloom.trainer.data.open_shards import GRID_SHARDS, SharedGridShards
 
@@ -22,6 +24,16 @@ def build(context: OperatorContext[SharedGridShards]) -> Operator:
     return build_on_grid(context, lambda grid, adjacency: RowBlocks(grid, adjacency, context.plan))
 
 
+def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint]:
+    """What a rank holds; also of the copies of ``replicated``, which divide the blocks of columns."""
+    blocks, copies = axes["row"], axes.get("replica", 1)
+    held = 1 / blocks
+    return unchanging(
+        len(orders),
+        Footprint(rows=held, held=held, product=held, received=held, adjacency=held / copies, pointers=1 / copies),
+    )
+
+
 ALGORITHM = Algorithm(
     name="broadcast",
     order=1,
@@ -30,4 +42,5 @@ ALGORITHM = Algorithm(
     axes=("row",),
     reads=GRID_SHARDS,
     build=build,
+    footprint=footprint,
 )

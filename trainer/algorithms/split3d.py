@@ -7,7 +7,7 @@ reduce-scatters over the layers.
 from __future__ import annotations
 
 from gnnloom.trainer.algorithms.algorithm import Algorithm
-from gnnloom.trainer.algorithms.summa import OPTIONS, build
+from gnnloom.trainer.algorithms.summa import OPTIONS, build, footprint
 from gnnloom.trainer.data.open_shards import GRID_SHARDS
 
 ALGORITHM = Algorithm(
@@ -19,4 +19,5 @@ ALGORITHM = Algorithm(
     reads=GRID_SHARDS,
     build=build,
     options=OPTIONS,
+    footprint=footprint,
 )

@@ -6,9 +6,11 @@ the process rows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gnnloom.trainer.algorithms.algorithm import Algorithm, OperatorContext
+from gnnloom.trainer.algorithms.footprint import Footprint, unchanging
 from gnnloom.trainer.algorithms.on_grid import build_on_grid
 from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.data.open_shards import GRID_SHARDS, SharedGridShards
@@ -31,6 +33,27 @@ def build(context: OperatorContext[SharedGridShards]) -> Operator:
     return build_on_grid(context, lambda grid, adjacency: Summa(grid, adjacency, context.plan, width))
 
 
+def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint]:
+    """What a rank holds; also of the layers of ``split3d``, which divide the sum over the vertices."""
+    rows, columns, layers = axes["row"], axes["column"], axes.get("layer", 1)
+    # A layer's vertices are cut wherever the owner of the features or of the adjacency changes.
+    stages = rows + columns - 1
+    # A block of the adjacency arrives together with the features that it is multiplied with.
+    mine = 1 / (rows * columns * layers)
+    return unchanging(
+        len(orders),
+        Footprint(
+            rows=1 / (rows * layers),
+            held=mine,
+            product=1 / (rows * columns),
+            received=1 / (columns * max(rows, columns) * layers),
+            adjacency=mine,
+            arriving=mine * columns / stages if columns > 1 else 0.0,
+            pointers=-(-stages // columns) / rows,
+        ),
+    )
+
+
 ALGORITHM = Algorithm(
     name="summa",
     order=3,
@@ -40,4 +63,5 @@ ALGORITHM = Algorithm(
     reads=GRID_SHARDS,
     build=build,
     options=OPTIONS,
+    footprint=footprint,
 )

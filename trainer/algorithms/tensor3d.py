@@ -6,9 +6,11 @@ change their roles with every layer. Weights are gathered, and their gradients s
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gnnloom.trainer.algorithms.algorithm import Algorithm, OperatorContext
+from gnnloom.trainer.algorithms.footprint import Footprint
 from gnnloom.trainer.algorithms.on_grid import build_on_grid
 from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.data.open_shards import GRID_SHARDS, SharedGridShards
@@ -25,6 +27,28 @@ def build(context: OperatorContext[SharedGridShards]) -> Operator:
     return build_on_grid(context, lambda grid, adjacency: Tensor3D(grid, adjacency, context.plan, blocks, product))
 
 
+def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint]:
+    """What a rank holds; see :mod:`gnnloom.trainer.operators.tensor3d` for the roles of the axes."""
+    (outer, inner, depth), found = ("x", "y", "z"), []
+    # One more than there are layers, for the output.
+    for propagates_first in (*orders, True):
+        target = depth if propagates_first else inner
+        width = inner if propagates_first else depth
+        found.append(
+            Footprint(
+                rows=1 / axes[outer],
+                held=1 / (axes[outer] * axes[inner]),
+                product=1 / (axes[target] * axes[width]),
+                received=0.0,
+                adjacency=1 / (axes[target] * axes[outer]),
+                pointers=1 / axes[target],
+                window=(target, outer),
+            )
+        )
+        outer, inner, depth = (depth, outer, inner) if propagates_first else (inner, depth, outer)
+    return found
+
+
 ALGORITHM = Algorithm(
     name="tensor3d",
     order=5,
@@ -33,6 +57,7 @@ ALGORITHM = Algorithm(
     axes=("x", "y", "z"),
     reads=GRID_SHARDS,
     build=build,
+    footprint=footprint,
     options={
         "aggregation_blocks": Option(
             default=1, help="Row blocks of a product; each is summed over ranks while the next is formed", least=1

@@ -46,6 +46,10 @@ def option_of(field: dataclasses.Field[Any]) -> Option:
     return found
 
 
+#: Fields of earlier versions that decide nothing any more; stored configurations and command lines may name them.
+RETIRED = frozenset({"resume"})
+
+
 def former_names(kind: type[Any]) -> dict[str, str]:
     """Names that fields of a configuration had in earlier versions, and today's names."""
     return {field.metadata["former"]: field.name for field in dataclasses.fields(kind) if field.metadata["former"]}
@@ -77,14 +81,35 @@ class Config:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in content.items()}
 
     @classmethod
+    def current_names(cls, content: Mapping[str, Any]) -> dict[str, Any]:
+        """The same fields under today's names, without those that are retired."""
+        former = former_names(cls)
+        return {former.get(name, name): value for name, value in content.items() if name not in RETIRED}
+
+    @classmethod
+    def settled_field(cls, name: str, value: Any) -> Any:
+        """The value that a field would get if the object were built with ``value``, as far as the field itself decides.
+
+        Raises:
+            InputError: there is no such field, or the value is not allowed.
+        """
+        field = cls.__dataclass_fields__.get(name)
+        if field is None:
+            raise InputError(f"configuration: unknown fields {[name]}, missing fields []")
+        # JSON has no tuples.
+        value = tuple(value) if isinstance(value, list) else value
+        _check_type(field, value)
+        return option_of(field).settle(name, value)
+
+    @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
         """Build from JSON; missing fields take their defaults.
 
         Raises:
             InputError: a field is unknown, missing, or not of its type.
         """
-        former, fields = former_names(cls), dataclasses.fields(cls)
-        content = {former.get(name, name): value for name, value in content.items()}
+        fields = dataclasses.fields(cls)
+        content = cls.current_names(content)
         required = {field.name for field in fields if field.default is dataclasses.MISSING}
         unknown, missing = sorted(content.keys() - {field.name for field in fields}), sorted(required - content.keys())
         if unknown or missing:

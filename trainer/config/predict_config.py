@@ -31,7 +31,15 @@ class PredictConfig(Config):
     threads: int = option(0, "Threads per rank; 0: the machine's cores divided among its ranks", least=0)
 
     @classmethod
-    def of_run(cls, dataset: Dataset, run: Run, *, ranks: int | None = None, embeddings: bool = False) -> PredictConfig:
+    def of_run(
+        cls,
+        dataset: Dataset,
+        run: Run,
+        *,
+        ranks: int | None = None,
+        embeddings: bool = False,
+        checkpoint: str = "auto",
+    ) -> PredictConfig:
         """Predict with a run of a dataset, which may have moved or got another name since the training.
 
         Args:
@@ -39,7 +47,13 @@ class PredictConfig(Config):
         """
         trained = TrainConfig.of_run(run)
         here = replace(trained, catalog=str(dataset.path.parent), dataset=dataset.name, run=run.name)
-        return cls.of_training(here, shards=run.inputs().get("shards"), ranks=ranks, embeddings=embeddings)
+        return cls.of_training(
+            here,
+            shards=run.inputs().get("shards"),
+            ranks=ranks,
+            embeddings=embeddings,
+            checkpoint=checkpoint,
+        )
 
     @classmethod
     def of_training(

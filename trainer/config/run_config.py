@@ -15,9 +15,10 @@ class RunConfig(Config):
 
     seed: int = option(0, "Seed of the initial weights and of dropout", least=0)
     eval_every: int = option(10, "Epochs between evaluations; 0: only at the end", free=True, least=0)
-    checkpoint_every: int = option(0, "Epochs between checkpoints; 0: only at the end", free=True, least=0)
+    checkpoint_every: int = option(
+        0, "Epochs between checkpoints; 0: one every ten minutes, and at the end", free=True, least=0
+    )
     run: str | None = option(None, "Name of the run; derived from the parameters by default", free=True)
-    resume: bool = option(False, "Continue from the run's last checkpoint, if there is one", free=True)
     log: tuple[str, ...] = option((), f"Also log the metrics to some of {', '.join(LOGGERS)}", free=True, later=True)
     save_embeddings: bool = option(False, "Predict after training and keep the last hidden layer too", free=True)
     profile: bool = option(

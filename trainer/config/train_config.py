@@ -54,7 +54,11 @@ class TrainConfig(RunConfig, StoppingConfig, LossConfig, ScheduleConfig, ModelCo
     def identity(self) -> dict[str, Any]:
         """The fields that a resumed run must share, as JSON."""
         # Free fields change how far and where a run goes but not what it computes, so resuming with others is safe.
-        return {name: value for name, value in self.to_json().items() if name in self._deciding}
+        return {name: value for name, value in self.to_json().items() if name in self.deciding}
+
+    def decided(self) -> dict[str, Any]:
+        """The fields that determine the result, as JSON; with those that have their default."""
+        return {name: value for name, value in self.whole_json().items() if name in self.deciding}
 
     @property
     def lr_follows_evaluations(self) -> bool:
@@ -62,7 +66,7 @@ class TrainConfig(RunConfig, StoppingConfig, LossConfig, ScheduleConfig, ModelCo
         return self.schedule == "plateau" and self.monitor != "loss"
 
     @property
-    def _deciding(self) -> set[str]:
+    def deciding(self) -> set[str]:
         """Names of the fields that determine the result."""
         decides = {field.name for field in dataclasses.fields(self) if not field.metadata["free"]}
         return decides | ({"eval_every"} if self.lr_follows_evaluations else set())
@@ -73,10 +77,14 @@ class TrainConfig(RunConfig, StoppingConfig, LossConfig, ScheduleConfig, ModelCo
         return {former.get(name, name): value for name, value in self.identity().items()}
 
     def changes_since(self, before: TrainConfig) -> list[str]:
-        """Fields in which a resumed run must not differ from ``before`` but does, such as ``lr 0.1 (now 0.2)``."""
+        """Fields in which a resumed run must not differ from ``before`` but does, such as ``lr 0.1 (now 0.2)``.
+
+        The name of the dataset is not among them: a dataset may have been imported under another name. The data that
+        the run reads are compared by their keys instead.
+        """
         # All fields, as a field that has its default is not part of the identity.
         then, now = before.whole_json(), self.whole_json()
-        names = [name for name in now if name in self._deciding | before._deciding]
+        names = [name for name in now if name in (self.deciding | before.deciding) - {"dataset"}]
         return [f"{name} {then[name]!r} (now {now[name]!r})" for name in names if then[name] != now[name]]
 
     @classmethod

@@ -13,6 +13,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.files import read_json
 from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.config.algorithm_config import gather_fields, other_options
+from gnnloom.trainer.config.continuation import configure
 from gnnloom.trainer.config.fields import option_of
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -26,10 +27,12 @@ class Job:
 
     Attributes:
         result: file to which rank 0 writes the summary, as JSON.
+        restart: start the run over instead of continuing it.
     """
 
     config: TrainConfig | PredictConfig
     result: Path | None
+    restart: bool = False
 
 
 class _Parser(argparse.ArgumentParser):
@@ -40,23 +43,29 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse_arguments(arguments: Sequence[str]) -> Job:
-    """Parse ``[predict] [CONFIG.json | DATASET] [--field value ...] [--result FILE]``.
+    """Parse ``[predict] [CONFIG.json | DATASET | DATASET/RUN] [--field value ...] [--restart] [--result FILE]``.
 
-    Options override the file.
+    Options override the file. Fields of a training that neither has come from the run, if it exists.
 
     Raises:
         InputError: an option or field is unknown or has a wrong value, or the file cannot be read.
+        ExistsError: the run was made with other values of fields that must not change.
     """
     predicts = list(arguments[:1]) == [PREDICT]
     kind = PredictConfig if predicts else TrainConfig
     values = vars(_build_parser(kind).parse_args(arguments[1:] if predicts else arguments))
     target, result = values.pop("target"), values.pop("result")
+    restart = values.pop("restart", False)
     content: dict[str, Any] = {}
     if target is not None and target.endswith(".json"):
         content = _read_config(Path(target))
     elif target is not None:
-        content = {"dataset": target}
-    return Job(kind.from_json(gather_fields({**content, **values})), result)
+        dataset, slash, run = target.partition("/")
+        content = {"dataset": dataset} | ({"run": run} if slash else {})
+    fields = gather_fields({**content, **values})
+    if predicts:
+        return Job(PredictConfig.from_json(fields), result)
+    return Job(configure(fields, restart=restart), result, restart)
 
 
 def _read_config(path: Path) -> dict[str, Any]:
@@ -70,11 +79,16 @@ def _build_parser(kind: type[TrainConfig | PredictConfig]) -> argparse.ArgumentP
     # Options that are not given leave no default behind, which would override the file. Abbreviations are refused, as a
     # new option could make them ambiguous.
     parser = _Parser(prog="python -m mpi4py -m gnnloom.trainer", argument_default=argparse.SUPPRESS, allow_abbrev=False)
-    parser.add_argument("target", nargs="?", default=None, help="Configuration (CONFIG.json) or name of the dataset")
+    parser.add_argument(
+        "target", nargs="?", default=None, help="Configuration (CONFIG.json), or DATASET or DATASET/RUN"
+    )
     parser.add_argument("--result", type=Path, default=None, help="File for the summary, as JSON")
     for field in dataclasses.fields(kind):
         _add_field(parser, field)
     if kind is TrainConfig:
+        parser.add_argument("--restart", action="store_true", help="Start the run over instead of continuing it")
+        # Continuing was an option before it became the default.
+        parser.add_argument("--resume", action=argparse.BooleanOptionalAction, help=argparse.SUPPRESS)
         for name, option in other_options().items():
             _add_option(parser, [_flag(name)], name, option, type(option.default))
     return parser

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -22,7 +22,9 @@ from gnnloom.storage.errors import GnnloomError, IncompleteError, InputError, La
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.runs.run import Run, sole_writer
+from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of, with_its_run
 from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.stored_predictions import look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import PREDICT
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
@@ -57,37 +59,59 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-def launch(config: TrainConfig, ranks: int | None = None) -> dict[str, Any]:
-    """Train on new MPI processes of this machine. The log of rank 0 goes to this module's logger.
+def prepare_launch(config: TrainConfig, *, restart: bool = False) -> tuple[TrainConfig, Start]:
+    """Check everything about a training that can be checked before ranks are started.
 
-    On SIGTERM to this process the ranks write a checkpoint and exit.
+    Returns:
+        The configuration with the name of its run, and where the training begins.
+
+    Raises:
+        NotFoundError: the dataset or its shards do not exist.
+        ExistsError: the run is another training, or another process writes it.
+        InputError: the run was trained on other data, or for more epochs.
+    """
+    config = with_its_run(config)
+    dataset = Catalog(config.catalog).dataset(config.dataset)
+    opened = config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter())
+    with sole_writer(Run(dataset.run_path(config.run_name))):
+        pass  # only a check: the ranks take the lock themselves
+    return config, find_start(config, inputs_of(opened.shards.artifact), restart=restart)
+
+
+def launch(config: TrainConfig, ranks: int | None = None, *, restart: bool = False) -> dict[str, Any]:
+    """Train on new MPI processes of this machine, from the run's last checkpoint on if there is one.
+
+    The log of rank 0 goes to this module's logger. On SIGTERM or Ctrl-C to this process the ranks write a checkpoint
+    and exit; a second Ctrl-C ends them at once.
 
     Args:
         ranks: number of processes; ``config.ranks`` by default.
+        restart: start the run over.
 
     Returns:
-        The result that rank 0 wrote.
+        The result that rank 0 wrote. A run that has finished already returns its stored result, and starts no rank.
 
     Raises:
         LaunchError: there is no mpiexec, or the ranks failed; the message ends with the last lines of their output.
         StoppedError: the run was stopped before its end.
-        NotFoundError: the dataset or its shards do not exist; raised before a rank is started.
-        ExistsError: another process writes the run; raised before a rank is started.
-        InputError, IncompleteError: the ranks found an error in the configuration, the run or the shards.
+        KeyboardInterrupt: Ctrl-C was pressed; the ranks have exited.
+        NotFoundError, ExistsError, InputError: see :func:`prepare_launch`; raised before a rank is started.
+        IncompleteError: the ranks found an error in the shards.
     """
     config = replace(config, ranks=config.ranks if ranks is None else ranks)
     check_loggers(config.log)
-    dataset = Catalog(config.catalog).dataset(config.dataset)
-    config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter())
-    with sole_writer(Run(dataset.run_path(config.run_name))):
-        pass  # only a check: the ranks take the lock themselves
-    return _launch([], config.to_json(), config.ranks, config.threads)
+    config, start = prepare_launch(config, restart=restart)
+    if start.is_finished:
+        return run_of(config).result()
+    return _launch([], config.to_json(), config.ranks, config.threads, ["--restart"] if restart else [])
 
 
 def launch_prediction(
     dataset: Dataset, run: str, ranks: int | None = None, *, embeddings: bool = False, checkpoint: str = "auto"
 ) -> dict[str, Any]:
     """Predict with a checkpoint of a run on new MPI processes of this machine.
+
+    If the run has these predictions already, no process is started.
 
     Args:
         ranks: number of processes, for which there must be shards; by default that of the training.
@@ -102,26 +126,23 @@ def launch_prediction(
         NotFoundError: there is no such run.
     """
     opened = Run.open(dataset, run)
-    # The catalog may have moved since the training.
-    catalog, name = str(dataset.path.parent), dataset.name
-    config = PredictConfig.of_training(
-        replace(TrainConfig.of_run(opened), catalog=catalog, dataset=name, run=run),
-        shards=opened.inputs().get("shards"),
-        ranks=ranks,
-        embeddings=embeddings,
-        checkpoint=checkpoint,
-    )
+    config = PredictConfig.of_run(dataset, opened, ranks=ranks, embeddings=embeddings, checkpoint=checkpoint)
+    found = look_up(opened, config)
+    if found.epoch:
+        return summary(opened, found.epoch)
     return _launch([PREDICT], config.to_json(), config.ranks, config.threads)
 
 
-def _launch(action: list[str], content: dict[str, Any], ranks: int, threads: int) -> dict[str, Any]:
+def _launch(
+    action: list[str], content: dict[str, Any], ranks: int, threads: int, options: Sequence[str] = ()
+) -> dict[str, Any]:
     """Run the ranks with a configuration in a file; returns the result that they leave in another file."""
     with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
         config, result = Path(folder, "config.json"), Path(folder, "result.json")
         write_json(config, content)
         # mpi4py's runner aborts the whole job when a rank ends with an exception that it does not catch.
         program = [sys.executable, "-m", "mpi4py", "-m", "gnnloom.trainer", *action, str(config)]
-        command = [find_mpiexec(), "-n", str(ranks), *program, "--result", str(result)]
+        command = [find_mpiexec(), "-n", str(ranks), *program, "--result", str(result), *options]
         environment = rank_environment(ranks, threads)
         # This process reads the ranks' exit code; the file is for ranks that a batch job starts.
         environment.pop(EXIT_CODE_FILE, None)
@@ -135,7 +156,7 @@ def _failure(code: int, last_lines: Sequence[str]) -> GnnloomError:
     """The error that the ranks' exit code and last lines stand for."""
     if code == EXIT_STOPPED:
         return StoppedError(
-            "stopped after a checkpoint; `gnnloom run` continues from there, `gnnloom train` with --resume"
+            "stopped after a checkpoint; the same command continues from there (`gnnloom train` without --restart)"
         )
     # Any program may exit with these codes; only together with the line do they stand for an error that was reported.
     if code in _ERRORS and last_lines and last_lines[-1].startswith(_ERROR):
@@ -175,7 +196,10 @@ def _run(command: list[str], environment: dict[str, str], *, stops: bool) -> tup
     """Run the launcher; returns its exit code and the last lines that it and the ranks printed.
 
     Args:
-        stops: on SIGTERM, ask the ranks to stop after a checkpoint; otherwise they just end with this process.
+        stops: on SIGTERM and Ctrl-C, ask the ranks to stop after a checkpoint; otherwise they end with this process.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed, and the ranks have exited.
     """
     last_lines: deque[str] = deque(maxlen=_LAST_LINES)
     # In a session of its own, so that a signal to this process group reaches the ranks only through this process. Both
@@ -190,8 +214,9 @@ def _run(command: list[str], environment: dict[str, str], *, stops: bool) -> tup
         errors="replace",
         start_new_session=True,
     ) as process:
+        requests = _StopRequests(process)
         try:
-            with _stop_signal_passed_to(process) if stops else nullcontext():
+            with requests.heard() if stops else nullcontext():
                 for line in _lines(process.stdout):
                     last_lines.append(line)
                     if not line.startswith(_ERROR):  # the raised error contains it
@@ -202,6 +227,9 @@ def _run(command: list[str], environment: dict[str, str], *, stops: bool) -> tup
             # the last checkpoint.
             os.killpg(process.pid, signal.SIGKILL)
             raise
+    # Even if the training ended before it heard of the request: nothing that follows it should begin.
+    if requests.interrupted:
+        raise KeyboardInterrupt
     return code, list(last_lines)
 
 
@@ -210,10 +238,30 @@ def _lines(stream: IO[str] | None) -> Iterator[str]:
         yield line.rstrip("\n")
 
 
-def _stop_signal_passed_to(process: subprocess.Popen[str]) -> AbstractContextManager[None]:
-    """Forward SIGTERM to the ranks while inside, as SIGUSR1: mpiexec forwards only that one."""
+class _StopRequests:
+    """Passes requests to stop on to the ranks, as SIGUSR1: mpiexec forwards only that one.
 
-    def pass_on(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of a handler
-        process.send_signal(signal.SIGUSR1)
+    Attributes:
+        interrupted: Ctrl-C was pressed.
+    """
 
-    return handling(signal.SIGTERM, pass_on)
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.interrupted = False
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Handle SIGTERM and SIGINT while inside."""
+        with handling(signal.SIGTERM, self._stop), handling(signal.SIGINT, self._interrupt):
+            yield
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
+        self._process.send_signal(signal.SIGUSR1)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        # Who presses Ctrl-C a second time does not want to wait for the epoch to end.
+        if self.interrupted:
+            raise KeyboardInterrupt
+        self.interrupted = True
+        logger.warning("stopping after this epoch, with a checkpoint; press Ctrl-C again to stop at once")
+        self._stop(number, frame)

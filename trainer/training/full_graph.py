@@ -6,22 +6,23 @@ import logging
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from gnnloom.storage.catalog import Catalog
-from gnnloom.storage.errors import CorruptError, ExistsError, InputError
+from gnnloom.storage.errors import CorruptError, InputError
+from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.meters import peak_memory
-from gnnloom.storage.runs.checkpoint import StoredCheckpoint, checkpoint_epochs, read_checkpoint
+from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.profile import gather_profile
 from gnnloom.trainer.comm.traffic import Kind, TrafficCounts
-from gnnloom.trainer.config.stopping_config import ended_early
+from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.vertex_data import Labels, read_labels
 from gnnloom.trainer.loggers.registry import check_loggers
@@ -43,8 +44,8 @@ from gnnloom.trainer.training.session import Session, open_session, threads_per_
 
 logger = logging.getLogger(__name__)
 
-#: Inputs that a resumed run must find unchanged, and what to call them in the error if they have changed.
-_DATA = {"graph": "another graph", "vertices": "other vertex data"}
+#: Longest time between two checkpoints, in seconds of the slowest rank, unless the configuration counts epochs.
+CHECKPOINT_SECONDS = 600.0
 #: Up to this many ranks, the result holds the bytes sent between every pair; the matrix grows with their square.
 _MATRIX_RANKS = 256
 
@@ -70,43 +71,71 @@ class EpochReport:
     figures: dict[str, float]
 
 
-def train(comm: Communicator, config: TrainConfig, stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:
-    """Train as configured. Collective.
+def train(
+    comm: Communicator, config: TrainConfig, stop: Callable[[], bool] = lambda: False, *, restart: bool = False
+) -> dict[str, Any]:
+    """Train as configured, from the run's last checkpoint on if there is one. Collective.
 
     Args:
         stop: called once per epoch on every rank; if it returns True on any rank, all write a checkpoint and return.
+        restart: start the run over; whatever it has is dropped before the first epoch.
 
     Returns:
-        The run's result, the same on every rank; ``state`` is ``finished`` or ``stopped``.
+        The run's result, the same on every rank; ``state`` is ``finished`` or ``stopped``. A run that has finished
+        already returns its stored result.
 
     Raises:
         CollectiveError: the configuration does not fit the dataset or the run, another process writes the run, or the
             loss is not finite.
     """
     num_threads = threads_per_rank(comm, config.threads)
-    with writing(comm, lambda: _run_of(config)):
-        start = together(comm, lambda: _Start.read(comm, config, num_threads))
-        if start.is_finished:
-            return start.run.result()
+    with writing(comm, lambda: run_of(config)):
+        # Found out before the shards are read, so that a finished run costs nothing.
+        begin = together(comm, lambda: find_start(config, _inputs(comm, config), restart=restart))
+        _check_same_start(comm, config, begin)
+        if begin.is_finished:
+            return run_of(config).result()
+        start = together(comm, lambda: _Start.read(comm, config, num_threads, begin.first_epoch))
         training = Training(start, comm)
         # Only here, after all ranks have read and checked everything, is the former state of the run dropped: an error
         # above leaves it as it was. The barrier keeps the other ranks from writing before that.
         if comm.rank == 0:
-            training.run.start(config.to_json(), training.first_epoch, _inputs(start.session))
+            _begin(training)
         comm.barrier()
         with recorded(training.run, config, training.first_epoch, comm.rank) as training.log:
             stopped = training.run_epochs(stop)
             return training.finish(stopped)
 
 
-def _run_of(config: TrainConfig) -> Run:
-    return Run(Catalog(config.catalog).dataset(config.dataset).run_path(config.run_name))
+def _inputs(comm: Communicator, config: TrainConfig) -> dict[str, str]:
+    """The keys of what this rank would read. Communicates nothing."""
+    dataset = Catalog(config.catalog).dataset(config.dataset)
+    opened = config.chosen_algorithm.reads.open(dataset, config, comm.rank, comm.size, ReadCounter())
+    return inputs_of(opened.shards.artifact)
 
 
-def _inputs(session: Session) -> dict[str, str]:
-    """Kind to key of the shards that the session reads and of the artifacts that they were made from."""
-    artifact = session.shards.artifact
-    return {kind: artifact.inputs[kind] for kind in _DATA if kind in artifact.inputs} | {"shards": artifact.key}
+def _check_same_start(comm: Communicator, config: TrainConfig, start: Start) -> None:
+    """Check that all ranks found the run in the same state. Collective."""
+    found = comm.gather_numbers([start.first_epoch, start.is_finished])
+    if (found != found[0]).any():
+        epochs = sorted({int(epoch) for epoch in found[:, 0]})
+        message = f"{run_of(config).checkpoints}: ranks see checkpoints of different epochs {epochs}"
+        message += "; the catalog must be on a file system that all machines share"
+        raise CollectiveError(message, reports=comm.rank == 0, code=CorruptError.exit_code)
+
+
+def _begin(training: Training) -> None:
+    """Write the beginning of a run; called by rank 0."""
+    run, config, first = training.run, training.config, training.first_epoch
+    content = config.to_json()
+    if run.exists:
+        before = run.config()
+        # The name of a run may be derived from the name that the dataset had. Both stay, so that the run is found.
+        if not config.changes_since(TrainConfig.of_run(run)):
+            content |= {name: before.get(name) for name in ("dataset", "run")}
+    if first:
+        logger.info("run %s: resuming at epoch %d of %d", run.name, first, config.epochs)
+    run.start(content, first, inputs_of(training.session.shards.artifact))
 
 
 @dataclass(frozen=True)
@@ -127,11 +156,11 @@ class _Start:
     best: KeptBest | None
 
     @classmethod
-    def read(cls, comm: Communicator, config: TrainConfig, num_threads: int) -> _Start:
+    def read(cls, comm: Communicator, config: TrainConfig, num_threads: int, first_epoch: int) -> _Start:
         check_loggers(config.log if comm.rank == 0 else ())
         session = open_session(comm, config, num_threads)
-        run = _run_of(config)
-        checkpoint = _find_checkpoint(run, config, _inputs(session))
+        run = run_of(config)
+        checkpoint = _read_checkpoint(run, first_epoch) if first_epoch else None
         labels, layout = read_labels(session.label_rows), session.operator.layout(session.model.num_layers)
         check_class_weights(config, labels)
         own_loss, own_metric = (
@@ -141,35 +170,15 @@ class _Start:
         best = None if checkpoint is None else KeptBest.read(run)
         return cls(session, labels, run, checkpoint, own_loss, own_metric, best)
 
-    @property
-    def is_finished(self) -> bool:
-        """Whether the run already has everything that was asked for."""
-        config = self.session.config
-        if self.checkpoint is None or not self.run.is_finished:
-            return False
-        if self.checkpoint.epoch < config.epochs and not ended_early(self.run.result(), config.patience):
-            return False
-        return self.run.has_predictions or not config.save_embeddings
 
-
-def _find_checkpoint(run: Run, config: TrainConfig, inputs: Mapping[str, str]) -> StoredCheckpoint | None:
-    """The checkpoint to continue from; None to start at the beginning."""
-    if run.exists:
-        different = config.changes_since(TrainConfig.of_run(run))
-        if different:
-            error = InputError if config.resume else ExistsError
-            raise error(f"{run.path}: this run was made with {', '.join(different)}; choose another name for the run")
-    if not config.resume or not checkpoint_epochs(run.checkpoints):
-        return None
-    before = run.inputs()
-    for kind, name in _DATA.items():
-        # A kind of input that the run did not record counts as unchanged.
-        if before.get(kind, inputs.get(kind)) != inputs.get(kind):
-            raise InputError(f"{run.path}: this run was trained on {name}; choose another name for the run")
-    checkpoint = read_checkpoint(run.checkpoints)
-    if checkpoint.epoch > config.epochs:
-        raise InputError(f"{run.path}: trained for {checkpoint.epoch} epochs already, more than epochs {config.epochs}")
-    return checkpoint
+def _read_checkpoint(run: Run, epoch: int) -> StoredCheckpoint:
+    try:
+        return read_checkpoint(run.checkpoints, epoch)
+    except CorruptError as error:
+        raise CorruptError(
+            f"{error}; remove {run.checkpoints / f'{epoch:08d}'} to continue from the checkpoint before it, or use"
+            " --restart to start the run over"
+        ) from error
 
 
 class Training:
@@ -197,7 +206,6 @@ class Training:
             message = f"{self.session.shards.artifact.path}: no vertex has a label and is in the training split"
             raise CollectiveError(message, reports=comm.rank == 0, code=InputError.exit_code)
         self.first_epoch = 0 if start.checkpoint is None else start.checkpoint.epoch
-        self._check_same_checkpoint()
         checkpoint = start.checkpoint
         if checkpoint is not None:
             together(comm, lambda: restore(checkpoint, self.model, self.optimizer))
@@ -205,6 +213,7 @@ class Training:
         # this filter, so all ranks read the same.
         self.lines = [line for line in self.run.metrics() if line["epoch"] < self.first_epoch]
         self.last_traffic = TrafficCounts()
+        self.unsaved_seconds = 0.0
         self.log = RunLog()
         self.details: dict[str, Any] | None = None
         lower = lower_is_better(start.own_metric)
@@ -219,15 +228,6 @@ class Training:
         if own is None:
             return metrics
         return together(self.comm, lambda: WithOwnMetric(metrics, self.layout, self.labels, own))
-
-    def _check_same_checkpoint(self) -> None:
-        epochs = self.comm.gather_numbers([self.first_epoch])[:, 0].astype(int)
-        if len(set(epochs)) > 1:
-            message = (
-                f"{self.run.checkpoints}: ranks see checkpoints of different epochs {sorted(set(epochs.tolist()))}"
-            )
-            message += "; the catalog must be on a file system that all machines share"
-            raise CollectiveError(message, reports=self.comm.rank == 0, code=CorruptError.exit_code)
 
     def run_epochs(self, stop: Callable[[], bool]) -> bool:
         """Train to the last epoch, or until a rank is asked to stop (then True). Collective."""
@@ -247,7 +247,7 @@ class Training:
             self._write_line({**line, "profile": report.profile} if self.config.profile else line)
             if self.course.improves(line):
                 self._save_best(done)
-            if last or report.stopped or _is_due(done, self.config.checkpoint_every):
+            if last or report.stopped or self._checkpoint_is_due(done, report.seconds):
                 self._save(done)
             if report.stopped and not last:
                 return True
@@ -355,7 +355,19 @@ class Training:
                 figures = "  ".join(f"{name} {_shown(name, line[name])}" for name in self.metrics.names)
                 logger.info("epoch %d  loss %.5f  %s  %.3f s", line["epoch"], line["loss"], figures, line["seconds"])
 
+    def _checkpoint_is_due(self, done: int, seconds: float) -> bool:
+        """Whether to write a checkpoint after an epoch that took ``seconds`` on the slowest rank."""
+        if self.config.checkpoint_every:
+            return _is_due(done, self.config.checkpoint_every)
+        # The time of the slowest rank is the same number on all ranks, so they agree without another message.
+        self.unsaved_seconds += seconds
+        return self.unsaved_seconds >= CHECKPOINT_SECONDS
+
     def _save(self, epoch: int) -> None:
+        self.unsaved_seconds = 0.0
+        # Until now the predictions belonged to the last checkpoint.
+        if self.comm.rank == 0:
+            self.run.drop_predictions()
         save_checkpoint(self.comm, self.run.checkpoints, epoch, self.model, self.optimizer)
 
     def _save_best(self, epoch: int) -> None:

@@ -17,6 +17,7 @@ from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.stored_predictions import Found, look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.layout.vertex_arrays import VertexArray, write_vertex_arrays
@@ -35,7 +36,7 @@ _DIMS = {
 
 
 def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
-    """Predict with a checkpoint of a run. Collective.
+    """Predict with a checkpoint of a run, unless the run has these predictions already. Collective.
 
     Returns:
         The summary, the same on every rank.
@@ -45,17 +46,19 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
     """
     num_threads = threads_per_rank(comm, config.threads)
     with writing(comm, lambda: _run_of(config)):
+        # Rank 0 looks for all, since ranks that disagree would wait for each other.
+        found = together(comm, lambda: look_up(_run_of(config), config) if comm.rank == 0 else Found(0, False))
+        epoch, embeds = comm.gather_numbers([found.epoch, found.embeds])[0].astype(int).tolist()
+        if epoch:
+            return summary(_run_of(config), epoch)
         session, run, checkpoint = together(comm, lambda: _open(comm, config, num_threads))
         inputs = session.take_inputs()
         together(comm, lambda: restore_parameters(checkpoint, session.model))
-        write_predictions(session, inputs, run, checkpoint.epoch, embeddings=config.embeddings)
+        write_predictions(session, inputs, run, checkpoint.epoch, embeddings=bool(embeds))
     per_rank = comm.gather_numbers([session.counter.bytes, peak_memory()])
-    return {
-        "run": run.name,
-        "state": "finished",
-        "epoch": checkpoint.epoch,
+    return summary(run, checkpoint.epoch) | {
+        "reused": False,
         "ranks": comm.size,
-        "path": str(run.predictions().path),
         "bytes_read": per_rank[:, 0].astype(int).tolist(),
         "peak_memory": per_rank[:, 1].astype(int).tolist(),
     }
@@ -69,7 +72,7 @@ def _open(comm: Communicator, config: PredictConfig, num_threads: int) -> tuple[
     run = _run_of(config)
     trained = TrainConfig.of_run(run)
     # Only the places to read from and the ranks change; the model is that of the training.
-    where = {name: getattr(config, name) for name in ("catalog", "ranks", "shards", "method", "grid", "run")}
+    where = {name: getattr(config, name) for name in ("catalog", "dataset", "ranks", "shards", "method", "grid", "run")}
     session = open_session(comm, replace(trained, **where), num_threads)
     return session, run, _checkpoint_of(run, config)
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from gnnloom.storage import Dataset
-from gnnloom.storage.runs.run import Run
-from gnnloom.workflows.cli.options import current_catalog, json_option
+from gnnloom.workflows.cli.options import current_catalog, json_option, open_run, split_run
 from gnnloom.workflows.cli.output import show
 from gnnloom.workflows.interop.export import edge_table, partition_table, run_table, vertices_table
 from gnnloom.workflows.interop.tables import Table, check_file, write_table
@@ -18,7 +17,7 @@ _DATASET_TABLES = ("edges", "features", "labels", "partition")
 
 
 @click.command("export")
-@click.argument("name")
+@click.argument("name", metavar="NAME[/RUN]")
 @click.argument("what", type=click.Choice((*_RUN_TABLES, *_DATASET_TABLES)))
 @click.option(
     "--out",
@@ -26,7 +25,9 @@ _DATASET_TABLES = ("edges", "features", "labels", "partition")
     required=True,
     help="Output file: .npy, .npz, .parquet or .csv.",
 )
-@click.option("--run", default=None, help="Run that made the predictions, scores, embeddings or metrics.")
+@click.option(
+    "--run", default=None, help="Run that made the predictions, scores, embeddings or metrics; NAME/RUN is the same."
+)
 @click.option("--parts", type=click.IntRange(min=1), default=None, help="Number of parts of the partition.")
 @click.option("--method", default=None, help="Method of the partition, if there are several.")
 @click.option(
@@ -57,35 +58,35 @@ def export_command(
 
     \b
     Example:
-      gnnloom export web predictions --run first --out predictions.parquet
-      gnnloom export web embeddings --run first --out embeddings.npy
-      gnnloom export web metrics --run first --out metrics.parquet
+      gnnloom export web/first predictions --out predictions.parquet
+      gnnloom export web/first embeddings --out embeddings.npy
+      gnnloom export web/first metrics --out metrics.parquet
       gnnloom export web partition --parts 4 --out part.csv
       gnnloom export web edges --out edges.parquet
     """
-    if (what in _RUN_TABLES) != (run is not None):
-        raise click.UsageError(f"{what} {'needs' if run is None else 'does not take'} --run")
-    if run is not None and key is not None:
-        raise click.UsageError("--key does not go with --run: a run knows its artifacts")
+    of_run = what in _RUN_TABLES
+    dataset_name, run = split_run(name, run)
+    if run is not None and not of_run:
+        raise click.UsageError(f"{what} does not take a run")
+    if of_run and key is not None:
+        raise click.UsageError(f"--key does not go with {what}: a run knows its artifacts")
     if what != "partition" and (parts is not None or method is not None):
         raise click.UsageError("--parts and --method only apply to a partition")
     check_file(out)
-    dataset = current_catalog()[name]
-    table = (
-        run_table(dataset, Run.open(dataset, run), what)
-        if run is not None
-        else _table(dataset, what, parts, method, key)
-    )
+    if of_run:
+        table = run_table(*open_run(dataset_name, run), what)
+    else:
+        table = _table(current_catalog()[dataset_name], what, parts, method, key)
     write_table(table, out)
     content = {
-        "dataset": name,
+        "dataset": dataset_name,
         "what": what,
         "file": str(out),
         "rows": table.length,
         "columns": [column.name for column in table.columns],
         "bytes": out.stat().st_size,
     }
-    show(content, as_json=as_json, title=f"{what} of {name}")
+    show(content, as_json=as_json, title=f"{what} of {dataset_name}")
 
 
 def _table(dataset: Dataset, what: str, parts: int | None, method: str | None, key: str | None) -> Table:

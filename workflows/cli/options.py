@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 import click
 
 from gnnloom.pipeline.tasks.cluster import ClusterOptions
-from gnnloom.storage import Catalog
-from gnnloom.storage.errors import NotFoundError
+from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.parsing import parse_bytes
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -146,6 +147,43 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
     ):
         with_cluster = option(with_cluster)
     return with_cluster
+
+
+def split_run(name: str, run: str | None) -> tuple[str, str | None]:
+    """Split a name that may be DATASET/RUN; ``--run`` names the run as well.
+
+    Returns:
+        The names of the dataset and of the run, if one is named.
+
+    Raises:
+        UsageError: two different runs are named.
+    """
+    dataset, slash, named = name.partition("/")
+    # `gnnloom catalog` shows a run as DATASET/runs/RUN.
+    named = named.removeprefix("runs/")
+    if slash and not named:
+        raise click.UsageError(f"{name}: the name of a run is missing; write DATASET/RUN")
+    if named and run is not None and named != run:
+        raise click.UsageError(f"{name} and --run {run} name different runs; give one of them")
+    return dataset, named or run
+
+
+def open_run(name: str, run: str | None) -> tuple[Dataset, Run]:
+    """Open a run named as DATASET/RUN, as DATASET and ``--run``, or as DATASET if it has only one run.
+
+    Raises:
+        NotFoundError: there is no such dataset or run.
+        InputError: the dataset has several runs, or none.
+    """
+    dataset_name, run = split_run(name, run)
+    dataset = current_catalog()[dataset_name]
+    if run is None:
+        runs = dataset.runs()
+        if len(runs) != 1:
+            listing = ", ".join(f"{dataset_name}/{each}" for each in runs) or "none; `gnnloom train` makes one"
+            raise InputError(f"{name}: choose one run of this dataset: {listing}")
+        run = runs[0]
+    return dataset, Run.open(dataset, run)
 
 
 def existing_catalog() -> Catalog:

@@ -35,6 +35,7 @@ from gnnloom.workflows.cli.options import (
 )
 from gnnloom.workflows.cli.output import readable_bytes, readable_seconds, show, show_rows
 from gnnloom.workflows.cli.progress import shown_progress
+from gnnloom.workflows.cli.shard_plans import show_shards_plan
 
 
 def _partition_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -299,6 +300,7 @@ def partition_result(name: str, partition: Partition) -> dict[str, Any]:
     help="Order of rows and columns in grid shards.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the permutation.")
+@click.option("--plan", is_flag=True, help="Only print what it would need: tasks, memory, disk space and time.")
 @cluster_options
 @json_option
 def shard_command(
@@ -311,6 +313,7 @@ def shard_command(
     grid: tuple[int, int] | None,
     permutation: str,
     seed: int,
+    plan: bool,
     cluster: ClusterOptions,
     as_json: bool,
 ) -> None:
@@ -325,6 +328,7 @@ def shard_command(
       gnnloom shard web --parts 64 --method random
       gnnloom shard web --grid 16x16 --permutation double
       gnnloom shard web --grid 16x16 --permutation partition --parts 16
+      gnnloom shard web --parts 64 --plan
     """
     dataset = current_catalog()[name]
     if (parts is None) == (grid is None or permutation == "partition"):
@@ -335,6 +339,9 @@ def shard_command(
     found = None if parts is None else find_partition(dataset, parts, partition, method, chosen)
     data = None if vertices is None else dataset.vertices(vertices)
     options = None if grid is None else GridOptions(grid, permutation, seed)
+    if plan:
+        show_shards_plan(dataset, found, options, cluster, graph=chosen, vertices=data, as_json=as_json)
+        return
     with shown_progress():
         shards = write_shards(dataset, found, options, cluster, graph=chosen, vertices=data)
     result = shard_result(name, shards) if isinstance(shards, RowShards) else grid_result(name, shards)

@@ -1,26 +1,28 @@
-"""`gnnloom train` and `gnnloom predict`: start the MPI ranks on this machine."""
+"""`gnnloom train`: start the MPI ranks on this machine, or train on those of the MPI job that this is part of."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.config.algorithm_config import gather_fields, other_options
+from gnnloom.trainer.config.continuation import configure, run_of
 from gnnloom.trainer.config.fields import former_names, option_of
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.job.launch import launch, launch_prediction
-from gnnloom.workflows.cli.options import Names, Sizes, Widths, current_catalog, json_option
+from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
+from gnnloom.trainer.job.launch import launch, prepare_launch
+from gnnloom.workflows.cli.options import Names, Sizes, Widths, current_catalog, json_option, split_run
 from gnnloom.workflows.cli.output import show
 from gnnloom.workflows.cli.progress import shown_epochs
-from gnnloom.workflows.interop.export import write_predictions
-from gnnloom.workflows.interop.tables import check_file
+from gnnloom.workflows.cli.train_plan import show_train_plan
+from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
@@ -102,60 +104,80 @@ def _algorithm_lines() -> str:
 
 
 @click.command("train", context_settings={"token_normalize_func": _name_today}, epilog=_algorithm_lines())
-@click.argument("name")
+@click.argument("name", metavar="NAME[/RUN]")
 @config_options
+@click.option("--restart", is_flag=True, help="Start the run over instead of continuing it.")
+# Continuing was an option before it became the default.
+@click.option("--resume/--no-resume", hidden=True, expose_value=False)
+@click.option("--plan", is_flag=True, help="Only print what it would need: memory per rank, disk, traffic and time.")
 @json_option
-def train_command(name: str, as_json: bool, **options: Any) -> None:
+def train_command(name: str, restart: bool, plan: bool, as_json: bool, **options: Any) -> None:
     """Train on the whole graph of dataset NAME; every rank reads only its own shards.
 
-    The ranks are started with the mpiexec next to this Python, or with the one on the PATH. To start them by hand or in
-    a batch job: mpirun -n 4 python -m mpi4py -m gnnloom.trainer --catalog DIR --dataset NAME --ranks 4 (same options)
+    The same command again continues a run from its last checkpoint, or reports the result of one that has finished.
+    Options that are not given are those of the run, if it exists: NAME/RUN alone continues any run.
+
+    The ranks are started with the mpiexec next to this Python, or with the one on the PATH. In an MPI job, training
+    runs on the ranks of the job: mpirun -n 4 gnnloom train NAME (same options), or, without this command line:
+    mpirun -n 4 python -m mpi4py -m gnnloom.trainer --catalog DIR --dataset NAME --ranks 4 (same options)
 
     \b
     Example:
       gnnloom train web --ranks 4 --hidden 128,128 --epochs 100 --lr 0.01 --dropout 0.5
       gnnloom train web --ranks 4 --algorithm tensor3d --grid 2x1x2
-      gnnloom train cora --ranks 2 --hidden 16 --epochs 200 --dropout 0.5 --weight-decay 5e-4
+      gnnloom train cora/kipf --ranks 2 --hidden 16 --epochs 200 --dropout 0.5 --weight-decay 5e-4
+      gnnloom train cora/kipf --epochs 300
     """
-    catalog = current_catalog()
-    config = TrainConfig(catalog=str(catalog.root), dataset=catalog[name].name, **gather_fields(options))
-    with shown_epochs(Run(catalog[name].run_path(config.run_name)), config.epochs):
-        result = launch(config)
-    show(result, as_json=as_json, title=f"run {result['run']} of {name}", hide=_LARGE)
+    dataset, run = split_run(name, options["run"])
+    given = _given(options) | {"catalog": str(current_catalog().root), "dataset": dataset}
+    if run is not None:
+        given["run"] = run
+    launched = LaunchedRank.from_environment()
+    if plan:
+        # Nothing is agreed on, so one rank acts for all.
+        if launched.rank == 0:
+            show_train_plan(configure(given, restart=restart), restart=restart, as_json=as_json)
+    elif launched.size > 1:
+        _train_in_place(launched, given, restart=restart, as_json=as_json)
+    else:
+        current_catalog().dataset(dataset)  # a missing dataset is reported before anything else
+        _train_here(configure(given, restart=restart), restart=restart, as_json=as_json)
 
 
-@click.command("predict")
-@click.argument("name")
-@click.option("--run", required=True, help="Run to predict with.")
-@click.option(
-    "--checkpoint",
-    type=click.Choice(["auto", "best", "last"]),
-    default="auto",
-    show_default=True,
-    help="Checkpoint to predict with; auto: the best one if the run keeps one.",
-)
-@click.option("--ranks", type=click.IntRange(min=1), default=None, help="MPI ranks.  [default: those of the run]")
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=None,
-    help="File for the classes: .npy in the order of the vertices, or .npz, .parquet, .csv with their ids.",
-)
-@click.option("--embeddings", is_flag=True, help="Keep the output of the last hidden layer too.")
-@json_option
-def predict_command(
-    name: str, run: str, checkpoint: str, ranks: int | None, out: Path | None, embeddings: bool, as_json: bool
-) -> None:
-    """Predict the class of every vertex of dataset NAME, in the order of the vertices.
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that the user gave, as fields of the configuration; the others may come from the run."""
+    source = click.get_current_context().get_parameter_source
+    return gather_fields(
+        {name: value for name, value in options.items() if source(name) is not ParameterSource.DEFAULT}
+    )
 
-    \b
-    Example:
-      gnnloom predict web --run demo --out predictions.npy
-    """
-    dataset = current_catalog()[name]
-    check_file(out)
-    result = launch_prediction(dataset, run, ranks, embeddings=embeddings, checkpoint=checkpoint)
-    if out is not None:
-        write_predictions(dataset, Run.open(dataset, run), out)
-        result["out"] = str(out)
-    show(result, as_json=as_json, title=f"predictions of run {run}")
+
+def _train_here(config: TrainConfig, *, restart: bool, as_json: bool) -> None:
+    """Train on new ranks of this machine."""
+    config, start = prepare_launch(config, restart=restart)
+    run = run_of(config)
+    if start.is_finished:
+        click.echo(f"run {run.name} has finished {config.epochs} epochs already; this is its result", err=True)
+    elif start.first_epoch:
+        click.echo(f"run {run.name}: continuing at epoch {start.first_epoch} of {config.epochs}", err=True)
+    with nullcontext() if start.is_finished else shown_epochs(run, config.epochs):
+        result = launch(config, restart=restart)
+    _show_result(config.dataset, result, as_json=as_json)
+
+
+def _train_in_place(launched: LaunchedRank, given: Mapping[str, Any], *, restart: bool, as_json: bool) -> None:
+    """Train on the ranks of this MPI job; rank 0 shows the result."""
+    # This import starts MPI, which only the ranks of a job may do.
+    from gnnloom.workflows.run.mpi import end_job_on_error, leave
+    from gnnloom.workflows.run.mpi_training import train_in_place
+
+    with end_job_on_error():
+        result = train_in_place(launched, given, shown_epochs, restart=restart)
+        if launched.rank == 0 and result["state"] == "finished":
+            _show_result(str(given["dataset"]), result, as_json=as_json)
+    if result["state"] == "stopped":
+        leave(EXIT_STOPPED)
+
+
+def _show_result(dataset: str, result: Mapping[str, Any], *, as_json: bool) -> None:
+    show(result, as_json=as_json, title=f"run {result['run']} of {dataset}", hide=_LARGE)

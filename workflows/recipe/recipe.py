@@ -45,7 +45,7 @@ RECIPES = Path(__file__).parents[1] / "recipes"
 #: Fields of the training that select shards; the recipe's stages make those shards.
 _SELECTS_SHARDS = ("shards", "method", "permutation")
 #: Fields of the training that a recipe cannot set.
-SETTLED = frozenset({"catalog", "dataset", "resume", *_SELECTS_SHARDS})
+SETTLED = frozenset({"catalog", "dataset", *_SELECTS_SHARDS})
 
 
 @dataclass(frozen=True)
@@ -203,8 +203,7 @@ def _train(document: Document, root: Path, dataset: DatasetSection) -> TrainConf
     """Read the section on the training; None if there is none."""
     if "train" not in document.sections:
         return None
-    # A recipe can be stopped and run again at any time, so its training always resumes.
-    settled = {"catalog": str(root.resolve()), "dataset": dataset.name, "resume": True}
+    settled = {"catalog": str(root.resolve()), "dataset": dataset.name}
     train = document.build("train", TrainConfig, **settled, **dict.fromkeys(_SELECTS_SHARDS))
     refuse_unused_train_keys(document, train)
     return train

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.errors import ExistsError, IncompleteError, NotFoundError
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs, checkpoint_facts
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.continuation import find_named
 from gnnloom.trainer.config.stopping_config import ended_early
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.recipe import Recipe
@@ -23,10 +25,21 @@ def name_run(recipe: Recipe, shards: str) -> TrainConfig:
     Training for more epochs continues the existing run. Training for fewer epochs than the run has becomes a separate
     run, so that the longer one stays as it is.
     """
-    named = recipe.training.named_with_shards(shards)
+    named = _named_as_stored(recipe, recipe.training.named_with_shards(shards), shards)
     if recipe.training.run is not None or _trained_epochs(run_of(recipe, named)) <= named.epochs:
         return named
     return replace(named, run=f"{named.run}-{named.epochs}")
+
+
+def _named_as_stored(recipe: Recipe, config: TrainConfig, shards: str) -> TrainConfig:
+    """Return the training with the name of its run, also if the dataset was imported under another name since."""
+    try:
+        dataset = Catalog(recipe.catalog).dataset(recipe.dataset.name)
+    except NotFoundError:
+        return config
+    return replace(
+        config, run=find_named(dataset, recipe.training, lambda each: each.named_with_shards(shards).run_name)
+    )
 
 
 def refuse_other_run(recipe: Recipe, config: TrainConfig) -> None:
@@ -74,8 +87,8 @@ def is_trained(run: Run, config: TrainConfig) -> bool:
     except IncompleteError:
         return False
     is_long_enough = result["epochs"] == config.epochs or ended_early(result, config.patience)
-    # The identity leaves out the epochs: a run of fewer epochs is the same training, to be continued.
-    return before.identity() == config.identity() and before.shards == config.shards and is_long_enough
+    # Changes leave out the epochs: a run of fewer epochs is the same training, to be continued.
+    return not config.changes_since(before) and before.shards == config.shards and is_long_enough
 
 
 def is_predicted(run: Run, recipe: Recipe) -> bool:

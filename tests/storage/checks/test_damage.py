@@ -135,7 +135,7 @@ def test_a_damaged_file_of_a_run_is_a_finding(
 def test_a_result_without_epochs_is_refused(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
     (dataset.run_path("first") / "result.json").write_text("{}")
-    with pytest.raises(CorruptError, match="--resume"):
+    with pytest.raises(CorruptError, match="train again"):
         Run.open(dataset, "first").result()
 
 

@@ -37,7 +37,8 @@ def test_a_stored_configuration_of_the_first_version_is_understood() -> None:
     found = TrainConfig.from_json(content)
     assert found == config(algorithm="tensor3d", grid=(2, 1, 2), gradient_product="transposed")
     renamed = {"normalisation": "normalization"}
-    today = {renamed.get(name, name): value for name, value in content.items()} | {"gradient_product": "transposed"}
+    today = {renamed.get(name, name): value for name, value in content.items() if name != "resume"}
+    today |= {"gradient_product": "transposed"}
     assert found.to_json() == today
 
 
@@ -53,7 +54,7 @@ def test_a_stored_configuration_of_the_first_version_is_understood() -> None:
     ],
 )
 def test_runs_have_the_names_of_the_first_version(options: dict[str, Any], name: str, name_with_shards: str) -> None:
-    given = config(resume=True, **options)
+    given = config(**options)
     assert given.run_name == name
     named = given.named_with_shards("abc123")
     assert (named.run, named.shards) == (name_with_shards, "abc123")

@@ -103,7 +103,7 @@ def _variations(catalog: Catalog) -> list[TrainConfig]:
         configs.append(_config(catalog, "directed", 3, f"{switch}-3", model=model, **options))
     for run in ("gcn-batch", "gat-layer"):
         half = _config(catalog, "directed", 4, f"{run}-halves-4", **{**OPTIONS[run], "epochs": EPOCHS // 2})
-        configs += [half, replace(half, epochs=EPOCHS, resume=True)]
+        configs += [half, replace(half, epochs=EPOCHS)]
     return configs
 
 

@@ -46,7 +46,7 @@ def _config(catalog: Catalog, run: str, algorithm: str, grid: tuple[int, ...], *
 
 
 class Results:
-    """All runs of one MPI job, by name and whether they were resumed."""
+    """All runs of one MPI job, by name and whether they continued an earlier one."""
 
     def __init__(self, folder: Path) -> None:
         self.catalog = Catalog(folder / "catalog")
@@ -62,7 +62,7 @@ class Results:
         self.configs.append(_config(self.catalog, "profiled-sage", "summa", (1, 3), **sage))
         self.of: dict[tuple[str | None, bool], dict[str, Any]] = {}
         for config, result in zip(self.configs, train_all(folder, self.configs), strict=True):
-            self.of[config.run, config.resume] = result
+            self.of[config.run, (config.run, False) in self.of] = result
 
     def _moves(self) -> list[TrainConfig]:
         configs = []
@@ -70,7 +70,7 @@ class Results:
             options: dict[str, Any] = {"train_features": True}
             configs.append(_config(self.catalog, f"whole-{number}", algorithm, grid, **options))
             configs.append(_config(self.catalog, f"moved-{number}", algorithm, grid, **{**options, "epochs": 3}))
-            configs.append(_config(self.catalog, f"moved-{number}", later, later_grid, resume=True, **options))
+            configs.append(_config(self.catalog, f"moved-{number}", later, later_grid, **options))
         return configs
 
     def _large(self) -> list[TrainConfig]:

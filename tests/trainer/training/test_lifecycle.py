@@ -47,8 +47,8 @@ def _arrays(catalog: Catalog, run: str) -> dict[str, np.ndarray]:
 def test_ten_epochs_equal_five_and_five_resumed(catalog: Catalog, tmp_path: Path) -> None:
     whole, parts = _config(catalog, "whole"), _config(catalog, "parts", epochs=5, checkpoint_every=2)
     elsewhere = _config(catalog, "elsewhere", epochs=5)
-    configs = [whole, parts, elsewhere, replace(parts, epochs=10, resume=True)]
-    configs += [replace(elsewhere, epochs=10, resume=True, ranks=3)]
+    configs = [whole, parts, elsewhere, replace(parts, epochs=10)]
+    configs += [replace(elsewhere, epochs=10, ranks=3)]
     straight, _, _, resumed, moved = train_all(tmp_path, configs)
     assert resumed["loss"] == straight["loss"]
     expected, found = _arrays(catalog, "whole"), _arrays(catalog, "parts")
@@ -68,7 +68,7 @@ def test_errors_that_all_ranks_know_of_are_reported_once(catalog: Catalog, tmp_p
         _config(catalog, "diverges", optimizer="sgd", lr=1e300, weight_decay=1.0),
         _config(catalog, "first"),
         _config(catalog, "first", hidden=(5,)),
-        _config(catalog, "first", epochs=3, resume=True),
+        _config(catalog, "first", epochs=3),
     ]
     results = train_all(tmp_path, configs)
     assert "no vertex has a label and is in the training split" in results[0]["error"]
@@ -119,7 +119,7 @@ def test_sigterm_writes_a_checkpoint_and_the_run_can_be_resumed(catalog: Catalog
         assert process.wait(60) == EXIT_STOPPED
     trained = len(run.metrics())
     assert read_checkpoint(run.checkpoints).epoch == trained
-    result = launch(replace(endless, epochs=trained + 2, resume=True))
+    result = launch(replace(endless, epochs=trained + 2))
     assert len(result["loss"]) == trained + 2
     summary = launch_prediction(catalog["graph"], "preempted", ranks=3, embeddings=True)
     assert Path(summary["path"]).is_dir()

@@ -47,14 +47,14 @@ def test_a_run_is_not_resumed_on_other_data(catalog: Catalog, tmp_path: Path) ->
         shutil.copytree(catalog["first"].run_path("run"), catalog[name].run_path("run"))
         written = catalog[name].run_path("run") / "config.json"
         written.write_text(written.read_text().replace('"first"', f'"{name}"'))
-    results = train_all(tmp_path, [config(catalog, name, epochs=5, resume=True) for name in OTHERS])
+    results = train_all(tmp_path, [config(catalog, name, epochs=5) for name in OTHERS])
     said = dict(zip(OTHERS, results, strict=True))
     assert all(result["code"] == 3 for result in results)
     for name, what in (("features", "other vertex data"), ("wider", "other vertex data"), ("graph", "another graph")):
         assert f"was trained on {what}; choose another name" in said[name]["error"]
     # A run without a record of its data is refused if the checkpoint does not fit.
     (catalog["wider"].run_path("run") / "inputs.json").unlink()
-    (result,) = train_all(tmp_path, [config(catalog, "wider", epochs=5, resume=True)])
+    (result,) = train_all(tmp_path, [config(catalog, "wider", epochs=5)])
     assert "expected shape" in result["error"]
 
 
@@ -64,5 +64,5 @@ def test_a_finished_run_that_is_resumed_keeps_its_result_and_predictions(catalog
     shard_grid(dataset, dataset.graph(), GridOptions((2, 2), "single"), InProcessCluster())
     launch_prediction(dataset, "run", ranks=1)
     score = Run.open(dataset, "run").predictions().score()
-    assert launch(replace(config(catalog, "first"), resume=True, permutation="double")) == before
+    assert launch(replace(config(catalog, "first"), permutation="double")) == before
     np.testing.assert_array_equal(Run.open(dataset, "run").predictions().score(), score)

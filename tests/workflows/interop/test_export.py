@@ -144,7 +144,7 @@ def test_an_error_about_missing_embeddings_names_the_option_that_makes_them(data
 def test_a_key_does_not_go_with_a_run(dataset: Dataset) -> None:
     arguments = ["export", "web", "predictions", "--run", "first", "--key", "zz", "--out", "c.csv"]
     done = CliRunner().invoke(cli, ["--catalog", str(dataset.path.parent), *arguments])
-    assert (done.exit_code, "--key does not go with --run" in done.output) == (2, True)
+    assert (done.exit_code, "--key does not go with predictions" in done.output) == (2, True)
 
 
 def test_a_folder_is_refused_as_an_output_file(tmp_path: Path) -> None:

@@ -1,0 +1,43 @@
+"""Trains and predicts in this process, on one rank without MPI, wherever the launcher would start ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.job.arguments import PREDICT
+from gnnloom.trainer.training.full_graph import train
+from gnnloom.trainer.training.predict import predict
+from support.lone import LoneCommunicator
+
+
+class LoneLauncher:
+    """Stands in for the function that starts ranks.
+
+    Attributes:
+        jobs: number of jobs that it ran.
+    """
+
+    def __init__(self) -> None:
+        self.jobs = 0
+
+    def __call__(
+        self, action: list[str], content: dict[str, Any], ranks: int, threads: int, options: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        assert ranks == 1
+        self.jobs += 1
+        if action == [PREDICT]:
+            return predict(LoneCommunicator(), PredictConfig.from_json(content))
+        return train(LoneCommunicator(), TrainConfig.from_json(content), restart="--restart" in options)
+
+
+def install(patch: pytest.MonkeyPatch) -> LoneLauncher:
+    """Make every launch run in this process, and the disk not wait."""
+    launcher = LoneLauncher()
+    patch.setattr("gnnloom.trainer.job.launch._launch", launcher)
+    patch.setattr("os.fsync", lambda _: None)
+    return launcher

@@ -1,0 +1,136 @@
+"""What a training keeps and drops when it continues, finishes again or starts over; on one rank, in this process."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.runs.checkpoint import checkpoint_epochs
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.comm.agreement import CollectiveError
+from gnnloom.trainer.config.continuation import configure
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.training import full_graph
+from gnnloom.trainer.training.full_graph import train
+from gnnloom.trainer.training.predict import predict
+from support.lone import LoneCommunicator
+from support.problems import problem
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    catalog = Catalog(tmp_path / "catalog")
+    problem("web", 30, 90, symmetric=True).store(catalog, 1)
+    return catalog
+
+
+def config(catalog: Catalog, **options: Any) -> TrainConfig:
+    fixed: dict[str, Any] = {"dataset": "web", "hidden": (4,), "epochs": 3, "threads": 1}
+    return TrainConfig(catalog=str(catalog.root), **{**fixed, **options})
+
+
+def run_of(catalog: Catalog, config: TrainConfig) -> Run:
+    return Run.open(catalog[config.dataset], config.run_name)
+
+
+def flip(path: Path) -> None:
+    """Change the last byte of a file."""
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+def times(run: Run) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
+
+
+def test_the_same_command_again_changes_nothing_and_restart_starts_over(catalog: Catalog) -> None:
+    first = config(catalog)
+    result = train(LoneCommunicator(), first)
+    run = run_of(catalog, first)
+    before = times(run)
+    assert train(LoneCommunicator(), replace(first, eval_every=1)) == result
+    assert times(run) == before
+    again = train(LoneCommunicator(), first, restart=True)
+    assert again["loss"] == result["loss"]
+    assert times(run)[run.metrics_path] > before[run.metrics_path]
+    with pytest.raises(CollectiveError, match="trained for 3 epochs already"):
+        train(LoneCommunicator(), replace(first, epochs=2))
+    other = train(LoneCommunicator(), replace(first, run=run.name, lr=0.5, epochs=2), restart=True)
+    assert len(other["loss"]) == len(run.metrics()) == 2
+    assert TrainConfig.of_run(run).lr == 0.5
+
+
+def test_a_stopped_training_continues_and_equals_one_that_never_stopped(catalog: Catalog) -> None:
+    straight = train(LoneCommunicator(), config(catalog, epochs=5, run="straight"))
+    stopped = train(LoneCommunicator(), config(catalog, epochs=5), lambda: True)
+    assert (stopped["state"], stopped["epochs"]) == ("stopped", 1)
+    assert train(LoneCommunicator(), config(catalog, epochs=5))["loss"] == straight["loss"]
+
+
+def test_checkpoints_are_written_as_time_passes(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed = config(catalog, run="timed", epochs=4)
+    train(LoneCommunicator(), timed)
+    assert checkpoint_epochs(run_of(catalog, timed).checkpoints) == [4]
+    monkeypatch.setattr(full_graph, "CHECKPOINT_SECONDS", 0.0)
+    train(LoneCommunicator(), timed, restart=True)
+    assert checkpoint_epochs(run_of(catalog, timed).checkpoints) == [3, 4]
+    counted = config(catalog, run="counted", epochs=5, checkpoint_every=2)
+    train(LoneCommunicator(), counted)
+    assert checkpoint_epochs(run_of(catalog, counted).checkpoints) == [4, 5]
+
+
+def test_predictions_stay_until_the_next_checkpoint(catalog: Catalog) -> None:
+    first = config(catalog, run="first", save_embeddings=True)
+    train(LoneCommunicator(), first)
+    run = run_of(catalog, first)
+    asked = PredictConfig.of_run(catalog["web"], run)
+    summary = predict(LoneCommunicator(), asked)
+    assert (summary["reused"], summary["embeddings"], summary["ranks"]) == (True, True, 0)
+    assert summary["path"] == str(run.predictions().path)
+    # Damaged predictions are made again, with the embeddings that were there.
+    flip(next(path for path in (run.predictions().path / "score" / "c").rglob("*") if path.is_file()))
+    summary = predict(LoneCommunicator(), asked)
+    assert (summary["reused"], summary["embeddings"], summary["ranks"]) == (False, True, 1)
+    run.predictions().verify()
+
+    def stop_at_once() -> bool:
+        assert run.has_predictions_of(3, "embedding")
+        return True
+
+    train(LoneCommunicator(), replace(first, epochs=6), stop_at_once)
+    assert not run.predictions_path.exists()
+    assert checkpoint_epochs(run.checkpoints) == [3, 4]
+
+
+def test_a_dataset_that_was_imported_under_another_name_continues_its_runs(catalog: Catalog) -> None:
+    first = config(catalog)
+    train(LoneCommunicator(), first)
+    dataset = catalog["web"].path.rename(catalog.root / "copy")
+    shutil.rmtree(dataset / ".locks", ignore_errors=True)
+    # Twice, since the first continuation writes the configuration anew.
+    for epochs in (4, 5):
+        given = {"catalog": str(catalog.root), "dataset": "copy", "hidden": (4,), "threads": 1, "epochs": epochs}
+        result = train(LoneCommunicator(), configure(given))
+        assert (result["run"], result["epochs"]) == (first.run_name, epochs)
+    assert catalog["copy"].runs() == [first.run_name]
+    run = Run.open(catalog["copy"], first.run_name)
+    assert predict(LoneCommunicator(), PredictConfig.of_run(catalog["copy"], run))["epoch"] == 5
+
+
+def test_a_damaged_checkpoint_is_named_with_what_to_do(catalog: Catalog) -> None:
+    damaged = config(catalog, run="damaged", checkpoint_every=2)
+    train(LoneCommunicator(), damaged)
+    run = run_of(catalog, damaged)
+    flip(next(path for path in (run.checkpoints / "00000003").rglob("c/*") if path.is_file()))
+    more = replace(damaged, epochs=5)
+    with pytest.raises(CollectiveError, match=r"damaged chunk .*; remove .*00000003 to continue from the"):
+        train(LoneCommunicator(), more)
+    shutil.rmtree(run.checkpoints / "00000003")
+    assert len(train(LoneCommunicator(), more)["loss"]) == 5

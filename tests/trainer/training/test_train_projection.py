@@ -1,0 +1,119 @@
+"""The memory and the bytes that a training is projected to take are near those that it takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.ingest.vertices import ingest_vertices
+from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
+from gnnloom.pipeline.shards.row_stage import shard_rows
+from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.files import tree_bytes
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.algorithms.registry import ALGORITHMS
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.job.launch import launch
+from gnnloom.trainer.models.registry import MODELS
+from gnnloom.trainer.training.projection import PROCESS_MEMORY, TrainProjection, project_training
+from support.problems import problem
+
+#: What a rank takes beyond the process itself is at most this factor more or less than projected.
+FACTOR = 1.4
+
+CASES: dict[str, dict[str, Any]] = {
+    "gcn": {"hidden": (96, 32), "dtype": "float64"},
+    "directed": {"dataset": "directed", "hidden": (64, 64, 64), "norm": "batch", "dropout": 0.3},
+    "sage": {"model": "sage", "hidden": (96,), "save_embeddings": True},
+    "gat": {"model": "gat", "hidden": (32, 32), "heads": 2},
+    "summa": {"algorithm": "summa", "grid": (2, 1), "hidden": (100, 50)},
+    "tensor3d": {"algorithm": "tensor3d", "grid": (1, 1, 2), "hidden": (64, 128), "model": "sage"},
+}
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    catalog, cluster = Catalog(tmp_path_factory.mktemp("projected") / "catalog"), InProcessCluster()
+    model = StochasticBlockModel(num_vertices=150_000, num_edges=900_000, num_blocks=12, num_features=48, seed=2)
+    for name, undirected in (("web", True), ("directed", False)):
+        dataset = catalog.create(name)
+        graph = ingest_graph(dataset, model.edges(), IngestOptions(undirected=undirected), cluster)
+        ingest_vertices(dataset, model.vertices(), cluster)
+        shard_rows(dataset, partition_graph(dataset, graph, PartitionOptions(2, "random"), cluster), cluster)
+        if undirected:
+            shard_grid(dataset, graph, GridOptions((4, 4), "double"), cluster)
+    return catalog
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    """A graph with row shards for two ranks, of which the first holds more, and with grid shards."""
+    catalog = Catalog(tmp_path_factory.mktemp("small") / "catalog")
+    uneven = problem("web", 2000, 10_000, symmetric=True, gathered=True)
+    uneven.store_grid(catalog, "double", grid=(4, 4))
+    uneven.store(catalog, 2)
+    return catalog
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES)
+def test_memory_and_bytes_are_near_the_measured_ones(catalog: Catalog, case: str) -> None:
+    options = {"dataset": "web", "ranks": 2, "epochs": 2, "threads": 1, **CASES[case]}
+    config = TrainConfig(catalog=str(catalog.root), run=case, **options)
+    planned = project_training(config)
+    measured = launch(config)
+    assert (planned.seconds, planned.grid) == (None, measured["grid"])
+    for expected, found in zip(planned.peak_memory, measured["peak_memory"], strict=True):
+        # The process itself is nearly the same everywhere, and would hide an error in everything else.
+        beyond = (expected - PROCESS_MEMORY) / (found - PROCESS_MEMORY)
+        assert 1 / FACTOR < beyond < FACTOR, f"{case}: {beyond:.2f}"
+    assert planned.read_bytes == pytest.approx(max(measured["bytes_read"]), rel=0.25)
+    # Besides the arrays there are small files: the configuration, the result, and metadata.
+    written = tree_bytes(Run.open(catalog[config.dataset], case).path)
+    assert planned.written_bytes < written * 2 + 50_000
+    assert planned.written_bytes > written / 2 - 50_000
+    known = project_training(TrainConfig.from_json({**config.to_json(), "epochs": 5}))
+    assert (known.first_epoch, known.seconds_from) == (2, case)
+
+
+def project(catalog: Catalog, **options: Any) -> TrainProjection:
+    fixed: dict[str, Any] = {"dataset": "web", "ranks": 2, "hidden": (64, 64)}
+    return project_training(TrainConfig(catalog=str(catalog.root), **{**fixed, **options}))
+
+
+def test_ranks_that_hold_more_are_projected_to_take_more(small: Catalog) -> None:
+    found = project(small)
+    assert len(found.peak_memory) == 2
+    assert found.peak_memory[0] > found.peak_memory[1] > PROCESS_MEMORY
+
+
+@pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "p2p"])
+def test_more_ranks_need_less_memory_each(small: Catalog, algorithm: str) -> None:
+    num_axes = len(ALGORITHMS[algorithm].axes)
+    for model in ("gcn", "sage"):
+        found = [project(small, algorithm=algorithm, ranks=each**num_axes, model=model) for each in (1, 2, 4)]
+        assert [len(each.peak_memory) for each in found] == [each**num_axes for each in (1, 2, 4)]
+        totals = [each.peak_memory[0] for each in found]
+        assert totals[0] > totals[1] > totals[2] > PROCESS_MEMORY
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_wider_layers_and_trained_features_need_more(small: Catalog, model: str) -> None:
+    usual = project(small, model=model).peak_memory[0]
+    for more in ({"hidden": (128, 128)}, {"train_features": True}, {"dtype": "float64"}):
+        assert project(small, model=model, **more).peak_memory[0] > usual
+    assert project(small, model=model, dropout=0.5).peak_memory[0] >= usual
+
+
+def test_an_algorithm_without_a_footprint_is_refused(small: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    without = replace(ALGORITHMS["broadcast"], footprint=None)
+    monkeypatch.setattr(TrainConfig, "chosen_algorithm", without)
+    with pytest.raises(InputError, match="broadcast: its memory cannot be projected"):
+        project(small, algorithm="broadcast")

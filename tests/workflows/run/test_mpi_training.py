@@ -1,0 +1,92 @@
+"""Inside an MPI job, `gnnloom train` and `predict` use the ranks of the job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from numpy.typing import NDArray
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.comm.agreement import CollectiveError
+from gnnloom.workflows.cli.main import cli
+from gnnloom.workflows.run import mpi_training
+from gnnloom.workflows.run.mpi_launcher import LaunchedRank
+from support.lone import LoneCommunicator
+from support.mpi import TESTS, run_ranks
+from support.problems import problem
+
+
+class FirstOfTwo(LoneCommunicator):
+    """Rank 0 of two ranks that agree on everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 2
+
+    def gather_numbers(self, numbers: Sequence[float]) -> NDArray[np.float64]:
+        return np.array([numbers, numbers], np.float64)
+
+
+def train(catalog: Catalog, launched: LaunchedRank, **given: object) -> None:
+    fields = {"catalog": str(catalog.root), "dataset": "web", **given}
+    mpi_training.train_in_place(launched, fields, lambda run, epochs: nullcontext(), restart=False)
+
+
+def test_a_number_of_ranks_that_differs_from_the_job_is_one_error(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mpi_training, "world", FirstOfTwo)
+    message = "--ranks 4, but this MPI job has 2 ranks: start 4 ranks, or leave out --ranks"
+    with pytest.raises(CollectiveError, match=message) as error:
+        train(catalog, LaunchedRank(0, 2), ranks=4)
+    assert (error.value.code, error.value.reports) == (3, True)
+    with pytest.raises(CollectiveError, match="no such dataset"):
+        train(catalog, LaunchedRank(0, 2), ranks=2)
+    monkeypatch.setattr(mpi_training, "world", LoneCommunicator)
+    with pytest.raises(CollectiveError, match="it belongs to another MPI than mpi4py") as error:
+        train(catalog, LaunchedRank(1, 2))
+    assert error.value.reports is False
+
+
+def test_a_plan_is_printed_by_rank_0_only(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem("web", 30, 90, symmetric=True).store(catalog, 1)
+    for rank, lines in (("0", 1), ("1", 0)):
+        monkeypatch.setenv("PMI_RANK", rank)
+        monkeypatch.setenv("PMI_SIZE", "2")
+        done = CliRunner().invoke(cli, ["--catalog", str(catalog.root), "train", "web", "--plan", "--json"])
+        assert (done.exit_code, len(done.stdout.splitlines())) == (0, lines)
+
+
+def test_training_and_prediction_run_on_the_ranks_of_the_job(catalog: Catalog, tmp_path: Path) -> None:
+    problem("web", 30, 90, symmetric=True).store(catalog, 2)
+    before = ["--catalog", str(catalog.root)]
+    made = ["--hidden", "4", "--epochs", "2", "--threads", "1", "--json"]
+    commands = [
+        [*before, "train", "web/first", *made],
+        [*before, "train", "web/first", "--ranks", "2", "--epochs", "3", "--json"],
+        [*before, "predict", "web/first", "--embeddings", "--json"],
+        [*before, "predict", "web/first", "--ranks", "2", "--json"],
+        [*before, "train", "web/first", "--ranks", "3"],
+    ]
+    program = str(TESTS / "workflows" / "run" / "programs" / "in_place.py")
+    done = run_ranks(2, program, json.dumps(commands))
+    # The last command is refused, once for all ranks.
+    assert done.returncode == 3, done.stderr
+    assert done.stderr.count("error: ") == 1
+    assert "--ranks 3, but this MPI job has 2 ranks" in done.stderr
+    assert "Traceback" not in done.stderr
+    begun, more, predicted, again = map(json.loads, done.stdout.splitlines())
+    assert (begun["ranks"], begun["epochs"], more["epochs"]) == (2, 2, 3)
+    assert more["loss"][:2] == begun["loss"]
+    assert (predicted["ranks"], predicted["embeddings"], predicted["reused"]) == (2, True, False)
+    assert (again["embeddings"], again["reused"]) == (True, True)
+    run = Run.open(catalog["web"], "first")
+    assert len(run.metrics()) == 3
+    assert run.predictions().embedding().shape == (30, 4)

@@ -1,0 +1,231 @@
+"""Continuing a run: which run a configuration means, what it takes from that run, and where the training begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gnnloom.storage.catalog import Catalog, Dataset
+from gnnloom.storage.errors import CorruptError, ExistsError, InputError, NotFoundError
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.runs.checkpoint import checkpoint_epochs
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.model_config import settled_normalization
+from gnnloom.trainer.config.stopping_config import ended_early
+from gnnloom.trainer.config.train_config import TrainConfig
+
+#: Inputs that a run must find unchanged when it continues, and what to call them in the error if they have changed.
+_DATA = {"graph": "another graph", "vertices": "other vertex data"}
+
+#: Fields that a run settled for the value of another field: they are not taken over if that one is given anew.
+_DEPENDENT = {
+    "model": ("normalization",),
+    "algorithm": ("grid", "shards", "permutation"),
+    "ranks": ("grid", "shards"),
+}
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a training begins.
+
+    Attributes:
+        first_epoch: 0 for a new run, otherwise the epoch of the checkpoint from which the run continues.
+        is_finished: the run has everything that was asked for, so there is nothing to do.
+    """
+
+    first_epoch: int = 0
+    is_finished: bool = False
+
+
+def configure(given: Mapping[str, Any], *, restart: bool = False) -> TrainConfig:
+    """The configuration that some fields stand for: those that are not given come from the run, if it exists.
+
+    Args:
+        given: at least ``catalog`` and ``dataset``; JSON or Python values.
+        restart: the run is to start over, so it may change in any way.
+
+    Raises:
+        InputError: a field is unknown or has a value that is not allowed.
+        ExistsError: the run was made with other values of fields that must not change; names them.
+    """
+    fields = TrainConfig.current_names(given)
+    # An explicit name is looked up first: alone, the fields that are given may not make a valid configuration.
+    run = _named_run(fields) or _existing_run(TrainConfig.from_json(fields))
+    if run is None:
+        return TrainConfig.from_json(fields)
+    stored = TrainConfig.of_run(run)
+    if not restart:
+        _refuse_changes(run, stored, fields)
+    replaced = {name for name, value in fields.items() if name in _DEPENDENT and value != getattr(stored, name)}
+    dropped = {dependent for name in replaced for dependent in _DEPENDENT[name]}
+    kept = {name: value for name, value in stored.to_json().items() if name not in dropped}
+    config = TrainConfig.from_json({**kept, **fields})
+    return config if config.run_name == run.name else replace(config, run=run.name)
+
+
+def _named_run(fields: Mapping[str, Any]) -> Run | None:
+    """The run that the fields name, if it exists."""
+    name = fields.get("run")
+    dataset = _dataset_of(fields) if name is not None else None
+    if dataset is None:
+        return None
+    run = Run(dataset.run_path(str(name)))
+    return run if run.exists else None
+
+
+def _dataset_of(fields: Mapping[str, Any]) -> Dataset | None:
+    if "catalog" not in fields or "dataset" not in fields:
+        return None  # building the configuration reports the missing field
+    try:
+        return Catalog(fields["catalog"]).dataset(str(fields["dataset"]))
+    except NotFoundError:
+        return None
+
+
+def _existing_run(config: TrainConfig) -> Run | None:
+    """The run of a complete configuration, if it exists."""
+    dataset = _dataset_of(config.to_json())
+    if dataset is None:
+        return None
+    named = find_named(dataset, config, lambda each: each.run_name)
+    run = Run(dataset.run_path(named))
+    return run if run.exists else None
+
+
+def find_named(dataset: Dataset, config: TrainConfig, name_of: Callable[[TrainConfig], str]) -> str:
+    """The name of a configuration's run in a dataset, which may have been imported under another name.
+
+    Args:
+        name_of: derives the name; derived names depend on the name that the dataset had when the run was made.
+
+    Returns:
+        The name of an existing run if there is one, otherwise the name that a new run gets.
+    """
+    name = name_of(config)
+    if config.run is not None or dataset.run_path(name).is_dir():
+        return name
+    # All but the last part of a derived name are the same under any name of the dataset.
+    alike = [each for each in dataset.runs() if each.rpartition("-")[0] == name.rpartition("-")[0]]
+    for run in alike:
+        before = Run(dataset.run_path(run)).config().get("dataset", config.dataset)
+        if before != config.dataset and name_of(replace(config, dataset=before)) == run:
+            return run
+    return name
+
+
+def with_its_run(config: TrainConfig) -> TrainConfig:
+    """The configuration with the name of its existing run, if that differs from the one that it would get today."""
+    run = _existing_run(config)
+    return config if run is None or run.name == config.run_name else replace(config, run=run.name)
+
+
+def _refuse_changes(run: Run, stored: TrainConfig, fields: Mapping[str, Any]) -> None:
+    """Check that fields which must not change have not changed.
+
+    Raises:
+        InputError, ExistsError: as :func:`configure`.
+    """
+    before, different = stored.decided(), []
+    for name, value in fields.items():
+        # The name of the dataset may change; see TrainConfig.changes_since.
+        if name == "dataset":
+            continue
+        now = TrainConfig.settled_field(name, value)
+        if name == "normalization" and fields.get("model", stored.model) == stored.model:
+            now = settled_normalization(stored.model, now)
+        now = list(now) if isinstance(now, tuple) else now
+        if name in before and now != before[name]:
+            different.append(f"{name} {before[name]!r} (now {now!r})")
+    if different:
+        raise ExistsError(_made_with(run, different))
+
+
+def _made_with(run: Run, different: list[str]) -> str:
+    return (
+        f"{run.path}: this run was made with {', '.join(different)}; choose another name for the run, or --restart to"
+        " start it over"
+    )
+
+
+def run_of(config: TrainConfig) -> Run:
+    """The run of a configuration, which may not exist yet.
+
+    Raises:
+        NotFoundError: the dataset does not exist.
+    """
+    return Run(Catalog(config.catalog).dataset(config.dataset).run_path(config.run_name))
+
+
+def inputs_of(shards: Artifact) -> dict[str, str]:
+    """Kind to key of the shards that a run reads, and of the artifacts that they were made from."""
+    return {kind: shards.inputs[kind] for kind in _DATA if kind in shards.inputs} | {"shards": shards.key}
+
+
+def find_start(config: TrainConfig, inputs: Mapping[str, str], *, restart: bool = False) -> Start:
+    """Where the training of a configuration begins: at the run's last checkpoint, if there is one.
+
+    Args:
+        inputs: see :func:`inputs_of`.
+        restart: start over, whatever the run has.
+
+    Raises:
+        ExistsError: the run is another training.
+        InputError: the run was trained on other data, or for more epochs.
+        CorruptError: the run has finished but lacks its checkpoint.
+    """
+    run = run_of(config)
+    if restart or not run.exists:
+        return Start()
+    different = config.changes_since(TrainConfig.of_run(run))
+    if different:
+        raise ExistsError(_made_with(run, different))
+    last = max(checkpoint_epochs(run.checkpoints), default=0)
+    trained = max(last, run.result()["epochs"]) if run.is_finished else last
+    if trained == 0:
+        return Start()
+    _check_data(run, inputs)
+    if trained > config.epochs:
+        raise InputError(
+            f"{run.path}: trained for {trained} epochs already, more than epochs {config.epochs}; ask for at least"
+            f" {trained} epochs, choose another name for the run, or --restart to start it over"
+        )
+    is_done = run.is_finished and (trained == config.epochs or ended_early(run.result(), config.patience))
+    if is_done and _has_embeddings(run, config):
+        return Start(trained, is_finished=True)
+    if last == 0:
+        raise CorruptError(
+            f"{run.checkpoints}: the checkpoints of this run of {trained} epochs are missing, so it cannot continue;"
+            " use --restart to start it over"
+        )
+    return Start(last)
+
+
+def _check_data(run: Run, inputs: Mapping[str, str]) -> None:
+    before = run.inputs()
+    for kind, name in _DATA.items():
+        # A kind of input that the run did not record counts as unchanged.
+        if before.get(kind, inputs.get(kind)) != inputs.get(kind):
+            raise InputError(
+                f"{run.path}: this run was trained on {name}; choose another name for the run, or --restart to start it"
+                " over"
+            )
+
+
+def predicting_epoch(run: Run, which: str = "auto") -> int:
+    """Epoch of the checkpoint that predicts; 0 if there is none.
+
+    Args:
+        which: ``best``, ``last``, or ``auto`` for the best one if the run keeps one.
+    """
+    best = max(checkpoint_epochs(run.best_checkpoint), default=0)
+    last = max(checkpoint_epochs(run.checkpoints), default=0)
+    return {"best": best, "last": last, "auto": best or last}[which]
+
+
+def _has_embeddings(run: Run, config: TrainConfig) -> bool:
+    """Whether the run has the embeddings that its training makes, or does not need them."""
+    # A model without hidden layers has no embeddings.
+    name = "embedding" if config.hidden else None
+    return not config.save_embeddings or run.has_predictions_of(predicting_epoch(run), name)

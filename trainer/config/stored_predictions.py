@@ -1,0 +1,68 @@
+"""Predictions that a run has already: whether they are what is asked for, and what a command reports of them."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.continuation import predicting_epoch
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.train_config import TrainConfig
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a run has of the predictions that are asked for.
+
+    Attributes:
+        epoch: epoch after which the predictions were made that are all that is asked for; 0 if there are none.
+        embeds: predictions that are made now have to contain embeddings: they are asked for, or the run has them.
+    """
+
+    epoch: int
+    embeds: bool
+
+
+def look_up(run: Run, config: PredictConfig) -> Found:
+    """Whether a run's predictions belong to the checkpoint and hold everything that the configuration asks for.
+
+    Everything is read once and compared with its digests: damaged predictions are made again.
+
+    Raises:
+        InputError: the run's configuration is not valid.
+    """
+    epoch = config.epoch if config.epoch is not None else predicting_epoch(run, config.checkpoint)
+    # A model without hidden layers has no embeddings.
+    wanted = config.embeddings and bool(TrainConfig.of_run(run).hidden)
+    embeds = config.embeddings
+    try:
+        if epoch and run.has_predictions_of(epoch):
+            # Embeddings that were made with this checkpoint stay, whatever else has to be made again.
+            embeds = embeds or "embedding" in run.predictions()
+            if run.has_predictions_of(epoch, "embedding" if wanted else None):
+                run.predictions().verify()
+                return Found(epoch, embeds)
+    except CorruptError as error:
+        logger.warning("predicting again: %s", error)
+    return Found(0, embeds)
+
+
+def summary(run: Run, epoch: int) -> dict[str, Any]:
+    """The result of a prediction for which no rank had to compute anything."""
+    predictions = run.predictions()
+    return {
+        "run": run.name,
+        "state": "finished",
+        "epoch": epoch,
+        "embeddings": "embedding" in predictions,
+        "reused": True,
+        "path": str(predictions.path),
+        "ranks": 0,
+        "bytes_read": [],
+        "peak_memory": [],
+    }

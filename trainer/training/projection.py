@@ -1,0 +1,366 @@
+"""What a training will need, before it runs: memory of every rank, bytes read and written, and time if it is known.
+
+Sizes of shards are exact. What the layers take is counted by tensors: the results that the backward pass needs, and
+what exists beside them at the worst moment. A test compares the sum with measured runs.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from gnnloom.storage.artifacts.grid_shards import TRANSPOSED, GridShards, stored_variants
+from gnnloom.storage.artifacts.row_shards import RowShards
+from gnnloom.storage.catalog import Catalog, Dataset
+from gnnloom.storage.errors import GnnloomError, InputError
+from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.format.files import tree_bytes
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.algorithms.footprint import Footprint
+from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of, with_its_run
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.networks.model import ModelOptions
+from gnnloom.trainer.training.build import check_graph, model_options
+
+#: A rank before it reads anything, as measured: interpreter, torch, MPI, compiled kernels and the state of autograd.
+PROCESS_MEMORY = 384 << 20
+#: Bytes per row beside features: id, label, split, factors of the normalization, masks of the splits.
+_ROW_BYTES = 40
+#: Checkpoints on disk at a time, and the copies of every parameter in one, by optimizer.
+_CHECKPOINTS, _COPIES = 2, {"adam": 3, "sgd": 1}
+#: Bytes of an epoch's line of metrics.
+_LINE_BYTES = 400
+
+
+@dataclass(frozen=True)
+class _Tensors:
+    """Tensors of the width of a layer's output that a model needs beyond one product and its activation.
+
+    Attributes:
+        kept: results that the backward pass needs.
+        passing: results that exist for a moment only.
+        keeps_features: the input features stay in memory although their product is kept.
+        attends: products are formed by attention over the edges.
+    """
+
+    kept: int
+    passing: int
+    keeps_features: bool = False
+    attends: bool = False
+
+
+_GCN = _Tensors(0, 2)
+#: A model of another package counts as the one that needs most.
+_OTHER = _Tensors(2, 3, keeps_features=True)
+_TENSORS = {
+    "gcn": _GCN,
+    "sage": _Tensors(0, 3, keeps_features=True),
+    "gin": _OTHER,
+    "gat": _Tensors(0, 2, keeps_features=True, attends=True),
+}
+
+
+@dataclass(frozen=True)
+class TrainProjection:
+    """What a training is expected to need.
+
+    Attributes:
+        first_epoch: epoch of the checkpoint from which the run continues; 0 for a new run.
+        epochs: epochs of the run in the end.
+        peak_memory: bytes of each rank.
+        process_memory, adjacency_memory, feature_memory, layer_memory: the parts of the busiest rank's memory; the
+            last one includes rows on their way between ranks.
+        read_bytes: that the busiest rank reads; compressed, as stored.
+        written_bytes: on disk in the end, by all ranks: checkpoints, metrics and predictions.
+        epoch_seconds: median of an earlier run of the same size on the same shards; None if there is none.
+        seconds: of all epochs that are left, by the same run.
+        seconds_from: name of that run.
+    """
+
+    dataset: str
+    run: str
+    algorithm: str
+    ranks: int
+    grid: list[int]
+    first_epoch: int
+    epochs: int
+    peak_memory: list[int]
+    process_memory: int
+    adjacency_memory: int
+    feature_memory: int
+    layer_memory: int
+    read_bytes: int
+    written_bytes: int
+    epoch_seconds: float | None
+    seconds: float | None
+    seconds_from: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """Bytes of one rank by purpose."""
+
+    adjacency: int
+    features: int
+    layers: int
+
+    @property
+    def total(self) -> int:
+        return PROCESS_MEMORY + self.adjacency + self.features + self.layers
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """What the projection must know of the shards."""
+
+    num_vertices: int
+    nnz: int
+    entry_bytes: int
+    #: Copies of the adjacency, as a multiple of what one layer multiplies with.
+    matrices: float
+
+
+def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProjection:
+    """Project a training that may continue a run. Reads manifests only, and starts nothing.
+
+    Raises:
+        NotFoundError: the dataset or its shards do not exist.
+        ExistsError, InputError: the training would be refused.
+    """
+    config = with_its_run(config)
+    dataset = Catalog(config.catalog).dataset(config.dataset)
+    # Rank 0 stands for all: whether the shards fit the ranks does not depend on it.
+    shards = config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter()).shards
+    check_graph(config.model, shards)
+    if not shards.num_features or not shards.num_outputs:
+        raise InputError(f"{shards.artifact.path}: the shards lack features or labels; there is nothing to train")
+    start = find_start(config, inputs_of(shards.artifact), restart=restart)
+    axes = config.chosen_algorithm.settled_grid(config.grid, config.ranks)
+    options = model_options(config, shards.num_features, shards.num_outputs)
+    found = (
+        _row_memory(shards, config, options)
+        if isinstance(shards, RowShards)
+        else [_grid_memory(shards, config, options, axes)] * config.ranks
+    )
+    busiest = max(found, key=lambda memory: memory.total)
+    seconds, measured = _known_seconds(dataset, config, shards.artifact.key)
+    return TrainProjection(
+        dataset=dataset.name,
+        run=config.run_name,
+        algorithm=config.algorithm,
+        ranks=config.ranks,
+        grid=list(axes.values()),
+        first_epoch=start.first_epoch,
+        epochs=config.epochs,
+        peak_memory=[memory.total for memory in found],
+        process_memory=PROCESS_MEMORY,
+        adjacency_memory=busiest.adjacency,
+        feature_memory=busiest.features,
+        layer_memory=busiest.layers,
+        read_bytes=_read_bytes(shards, config, options, axes),
+        written_bytes=_written_bytes(shards, config, options),
+        epoch_seconds=seconds,
+        seconds=None if seconds is None else _left(start, config) * seconds,
+        seconds_from=measured,
+    )
+
+
+def _left(start: Start, config: TrainConfig) -> int:
+    return config.epochs - start.first_epoch
+
+
+def _row_memory(shards: RowShards, config: TrainConfig, options: ModelOptions) -> list[_Memory]:
+    """The memory of every rank, from the sizes of its own shard."""
+    n, differentiates = shards.num_vertices, config.model_kind.load().multiplies
+    found = []
+    for rank in range(shards.num_parts):
+        length = _Lengths(shards, f"row/{rank:05d}")
+        own, sent, halo = length("vertex"), length("send_row"), length("halo_vertex")
+        nonzeros = length("own/indices") + length("halo/indices")
+        share = own / max(1, n)
+        footprint = Footprint(
+            rows=share,
+            held=share,
+            product=share,
+            received=(halo + sent) / max(1, n),
+            adjacency=1.0,
+            pointers=2 * share,
+        )
+        # The transpose of an undirected graph is the same matrix; attention needs none.
+        matrices = 1.0 if shards.symmetric or not differentiates else 2.0
+        entry = length.index_bytes + (np.dtype(config.dtype).itemsize if shards.weighted else 0)
+        sizes = _Sizes(n, nonzeros, entry, matrices)
+        found.append(_memory(sizes, config, options, [footprint] * (len(options.pairs) + 1)))
+    return found
+
+
+class _Lengths:
+    """Lengths of the arrays of one rank's shard, from the manifest."""
+
+    def __init__(self, shards: RowShards, prefix: str) -> None:
+        self._records, self._prefix = shards.artifact.records, prefix
+
+    def __call__(self, name: str) -> int:
+        return self._records[f"{self._prefix}/{name}"].shape[0]
+
+    @property
+    def index_bytes(self) -> int:
+        return max(np.dtype(self._records[f"{self._prefix}/{side}/indices"].dtype).itemsize for side in ("own", "halo"))
+
+
+def _footprints(config: TrainConfig, options: ModelOptions, axes: dict[str, int]) -> list[Footprint]:
+    footprint = config.chosen_algorithm.footprint
+    if footprint is None:
+        raise InputError(f"algorithm {config.algorithm}: its memory cannot be projected, as it states no footprint")
+    return footprint(axes, options.layer_plan().propagates_first)
+
+
+def _grid_memory(shards: GridShards, config: TrainConfig, options: ModelOptions, axes: dict[str, int]) -> _Memory:
+    """The memory of a rank; all ranks of a grid hold about the same."""
+    footprints = _footprints(config, options, axes)
+    entry = 4 + (np.dtype(config.dtype).itemsize if shards.weighted else 0)
+    # Windows that several layers or directions share are kept once.
+    windows = _windows(shards, options, footprints)
+    matrices = sum(share for _, share in windows) / footprints[0].adjacency
+    # Cells differ in their nonzeros; the heaviest one is what a rank may get.
+    nnz = int(shards.artifact.facts["nnz"] * max(shards.artifact.facts["balance"].values()))
+    return _memory(_Sizes(shards.num_vertices, nnz, entry, matrices), config, options, footprints)
+
+
+def _windows(
+    shards: GridShards, options: ModelOptions, footprints: Sequence[Footprint]
+) -> list[tuple[tuple[str, tuple[str, ...]], float]]:
+    """The distinct windows of the adjacency that a rank keeps: matrix and axes, and the share of its nonzeros."""
+    stored = stored_variants(symmetric=shards.symmetric, double=shards.permutation == "double")
+    found: dict[tuple[str, tuple[str, ...]], float] = {}
+    for layer, backward in options.layer_plan().products:
+        # The window of a first product that is kept is freed.
+        if (layer, backward) == (0, False) and options.input_is_kept and len(options.pairs) > 1:
+            continue
+        variant, window = "even" if layer % 2 == 0 else "odd", footprints[layer].window
+        key = stored[TRANSPOSED[variant] if backward else variant], window[::-1] if backward else window
+        found[key] = footprints[layer].adjacency
+    return list(found.items())
+
+
+def _memory(sizes: _Sizes, config: TrainConfig, options: ModelOptions, layers: Sequence[Footprint]) -> _Memory:
+    """The memory of one rank with these shares."""
+    word, n = np.dtype(config.dtype).itemsize, sizes.num_vertices
+    model = _TENSORS.get(config.model, _OTHER)
+    entries = layers[0].adjacency * sizes.nnz
+    arriving = layers[0].arriving * sizes.nnz * sizes.entry_bytes
+    adjacency = arriving + sizes.matrices * (entries * sizes.entry_bytes + 8 * layers[0].pointers * n)
+    rows = _ROW_BYTES * max(each.rows for each in layers) * n
+    feature = layers[0].held * n * options.dims[0] * word
+    kept_product = layers[0].product * n * options.dims[0] * word if options.input_is_kept else 0.0
+    stays = 0.0 if options.input_is_kept and not model.keeps_features else feature
+    # A gradient and both moments, if the features are trained.
+    features = kept_product + stays + rows + (3 * feature if config.train_features else 0)
+    peak, saved = _layer_peak(config, options, layers, model, n * word, entries * word)
+    # While they load, features are scaled into a copy, and multiplied with the first matrix.
+    first = layers[0]
+    loading = 2 * feature + (first.held + first.received + first.product) * n * options.dims[0] * word
+    return _Memory(int(adjacency), int(features), int(max(peak, saved, loading - features)))
+
+
+def _layer_peak(
+    config: TrainConfig,
+    options: ModelOptions,
+    layers: Sequence[Footprint],
+    model: _Tensors,
+    column: float,
+    entries: float,
+) -> tuple[float, float]:
+    """Bytes at the worst moment of an epoch, and those saved for the backward pass at its start.
+
+    Args:
+        column: bytes of one column of a whole dense matrix.
+        entries: bytes of one number per nonzero of this rank.
+    """
+    saved, peak = 0.0, 0.0
+    drops = config.dropout > 0
+    for layer, (before, after) in enumerate(options.pairs):
+        here, output = layers[layer], layers[layer + 1].held * column
+        width = after * config.heads if model.attends and layer == len(options.pairs) - 1 else after
+        first = options.propagates_first(layer)
+        is_kept = layer == 0 and options.input_is_kept
+        product = (before if first else width) * column
+        moving = (here.held + here.received + here.product) * product
+        if model.attends:
+            # The transformed rows of this rank and of its halo, and the scores of every edge and head.
+            scores = config.heads * entries
+            peak = max(peak, saved + 2 * moving + 2 * scores)
+            saved += moving + scores
+        elif not is_kept:
+            # Forward: the scaled rows, those that arrive, and the product. Backward there is a gradient as well.
+            extra = (model.passing - _GCN.passing) * output * after
+            peak = max(peak, saved + moving + (here.product * product + extra if layer else 0))
+            saved += here.product * product if first else 0
+        if layer == len(options.pairs) - 1:
+            # Scores, their logarithms, and the gradients of both.
+            peak = max(peak, saved + 4 * output * width)
+            saved += 2 * output * width
+            continue
+        hidden = 1 + model.kept + (config.norm != "none") + drops
+        peak = max(peak, saved + (hidden + model.passing) * output * width)
+        saved += hidden * output * width
+    return peak, saved
+
+
+def _read_bytes(
+    shards: RowShards | GridShards, config: TrainConfig, options: ModelOptions, axes: dict[str, int]
+) -> int:
+    """Stored bytes that the busiest rank reads."""
+    path = shards.artifact.path
+    if isinstance(shards, RowShards):
+        busiest = max(range(shards.num_parts), key=lambda rank: _Lengths(shards, f"row/{rank:05d}")("own/indices"))
+        return tree_bytes(path / f"row/{busiest:05d}")
+    footprints = _footprints(config, options, axes)
+    cells = sum(share * tree_bytes(path / "grid" / key[0]) for key, share in _windows(shards, options, footprints))
+    # Features are read in one order only, and ranks that hold other columns of the same rows share their reading.
+    orders = [tree_bytes(folder) for folder in (path / "order").iterdir() if folder.is_dir()]
+    return int(cells + footprints[0].held * max(orders))
+
+
+def _written_bytes(shards: RowShards | GridShards, config: TrainConfig, options: ModelOptions) -> int:
+    word, n = np.dtype(config.dtype).itemsize, shards.num_vertices
+    # Two weights of a layer's shape are the most that a model has; the attention vectors are small.
+    weights = 1 if config.model in {"gcn", "gat"} else 2
+    parameters = sum(weights * before * after + after for before, after in options.pairs)
+    parameters += n * options.dims[0] if config.train_features else 0
+    written = _CHECKPOINTS * _COPIES[config.optimizer] * parameters * word + _LINE_BYTES * config.epochs
+    if config.save_embeddings:
+        embedding = options.dims[-2] if len(options.pairs) > 1 else 0
+        written += n * ((options.dims[-1] + embedding) * word + 4)
+    return written
+
+
+#: Fields that decide how long an epoch takes.
+_SIZE_FIELDS = (
+    "algorithm", "ranks", "grid", "model", "hidden", "heads", "dtype", "norm", "dropout", "input_dropout",
+    "product_order", "train_features", "threads",
+)  # fmt: skip
+
+
+def _known_seconds(dataset: Dataset, config: TrainConfig, shards: str) -> tuple[float | None, str | None]:
+    """The median time of an epoch in an earlier run of the same size, and the name of that run."""
+    own = run_of(config).name
+    # The run itself says most about its own epochs.
+    for name in sorted(dataset.runs(), key=lambda name: name != own):
+        run = Run(dataset.run_path(name))
+        try:
+            before, lines = TrainConfig.of_run(run), run.metrics()
+        except GnnloomError:
+            continue  # a damaged run, or one of a model that is not installed, tells no time
+        if not lines or run.inputs().get("shards") != shards:
+            continue
+        if all(getattr(before, field) == getattr(config, field) for field in _SIZE_FIELDS):
+            return statistics.median(line["seconds"] for line in lines), name
+    return None, None

@@ -1,0 +1,116 @@
+"""Trains and predicts on the ranks of the MPI job that a command was started in."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from gnnloom.storage import Dataset
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.comm.agreement import CollectiveError, together
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.mpi import world
+from gnnloom.trainer.config.continuation import configure, run_of
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.job.stop import StopRequest
+from gnnloom.trainer.training.full_graph import train
+from gnnloom.trainer.training.predict import predict
+from gnnloom.workflows.run.mpi_launcher import LaunchedRank
+
+
+def train_in_place(
+    launched: LaunchedRank,
+    given: Mapping[str, Any],
+    progress: Callable[[Run, int], AbstractContextManager[None]],
+    *,
+    restart: bool,
+) -> dict[str, Any]:
+    """Train on all ranks of this MPI job. Collective.
+
+    Args:
+        given: fields of the configuration that were given; the number of ranks is that of the job.
+        progress: entered by rank 0 with the run and its number of epochs.
+
+    Returns:
+        The run's result, the same on every rank; ``state`` is ``finished`` or ``stopped``.
+
+    Raises:
+        CollectiveError: the configuration cannot be used, or asks for another number of ranks; raised on every rank.
+    """
+    # First, so that a signal during loading is remembered until the end of the first epoch.
+    stop = StopRequest(signal.SIGTERM, signal.SIGUSR1)
+    comm = _join(launched)
+
+    def settle() -> Mapping[str, Any]:
+        return {**given, "ranks": _settled_ranks(given.get("ranks"), comm.size)}
+
+    config = together(comm, lambda: configure(settle(), restart=restart))
+    # The run's folder need not exist, but its dataset must.
+    run = together(comm, lambda: run_of(config))
+    with progress(run, config.epochs) if comm.rank == 0 else nullcontext():
+        return train(comm, config, stop, restart=restart)
+
+
+def predict_in_place(
+    launched: LaunchedRank,
+    find: Callable[[], tuple[Dataset, Run]],
+    write: Callable[[Dataset, Run], None],
+    *,
+    ranks: int | None,
+    embeddings: bool,
+    checkpoint: str,
+) -> dict[str, Any]:
+    """Predict on all ranks of this MPI job. Collective.
+
+    Args:
+        find: opens the dataset and the run.
+        write: writes the output of the command; called by rank 0.
+        ranks: number of ranks that was asked for, if any.
+        checkpoint: the checkpoint that predicts: ``auto``, ``best`` or ``last``.
+
+    Returns:
+        The summary, the same on every rank.
+
+    Raises:
+        CollectiveError: as :func:`train_in_place`.
+    """
+    comm = _join(launched)
+    size = together(comm, lambda: _settled_ranks(ranks, comm.size))
+    dataset, run = together(comm, find)
+    options: dict[str, Any] = {"ranks": size, "embeddings": embeddings, "checkpoint": checkpoint}
+    config = together(comm, lambda: PredictConfig.of_run(dataset, run, **options))
+    result = predict(comm, config)
+    together(comm, lambda: write(dataset, run) if comm.rank == 0 else None)
+    return result
+
+
+def _join(launched: LaunchedRank) -> Communicator:
+    """The ranks of this job; only the first one logs.
+
+    Raises:
+        CollectiveError: the launcher belongs to another MPI, which leaves every process alone.
+    """
+    comm = world()
+    if comm.size != launched.size:
+        raise CollectiveError(
+            f"the launcher started {launched.size} processes, but each finds {comm.size} ranks: it belongs to another"
+            " MPI than mpi4py; `gnnloom doctor` shows which one mpi4py uses",
+            reports=launched.rank == 0,
+            code=InputError.exit_code,
+        )
+    if comm.rank > 0:
+        for name in ("gnnloom", "gnnloom.trainer", "gnnloom.workflows"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+    return comm
+
+
+def _settled_ranks(wanted: int | None, size: int) -> int:
+    if wanted not in {None, size}:
+        raise InputError(
+            f"--ranks {wanted}, but this MPI job has {size} ranks: start {wanted} ranks, or leave out --ranks"
+        )
+    return size
