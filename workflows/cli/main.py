@@ -22,7 +22,7 @@ from gnnloom.storage.errors import GnnloomError
 from gnnloom.trainer.job.signals import handling, raised_again
 from gnnloom.workflows.cli.clock import start_clock
 from gnnloom.workflows.cli.completion import complete_names
-from gnnloom.workflows.cli.suggestions import add_suggestion
+from gnnloom.workflows.cli.suggestions import suggested
 
 #: Module of each subcommand, and its line in the help of the whole command. Modules are imported only when their
 #: command is called, as some take seconds; the help of the whole command imports none of them.
@@ -92,7 +92,9 @@ class LazyGroup(click.Group):
             with handling(signal.SIGTERM, _terminate), raised_again(_SIGNALS):
                 return super().invoke(ctx)
         except click.UsageError as error:
-            add_suggestion(error)
+            better = suggested(error)
+            if better is not None:
+                raise better from error
             raise
         except KeyboardInterrupt:
             click.echo("interrupted; finished work is kept, run the command again to continue", err=True)

@@ -11,14 +11,14 @@ import click
 _QUOTED = re.compile(r"^(?:No such command )?(['\"])(?P<given>.*?)\1(?: is not one of |\.)")
 
 
-def add_suggestion(error: click.UsageError) -> None:
-    """Add the names that are nearest to a mistyped one to the error's message."""
-    found = _QUOTED.match(error.message)
-    if found is None or "Did you mean" in error.format_message():
-        return
+def suggested(error: click.UsageError) -> click.UsageError | None:
+    """The same error with the names that are nearest to a mistyped one; None if there is nothing to suggest."""
+    found, text = _QUOTED.match(error.message), error.format_message()
+    if found is None or "Did you mean" in text:
+        return None
     near = get_close_matches(found["given"], _choices(error), n=2)
-    if near:
-        error.message = f"{error.message.rstrip('.')}. Did you mean {' or '.join(map(repr, near))}?"
+    names = " or ".join(map(repr, near))
+    return click.UsageError(f"{text.rstrip('.')}. Did you mean {names}?", error.ctx) if near else None
 
 
 def _choices(error: click.UsageError) -> list[str]:
