@@ -107,7 +107,8 @@ def _ways(level: str, num_pins: int, parts: int, structure: Structure) -> tuple[
     if structure.pins_left < _MESH:
         return (slow,)
     # Each of the two fails on some graphs with clusters, so both run where both are quick.
-    return (slow, quick) if _slow_seconds(num_pins, parts, structure) <= _WORTH_SECONDS else (quick,)
+    is_short = has_clusters and _slow_seconds(num_pins, parts, structure) <= _WORTH_SECONDS
+    return (slow, quick) if is_short else (quick,)
 
 
 def _slow_seconds(num_pins: int, parts: int, structure: Structure) -> float:

@@ -34,7 +34,7 @@ QUICK, SLOW = "mtkahypar large-k, 64 passes of refinement", "mtkahypar determini
         ("balanced", 5_000_000, 64, MESH, [SLOW]),
         ("balanced", 200_000, 16, SOCIAL, [SLOW, QUICK]),
         ("balanced", 1_000_000, 64, SOCIAL, [QUICK]),
-        ("balanced", 1_000_000, 64, RANDOM, [QUICK]),
+        ("balanced", 200_000, 16, RANDOM, [QUICK]),
         ("balanced", 200_000, 16, SKEWED, ["heavy-first, 64 passes of refinement"]),
         ("balanced", MOST_PINS + 1, 16, None, ["multilevel"]),
         ("fast", 200_000, 16, MESH, ["mtkahypar large-k, 16 passes of refinement"]),
