@@ -88,12 +88,15 @@ def losses(catalog: Path) -> list[float]:
 
 @pytest.fixture(scope="module")
 def straight(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an uninterrupted run, prepared and trained in one job on two nodes, with its report."""
+    """The folder of an uninterrupted run, prepared and trained in one job on two nodes."""
     folder = tmp_path_factory.mktemp("straight")
     job = SubmittedJob(slurm, emit(folder) / "whole.sh")
     job.check_end(restarts=0)
-    assert list(folder.glob("jobs/report-*/index.html"))
     return folder
+
+
+def test_a_run_ends_with_a_report_beside_its_jobs(straight: Path) -> None:
+    assert list(straight.glob("jobs/report-*/index.html"))
 
 
 def test_a_training_that_is_preempted_at_any_time_resumes_and_gives_the_same_losses(
