@@ -26,8 +26,8 @@ def class_scores(layout: Layout, labels: Labels, scores: Tensor) -> dict[str, An
 
     Returns:
         ``per_class``: for each class its number ``class``, ``precision``, ``recall``, ``f1`` (0 where undefined) and
-        ``support`` (vertices of the class). ``confusion``, for one class per vertex and at most 256 classes: counts by true
-        class (rows) and predicted class (columns).
+        ``support`` (vertices of the class). ``confusion``, for one class per vertex and at most 256 classes: counts by
+        true class (rows) and predicted class (columns).
     """
     if labels.is_regression:
         return {}
