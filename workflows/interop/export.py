@@ -33,7 +33,7 @@ def write_predictions(dataset: Dataset, run: Run, path: Path) -> None:
 
 
 def run_table(dataset: Dataset, run: Run, what: str) -> Table:
-    """Return a run's ``predictions`` (class or target), ``scores`` or ``embeddings`` by vertex, or its ``metrics``.
+    """Return a run's ``predictions`` (class or target), ``scores`` or ``embeddings``, or its ``metrics`` by epoch.
 
     Raises:
         NotFoundError: the run has no predictions, or none of this kind.
