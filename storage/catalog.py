@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -17,11 +17,12 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.artifacts.vertices import Vertices
+from gnnloom.storage.differences import differences, in_words
 from gnnloom.storage.errors import CorruptError, ExistsError, FormatError, GnnloomError, InputError, NotFoundError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
-from gnnloom.storage.format.files import read_json, remove_tree, tree_bytes
-from gnnloom.storage.format.groups import write_group
+from gnnloom.storage.format.files import read_json, remove_tree, tree_bytes, write_json
+from gnnloom.storage.format.groups import METADATA, group_metadata
 from gnnloom.storage.format.locks import LOCKS, is_held
 from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS
 
@@ -53,6 +54,7 @@ class ArtifactInfo:
     Attributes:
         state: ``complete`` or ``incomplete``; a damaged artifact is in one of the two states as well.
         parameters: empty if they cannot be read; opening the artifact raises the reason.
+        inputs: kind to key, or name to fingerprint, of what it was made from; empty if it cannot be read.
     """
 
     kind: str
@@ -60,6 +62,7 @@ class ArtifactInfo:
     state: str
     parameters: dict[str, Any]
     path: Path
+    inputs: dict[str, str] = field(default_factory=dict)
 
     def stored_bytes(self) -> int:
         return tree_bytes(self.path)
@@ -94,11 +97,14 @@ class Dataset:
                     found.append(_artifact_info(name, path))  # noqa: PERF401 - reads better than a nested comprehension
         return found
 
-    def find(self, kind: str, key: str | None = None, **parameters: Any) -> Artifact:
+    def find(
+        self, kind: str, key: str | None = None, *, made_from: Mapping[str, str] | None = None, **parameters: Any
+    ) -> Artifact:
         """Find the one complete artifact of a kind that has these parameters.
 
         Args:
             key: key of the artifact, or its first digits; needed only to choose between several.
+            made_from: inputs, kind to key, that it must have if it records inputs of that kind.
             parameters: values that must be equal; None matches any value.
 
         Raises:
@@ -112,25 +118,28 @@ class Dataset:
             for info in infos
             if info.key.startswith(key or "")
             and all(info.parameters.get(name) == value for name, value in wanted.items())
+            and all(info.inputs.get(name, value) == value for name, value in (made_from or {}).items())
         ]
-        asked = _asked(key, wanted)
+        asked = _asked(key, {**wanted, **(made_from or {})})
         if not fitting:
             there = "; ".join(_describe(info) for info in infos) or "none"
             incomplete = [info.key for info in self.artifacts(kind) if info.state != "complete"]
             hint = f"; begun and not finished: {', '.join(incomplete)}" if incomplete else ""
             raise NotFoundError(f"dataset {self.name} has no {kind}{asked}; there are: {there}{hint}")
         if len(fitting) > 1:
-            listing = "; ".join(_describe(info) for info in fitting)
-            raise InputError(f"dataset {self.name} has several {kind} artifacts{asked}; give a key: {listing}")
+            raise InputError(
+                f"dataset {self.name} has several {kind} artifacts{asked}; choose one with `--{kind} KEY`:"
+                f" {describe_candidates(fitting)}"
+            )
         return Artifact(fitting[0].path)
 
     def graph(self, key: str | None = None) -> Graph:
         """The adjacency; ``key`` chooses between several."""
         return Graph(self.find("graph", key))
 
-    def vertices(self, key: str | None = None) -> Vertices:
-        """Features, labels and split."""
-        return Vertices(self.find("vertices", key))
+    def vertices(self, key: str | None = None, graph: str | None = None) -> Vertices:
+        """Features, labels and split; ``key``, or the key of the graph they belong to, chooses between several."""
+        return Vertices(self.find("vertices", key, made_from={"graph": graph} if graph else None))
 
     def partition(self, parts: int | None = None, key: str | None = None, **parameters: Any) -> Partition:
         """A partition, found by its number of parts and other parameters (``method``, ``seed``, ...)."""
@@ -237,17 +246,8 @@ class Catalog:
             ExistsError: a folder with this name exists and is not a dataset.
         """
         path = self._path(name)
-        # An empty folder is taken over: it is what a kill between mkdir and the write of the group leaves.
-        if path.exists() and not (path / "zarr.json").exists() and any(path.iterdir()):
-            raise ExistsError(f"{path}: this folder exists and is not a dataset; choose another name")
-        if not (path / "zarr.json").exists():
-            try:
-                path.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise InputError(
-                    f"{path}: cannot make this folder ({error.strerror}); choose another catalog"
-                ) from error
-            write_group(path, {"encoding-type": _ENCODING, "encoding-version": str(FORMAT_VERSION)})
+        if not (path / METADATA).exists():
+            _make_dataset(path)
         return self._open(path)
 
     def remove(self, name: str) -> None:
@@ -276,6 +276,21 @@ class Catalog:
         return path
 
 
+def _make_dataset(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        # A kill during this function leaves an empty folder, or one with a temporary file of the group's metadata.
+        foreign = [entry for entry in path.iterdir() if not entry.name.startswith(f".{METADATA}.")]
+    except OSError as error:
+        raise InputError(f"{path}: cannot make this folder ({error.strerror}); choose another catalog") from error
+    # Looked up after the listing: another process that makes the same dataset writes this file before all others.
+    if (path / METADATA).exists():
+        return
+    if foreign:
+        raise ExistsError(f"{path}: this folder exists and is not a dataset; choose another name")
+    write_json(path / METADATA, group_metadata({"encoding-type": _ENCODING, "encoding-version": str(FORMAT_VERSION)}))
+
+
 def _check_dataset_group(path: Path) -> None:
     # Read without Zarr, whose import takes longer than listing a catalog.
     try:
@@ -295,14 +310,25 @@ def _artifact_info(kind: str, path: Path) -> ArtifactInfo:
     # A commit writes the manifest before it drops the plan, so if both were missing there is a manifest by now.
     for source, state in (manifest, (path / WORK / "plan.json", "incomplete"), manifest):
         try:
-            parameters = read_json(source).get("parameters")
+            content = read_json(source)
         except FileNotFoundError:
             continue
         # A listing must not fail on one damaged file; opening the artifact reports the damage.
         except (CorruptError, OSError):
-            parameters = None
-        return ArtifactInfo(kind, path.name, state, parameters if isinstance(parameters, dict) else {}, path)
+            content = {}
+        parameters, inputs = (_object(content.get(name)) for name in ("parameters", "inputs"))
+        return ArtifactInfo(kind, path.name, state, parameters, path, inputs)
     return ArtifactInfo(kind, path.name, "incomplete", {}, path)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def describe_candidates(infos: Sequence[ArtifactInfo]) -> str:
+    """Several artifacts of one kind by their keys, with what distinguishes them."""
+    found = differences([{"parameters": info.parameters, "inputs": info.inputs} for info in infos])
+    return "; ".join(f"{info.key} ({in_words(pairs)})" for info, pairs in zip(infos, found, strict=True))
 
 
 def _asked(key: str | None, parameters: Mapping[str, Any]) -> str:

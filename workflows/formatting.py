@@ -22,6 +22,23 @@ def readable(name: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
 
+def readable_range(low: float, high: float) -> str:
+    """Format an estimated count by its range, such as ``about 1.4 to 1.7 M``; an exact one with all digits."""
+    if low == high and float(low).is_integer():
+        return f"{int(low):,}"
+    factor, unit = next(((size, name) for size, name in _UNITS if high >= size), (1.0, ""))
+    shown = list(dict.fromkeys(_two_digits(value / factor) for value in (low, high)))
+    return f"about {' to '.join(shown)}{unit}"
+
+
+#: Units of large counts.
+_UNITS = ((1e9, " G"), (1e6, " M"), (1e3, " k"))
+
+
+def _two_digits(value: float) -> str:
+    return f"{float(f'{value:.2g}'):g}"
+
+
 def readable_bytes(count: float) -> str:
     """Format bytes in the largest unit that keeps the number at 1 or above."""
     for unit, decimals in (("B", 0), ("KiB", 1), ("MiB", 1), ("GiB", 1)):

@@ -1,7 +1,7 @@
 """A short trial of an ingest: reads a little of the source, scatters and sorts it, and measures both.
 
-The sample is a few chunks from the beginning, the middle and the end of the source. For the second pass its rows are
-squeezed together, so that the sorted block is as dense as the blocks of the whole graph.
+The sample is taken from chunks at the beginning, the middle and the end of the source, at several places of each. For
+the second pass its rows are squeezed together, so that the sorted block is as dense as the blocks of the whole graph.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.radix import sort_keys, unique_keys
 from gnnloom.pipeline.matrix_sort.scatter import ScatterRangeTask, scatter_range
+from gnnloom.pipeline.sources.reading.line_estimate import Estimate
 from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.memory import MINIMUM_MEMORY
 from gnnloom.storage.artifacts.graph import BlockWriter, block_path
@@ -35,6 +36,12 @@ DISK_RATE = 200e6
 
 #: Stored over plain bytes of row pointers, if the sample is too small to measure it.
 ROW_RATIO = 0.2
+
+#: Places of a chunk from which a sample is taken.
+_PLACES = 8
+
+#: Share by which the number of edges may differ from an estimate that rests on the first range only.
+_ROUGH = 0.3
 
 #: Processor seconds (or eight times as many of waiting) after which reading a range to its end is given up.
 READ_SECONDS = 0.5
@@ -59,6 +66,7 @@ class Calibration:
         row_ratio: stored bytes of row pointers over plain ones.
         disk_rate: bytes per second that reach the disk.
         name_bytes: bytes per name; 0 if ids are numbers.
+        edges_low, edges_high: range in which the number of edges is expected; 0 if it is exact.
     """
 
     files: int
@@ -73,6 +81,8 @@ class Calibration:
     row_ratio: float
     disk_rate: float
     name_bytes: float = 0.0
+    edges_low: int = 0
+    edges_high: int = 0
 
 
 def calibrate(source: EdgeSource, undirected: bool, compact: bool, codec: str, folder: Path) -> Calibration:
@@ -91,10 +101,12 @@ def calibrate(source: EdgeSource, undirected: bool, compact: bool, codec: str, f
     ranges, identity = source.ranges(), source.identity()
     reading = _read_first(source, ranges)
     sample = _Sample(identity, _sample_chunks(source, ranges))
-    edges = max(_total_edges(source, ranges, identity, reading), sample.num_edges)
+    estimate = _total_edges(source, ranges, identity, reading)
+    edges = max(round(estimate.likely), sample.num_edges)
     # Counting distinct ids means sorting them, so it is left out unless ids are renumbered.
     distinct_ids = sample.distinct_ids(edges) if compact else 0
-    vertices = max(1, distinct_ids if compact else max(source.num_vertices() or 0, sample.max_id + 1))
+    highest = max(sample.max_id, reading.max_id)
+    vertices = max(1, distinct_ids if compact else max(source.num_vertices() or 0, highest + 1))
     trial = folder / f".calibration-{uuid.uuid4().hex}"
     try:
         scatter_seconds, disk_rate = _try_scatter(sample.compacted() if compact else sample, undirected, trial)
@@ -105,6 +117,8 @@ def calibrate(source: EdgeSource, undirected: bool, compact: bool, codec: str, f
         files=len(identity.get("files", ())),
         ranges=len(ranges),
         edges=edges,
+        edges_low=max(sample.num_edges, round(estimate.low)),
+        edges_high=max(edges, round(estimate.high)),
         vertices=vertices,
         distinct_ids=distinct_ids,
         weighted=sample.chunk.weight is not None,
@@ -128,38 +142,52 @@ class _Reading:
         seconds: processor seconds that it took.
         bytes: bytes that system calls read.
         whole: whether the end was reached.
+        max_id: highest id that was read; -1 if none was.
     """
 
     edges: int
     seconds: float
     bytes: int
     whole: bool
+    max_id: int
 
 
 def _read_first(source: EdgeSource, ranges: Sequence[SourceRange]) -> _Reading:
-    edges, whole, before = 0, True, bytes_moved()[0]
+    edges, whole, max_id = 0, True, -1
+    # A first chunk loads or compiles the parser, which must not count.
+    for _ in source.read(ranges[0]) if ranges else ():
+        break
+    before = bytes_moved()[0]
     started, worked = time.perf_counter(), time.process_time()
     for chunk in source.read(ranges[0]) if ranges else ():
         edges += len(chunk.source)
+        max_id = max(max_id, int(chunk.source.max(initial=-1)), int(chunk.target.max(initial=-1)))
         if max(time.process_time() - worked, (time.perf_counter() - started) / 8) > READ_SECONDS:
             whole = False
             break
-    return _Reading(edges, time.process_time() - worked, bytes_moved()[0] - before, whole)
+    return _Reading(edges, time.process_time() - worked, bytes_moved()[0] - before, whole, max_id)
 
 
-def _total_edges(source: EdgeSource, ranges: Sequence[SourceRange], identity: dict[str, Any], reading: _Reading) -> int:
-    """Edges of the source: as the source states them, or extrapolated from the density of what was read."""
+def _total_edges(
+    source: EdgeSource, ranges: Sequence[SourceRange], identity: dict[str, Any], reading: _Reading
+) -> Estimate:
+    """Edges of the source: as the source states them, as it estimates them, or from the density of what was read."""
     stated = getattr(source, "num_edges", None)
     if isinstance(stated, int):
-        return stated
+        return Estimate(stated, stated, stated)
+    if reading.whole and len(ranges) <= 1:
+        return Estimate(reading.edges, reading.edges, reading.edges)
+    estimate = getattr(source, "estimate_edges", None)
+    if estimate is not None and (found := estimate()) is not None:
+        return found
     sizes = [each.stop - each.start for each in ranges]
     if reading.whole and min(sizes, default=0) > 0:
-        return reading.edges * sum(sizes) // sizes[0]
-    if reading.whole and len(ranges) <= 1:
-        return reading.edges
-    # The ranges of a compressed stream have no sizes to compare, but its bytes can be compared.
-    file_bytes = sum(file.get("size") or 0 for file in identity.get("files", ()))
-    return max(reading.edges, reading.edges * file_bytes // max(1, reading.bytes))
+        likely = reading.edges * sum(sizes) / sizes[0]
+    else:
+        # The ranges of a stream have no sizes to compare, but its bytes can be compared.
+        file_bytes = sum(file.get("size") or 0 for file in identity.get("files", ()))
+        likely = max(reading.edges, reading.edges * file_bytes / max(1, reading.bytes))
+    return Estimate(likely, likely * (1 - _ROUGH), likely * (1 + _ROUGH))
 
 
 def _sample_chunks(source: EdgeSource, ranges: Sequence[SourceRange]) -> Iterator[EdgeChunk]:
@@ -167,10 +195,22 @@ def _sample_chunks(source: EdgeSource, ranges: Sequence[SourceRange]) -> Iterato
     chosen = sorted({0, len(ranges) // 2, len(ranges) - 1}) if ranges else []
     for number in chosen:
         for chunk in source.read(ranges[number]):
-            count = SAMPLE_EDGES // len(chosen)
-            weight = None if chunk.weight is None else chunk.weight[:count]
-            yield EdgeChunk(chunk.source[:count], chunk.target[:count], weight)
+            # From several places of the chunk, which may be all that there is.
+            for start, stop in _places(len(chunk.source), SAMPLE_EDGES // len(chosen)):
+                weight = None if chunk.weight is None else chunk.weight[start:stop]
+                yield EdgeChunk(chunk.source[start:stop], chunk.target[start:stop], weight)
             break
+
+
+def _places(length: int, count: int) -> Iterator[tuple[int, int]]:
+    """Ranges of ``count`` of ``length`` items in all, spread evenly."""
+    if length <= count:
+        yield 0, length
+        return
+    each = count // _PLACES
+    for place in range(_PLACES):
+        start = (length - each) * place // (_PLACES - 1)
+        yield start, start + each
 
 
 class _Sample:

@@ -86,6 +86,7 @@ class IngestProjection:
         output_bytes: bytes of the graph on disk.
         disk_free_bytes: bytes free on the disk.
         seconds: wall time of the whole ingest, with all workers busy.
+        edges_low, edges_high: range in which ``edges`` is expected; equal to it if the source states its edges.
     """
 
     files: int
@@ -102,6 +103,8 @@ class IngestProjection:
     output_bytes: int
     disk_free_bytes: int
     seconds: float
+    edges_low: int = 0
+    edges_high: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -176,6 +179,8 @@ def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: 
         spill_bytes=spill,
         output_bytes=output,
         disk_free_bytes=resources.disk_free,
+        edges_low=min(found.edges, found.edges_low or found.edges),
+        edges_high=max(found.edges, found.edges_high),
         seconds=round(seconds * (_NAME_COST if found.name_bytes else _COMPACT_COST if compact else 1), 2),
     )
 

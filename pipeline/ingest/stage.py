@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeGuard
@@ -18,14 +19,18 @@ from gnnloom.pipeline.ingest.names.numbered import name_folder, name_table_path,
 from gnnloom.pipeline.ingest.projection import IngestProjection, Resources, extrapolate
 from gnnloom.pipeline.matrix_sort.bucket_sort import BucketSort, SortedMatrix, SortOptions
 from gnnloom.pipeline.sources.names import NamedEdgeSource, NameFoundError
+from gnnloom.pipeline.sources.reading.files import UnreachableError
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import Cluster, ThreadedCluster, for_work
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.errors import ExistsError, InputError
+from gnnloom.storage.differences import differences, in_words
+from gnnloom.storage.errors import BudgetError, ExistsError, InputError
 from gnnloom.storage.format.array_metadata import CODECS, DEFAULT_CODEC
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord, artifact_key
 from gnnloom.storage.format.files import tree_bytes
+
+LOGGER = logging.getLogger("gnnloom.pipeline")
 
 #: Allowed values of the options that are texts.
 CHOICES: Final = {
@@ -139,16 +144,24 @@ def ingest_graph(
         InputError: something in the source is not an edge, there are no edges, or the ids require ``ids="compact"``.
         BudgetError: the memory per worker or the disk is too small; raised before the work begins.
     """
-    if not allow_others:
-        _refuse_others(dataset, graph_key(source, options))
-    with ArtifactWriter.begin(dataset.path, "graph", options.parameters(source), {}, cluster.scratch) as writer:
+    parameters = options.parameters(source)
+    _check_others(dataset, artifact_key("graph", parameters, {}), parameters, allowed=allow_others)
+    with ArtifactWriter.begin(dataset.path, "graph", parameters, {}, cluster.scratch) as writer:
         if writer.is_complete:
             return Graph(Artifact(writer.path))
         try:
             return Graph(_sort(writer, source, options, cluster))
+        except UnreachableError:
+            # The server may answer later, and what was read is kept.
+            raise
         except InputError:
             # These files with these options never make a graph, so nothing is left to finish.
             shutil.rmtree(writer.path, ignore_errors=True)
+            raise
+        except BudgetError:
+            # Refused before the work began, unless an earlier run left some.
+            if not writer.recorded():
+                shutil.rmtree(writer.path, ignore_errors=True)
             raise
 
 
@@ -217,10 +230,23 @@ def _commit(
     return matrix.commit(symmetric=options.undirected, outcome=outcome, more_tasks=names, measured=measured)
 
 
-def _refuse_others(dataset: Dataset, key: str) -> None:
-    for info in dataset.artifacts("graph"):
-        if info.key != key:
-            raise ExistsError(
-                f"dataset {dataset.name} has a graph already ({info.key}, {info.state}), made from another source or"
-                f" with other options; delete it with `gnnloom catalog rm {dataset.name}`, or choose another name"
-            )
+def _check_others(dataset: Dataset, key: str, parameters: Mapping[str, Any], *, allowed: bool) -> None:
+    """Refuse to add a graph to others, or say so: a changed option makes another graph and never replaces one."""
+    infos = {info.key: info for info in dataset.artifacts("graph")}
+    others = [info for info in infos.values() if info.key != key and (info.state == "complete" or not allowed)]
+    if not others or (key in infos and infos[key].state == "complete" and allowed):
+        return
+    *found, new = differences([*(info.parameters for info in others), parameters])
+    there = "; ".join(f"{info.key}, {info.state} ({in_words(it)})" for info, it in zip(others, found, strict=True))
+    if not allowed:
+        raise ExistsError(
+            f"dataset {dataset.name} has a graph already: {there}. This command makes another one ({in_words(new)});"
+            " give the options of the first, add this graph to the dataset (`--add`), or choose another dataset name"
+        )
+    LOGGER.warning(
+        "dataset %s gets another graph, %s (%s), next to %s; choose one with `--graph KEY`",
+        dataset.name,
+        key,
+        in_words(new),
+        there,
+    )

@@ -16,13 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.edge_columns import rebatch
-from gnnloom.pipeline.sources.source import MultilabelSource, TargetSource, VertexSource
+from gnnloom.pipeline.sources.source import KeyedSource, MultilabelSource, TargetSource, VertexSource
+from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT, Vertices
 from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.differences import differences, in_words
 from gnnloom.storage.errors import ExistsError, FormatError, InputError
 from gnnloom.storage.format.arrays import create_array, default_chunk_rows, write_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord, artifact_key
@@ -73,7 +75,14 @@ class VertexArrayTask:
         return f"{self.array}/{self.start:012d}"
 
 
-def ingest_vertices(dataset: Dataset, source: VertexSource, cluster: Cluster, graph: Graph | None = None) -> Vertices:
+def ingest_vertices(
+    dataset: Dataset,
+    source: VertexSource,
+    cluster: Cluster,
+    graph: Graph | None = None,
+    *,
+    allow_others: bool | None = None,
+) -> Vertices:
     """Store features, labels and split for the vertices of the dataset's graph.
 
     If ingest compacted the ids, row k of the source belongs to the vertex whose original id is k. There are two
@@ -84,8 +93,9 @@ def ingest_vertices(dataset: Dataset, source: VertexSource, cluster: Cluster, gr
         dataset: dataset of the graph.
         source: the rows.
         cluster: where the tasks run.
-        graph: one of several graphs of the dataset. The dataset may then have other vertex data, and readers must pass
-            a key. By default, the dataset's only graph, which must not have other vertex data.
+        graph: one of several graphs of the dataset; by default, the dataset's only graph.
+        allow_others: allow the graph to have other vertex data; readers must then pass a key. By default, if ``graph``
+            is given.
 
     Raises:
         InputError: the source has another number of rows than the graph has vertices, or something in it cannot be
@@ -94,12 +104,13 @@ def ingest_vertices(dataset: Dataset, source: VertexSource, cluster: Cluster, gr
         NotFoundError: the dataset has no graph.
     """
     owner = graph or dataset.graph()
-    _check_rows(owner, source)
+    for array in source.arrays:
+        _check_rows(owner, _source_of(source, array))
     if "target" in source.arrays and {"label", "multilabel"} & set(source.arrays):
         raise InputError("the vertex data has labels (classes) and targets (numbers to predict); give only one of them")
     identity, inputs = source.identity(), {"graph": owner.artifact.key}
-    if graph is None:
-        _check_others(dataset, vertices_key(identity, inputs["graph"]))
+    if not (graph is not None if allow_others is None else allow_others):
+        _check_others(dataset, inputs["graph"], identity)
     with ArtifactWriter.begin(dataset.path, "vertices", _parameters(identity), inputs, cluster.scratch) as writer:
         if not writer.is_complete:
             _write(writer, source, owner, cluster)
@@ -131,7 +142,8 @@ def _check_rows(graph: Graph, source: VertexSource) -> None:
             )
     elif rows != graph.num_vertices:
         raise InputError(
-            f"the vertex data has {rows:,} rows, the graph {graph.num_vertices:,} vertices; expected one row per vertex"
+            f"the vertex data has {rows:,} rows, the graph {graph.num_vertices:,} vertices; expected one row per"
+            " vertex, or ids of the rows (`--by-id` or `--ids-file`)"
         )
 
 
@@ -139,12 +151,15 @@ def _selects(graph: Graph, source: VertexSource) -> bool:
     return "original_id" in graph.artifact and not source.in_graph_order
 
 
-def _check_others(dataset: Dataset, key: str) -> None:
+def _check_others(dataset: Dataset, graph_key: str, identity: JsonObject) -> None:
+    key = vertices_key(identity, graph_key)
     for info in dataset.artifacts("vertices"):
-        if info.state == "complete" and info.key != key:
+        if info.state == "complete" and info.key != key and info.inputs.get("graph", graph_key) == graph_key:
+            found, new = differences([info.parameters, _parameters(identity)])
             raise ExistsError(
-                f"dataset {dataset.name} has vertex data from another source; to replace it:"
-                f" gnnloom catalog rm {dataset.name} --artifact vertices/{info.key}"
+                f"dataset {dataset.name} has vertex data from another source: {info.key} ({in_words(found)}). This"
+                f" command stores other data ({in_words(new)}); to keep both, repeat it with `--add`, and choose with"
+                " `--vertices KEY` when sharding"
             )
 
 
@@ -155,18 +170,34 @@ def _write(writer: ArtifactWriter, source: VertexSource, graph: Graph, cluster: 
         sizes["class"] = source.num_labels()
     if isinstance(source, TargetSource) and source.num_targets():
         sizes["target"] = source.num_targets()
-    compacted = graph.artifact.path if _selects(graph, source) else None
     tasks: list[VertexArrayTask] = []
     for array in source.arrays:
         shape = tuple(sizes[dim] for dim in _DIMS[array])
         if not any(name.startswith(f"{array}/") for name in recorded):
             # Creating an array deletes its chunks, which is right only if no task has recorded any.
             create_array(writer.path, array, shape, _DTYPES[array], _DIMS[array])
-        tasks += _tasks(writer, source, array, shape, compacted)
+        one = _source_of(source, array)
+        tasks += _tasks(writer, one, array, shape, graph.artifact.path if _selects(graph, one) else None)
     # Features, or several labels, and a label and a split.
     chosen = for_few(cluster, sizes["vertex"] * (sizes["feature"] + sizes.get("class", 0) + 2))
     records = run_missing("vertex data", chosen, writer, write_vertex_rows, tasks, "rows")
-    writer.commit([task.name for task in tasks], sizes, _total_facts(records))
+    writer.commit([task.name for task in tasks], sizes, _total_facts(records) | _left_out(graph, source, records))
+
+
+def _source_of(source: VertexSource, array: str) -> VertexSource:
+    """The source of one array: arrays from different files may be in different orders."""
+    return source.source_of(array) if isinstance(source, JoinedVertices) else source
+
+
+def _left_out(graph: Graph, source: VertexSource, records: Iterable[TaskRecord]) -> dict[str, int]:
+    """How many rows belong to vertices that the graph does not have, because they have no edge; empty if none do."""
+    by_row = [
+        one.num_vertices() - graph.num_vertices
+        for one in (_source_of(source, array) for array in source.arrays)
+        if _selects(graph, one)
+    ]
+    most = max([*by_row, *(record.facts.get("left_out", 0) for record in records)], default=0)
+    return {"left_out": most} if most else {}
 
 
 def _tasks(
@@ -193,6 +224,8 @@ def write_vertex_rows(task: VertexArrayTask) -> Done:
             output.add(write_rows(task.writer.path, task.array, start, np.ascontiguousarray(piece)))
             output.facts.update(_add_facts(output.facts, _facts_of(task.array, piece)))
             start += len(piece)
+        if isinstance(task.source, KeyedSource) and task.source.unknown_rows():
+            output.facts["left_out"] = task.source.unknown_rows()
         if start != task.stop:
             raise InputError(
                 f"{task.array}: the source ended after {start - task.start:,} rows, expected {task.stop - task.start:,}"
@@ -271,5 +304,5 @@ def _add_facts(before: dict[str, int], more: dict[str, int]) -> dict[str, int]:
 def _total_facts(records: Iterable[TaskRecord]) -> dict[str, int]:
     total = {"num_classes": 0}
     for record in records:
-        total = _add_facts(total, dict(record.facts))
+        total = _add_facts(total, {name: count for name, count in record.facts.items() if name != "left_out"})
     return total

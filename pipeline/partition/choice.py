@@ -85,7 +85,7 @@ def choose(level: str, num_pins: int, parts: int, structure: Structure | None) -
     """
     if structure is None or num_pins > MOST_PINS:
         return Choice((_MULTILEVEL,), f"more than {MOST_PINS:,} pins, so nets stay on disk")
-    left = f"clusters absorb {1 - structure.pins_left:.0%} of the pins"
+    left = f"small clusters absorb {1 - structure.pins_left:.0%} of the pins"
     if structure.pins_left >= _NO_CLUSTERS:
         shape = "no clusters, but long rows" if structure.skew >= _SKEWED else "no clusters, rows of similar length"
     else:

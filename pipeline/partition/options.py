@@ -54,17 +54,21 @@ class PartitionOptions(PartitionSettings):
         Raises:
             InputError: the quality and another method, preset or model are given.
         """
+        if self.method and not self.quality:
+            return
         chooser = METHODS[QUALITY_METHOD]
-        if self.quality:
-            check_choice("quality", self.quality, chooser.preset_names)
-            if self.method not in {"", QUALITY_METHOD} or self.preset not in {"", self.quality}:
-                given = self.method if self.method not in {"", QUALITY_METHOD} else f"preset {self.preset}"
-                raise InputError(f"quality {self.quality}: chooses the method and its preset; leave out {given}, or it")
-            object.__setattr__(self, "method", QUALITY_METHOD)
-            object.__setattr__(self, "preset", self.quality)
-        elif not self.method:
+        if not self.quality:
             offers = self.model in {"", *chooser.models} and self.preset in {"", *chooser.preset_names}
             object.__setattr__(self, "method", QUALITY_METHOD if offers else FORMER_METHOD)
+            return
+        check_choice("quality", self.quality, chooser.preset_names)
+        given = self.method if self.method not in {"", QUALITY_METHOD} else self.preset
+        if given not in {"", self.quality}:
+            raise InputError(
+                f"quality {self.quality}: chooses the method and its preset; leave out {given}, or the quality"
+            )
+        object.__setattr__(self, "method", QUALITY_METHOD)
+        object.__setattr__(self, "preset", self.quality)
 
     @property
     def partitioner(self) -> Partitioner:
@@ -104,7 +108,7 @@ class PartitionOptions(PartitionSettings):
 
     def former(self) -> PartitionOptions | None:
         """What the same call meant before methods were chosen by the graph; None if it named more than the default."""
-        if self.quality != METHODS[QUALITY_METHOD].preset_names[0]:
+        if self.method != QUALITY_METHOD or self.preset != self.partitioner.preset_names[0]:
             return None
         return replace(self, method=FORMER_METHOD, preset="", quality="")
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
+from gnnloom.pipeline.shards.find_vertices import find_vertices
 from gnnloom.pipeline.shards.grid_cells import WriteCellTask, cell_name, write_cell
 from gnnloom.pipeline.shards.grid_options import PERMUTATIONS, GridOptions
 from gnnloom.pipeline.shards.grid_scatter import ScatterToCellsTask, scatter_to_cells
@@ -25,7 +26,7 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.grid_shards import GridShards, stored_variants
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 
 __all__ = ["PERMUTATIONS", "GridOptions", "grid_shards_key", "shard_grid"]
@@ -136,14 +137,14 @@ def _check_partition(options: GridOptions, graph: Graph, partition: Partition | 
 
 def _find_vertices(dataset: Dataset, graph: Graph, vertices: Artifact | None) -> Artifact | None:
     if vertices is None:
-        try:
-            vertices = dataset.find("vertices")
-        except NotFoundError:
+        found = find_vertices(dataset, graph.artifact.key)
+        if found is None:
             return None
+        vertices = found.artifact
     if vertices.sizes["vertex"] != graph.num_vertices:
         raise InputError(
-            f"{vertices.path}: {vertices.sizes['vertex']:,} vertices, the graph has {graph.num_vertices:,}; remove"
-            f" one with `gnnloom catalog rm {dataset.name} --artifact vertices/{vertices.key}`"
+            f"{vertices.path}: {vertices.sizes['vertex']:,} vertices, the graph has {graph.num_vertices:,};"
+            " choose vertex data of this graph with `--vertices KEY`"
         )
     return vertices
 

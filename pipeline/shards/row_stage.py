@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
+from gnnloom.pipeline.shards.find_vertices import find_vertices
 from gnnloom.pipeline.shards.row_rank import ShardRankTask, shard_rank
 from gnnloom.pipeline.shards.row_routed import RoutedMatrix, RoutedVertexArray
 from gnnloom.pipeline.shards.row_routing import route_blocks, route_vertices
@@ -121,8 +122,8 @@ def _parameters(parts: int, method: str) -> dict[str, Any]:
 
 
 def _find_inputs(dataset: Dataset, partition: Partition, vertices: Vertices | None) -> _Inputs:
-    if vertices is None and any(info.state == "complete" for info in dataset.artifacts("vertices")):
-        vertices = dataset.vertices()
+    if vertices is None:
+        vertices = find_vertices(dataset, partition.artifact.inputs["graph"])
     graph = dataset.graph(partition.artifact.inputs["graph"])
     if vertices is not None and vertices.num_vertices != graph.num_vertices:
         raise InputError(

@@ -121,6 +121,15 @@ class VertexSource(Protocol):
 
 
 @runtime_checkable
+class KeyedSource(VertexSource, Protocol):
+    """A source that names the vertex of each row, and may have rows of vertices that the graph does not have."""
+
+    def unknown_rows(self) -> int:
+        """Number of such rows, among those that were read in this process; 0 before."""
+        ...
+
+
+@runtime_checkable
 class MultilabelSource(VertexSource, Protocol):
     """A source whose vertices may have several labels each."""
 

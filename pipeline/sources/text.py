@@ -23,6 +23,8 @@ from gnnloom.pipeline.sources.names import HINT, NameChunk, NameFoundError, Name
 from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.reading import name_parser
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.header import begins_with_header
+from gnnloom.pipeline.sources.reading.line_estimate import Estimate, estimate_lines
 from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, bad_line
 from gnnloom.pipeline.sources.reading.numerals import EXTRA, NEGATIVE, NO_ID, REASONS, TOO_LARGE
 from gnnloom.pipeline.sources.reading.parse import parse_edges
@@ -52,7 +54,8 @@ class TextEdges:
         files: local uncompressed files are read in ranges of ``range_bytes``, each other file as a whole.
         weights: whether the third column contains float32 weights.
         header: whether the first line of each file that is not a comment names the columns; None if the user did not
-            say, which reads as False.
+            say.
+        headers: numbers of the files whose first line was recognized as a header, because the user did not say.
         extra_columns: whether to ignore further columns rather than refuse them.
         stated_vertices: the number of vertices, if something other than the file states it.
         range_bytes: size of a range.
@@ -63,6 +66,7 @@ class TextEdges:
     weights: bool = False
     header: bool | None = None
     extra_columns: bool = False
+    headers: tuple[int, ...] = ()
     stated_vertices: int | None = None
     range_bytes: int = RANGE_BYTES
     block_bytes: int = BLOCK_BYTES
@@ -86,19 +90,38 @@ class TextEdges:
         for file in files:
             if file.size == 0:
                 raise _no_edges(file)
-        return cls(files, weights, header, extra_columns)
+        found = (number for number, file in enumerate(files) if header is None and begins_with_header(file, weights))
+        return cls(files, weights, header, extra_columns, tuple(found))
+
+    def _has_header(self, number: int) -> bool:
+        return bool(self.header) or number in self.headers
+
+    @property
+    def recognized_headers(self) -> tuple[str, ...]:
+        """Locations of the files whose first line was recognized as a header."""
+        return tuple(self.files[number].location for number in self.headers)
 
     def identity(self) -> dict[str, Any]:
         return {
             "format": "snap",
             "weights": self.weights,
-            "header": bool(self.header),
+            "header": self._header_identity(),
             "extra_columns": self.extra_columns,
             "files": [file.identity() for file in self.files],
         }
 
+    def _header_identity(self) -> bool | list[int]:
+        """What is recognized counts as given, unless it is true of some files only."""
+        if self.headers and len(self.headers) < len(self.files):
+            return list(self.headers)
+        return bool(self.header) or bool(self.headers)
+
     def num_vertices(self) -> int | None:
         return self.stated_vertices
+
+    def estimate_edges(self) -> Estimate | None:
+        """The number of edges, from samples of the files; None if nothing is known about a file's length."""
+        return estimate_lines(self.files)
 
     def ranges(self) -> Sequence[SourceRange]:
         return [span for number, file in enumerate(self.files) for span in self._ranges_of(number, file)]
@@ -126,7 +149,7 @@ class TextEdges:
 
     def _blocks(self, span: SourceRange) -> Iterator[tuple[int, NDArray[np.uint8]]]:
         stop = None if span.stop < 0 else span.stop
-        return data_blocks(self.files[span.file], bool(self.header), span.start, stop, self.block_bytes)
+        return data_blocks(self.files[span.file], self._has_header(span.file), span.start, stop, self.block_bytes)
 
     def _check_any(self, span: SourceRange, num_edges: int) -> None:
         file = self.files[span.file]
@@ -211,7 +234,9 @@ FORMAT = Format(
     open_edges=TextEdges.open,
     options=(
         WEIGHTS,
-        Option("header", bool, "Whether the first line names the columns.", deniable=True),
+        Option(
+            "header", bool, "Whether the first line names the columns; by default, if it is recognized.", deniable=True
+        ),
         Option("extra_columns", bool, "Ignore columns after those that are needed."),
     ),
     is_fallback=True,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from gnnloom.pipeline.tasks.main_guard import check_main_guard
 from gnnloom.pipeline.tasks.memory import KEPT_ALLOCATION, keep_freed_memory
 from gnnloom.pipeline.tasks.performance import check_report, reported
+from gnnloom.pipeline.tasks.quiet import dask_silenced
 from gnnloom.storage.errors import CorruptError, InputError, LaunchError
 from gnnloom.storage.format.files import read_json
 
@@ -239,6 +240,7 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
     check_main_guard()
     workers = options.workers or available_cores()
     with (
+        dask_silenced(),
         dask.config.set(worker_settings()),
         LocalCluster(
             n_workers=workers,
@@ -247,7 +249,7 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",  # None would take the fixed port 8787, and warn if it is in use
             memory_limit=0,
-            silence_logs=logging.ERROR,
+            silence_logs=logging.CRITICAL,
         ) as local,
         Client(local) as client,
     ):

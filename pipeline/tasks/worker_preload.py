@@ -5,7 +5,14 @@ from __future__ import annotations
 import signal
 from typing import Any
 
+from gnnloom.pipeline.tasks.quiet import silence_dask
+
 
 def dask_setup(worker: Any) -> None:  # noqa: ARG001 - Dask's signature
-    """Ignore Ctrl-C: a terminal sends it to every process, and the one that started the workers will close them."""
+    """Ignore Ctrl-C and silence Dask.
+
+    A terminal sends Ctrl-C to every process, and the one that started the workers will close them.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Dask logs the traceback of every task that fails, and of every heartbeat that is late on a busy machine.
+    silence_dask()

@@ -10,10 +10,12 @@ import numpy as np
 import zarr
 
 from gnnloom.storage.artifacts.csr_group import ENCODING_TYPE
+from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.files import parsing, read_json
+from gnnloom.storage.format.listing import dataset_nodes, listed_nodes, nodes_below
 
 
 def check_metadata(artifact: Artifact) -> None:
@@ -30,6 +32,24 @@ def check_metadata(artifact: Artifact) -> None:
         # Earlier versions did not write every group between an artifact and its arrays.
         if (artifact.path / folder / "zarr.json").exists():
             _check_group(artifact, folder)
+    listed = listed_nodes(artifact.path)
+    # Earlier versions wrote no lists.
+    if listed is not None and listed != nodes_below(artifact.path):
+        raise CorruptError(f"{artifact.path / 'zarr.json'}: lists other groups and arrays than there are below it")
+
+
+def check_list(dataset: Dataset) -> str | None:
+    """Compare a dataset's list for Zarr readers with what is stored; returns the problem, if there is one."""
+    listed = listed_nodes(dataset.path)
+    # A run may have begun or ended between the two lookups, so runs are not compared.
+    wanted = {name: node for name, node in dataset_nodes(dataset.path).items() if not name.startswith("runs")}
+    found = {name: node for name, node in (listed or {}).items() if not name.startswith("runs")}
+    if listed is None or found == wanted:
+        return None
+    return (
+        f"{dataset.path / 'zarr.json'}: does not list what is stored, which misleads Zarr readers;"
+        f" `gnnloom catalog gc {dataset.name}` writes the list again"
+    )
 
 
 def _check_array(artifact: Artifact, record: ArrayRecord) -> None:

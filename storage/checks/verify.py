@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gnnloom.storage.catalog import ArtifactInfo, Dataset
 from gnnloom.storage.checks.invariants import check_artifact
+from gnnloom.storage.checks.metadata_invariants import check_list
 from gnnloom.storage.checks.run_invariants import check_run
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import Artifact
@@ -45,7 +46,10 @@ def verify_dataset(dataset: Dataset, *, quick: bool = False) -> list[Finding]:
         One finding per artifact and run, intact or not.
     """
     artifacts = [_verify_artifact(dataset, info, quick=quick) for info in dataset.artifacts()]
-    return artifacts + [_verify_run(dataset, run) for run in dataset.runs()]
+    runs = [_verify_run(dataset, run) for run in dataset.runs()]
+    problem = check_list(dataset)
+    # The list belongs to no artifact. It can be derived, so an outdated one is unfinished work rather than damage.
+    return artifacts + runs + ([Finding("list", "zarr.json", "incomplete", 0, problem)] if problem else [])
 
 
 def _verify_artifact(dataset: Dataset, info: ArtifactInfo, *, quick: bool) -> Finding:

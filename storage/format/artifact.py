@@ -25,7 +25,8 @@ from typing import Any
 from gnnloom.storage.errors import CorruptError, IncompleteError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, ReadCounter
 from gnnloom.storage.format.files import JsonObject, parsing, read_json, sync_tree, tree_bytes, write_json
-from gnnloom.storage.format.groups import write_group
+from gnnloom.storage.format.groups import METADATA, write_group
+from gnnloom.storage.format.listing import complete_groups, refresh_list, write_list
 from gnnloom.storage.format.locks import locked
 from gnnloom.storage.format.manifest import MANIFEST, digest_arrays, read_manifest
 from gnnloom.storage.format.schema import FORMAT_VERSION, check_records
@@ -181,7 +182,9 @@ class ArtifactWriter:
         # The plan gets the new boot only after the check of the records, so a kill during the check repeats it.
         if plan_path.exists() and _rebooted_since(read_json(plan_path)):
             self._drop_unsound_records()
-        write_group(self.path.parent, {})
+        # Written once: the group of a kind lists the artifacts that are complete.
+        if not (self.path.parent / METADATA).exists():
+            write_group(self.path.parent, {})
         write_group(self.path, {"encoding-type": f"gnnloom-{self.kind}", "encoding-version": str(FORMAT_VERSION)})
         write_json(plan_path, {"parameters": parameters, "inputs": inputs, **_boot()})
 
@@ -280,9 +283,12 @@ class ArtifactWriter:
             "digest": digest_arrays(records),
             "measured": {**sum_measurements(recorded.values()), **(measured or {})},
         }
+        complete_groups(self.path)
+        write_list(self.path)
         # Data first, then the manifest: a manifest on disk means that everything it lists is there, too.
         sync_tree(self.path, without=WORK)
         write_json(self.path / MANIFEST, manifest)
+        refresh_list(self.path.parents[1])
         # A kill before this line leaves a complete artifact with scratch, which garbage collection removes.
         remove_work_folder(self.work)
         return Artifact(self.path)

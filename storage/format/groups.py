@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Final
 
 from gnnloom.storage.format.files import JsonObject, write_json
+
+#: Name of the file with the metadata of a group or array.
+METADATA: Final = "zarr.json"
 
 
 def write_group(path: Path, attributes: JsonObject) -> None:
@@ -14,5 +18,9 @@ def write_group(path: Path, attributes: JsonObject) -> None:
     them write the same. Zarr's own functions to open or make a group race with each other.
     """
     # Not synced here: the commit of the artifact syncs its whole tree once, which is cheaper than once per group.
-    content = {"zarr_format": 3, "node_type": "group", "attributes": dict(attributes)}
-    write_json(path / "zarr.json", content, durable=False)
+    write_json(path / METADATA, group_metadata(attributes), durable=False)
+
+
+def group_metadata(attributes: JsonObject) -> dict[str, Any]:
+    """The metadata of a Zarr group."""
+    return {"zarr_format": 3, "node_type": "group", "attributes": dict(attributes)}

@@ -15,6 +15,7 @@ from typing import Any
 from gnnloom.storage.errors import CorruptError, FormatError, NotFoundError
 from gnnloom.storage.format.arrays import Array, ArrayReader, ArrayRecord, write_array
 from gnnloom.storage.format.files import JsonObject, read_json, sync_folder, sync_tree, write_json
+from gnnloom.storage.format.listing import complete_groups, list_checkpoints, write_list
 from gnnloom.storage.format.schema import FORMAT_VERSION
 
 _INDEX = "checkpoint.json"
@@ -101,6 +102,8 @@ def publish_checkpoint(
         "facts": dict(facts),
         "arrays": {record.path: record.to_json() for record in records},
     }
+    complete_groups(aside)
+    write_list(aside)
     # The index and all arrays are durable before the rename, so a name that is a number means a complete checkpoint.
     # Old checkpoints are dropped only after the rename is durable.
     write_json(aside / _INDEX, content)
@@ -113,6 +116,7 @@ def publish_checkpoint(
     others = [each for each in checkpoint_epochs(folder) if each != epoch]
     for old in others[: max(0, len(others) + 1 - kept)]:
         shutil.rmtree(folder / f"{old:08d}")
+    list_checkpoints(folder)
     return final
 
 

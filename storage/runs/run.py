@@ -13,6 +13,7 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import CorruptError, ExistsError, IncompleteError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.files import JsonObject, parse_json, read_json, write_json
+from gnnloom.storage.format.listing import list_run, write_list
 from gnnloom.storage.format.locks import held, lock_path
 from gnnloom.storage.format.schema import FORMAT_VERSION
 from gnnloom.storage.runs.predictions import PREDICTIONS_INDEX, Predictions
@@ -196,6 +197,7 @@ class Run:
         write_json(self.path / _INPUTS, dict(inputs or {}))
         # Last: a folder with a configuration counts as a run, and one without it is a leftover.
         write_json(self.config_path, config)
+        list_run(self.path)
 
     def append_metrics(self, line: JsonObject) -> None:
         """Append the line of one epoch; called by rank 0 only."""
@@ -226,11 +228,13 @@ class Run:
             "facts": dict(facts),
             "arrays": {record.path: record.to_json() for record in records},
         }
+        write_list(aside)
         # The index is written after all arrays, and the rename makes both visible. A kill between the two last steps
         # loses only predictions, which can be made again from the checkpoint.
         write_json(aside / PREDICTIONS_INDEX, content)
         shutil.rmtree(final, ignore_errors=True)
         aside.rename(final)
+        list_run(self.path)
         return Predictions(final)
 
 

@@ -88,7 +88,7 @@ def _compression(file: Path) -> str | None:
 def _files_of(dataset: Dataset) -> Iterator[Path]:
     complete = [info.path for info in dataset.artifacts() if info.state == "complete"]
     yield dataset.path / "zarr.json"
-    for kind in sorted({path.parent for path in complete}):
+    for kind in sorted({dataset.runs_path, *(path.parent for path in complete)}):
         if (kind / "zarr.json").exists():
             yield kind / "zarr.json"
     for folder in (*complete, *(dataset.run_path(run) for run in dataset.runs())):

@@ -18,6 +18,7 @@ from gnnloom.storage.catalog import ArtifactInfo, Catalog, Dataset
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
 from gnnloom.storage.format.files import tree_bytes
+from gnnloom.storage.format.listing import LISTING_LOCK, is_list_current, refresh_list
 from gnnloom.storage.format.locks import LOCKS, held, is_held, lock_path
 from gnnloom.storage.format.schema import SCHEMAS
 from gnnloom.storage.format.work_folder import remove_work_folder
@@ -78,7 +79,13 @@ def collect_garbage(dataset: Dataset, *, dry_run: bool = False) -> list[Garbage]
     Returns:
         What was removed, or would be.
     """
-    return find_garbage(dataset) if dry_run else remove_garbage(find_garbage(dataset))
+    if dry_run:
+        return find_garbage(dataset)
+    removed = remove_garbage(find_garbage(dataset))
+    # Also gives a list to datasets of earlier versions.
+    if not is_list_current(dataset.path):
+        refresh_list(dataset.path)
+    return removed
 
 
 def collect_catalog_garbage(catalog: Catalog, *, dry_run: bool = False) -> list[Garbage]:
@@ -194,7 +201,10 @@ def _old_locks(dataset: Dataset) -> list[Path]:
     finished = {_lock_of(info) for info in dataset.artifacts() if info.state == "complete"}
     begun = {_lock_of(info) for info in dataset.artifacts()} - finished
     locks = sorted((dataset.path / LOCKS).glob("*"))
-    return [lock for lock in locks if lock not in begun and not is_held(lock) and (lock in finished or _is_quiet(lock))]
+    # The list of a dataset is locked for moments, and whoever takes its lock checks that the file is still there.
+    harmless = {*finished, lock_path(dataset.path, *LISTING_LOCK)}
+    free = [lock for lock in locks if lock not in begun and not is_held(lock)]
+    return [lock for lock in free if lock in harmless or _is_quiet(lock)]
 
 
 def _is_quiet(path: Path) -> bool:

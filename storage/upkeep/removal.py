@@ -5,6 +5,7 @@ from __future__ import annotations
 from gnnloom.storage.catalog import Dataset, check_name
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.files import remove_tree
+from gnnloom.storage.format.listing import refresh_list
 from gnnloom.storage.format.locks import held, lock_path
 from gnnloom.storage.upkeep.lineage import lineage
 
@@ -31,3 +32,4 @@ def remove_artifact(dataset: Dataset, kind: str, key: str, *, force: bool = Fals
         if not is_ours:
             raise InputError(f"{path}: is being written by another process; wait for it, or end it")
         remove_tree(path)
+    refresh_list(dataset.path)

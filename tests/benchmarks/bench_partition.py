@@ -9,6 +9,7 @@ Cases:
     epinions: the out-of-core method compared with Mt-KaHyPar on soc-Epinions1.
     batches: rows sent per uniform mini-batch of 6 % of the vertices at 27 parts, and on ca-AstroPh also per batch of
         the samplers whose batches are merged.
+    quality: the levels of ``--quality`` on graphs of nine kinds, relative to the best and the slowest of the methods.
     plan: the figures of `partition --plan` on soc-Epinions1, divided by the measured ones.
 
 ``--scale small`` takes fewer parts, quick methods, and a lattice of 200 x 200.  Prints a table, then lines
@@ -26,8 +27,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import kinds
 import numpy as np
 import peak
+from numpy.typing import NDArray
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.partition.projection import project_methods
@@ -46,7 +49,7 @@ LITTLE_MEMORY = 448 << 20
 SLASHDOT: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "small": [("metis unit", {"method": "metis", "weights": "unit"}), ("metis nonzeros", {"method": "metis"})],
     "full": [
-        ("mtkahypar deterministic", {}),
+        ("mtkahypar deterministic", {"method": "mtkahypar"}),
         ("mtkahypar large-k", {"preset": "large-k"}),
         ("mtkahypar default", {"preset": "default"}),
     ],
@@ -60,6 +63,15 @@ LATTICE: list[tuple[str, dict[str, Any]]] = [
 ]
 #: Share of the vertices in a batch; of the edges for ``edge``, where so few already touch an eighth of the vertices.
 RATES = {"vertex": 0.06, "edge": 0.003, "walk": 0.06, "frontier": 0.06}
+#: The levels, and the methods that they are compared with.
+CHOICES: dict[str, dict[str, Any]] = {
+    "quality balanced": {},
+    "quality fast": {"quality": "fast"},
+    **{f"mtkahypar {name}": {"preset": name} for name in ("deterministic", "default", "quality", "large-k")},
+    "metis": {"method": "metis"},
+    "multilevel streaming": {"method": "multilevel", "preset": "streaming"},
+    "multilevel flat": {"method": "multilevel", "preset": "flat"},
+}
 PLANNED = {
     "small": [("metis", ""), ("multilevel", "flat"), ("random", "")],
     "full": [("mtkahypar", "large-k"), ("mtkahypar", "default"), ("mtkahypar", "deterministic")],
@@ -162,12 +174,45 @@ def plan(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str, f
         yield f"{name} processor", projected[method, preset].cpu_seconds / taken.processor, "x"
 
 
-CASES = {"slashdot": slashdot, "lattice": lattice, "epinions": epinions, "batches": batches, "plan": plan}
+def quality(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str, float, str]]:
+    """Rows sent and processor time of every level, and of the best of the methods that a user would try."""
+    small = options.scale == "small"
+    for name, dataset in _kinds(catalog, options.data, small):
+        for parts in (16,) if small else (16, 64):
+            found = {each: _partition(dataset, PartitionOptions(parts, threads=1, **CHOICES[each])) for each in CHOICES}
+            rows = {each: figures["km1"] for each, (figures, _) in found.items()}
+            best = min((each for each in found if not each.startswith("quality")), key=rows.__getitem__)
+            yield f"{name} {parts} best: {best} rows", rows[best], "rows"
+            yield f"{name} {parts} best: {best} processor", found[best][1], "s"
+            for level in (each for each in found if each.startswith("quality")):
+                yield f"{name} {parts} {level}: {found[level][0]['chosen']} rows", rows[level] / rows[best], "x"
+                yield f"{name} {parts} {level} processor", found[level][1], "s"
+
+
+def _kinds(catalog: Catalog, data: Path, small: bool) -> Iterator[tuple[str, Dataset]]:
+    """Graphs of nine kinds: the real ones where their files exist, and generated ones."""
+    for name, undirected in (("ca-AstroPh", True), ("soc-Epinions1", False), ("soc-Slashdot0902", False)):
+        if not small and (dataset := _read(catalog, data / f"{name}.txt.gz", undirected=undirected)):
+            yield name, dataset
+    if (cora := _read(catalog, data / "cora/raw/edge.csv.gz", undirected=True)) is not None:
+        yield "cora", cora
+    for name, edges in kinds.generated(small=small).items():
+        yield name, _ingest(catalog, name, _saved(catalog, name, edges), undirected=name != "web")
+
+
+CASES = {
+    "slashdot": slashdot,
+    "lattice": lattice,
+    "epinions": epinions,
+    "batches": batches,
+    "quality": quality,
+    "plan": plan,
+}
 
 
 def _out_of_core(name: str, dataset: Dataset, parts: int, preset: str = "") -> Iterator[tuple[str, float, str]]:
     """The out-of-core method in little memory, compared with Mt-KaHyPar on the whole graph."""
-    whole, whole_seconds = _partition(dataset, PartitionOptions(parts))
+    whole, whole_seconds = _partition(dataset, PartitionOptions(parts, "mtkahypar"))
     found, seconds = _partition(dataset, PartitionOptions(parts, "multilevel", preset=preset), LITTLE_MEMORY)
     yield f"{name} mtkahypar km1", whole["km1"], "rows"
     yield f"{name} multilevel km1", found["km1"], "rows"
@@ -202,13 +247,15 @@ def _read(catalog: Catalog, path: Path, *, undirected: bool) -> Dataset | None:
 
 
 def _lattice(catalog: Catalog, side: int) -> Dataset:
-    vertex = np.random.default_rng(0).permutation(side * side).reshape(side, side)
-    right = np.stack([vertex[:, :-1].ravel(), vertex[:, 1:].ravel()], axis=1)
-    down = np.stack([vertex[:-1].ravel(), vertex[1:].ravel()], axis=1)
-    path = catalog.root / "lattice.npy"
+    edges = kinds.lattice(side, np.random.default_rng(0))
+    return _ingest(catalog, "lattice", _saved(catalog, "lattice", edges), undirected=True)
+
+
+def _saved(catalog: Catalog, name: str, edges: NDArray[np.int64]) -> Path:
+    path = catalog.root / f"{name}.npy"
     path.parent.mkdir(exist_ok=True)
-    np.save(path, np.concatenate([right, down]))
-    return _ingest(catalog, "lattice", path, undirected=True)
+    np.save(path, edges)
+    return path
 
 
 def _ingest(catalog: Catalog, name: str, path: Path, undirected: bool) -> Dataset:

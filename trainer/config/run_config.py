@@ -18,7 +18,7 @@ class RunConfig(Config):
     checkpoint_every: int = option(0, "Epochs between checkpoints; 0: only at the end", free=True, least=0)
     run: str | None = option(None, "Name of the run; derived from the parameters by default", free=True)
     resume: bool = option(False, "Continue from the run's last checkpoint, if there is one", free=True)
-    log: tuple[str, ...] = option((), f"Also log the metrics to some of {', '.join(LOGGERS)}", free=True)
+    log: tuple[str, ...] = option((), f"Also log the metrics to some of {', '.join(LOGGERS)}", free=True, later=True)
     save_embeddings: bool = option(False, "Predict after training and keep the last hidden layer too", free=True)
     profile: bool = option(
         False, "Add a time profile of every rank to the metrics; costs a barrier per message", free=True

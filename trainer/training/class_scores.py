@@ -25,9 +25,9 @@ def class_scores(layout: Layout, labels: Labels, scores: Tensor) -> dict[str, An
         scores: (num_rows, columns held).
 
     Returns:
-        ``per_class``: lists ``precision``, ``recall``, ``f1`` (0 where undefined) and ``support`` (vertices of the
-        class), with an entry per class. ``confusion``, for one class per vertex and at most 256 classes: counts by true
-        class (rows) and predicted class (columns).
+        ``per_class``: for each class its number ``class``, ``precision``, ``recall``, ``f1`` (0 where undefined) and
+        ``support`` (vertices of the class). ``confusion``, for one class per vertex and at most 256 classes: counts by
+        true class (rows) and predicted class (columns).
     """
     if labels.is_regression:
         return {}
@@ -62,4 +62,5 @@ def _by_class(hits: Tensor, predicted: Tensor, support: Tensor) -> dict[str, Any
         "f1": 2 * right / (predicted + support).clamp_min(1),
         "support": support,
     }
-    return {"per_class": {name: values.tolist() for name, values in figures.items()}}
+    rows = zip(*(values.tolist() for values in figures.values()), strict=True)
+    return {"per_class": [{"class": number, **dict(zip(figures, row, strict=True))} for number, row in enumerate(rows)]}

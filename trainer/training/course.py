@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.runs.checkpoint import checkpoint_facts
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.training.monitor import VAL_LOSS, Best, find_metric
+from gnnloom.trainer.training.monitor import LOSS, VAL_LOSS, Best, find_metric
 from gnnloom.trainer.training.schedule import Schedule
 
 
@@ -61,9 +61,11 @@ class Course:
             best: the best checkpoint on disk, if the run goes on from it.
 
         Raises:
-            InputError: an option names a metric that the run does not report.
+            InputError: an option names a metric that the run does not report, or does not measure between its epochs.
         """
         monitored = find_metric("monitor", config.monitor, names, own)
+        if (config.patience or config.schedule == "plateau") and monitored.name != LOSS and not config.eval_every:
+            raise InputError(f"monitor {monitored.name}: it is measured only at the end; set eval_every, such as to 1")
         keeps = config.keep_best != "none"
         self._kept = Best(find_metric("keep_best", config.keep_best, names, own)) if keeps else None
         self._monitored, self._patience = Best(monitored), config.patience

@@ -211,7 +211,7 @@ class Training:
         self.course = together(comm, lambda: Course(self.config, self.metrics.names, lower, start.best))
         self.val_loss = build_loss(layout, labels, "valid", own=start.own_loss) if self.course.needs_val_loss else None
         for line in self.lines:
-            self.course.observe(line)
+            self._follow(line)
 
     def _build_metrics(self, own: OwnFunction | None) -> Metrics:
         """The metrics of the task, and the user's. Collective."""
@@ -257,10 +257,16 @@ class Training:
         """Evaluate the epoch of a line if that is due; whether the epoch is the last one. Collective."""
         if is_last or _is_due(line["epoch"] + 1, self.config.eval_every):
             line |= self._evaluate(is_last=is_last)
-        self.course.observe(line)
+        self._follow(line)
         if self.course.ends and self.metrics.names[0] not in line:
             line |= self._evaluate(is_last=True)
         return is_last or self.course.ends
+
+    def _follow(self, line: dict[str, Any]) -> None:
+        """Let the line of an epoch decide, as it would have in a run of any length."""
+        # A run also evaluates its last epoch, which a longer run need not do: that must not decide if the run goes on.
+        is_due = _is_due(line["epoch"] + 1, self.config.eval_every)
+        self.course.observe(line if is_due else {"epoch": line["epoch"], "loss": line["loss"]})
 
     def _train_epoch(self, epoch: int, stop: Callable[[], bool]) -> EpochReport:
         started, operator = time.perf_counter(), self.session.operator

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
 from gnnloom.storage import Catalog as StoredCatalog
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import Graph, Vertices
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.workflows.api.arrays import is_location, stored_edges, stored_vertices
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_catalog, as_dataset
 from gnnloom.workflows.api.cluster import choose_cluster
@@ -175,34 +175,66 @@ def store_source(
     vertices: VertexSource | None,
     options: IngestOptions,
     cluster: ClusterOptions,
+    *,
+    add: bool = False,
 ) -> tuple[Graph, Vertices | None]:
-    """Store the edges and vertex data of a source as a dataset.
+    """Store the edges and vertex data of a source as a dataset; a new dataset that stays empty is removed again.
+
+    Args:
+        add: allow the dataset to have other graphs.
 
     Raises:
         GnnloomError: as :func:`~gnnloom.pipeline.ingest.stage.ingest_graph` and
             :func:`~gnnloom.pipeline.ingest.vertices.ingest_vertices`.
     """
-    dataset = catalog.create(name)
     # One cluster for both stages, as starting workers takes seconds.
-    with open_cluster(cluster) as opened:
-        graph = ingest_graph(dataset, edges, options, opened)
-        return graph, ingest_vertices(dataset, vertices, opened) if vertices is not None else None
+    with _made_or_found(catalog, name) as dataset, open_cluster(cluster) as opened:
+        graph = ingest_graph(dataset, edges, options, opened, allow_others=add)
+        owner = graph if add else None
+        return graph, ingest_vertices(dataset, vertices, opened, owner) if vertices is not None else None
+
+
+@contextmanager
+def _made_or_found(catalog: StoredCatalog, name: str) -> Iterator[StoredDataset]:
+    """Make or find a dataset; if the block fails and leaves nothing to finish in a new dataset, remove that again."""
+    had_catalog, is_new = catalog.root.exists(), name not in catalog
+    dataset = catalog.create(name)
+    try:
+        yield dataset
+    except GnnloomError:
+        # What an interrupted command began stays: the same command finishes it.
+        if is_new and not dataset.artifacts():
+            # Another process may have begun to write there.
+            with suppress(GnnloomError, OSError):
+                catalog.remove(name)
+                if not had_catalog:
+                    catalog.root.rmdir()
+        raise
 
 
 def store_vertices(
-    dataset: StoredDataset, kind: VertexKind, values: dict[str, Any], cluster: ClusterOptions
+    dataset: StoredDataset,
+    kind: VertexKind,
+    values: dict[str, Any],
+    cluster: ClusterOptions,
+    graph: Graph | None = None,
+    *,
+    add: bool = False,
 ) -> Vertices:
     """Store vertex data for the graph of a dataset.
 
     Args:
         values: options of the kind.
+        graph: one of several graphs of the dataset; by default its only one.
+        add: allow the graph to have other vertex data.
 
     Raises:
         GnnloomError: as :func:`~gnnloom.pipeline.ingest.vertices.ingest_vertices`.
     """
-    source = open_vertices(kind.name, (), values, dataset.graph())
+    owner = graph or dataset.graph()
+    source = open_vertices(kind.name, (), values, owner)
     with open_cluster(cluster) as opened:
-        return ingest_vertices(dataset, source, opened)
+        return ingest_vertices(dataset, source, opened, owner, allow_others=add)
 
 
 def vertex_kind(synthetic: str | None, *, by_id: bool) -> VertexKind:

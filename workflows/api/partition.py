@@ -10,7 +10,7 @@ from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
 from gnnloom.storage import Dataset as StoredDataset
-from gnnloom.storage import Partition, RowShards
+from gnnloom.storage import Graph, Partition, RowShards, Vertices
 from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
@@ -106,30 +106,46 @@ def shard(
     return once_per_job(write)
 
 
-def find_partition(dataset: StoredDataset, parts: int, key: str | None, method: str | None) -> Partition:
+def find_partition(
+    dataset: StoredDataset, parts: int, key: str | None, method: str | None, graph: Graph | None = None
+) -> Partition:
     """Find a partition by what it was asked for.
+
+    Args:
+        graph: the graph that was partitioned; None for any.
 
     Raises:
         NotFoundError: there is none; the message says how to make one.
     """
+    made_from = None if graph is None else {"graph": graph.artifact.key}
     try:
-        return dataset.partition(parts, key, method=method)
+        return Partition(dataset.find("partition", key, made_from=made_from, parts=parts, method=method))
     except NotFoundError as error:
         raise NotFoundError(f"{error}; make one with `gnnloom partition {dataset.name} --parts {parts}`") from error
 
 
 def write_shards(
-    dataset: StoredDataset, partition: Partition | None, grid: GridOptions | None, cluster: ClusterOptions
+    dataset: StoredDataset,
+    partition: Partition | None,
+    grid: GridOptions | None,
+    cluster: ClusterOptions,
+    *,
+    graph: Graph | None = None,
+    vertices: Vertices | None = None,
 ) -> RowShards | GridShards:
     """Write grid shards if ``grid`` is given, in the order of the partition if there is one; row shards otherwise.
+
+    Args:
+        graph: one of several graphs of the dataset, for grid shards without a partition.
+        vertices: vertex data to include; by default those of the graph.
 
     Raises:
         InputError: neither is given.
     """
     with open_cluster(cluster) as opened:
         if grid is not None:
-            graph = dataset.graph(partition.artifact.inputs["graph"] if partition is not None else None)
-            return shard_grid(dataset, graph, grid, opened, partition=partition)
+            matrix = dataset.graph(partition.artifact.inputs["graph"]) if partition else graph or dataset.graph()
+            return shard_grid(dataset, matrix, grid, opened, vertices.artifact if vertices else None, partition)
         if partition is None:
             raise InputError("row shards need a partition")
-        return shard_rows(dataset, partition, opened)
+        return shard_rows(dataset, partition, opened, vertices)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.trainer.job.launch import StoppedError
+from gnnloom.trainer.job.stop import StopRequest, preparing_signals
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, as_catalog
 from gnnloom.workflows.api.ranks import ranks_of_job
 from gnnloom.workflows.api.run import Run
@@ -66,10 +67,12 @@ def _run_here(request: Request) -> Assignment:
 
 def _run_on_ranks(request: Request) -> Assignment:
     """Run on the ranks of this MPI job. Collective."""
+    # Before the import, which takes seconds: a request to stop that comes meanwhile is remembered.
+    stop = StopRequest(*preparing_signals())
     # This import starts MPI, which only the ranks of a job may do.
     from gnnloom.workflows.run.mpi import run_on_ranks
 
-    outcome = run_on_ranks(request, nullcontext)
+    outcome = run_on_ranks(request, nullcontext, stop)
     if not outcome.is_finished:
         raise StoppedError("stopped after a checkpoint; run the same recipe again to continue")
     return outcome.assignment

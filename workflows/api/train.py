@@ -10,9 +10,9 @@ from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch, launch_prediction
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
-from gnnloom.workflows.api.keywords import training_fields, with_train_options
 from gnnloom.workflows.api.ranks import is_first_rank, once_per_job, ranks_of_job
 from gnnloom.workflows.api.run import Run
+from gnnloom.workflows.api.train_options import training_fields, with_train_options
 from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.interop.tables import check_file
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gnnloom.storage import Catalog, Graph
+from gnnloom.storage import Catalog, Dataset, Graph
 from gnnloom.storage.catalog import ArtifactInfo
 from gnnloom.storage.errors import CorruptError, GnnloomError, IncompleteError, InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.workflows.cli.catalog_files import export_command, gc_command, import_command, part_command
 from gnnloom.workflows.cli.catalog_tree import du_command, lineage_command, tree_command
-from gnnloom.workflows.cli.options import current_catalog, json_option
+from gnnloom.workflows.cli.options import current_catalog, existing_catalog, json_option
 from gnnloom.workflows.cli.output import readable, readable_bytes, show, show_rows
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def ls_command(as_json: bool) -> None:
     Example:
       gnnloom catalog ls --json
     """
-    catalog = current_catalog()
+    catalog = existing_catalog()
     rows = [_dataset_row(catalog, name) for name in catalog]
     if as_json:
         show({"catalog": str(catalog.root), "datasets": rows}, as_json=True, title="")
@@ -182,19 +183,24 @@ def _finding_cells(finding: Finding) -> tuple[str, str, str]:
 @click.argument("name")
 @click.option("--artifact", metavar="KIND/KEY", help="Remove only this artifact or run (runs/RUN).")
 @click.option("--force", is_flag=True, help="Remove the artifact even if others were made from it.")
+@click.option("-y", "--yes", is_flag=True, help="Remove a whole dataset without asking.")
 @json_option
-def rm_command(name: str, artifact: str | None, force: bool, as_json: bool) -> None:
+def rm_command(name: str, artifact: str | None, force: bool, yes: bool, as_json: bool) -> None:
     """Remove dataset NAME, or one of its artifacts or runs.
 
-    An artifact that others were made from is kept unless --force is given. Artifacts that are being written are kept.
+    Before a whole dataset is removed, its artifacts and runs are listed, and the command asks; --yes answers for
+    scripts. An artifact that others were made from is kept unless --force is given. Artifacts that are being written
+    are kept.
 
     \b
     Example:
       gnnloom catalog rm web --artifact shards/0123456789abcdef
-      gnnloom catalog rm web
+      gnnloom catalog rm web --yes
     """
     catalog = current_catalog()
     if artifact is None:
+        if not yes:
+            _ask_to_remove(catalog[name])
         catalog.remove(name)
     else:
         kind, separator, key = artifact.partition("/")
@@ -203,3 +209,26 @@ def rm_command(name: str, artifact: str | None, force: bool, as_json: bool) -> N
         catalog[name].remove_artifact(kind, key, force=force)
     removed = name if artifact is None else f"{name}/{artifact}"
     show({"removed": removed}, as_json=as_json, title="removed")
+
+
+def _ask_to_remove(dataset: Dataset) -> None:
+    """List what a dataset holds and ask whether to remove it; exit if the answer is no, or nobody can be asked.
+
+    On standard error, because the answer to --json is on standard output.
+    """
+    if not _is_terminal():
+        raise click.UsageError(
+            f"this removes dataset {dataset.name} with {_counted(dataset)}; pass --yes to remove it without being asked"
+        )
+    rows = [(f"{usage.kind}/{usage.key}", readable_bytes(usage.bytes)) for usage in dataset.disk_usage() if usage.key]
+    show_rows(("artifact or run", "size"), rows, title=f"dataset {dataset.name}", on_stderr=True)
+    click.confirm(f"Remove dataset {dataset.name} with {_counted(dataset)}?", abort=True, err=True)
+
+
+def _counted(dataset: Dataset) -> str:
+    counts = {"artifact": len(dataset.artifacts()), "run": len(dataset.runs())}
+    return " and ".join(f"{count} {what}{'' if count == 1 else 's'}" for what, count in counts.items())
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gnnloom.storage.upkeep.garbage import Garbage
-from gnnloom.workflows.cli.options import current_catalog, json_option, key_option
+from gnnloom.workflows.cli.options import current_catalog, existing_catalog, json_option, key_option
 from gnnloom.workflows.cli.output import readable_bytes, show, show_rows
 from gnnloom.workflows.interop.metis import write_metis_part
 
@@ -28,7 +28,7 @@ def gc_command(name: str | None, dry_run: bool, as_json: bool) -> None:
       gnnloom catalog gc --dry-run
       gnnloom catalog gc web
     """
-    catalog = current_catalog()
+    catalog = existing_catalog()
     removed = (catalog[name] if name else catalog).collect_garbage(dry_run=dry_run)
     total = sum(item.bytes for item in removed)
     if as_json:

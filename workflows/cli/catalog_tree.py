@@ -16,7 +16,7 @@ from gnnloom.storage.catalog import ArtifactInfo
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.upkeep.lineage import Node
-from gnnloom.workflows.cli.options import current_catalog, json_option
+from gnnloom.workflows.cli.options import current_catalog, existing_catalog, json_option
 from gnnloom.workflows.cli.output import readable_bytes, show, show_rows
 
 #: Arrays of one artifact that the tree shows; it only counts the others.
@@ -34,7 +34,7 @@ def tree_command(name: str | None, show_all: bool, as_json: bool) -> None:
     Example:
       gnnloom catalog tree web
     """
-    catalog = current_catalog()
+    catalog = existing_catalog()
     datasets = [catalog[name]] if name else list(catalog.datasets())
     if as_json:
         content = {dataset.name: [_artifact_content(info) for info in dataset.artifacts()] for dataset in datasets}
@@ -154,7 +154,7 @@ def du_command(name: str | None, as_json: bool) -> None:
       gnnloom catalog du
       gnnloom catalog du web
     """
-    catalog = current_catalog()
+    catalog = existing_catalog()
     found = [catalog[name]] if name else list(catalog.datasets())
     rows = [{"dataset": dataset.name, **asdict(usage)} for dataset in found for usage in dataset.disk_usage()]
     total = sum(row["bytes"] for row in rows)

@@ -29,7 +29,16 @@ _DATASET_TABLES = ("edges", "features", "labels", "partition")
 @click.option("--run", default=None, help="Run that made the predictions, scores, embeddings or metrics.")
 @click.option("--parts", type=click.IntRange(min=1), default=None, help="Number of parts of the partition.")
 @click.option("--method", default=None, help="Method of the partition, if there are several.")
-@click.option("--key", default=None, help="Key of the graph, vertex data or partition, if there are several.")
+@click.option(
+    "--key",
+    "--graph",
+    "--vertices",
+    "--partition",
+    "key",
+    metavar="KEY",
+    default=None,
+    help="Key of the graph, vertex data or partition, if there are several.",
+)
 @json_option
 def export_command(
     name: str,

@@ -12,7 +12,7 @@ from gnnloom.pipeline.sources.option import merge_options
 from gnnloom.pipeline.tasks.cluster import ClusterOptions
 from gnnloom.workflows.cli.ingest import store_graph
 from gnnloom.workflows.cli.options import cluster_options, current_catalog, json_option
-from gnnloom.workflows.cli.plan import plan_options, show_plan
+from gnnloom.workflows.cli.plan import add_option, plan_options, show_plan
 from gnnloom.workflows.cli.source_options import dashed, given_flags, option_value, source_options
 
 #: The options of all generators, by flag.
@@ -44,6 +44,7 @@ def _help() -> str:
 @click.argument("model", type=click.Choice(tuple(generators())))
 @source_options(_OPTIONS, num_owners=len(generators()))
 @click.option("--directed", is_flag=True, help="Store every edge in its direction only.")
+@add_option
 @plan_options
 @cluster_options
 @json_option
@@ -51,6 +52,7 @@ def generate_command(
     name: str,
     model: str,
     directed: bool,
+    add: bool,
     codec: str,
     plan: bool,
     cluster: ClusterOptions,
@@ -68,7 +70,7 @@ def generate_command(
         show_plan(current_catalog(), edges, options, cluster, as_json=as_json)
         return
     vertices = generator.open_vertices(**values) if generator.open_vertices is not None else None
-    store_graph(name, edges, vertices, options, cluster, as_json)
+    store_graph(name, edges, vertices, options, cluster, as_json, add=add)
 
 
 def _refuse_others(generator: Generator, given: dict[str, Any]) -> None:

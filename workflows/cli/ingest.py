@@ -15,9 +15,9 @@ from gnnloom.pipeline.sources.vertex_data.kind import VertexKind, vertex_kinds
 from gnnloom.pipeline.tasks.cluster import ClusterOptions
 from gnnloom.storage import Graph, Vertices
 from gnnloom.workflows.api.ingest import store_source, store_vertices, vertex_kind
-from gnnloom.workflows.cli.options import cluster_options, current_catalog, json_option
+from gnnloom.workflows.cli.options import cluster_options, current_catalog, json_option, key_option
 from gnnloom.workflows.cli.output import show
-from gnnloom.workflows.cli.plan import plan_options, show_outcome, show_plan
+from gnnloom.workflows.cli.plan import add_option, plan_options, show_outcome, show_plan
 from gnnloom.workflows.cli.progress import shown_progress
 from gnnloom.workflows.cli.source_options import dashed, given_flags, option_value, source_options
 
@@ -92,6 +92,7 @@ def _table(width: int, *, one_location: bool) -> str:
     help="How to combine the weights of equal edges.",
 )
 @source_options(_FORMAT_OPTIONS, num_owners=len(formats()))
+@add_option
 @plan_options
 @cluster_options
 @json_option
@@ -103,6 +104,7 @@ def ingest_command(
     self_loops: str,
     ids: str,
     merge: str,
+    add: bool,
     codec: str,
     plan: bool,
     cluster: ClusterOptions,
@@ -114,11 +116,24 @@ def ingest_command(
     values = {_FORMAT_OPTIONS[flag].option.name: option_value(_FORMAT_OPTIONS[flag].option, given) for flag in given}
     edges = open_edges(format_name, source, values, undirected=undirected)
     options = IngestOptions(undirected, self_loops, ids, merge, codec)
+    _say_headers(edges)
     if plan:
         show_plan(current_catalog(), edges, options, cluster, as_json=as_json)
         return
     vertices = bundled_vertices(format_name, source)
-    store_graph(name, edges, vertices, options, cluster, as_json)
+    store_graph(name, edges, vertices, options, cluster, as_json, add=add)
+
+
+def _say_headers(edges: EdgeSource) -> None:
+    """Say which files have a first line that was recognized as a header."""
+    found = getattr(edges, "recognized_headers", ())
+    if found:
+        more = f" (and {len(found) - 1} more files)" if len(found) > 1 else ""
+        click.echo(
+            f"note: the first line of {found[0]}{more} names the columns and is not an edge; --no-header reads it as"
+            " one",
+            err=True,
+        )
 
 
 def store_graph(
@@ -128,11 +143,21 @@ def store_graph(
     options: IngestOptions,
     cluster: ClusterOptions,
     as_json: bool,
+    *,
+    add: bool = False,
 ) -> None:
-    """Store a source's graph and vertex data as a dataset and print a summary."""
+    """Store a source's graph and vertex data as a dataset and print a summary.
+
+    Args:
+        add: allow the dataset to have other graphs.
+    """
     with shown_progress():
-        graph, stored = store_source(current_catalog(), name, edges, vertices, options, cluster)
+        graph, stored = store_source(current_catalog(), name, edges, vertices, options, cluster, add=add)
     result = graph_result(name, graph) | (vertices_result(stored) if stored is not None else {})
+    if stored is not None:
+        _say_left_out(stored)
+    if headers := getattr(edges, "recognized_headers", ()):
+        result["recognized_headers"] = list(headers)
     show(result, as_json=as_json, title=f"graph of {name}")
     if not as_json and result["plan"]:
         show_outcome(result["plan"])
@@ -164,7 +189,7 @@ def vertices_result(vertices: Vertices) -> dict[str, Any]:
         "features": vertices.num_features,
         "classes": vertices.num_classes,
         **({"targets": vertices.num_targets} if vertices.has_target else {}),
-        **{name: facts[name] for name in ("train", "valid", "test", "unlabeled") if name in facts},
+        **{name: facts[name] for name in ("train", "valid", "test", "unlabeled", "left_out") if name in facts},
         "vertices_key": vertices.artifact.key,
         "vertices_digest": vertices.artifact.digest,
     }
@@ -173,7 +198,8 @@ def vertices_result(vertices: Vertices) -> dict[str, Any]:
 _FEATURES_HELP = """Store features, labels and a split for the vertices of dataset NAME, from files or synthetic.
 
 Row k belongs to vertex k; with --ids compact, to the vertex whose id was k, or to the k-th name; with --by-id, to
-the vertex whose id (number or name, as in the edges) is in the first column.
+the vertex whose id (number or name, as in the edges) is in the first column. Each file may have its own format. With
+--ids-file, the rows of NumPy arrays have ids too; without it, row k of an array belongs to vertex k even with --by-id.
 
 \b
 {kinds}
@@ -184,6 +210,7 @@ Example:
   gnnloom features web --feature x.parquet --label y.csv
   gnnloom features web --feature x.npy --target prices.npy --split split.npz
   gnnloom features people --label labels.csv --split split.csv --by-id
+  gnnloom features people --feature x.npy --ids-file ids.npy --label labels.csv
   gnnloom features web degree-labels --dim 128 --classes 32 --seed 1
 """
 
@@ -197,20 +224,41 @@ def _features_help() -> str:
 @click.argument("synthetic", type=click.Choice(_SYNTHETIC), required=False)
 @source_options(_VERTEX_OPTIONS)
 @click.option("--by-id", is_flag=True, help="Text and Parquet: the first column is the id of the vertex.")
+@key_option("graph")
+@click.option("--add", is_flag=True, help="Store other vertex data next to those that the graph has.")
 @cluster_options
 @json_option
 def features_command(
-    name: str, synthetic: str | None, by_id: bool, cluster: ClusterOptions, as_json: bool, **_: Any
+    name: str,
+    synthetic: str | None,
+    by_id: bool,
+    graph: str | None,
+    add: bool,
+    cluster: ClusterOptions,
+    as_json: bool,
+    **_: Any,
 ) -> None:
     """Store features, labels and a split for the vertices of a dataset."""
     dataset = current_catalog()[name]
     given = given_flags(_VERTEX_OPTIONS)
-    kind = vertex_kind(synthetic, by_id=by_id)
+    kind = vertex_kind(synthetic, by_id=by_id or bool(given.get("ids_file")))
     _check_given(kind, given | ({"by_id": True} if by_id else {}))
     values = {option.name: option_value(option, given) for option in kind.options if option.flag in given}
-    vertices = store_vertices(dataset, kind, values, cluster)
+    vertices = store_vertices(dataset, kind, values, cluster, dataset.graph(graph), add=add)
+    _say_left_out(vertices)
     result = {"dataset": name, "vertices": vertices.num_vertices} | vertices_result(vertices)
     show(result, as_json=as_json, title=f"vertex data of {name}")
+
+
+def _say_left_out(vertices: Vertices) -> None:
+    """Say how many rows belong to no vertex of the graph."""
+    count = vertices.artifact.facts.get("left_out", 0)
+    if count:
+        click.echo(
+            f"note: the files have data for {count:,} vertices that are not in the graph, because they have no edge;"
+            " these rows are left out",
+            err=True,
+        )
 
 
 def _check_given(kind: VertexKind, given: Mapping[str, Any]) -> None:
@@ -220,7 +268,7 @@ def _check_given(kind: VertexKind, given: Mapping[str, Any]) -> None:
     if others:
         side = "with" if kind.is_synthetic else "without"
         raise click.UsageError(f"{dashed(others)} cannot be given {side} {names}")
-    if not kind.is_synthetic and not any(given[flag] for flag in given if flag != "by_id"):
+    if not kind.is_synthetic and not any(given[flag] for flag in given if flag not in {"by_id", "ids_file"}):
         raise click.UsageError(
             f"give --feature, --label, --target or --split files, or one of {' and '.join(_SYNTHETIC)}"
         )

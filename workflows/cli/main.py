@@ -20,7 +20,9 @@ from click.shell_completion import CompletionItem
 
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.trainer.job.signals import handling, raised_again
+from gnnloom.workflows.cli.clock import start_clock
 from gnnloom.workflows.cli.completion import complete_names
+from gnnloom.workflows.cli.suggestions import add_suggestion
 
 #: Module of each subcommand, and its line in the help of the whole command. Modules are imported only when their
 #: command is called, as some take seconds; the help of the whole command imports none of them.
@@ -84,10 +86,14 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand; Ctrl-C exits with the code that shells use for it, where click would use 1."""
+        start_clock(ctx)
         try:
             # An exception closes everything that is open, including worker processes.
             with handling(signal.SIGTERM, _terminate), raised_again(_SIGNALS):
                 return super().invoke(ctx)
+        except click.UsageError as error:
+            add_suggestion(error)
+            raise
         except KeyboardInterrupt:
             click.echo("interrupted; finished work is kept, run the command again to continue", err=True)
             ctx.exit(130)

@@ -12,6 +12,7 @@ import click
 
 from gnnloom.pipeline.tasks.cluster import ClusterOptions
 from gnnloom.storage import Catalog
+from gnnloom.storage.errors import NotFoundError
 from gnnloom.workflows.parsing import parse_bytes
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -49,14 +50,15 @@ class Widths(click.ParamType[tuple[int, ...], object]):
         return widths
 
 
-class Texts(click.ParamType[tuple[str, ...], object]):
-    """Texts separated by commas, such as ``alpha=0.1,theta=1``."""
+class Names(click.ParamType[tuple[str, ...], object]):
+    """Names separated by commas, such as ``tensorboard,mlflow``."""
 
-    name = "texts"
+    name = "names"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        del param, ctx
-        return value if isinstance(value, tuple) else tuple(text for text in str(value).split(",") if text)
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:  # noqa: ARG002
+        if isinstance(value, tuple):
+            return value
+        return tuple(name.strip() for name in str(value).split(",") if name.strip())
 
 
 class Sizes(click.ParamType[tuple[int, ...], object]):
@@ -88,9 +90,14 @@ def json_option(command: Command) -> Command:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")(command)
 
 
-def key_option(kind: str) -> Callable[[Command], Command]:
-    """Add ``--KIND KEY``, which chooses between several artifacts of a kind."""
-    return click.option(f"--{kind}", metavar="KEY", default=None, help=f"Key of the {kind}, if there are several.")
+def key_option(kind: str, what: str | None = None) -> Callable[[Command], Command]:
+    """Add ``--KIND KEY``, which chooses between several artifacts of a kind.
+
+    Args:
+        what: what to call the artifact; by default, its kind.
+    """
+    text = f"Key of the {what or kind}, or its first digits, if there are several."
+    return click.option(f"--{kind}", metavar="KEY", default=None, help=text)
 
 
 def performance_report_option(command: Command) -> Command:
@@ -139,6 +146,21 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
     ):
         with_cluster = option(with_cluster)
     return with_cluster
+
+
+def existing_catalog() -> Catalog:
+    """Return the catalog that ``--catalog``, or its default, names.
+
+    Raises:
+        NotFoundError: its folder does not exist.
+    """
+    catalog = current_catalog()
+    if not catalog.root.is_dir():
+        raise NotFoundError(
+            f"{catalog.root}: there is no such catalog; choose another folder with --catalog or $GNNLOOM_CATALOG, or"
+            " make a dataset there with `gnnloom ingest`"
+        )
+    return catalog
 
 
 def current_catalog() -> Catalog:

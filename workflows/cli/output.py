@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from gnnloom.workflows.cli.clock import command_seconds
 from gnnloom.workflows.formatting import readable, readable_bytes, readable_seconds
 
 #: Commands import everything that they print with from this module.
@@ -19,9 +20,14 @@ __all__ = ["readable", "readable_bytes", "readable_seconds", "show", "show_rows"
 def show(content: Mapping[str, Any], *, as_json: bool, title: str, hide: Iterable[str] = ()) -> None:
     """Print a result: all of it as JSON, or as a table, which shows the range of a list.
 
+    A result with ``seconds``, those of its tasks, also gets ``command_seconds``: the time since the command was called.
+
     Args:
         hide: names that the table omits.
     """
+    seconds = command_seconds()
+    if "seconds" in content and seconds is not None:
+        content = {**content, "command_seconds": seconds}
     if as_json:
         # NaN and Infinity are not JSON, and other parsers refuse them.
         click.echo(json.dumps(content, allow_nan=False))
@@ -45,11 +51,13 @@ def _cell(name: str, value: Any) -> str:
     return lowest if lowest == highest else f"{lowest} to {highest}"
 
 
-def show_rows(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
+def show_rows(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None, *, on_stderr: bool = False
+) -> None:
     """Print a table; all columns but the first are aligned to the right."""
     table = Table(title=title, title_justify="left", title_style="bold")
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    Console(stderr=on_stderr).print(table)

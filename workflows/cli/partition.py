@@ -286,6 +286,8 @@ def partition_result(name: str, partition: Partition) -> dict[str, Any]:
     help="Method of the partition, if the dataset has several.",
 )
 @key_option("partition")
+@key_option("graph")
+@key_option("vertices", "vertex data")
 @click.option(
     "--grid", type=Sizes(2, 2), default=None, help="Grid shards: number of blocks of rows and columns, such as 16x16."
 )
@@ -304,6 +306,8 @@ def shard_command(
     parts: int | None,
     method: str | None,
     partition: str | None,
+    graph: str | None,
+    vertices: str | None,
     grid: tuple[int, int] | None,
     permutation: str,
     seed: int,
@@ -327,9 +331,12 @@ def shard_command(
         raise click.UsageError(
             "give either --parts, for row shards, or --grid, for grid shards; give both with --permutation partition"
         )
-    found = None if parts is None else find_partition(dataset, parts, partition, method)
+    chosen = dataset.graph(graph) if graph is not None else None
+    found = None if parts is None else find_partition(dataset, parts, partition, method, chosen)
+    data = None if vertices is None else dataset.vertices(vertices)
+    options = None if grid is None else GridOptions(grid, permutation, seed)
     with shown_progress():
-        shards = write_shards(dataset, found, None if grid is None else GridOptions(grid, permutation, seed), cluster)
+        shards = write_shards(dataset, found, options, cluster, graph=chosen, vertices=data)
     result = shard_result(name, shards) if isinstance(shards, RowShards) else grid_result(name, shards)
     show(result, as_json=as_json, title=f"{result['layout']} shards of {name}")
 

@@ -8,12 +8,14 @@ from typing import Any, TypeVar
 
 import click
 
+from gnnloom.pipeline.ingest.projection import IngestProjection
 from gnnloom.pipeline.ingest.stage import IngestOptions, project_ingest
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, available_cores, threads_suffice
 from gnnloom.storage import Catalog
 from gnnloom.storage.format.array_metadata import CODECS, DEFAULT_CODEC
 from gnnloom.workflows.cli.output import readable, show, show_rows
+from gnnloom.workflows.formatting import readable_range
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -33,6 +35,12 @@ def plan_options(command: Command) -> Command:
     return codec(plan(command))
 
 
+def add_option(command: Command) -> Command:
+    """Add ``--add``, without which a dataset has one graph only."""
+    text = "Store another graph in a dataset that has one; other commands then choose with --graph KEY."
+    return click.option("--add", is_flag=True, help=text)(command)
+
+
 def show_plan(
     catalog: Catalog, source: EdgeSource, options: IngestOptions, cluster: ClusterOptions, *, as_json: bool
 ) -> None:
@@ -46,7 +54,21 @@ def show_plan(
     # An ingest makes the same choice if no number of workers was asked for.
     if cluster.kind == "local" and cluster.workers is None and threads_suffice(workers, projection.work):
         projection = projection.in_one_process()
-    show(projection.to_json(), as_json=as_json, title="plan")
+    content = projection.to_json() if as_json else _for_people(projection, compact=options.ids == "compact")
+    show(content, as_json=as_json, title="plan")
+
+
+def _for_people(projection: IngestProjection, *, compact: bool) -> dict[str, Any]:
+    """The projection with estimated counts as ranges, rather than with more digits than are known."""
+    content = projection.to_json()
+    low, high = content.pop("edges_low"), content.pop("edges_high")
+    content["edges"] = readable_range(low, high)
+    shares = (low / max(1, projection.edges), high / max(1, projection.edges))
+    if low != high:
+        content["entries"] = readable_range(*(projection.entries * share for share in shares))
+    if low != high or compact:
+        content["vertices"] = readable_range(projection.vertices - 0.5, projection.vertices + 0.5)
+    return content
 
 
 def show_outcome(figures: Mapping[str, Mapping[str, Any]]) -> None:

@@ -16,7 +16,7 @@ from gnnloom.trainer.config.algorithm_config import gather_fields, other_options
 from gnnloom.trainer.config.fields import former_names, option_of
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch, launch_prediction
-from gnnloom.workflows.cli.options import Sizes, Texts, Widths, current_catalog, json_option
+from gnnloom.workflows.cli.options import Names, Sizes, Widths, current_catalog, json_option
 from gnnloom.workflows.cli.output import show
 from gnnloom.workflows.cli.progress import shown_epochs
 from gnnloom.workflows.interop.export import write_predictions
@@ -80,10 +80,8 @@ def _other_option(name: str, option: Option) -> Decorator:
 def _type(field: dataclasses.Field[Any], option: Option) -> Any:
     if option.choices:
         return _Choice(option)
-    if field.type == "tuple[str, ...]":
-        return Texts()
     if isinstance(option.default, tuple):
-        return Widths()
+        return Names() if field.type == "tuple[str, ...]" else Widths()
     if field.name == "grid":
         num_axes = [len(algorithm.axes) for algorithm in ALGORITHMS.values()]
         return Sizes(min(num_axes), max(num_axes))

@@ -35,6 +35,7 @@ class Step:
 
 
 def tiny_model(num_vertices: int) -> StochasticBlockModel:
+    """Return a graph of four groups with 8 features, and ten edges per vertex."""
     return StochasticBlockModel(
         num_vertices=num_vertices, num_edges=10 * num_vertices, num_blocks=4, num_features=8, seed=1
     )

@@ -25,8 +25,10 @@ _PARTITIONS: tuple[dict[str, Any], ...] = (
     {"quality": "fast"},
     {"method": "multilevel", "preset": "streaming", "directions": "both"},
     {"method": "multilevel", "preset": "streaming"},
+    {"method": "metis"},
     {"method": "random"},
     {"method": "block"},
+    *({"model": "stochastic", "preset": "large-k", "batches": kind} for kind in ("vertex", "edge", "walk", "frontier")),
 )
 
 
@@ -47,8 +49,9 @@ def warm_kernels() -> Iterator[Finding]:
             else:
                 yield Finding(name, OK, seconds)
     kernels = _cached_kernels()
-    count = sum(len(kernel.nopython_signatures) for kernel in kernels)
-    yield Finding("cache of kernels", OK, f"{count} variants of {len(kernels)} kernels in {cache_folder(kernels)}")
+    variants = [len(kernel.nopython_signatures) for kernel in kernels if kernel.nopython_signatures]
+    found = f"{sum(variants)} variants of {len(variants)} kernels in {cache_folder(kernels)}"
+    yield Finding("cache of kernels", OK, found)
 
 
 def cache_folder(kernels: list[Any]) -> str:
@@ -78,7 +81,8 @@ def _call_pipeline(folder: Path) -> list[str]:
         if name not in {"undirected", "directed"}:
             continue
         for chosen in _PARTITIONS:
-            if graph.symmetric and "directions" in chosen:
+            # Both directions of an undirected graph are the same, and batches need no second graph.
+            if ("directions" if graph.symmetric else "batches") in chosen:
                 continue
             try:
                 partition = partition_graph(dataset, graph, PartitionOptions(3, **chosen), cluster)
@@ -88,6 +92,7 @@ def _call_pipeline(folder: Path) -> list[str]:
                 continue
             if chosen.get("method") == "random":
                 shard_rows(dataset, partition, cluster)
+                shard_grid(dataset, graph, GridOptions((2, 2), "partition"), cluster, partition=partition)
         shards = shard_grid(dataset, graph, GridOptions((2, 2)), cluster)
         half = (0, graph.num_vertices // 2)
         for variant in ("even", "odd_transposed"):
@@ -109,7 +114,10 @@ def _sources(folder: Path, model: Any) -> dict[str, tuple[Any, dict[str, Any]]]:
     weighted.write_text("".join(f"{u}\t{v}\t{(u + v) / 7}\n" for u, v in pairs), encoding="ascii")
     names.write_text("".join(f"a{u}\tb{v}\n" for u, v in pairs), encoding="ascii")
     np.save(binary, pairs)
+    metis = folder / "graph.graph"
+    metis.write_text("3 2 0\n2\n1 3\n2\n", encoding="ascii")
     files = {
+        "metis": (metis, {}, {"undirected": True}),
         "text": (text, {"weights": False}, {"undirected": True, "ids": "compact"}),
         "weighted": (weighted, {"weights": True}, {"undirected": True}),
         "directed-weighted": (weighted, {"weights": True}, {}),
@@ -121,9 +129,9 @@ def _sources(folder: Path, model: Any) -> dict[str, tuple[Any, dict[str, Any]]]:
         "directed": (RmatEdges(scale=8, edge_factor=6), {}),
         "lattice": (LatticeEdges((10, 10)), {"undirected": True}),
     }
-    return sources | {
-        name: (open_edges(None, (str(path),), given), options) for name, (path, given, options) in files.items()
-    }
+    for name, (path, given, options) in files.items():
+        sources[name] = (open_edges(None, (str(path),), given), options)
+    return sources
 
 
 def _call_trainer() -> list[str]:
@@ -131,7 +139,14 @@ def _call_trainer() -> list[str]:
     import torch
 
     from gnnloom.storage.matrix.csr import CSR
-    from gnnloom.trainer.kernels.dispatch import Dropout, SoftmaxState, Threads, edge_softmax, sparse_product
+    from gnnloom.trainer.kernels.dispatch import (
+        Dropout,
+        SoftmaxGradient,
+        SoftmaxState,
+        Threads,
+        edge_softmax,
+        sparse_product,
+    )
 
     indptr, indices, threads = np.array([0, 2, 3]), np.array([0, 1, 1], np.int32), Threads(1)
     for dtype, tensor_dtype in ((np.dtype(np.float32), torch.float32), (np.dtype(np.float64), torch.float64)):
@@ -139,10 +154,13 @@ def _call_trainer() -> list[str]:
         for data in (None, np.ones(3, dtype)):
             product = sparse_product(CSR(0, indptr, indices, data, 2), threads, dtype)
             product.multiply(dense, torch.zeros_like(dense), torch.ones(2, dtype=tensor_dtype))
-        Dropout(0.5, 0).apply(dense.requires_grad_(), np.arange(2), 0, 0, 0).sum().backward()
+        Dropout(0.5, 0, threads).apply(dense.requires_grad_(), np.arange(2), 0, 0, 0).sum().backward()
         values, scores = torch.ones((2, 1, 4), dtype=tensor_dtype), torch.ones((2, 1), dtype=tensor_dtype)
         softmax = edge_softmax(CSR(0, indptr, indices, None, 2), 0.2, threads)
         softmax.accumulate(values, scores, scores, SoftmaxState.like(values))
+        gradient = SoftmaxGradient(scores, scores, values, scores)
+        softmax.add_target_gradient(values, scores, scores, gradient, torch.zeros_like(scores))
+        softmax.source_gradient(values, scores, scores, gradient)
     return []
 
 

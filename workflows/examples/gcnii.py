@@ -36,5 +36,5 @@ class GCNII(Model):
             self.first: Tensor = output.relu() if layer == 0 else self.first
             return output
         alpha, beta = self.options.own["alpha"], math.log(self.options.own["theta"] / layer + 1)
-        mixed = (1 - alpha) * self.operator.propagate(inputs.value, layer) + alpha * self.first
+        mixed: Tensor = (1 - alpha) * self.operator.propagate(inputs.value, layer) + alpha * self.first
         return mixed.lerp(transformed(mixed, self.weights[layer], layer), beta)

@@ -166,7 +166,10 @@ class SlurmSection:
         memory: memory of one rank.
         time: time limit of a job that trains.
         prepare_time: time limit of the job that only prepares.
-        partition, account, qos, constraint: options of ``sbatch`` of these names.
+        partition: Slurm partition of the jobs; the cluster's default if not given.
+        account: account that the jobs are charged to.
+        qos: quality of service.
+        constraint: features that the nodes must have.
         exclusive: share no node with other jobs.
         mail: address for Slurm's messages.
         mail_events: events that Slurm sends a message about.

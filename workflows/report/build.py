@@ -112,9 +112,7 @@ def _unfinished(facts: RunFacts) -> str:
     if facts.result:
         return ""
     done, wanted = len(facts.metrics), facts.config.get("epochs")
-    return warning(
-        f"The run has not finished: {done} of {wanted} epochs. Repeat its command with --resume to finish it."
-    )
+    return warning(f"The run has not finished: {done} of {wanted} epochs. Repeat its command to finish it.")
 
 
 def _advice(time: Picture | None) -> str | None:

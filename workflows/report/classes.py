@@ -53,17 +53,10 @@ def classes_card(facts: RunFacts) -> str | None:
     classes = facts.result.get("per_class")
     if not classes:
         return None
+    shares = (classes["precision"], classes["recall"], classes["f1"])
     rows = [
-        (str(each.get("class")), *(_share(each.get(name)) for name in ("precision", "recall", "f1")), _count(each))
-        for each in classes
+        (str(number), *(f"{each:.2%}" for each in figures), f"{int(count):,}")
+        for number, (*figures, count) in enumerate(zip(*shares, classes["support"], strict=True))
     ]
     content = table(("class", "precision", "recall", "F1", "labels"), rows)
     return card("Scores by class", content, kind="table tall")
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2%}"
-
-
-def _count(each: dict[str, float]) -> str:
-    return f"{int(each.get('support', 0)):,}"

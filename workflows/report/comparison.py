@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from gnnloom.workflows.formatting import readable_bytes, readable_seconds
-from gnnloom.workflows.report.facts import SCORES, SPLITS, RunFacts
-from gnnloom.workflows.report.figures import best_epoch, last_values, sent_bytes, total_seconds
-from gnnloom.workflows.report.tables import LOCATIONS, NONE, plain, share
+from gnnloom.workflows.report.facts import ERRORS, SCORES, SPLITS, RunFacts
+from gnnloom.workflows.report.figures import Best, best_epoch, last_values, sent_bytes, total_seconds, written
+from gnnloom.workflows.report.tables import LOCATIONS, NONE, plain
 
 #: Inputs of a run that its results depend on, and what the warning calls them.
 _DATA = {"graph": "graphs", "vertices": "features, labels or splits"}
@@ -62,6 +63,11 @@ def _cells(figure: _Figure) -> list[str]:
     return cells
 
 
+def _formats(score: str) -> tuple[Callable[[Any], str], Callable[[Any, Any], str]]:
+    """Return how to format a score, and its difference from that of the first run."""
+    return partial(written, score), _ratio if score in ERRORS else _points
+
+
 def _points(value: float, first: float) -> str:
     """Format the difference of two shares, in percentage points."""
     return f"{100 * (value - first):+.2f} points"
@@ -72,20 +78,25 @@ def _ratio(value: float, first: float) -> str:
 
 
 def _results(runs: Sequence[RunFacts]) -> list[_Figure]:
-    last, best = [last_values(facts) for facts in runs], [best_epoch(facts) for facts in runs]
+    last: Sequence[Mapping[str, Any]] = [last_values(facts) for facts in runs]
+    best: Sequence[Best | None] = [best_epoch(facts) for facts in runs]
     # Runs may be judged by different scores, and each of these gets its rows.
     scores = [
-        _Figure(f"{text} {SCORES[score]}", [values[f"{split}_{score}"] for values in last], share, _points)
+        _Figure(f"{text} {SCORES[score]}", [values[f"{split}_{score}"] for values in last], *_formats(score))
         for score in dict.fromkeys(facts.score for facts in runs)
         for split, text in SPLITS.items()
     ]
+    formats = _formats(runs[0].score)
+    # The best epochs of runs that are judged by different scores say nothing about each other.
+    if len({facts.score for facts in runs}) > 1:
+        best = [None] * len(runs)
     validation = [each.validation if each else None for each in best]
     test = [each.test if each else None for each in best]
     return [
         *scores,
-        _Figure("best validation score", validation, share, _points),
+        _Figure("best validation score", validation, *formats),
         _Figure("its epoch", [each.epoch if each else None for each in best], _count, _difference),
-        _Figure("test score in that epoch", test, share, _points),
+        _Figure("test score in that epoch", test, *formats),
         _Figure("training loss", [values["loss"] for values in last], "{:.4f}".format, _ratio),
         *_costs(runs, [values["epoch_seconds"] for values in last]),
     ]

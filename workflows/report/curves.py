@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 from numpy.typing import NDArray
 
-from gnnloom.workflows.report.facts import SCORES, SPLITS, RunFacts
-from gnnloom.workflows.report.figures import best_epoch
+from gnnloom.workflows.report.facts import ERRORS, SCORES, SPLITS, RunFacts
+from gnnloom.workflows.report.figures import best_epoch, written
 from gnnloom.workflows.report.hover import Spot, chosen, column_spots
 from gnnloom.workflows.report.style import (
     SERIES,
@@ -68,7 +69,7 @@ def _make_logarithmic(axes: Axes, values: NDArray[np.float64]) -> None:
 
 
 def accuracy_picture(runs: Sequence[RunFacts], split: str = "test") -> Picture | None:
-    """Draw accuracy (or F1) on every split, for several runs on one split; None if it was never measured."""
+    """Draw the score on every split, for several runs on one split; None if it was never measured."""
     score = runs[0].score
     if len(runs) == 1:
         curves = {text: runs[0].curve(f"{name}_{score}") for name, text in SPLITS.items()}
@@ -78,13 +79,16 @@ def accuracy_picture(runs: Sequence[RunFacts], split: str = "test") -> Picture |
     if not curves:
         return None
     figure, axes = new_axes()
-    _draw(axes, curves, {name: f"{name}  {values[-1]:.1%}" for name, (_, values) in curves.items()})
-    _limit_shares(axes, np.concatenate([values for _, values in curves.values()]))
+    _draw(axes, curves, {name: f"{name}  {written(score, values[-1], 1)}" for name, (_, values) in curves.items()})
+    if score in ERRORS:
+        axes.set_ylim(bottom=0)
+    else:
+        _limit_shares(axes, np.concatenate([values for _, values in curves.values()]))
     axes.set_ylabel("labels predicted correctly" if score == "accuracy" else SCORES[score])
     title = SCORES[score] if len(runs) == 1 else f"{SPLITS[split]} {SCORES[score]}"
     note = _mark_best(axes, runs[0]) if len(runs) == 1 else ""
     name = "accuracy" if split == "test" else SPLITS[split]
-    return Picture(name, title[0].upper() + title[1:], figure, note, _spots(curves, "{:.2%}".format))
+    return Picture(name, title[0].upper() + title[1:], figure, note, _spots(curves, partial(written, score)))
 
 
 def _limit_shares(axes: Axes, values: NDArray[np.float64]) -> None:
@@ -104,8 +108,10 @@ def _mark_best(axes: Axes, facts: RunFacts) -> str:
     if best is None:
         return ""
     axes.scatter([best.epoch], [best.validation], 30, "none", edgecolors=color("ink"), clip_on=False, zorder=3)
-    test = "" if best.test is None else f"; test {SCORES[facts.score]} then: {best.test:.2%}"
-    return f"Circle: best validation {SCORES[facts.score]}, {best.validation:.2%} in epoch {best.epoch:,}{test}."
+    score = facts.score
+    test = "" if best.test is None else f"; test {SCORES[score]} then: {written(score, best.test)}"
+    value = written(score, best.validation)
+    return f"Circle: best validation {SCORES[score]}, {value} in epoch {best.epoch:,}{test}."
 
 
 def seconds_picture(runs: Sequence[RunFacts]) -> Picture:

@@ -10,7 +10,7 @@ import numpy as np
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import artifact_key
-from gnnloom.workflows.report.facts import SCORES, SPLITS, RunFacts
+from gnnloom.workflows.report.facts import ERRORS, SCORES, SPLITS, RunFacts
 
 #: Vertices whose degrees are in memory at once: 8 MiB.
 _VERTICES_AT_ONCE = 1 << 20
@@ -34,10 +34,15 @@ def best_epoch(facts: RunFacts) -> Best | None:
     epochs, values = facts.curve(f"val_{facts.score}")
     if not len(values):
         return None
-    position = int(np.argmax(values))
+    position = int((np.argmin if facts.score in ERRORS else np.argmax)(values))
     epoch = int(epochs[position])
     test = facts.metrics[epoch - 1].get(f"test_{facts.score}")
     return Best(epoch, float(values[position]), test)
+
+
+def written(score: str, value: float, decimals: int = 2) -> str:
+    """Format a score: a share as a percentage, an error as a number."""
+    return f"{value:.4g}" if score in ERRORS else f"{value:.{decimals}%}"
 
 
 def last_values(facts: RunFacts) -> dict[str, Any]:

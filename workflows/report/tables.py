@@ -7,7 +7,7 @@ from typing import Any
 
 from gnnloom.workflows.formatting import readable_bytes, readable_seconds
 from gnnloom.workflows.report.facts import SCORES, RunFacts, shard_nonzeros
-from gnnloom.workflows.report.figures import best_epoch, last_values, random_rows, sent_bytes, total_seconds
+from gnnloom.workflows.report.figures import best_epoch, last_values, random_rows, sent_bytes, total_seconds, written
 from gnnloom.workflows.report.page import table
 
 #: Fields of a configuration that name places and do not affect the result.
@@ -32,11 +32,11 @@ def headline(facts: RunFacts) -> list[tuple[str, str]]:
     last, best, score = last_values(facts), best_epoch(facts), SCORES[facts.score]
     total = total_seconds(facts)
     return [
-        (f"test {score}", share(last[f"test_{facts.score}"])),
-        (f"validation {score}", share(last[f"val_{facts.score}"])),
+        (f"test {score}", _score(facts, last[f"test_{facts.score}"])),
+        (f"validation {score}", _score(facts, last[f"val_{facts.score}"])),
         (
             f"best validation {score}{f', epoch {best.epoch:,}' if best else ''}",
-            share(best.validation if best else None),
+            _score(facts, best.validation if best else None),
         ),
         ("training loss", f"{last['loss']:.4f}"),
         ("epochs", f"{len(facts.metrics):,}"),
@@ -53,9 +53,8 @@ def _ranks(facts: RunFacts) -> str:
     return f"ranks, as a grid of {'x'.join(map(str, grid))}" if len(grid) > 1 else "ranks"
 
 
-def share(value: float | None) -> str:
-    """Format a share as a percentage."""
-    return NONE if value is None else f"{value:.2%}"
+def _score(facts: RunFacts, value: float | None) -> str:
+    return NONE if value is None else written(facts.score, value)
 
 
 def _most(values: Sequence[int] | None) -> str:

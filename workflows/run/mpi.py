@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import signal
-import socket
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NoReturn
 
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.tasks.interfaces import (
-    OFFER_NUMBERS,
-    Beacon,
-    Offer,
-    check_interface,
-    loopback,
-    none_reached,
-    reached,
-)
-from gnnloom.pipeline.tasks.mpi_cluster import LEAST_RANKS, memory_per_rank, serve_ranks
+from gnnloom.pipeline.tasks.mpi_cluster import LEAST_RANKS, serve_ranks
 from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
@@ -34,9 +22,9 @@ from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.stop import StopRequest, agreed_exit_code, preparing_signals
 from gnnloom.trainer.training.full_graph import train
 from gnnloom.trainer.training.predict import predict
-from gnnloom.workflows.formatting import readable_bytes
 from gnnloom.workflows.recipe.request import Assignment, Request
 from gnnloom.workflows.run.interruption import InterruptedPreparation, interrupted_by
+from gnnloom.workflows.run.place import Place, find_place, one_line
 from gnnloom.workflows.run.stages import prepare, run_stages, save_recipe, write_output
 
 logger = logging.getLogger(__name__)
@@ -75,7 +63,7 @@ def run_on_ranks(request: Request, progress: Callable[[], AbstractContextManager
     """
     comm = world()
     # Every rank reads the recipe itself. Only the state of the stages, which may change meanwhile, is sent.
-    assignment = _agree_on_stages(comm, together(comm, lambda: _check(request, comm.size)))
+    assignment = _agree_on_stages(comm, together(comm, lambda: one_line(lambda: _check(request, comm.size))))
     finished = not assignment.workload.needs_preparation or _prepare_together(comm, assignment, progress, stop)
     if finished and assignment.workload.needs_training:
         finished = _train_together(comm, assignment, stop)
@@ -122,7 +110,7 @@ def _prepare_together(
     """
     # Everything that can fail for a reason that a user can fix is checked here, by all ranks together: once the ranks
     # have taken different roles, an error of one of them leaves the others waiting.
-    place = _place(comm, assignment)
+    place = find_place(comm, assignment)
     # Dask gets a communicator of its own, so that its messages and the trainer's cannot meet.
     ranks = duplicate_world()
     is_client, options = _join_cluster(ranks, place, assignment)
@@ -149,95 +137,7 @@ def _prepare_together(
     return False
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where a rank is: how many ranks share its machine, and the interface on which it reaches the others."""
-
-    ranks_here: int
-    interface: str
-
-
-def _place(comm: Communicator, assignment: Assignment) -> _Place:
-    """Find where this rank is. Collective.
-
-    Raises:
-        CollectiveError: a machine has too little memory, or no interface reaches rank 0's machine from all others.
-    """
-    # Memory limits are per rank: the ranks of one machine share its memory.
-    ranks_here = comm.ranks_on_this_machine()
-    # Too few for a cluster: no rank needs more memory than it gets, and none talks to another.
-    if comm.size < LEAST_RANKS:
-        return _Place(ranks_here, "")
-    together(comm, lambda: _check_memory(assignment, ranks_here))
-    if assignment.cluster.scratch is not None:
-        _check_scratch(comm, assignment.cluster.scratch)
-    wanted = assignment.recipe.cluster.interface
-    if wanted is not None:
-        return _Place(ranks_here, together(comm, lambda: check_interface(wanted)))
-    if ranks_here == comm.size:
-        return _Place(ranks_here, together(comm, loopback))
-    return _Place(ranks_here, _find_interface(comm))
-
-
-def _check_scratch(comm: Communicator, folder: Path) -> None:
-    """Check that all ranks see what one of them writes into the scratch folder. Collective."""
-    token = int(comm.gather_numbers([secrets.randbits(48)])[0, 0])
-    written = folder / f"gnnloom-seen-by-all-{token:012x}"
-
-    def write() -> None:
-        if comm.rank == 0:
-            folder.mkdir(parents=True, exist_ok=True)
-            written.touch()
-
-    def look() -> None:
-        if not written.exists():
-            raise InputError(
-                f"[cluster] scratch = {folder}: {socket.gethostname()} does not see what rank 0 writes there; choose a"
-                " folder that all nodes share, or prepare on one node"
-            )
-
-    together(comm, write)
-    try:
-        together(comm, look)
-    finally:
-        if comm.rank == 0:
-            written.unlink(missing_ok=True)
-
-
-def _find_interface(comm: Communicator) -> str:
-    """Return the fastest interface of this machine that reaches rank 0's, over a network that all ranks share.
-
-    Collective.
-    """
-    beacon = together(comm, lambda: Beacon() if comm.rank == 0 else None)
-    try:
-        numbers = beacon.offer.to_numbers() if beacon is not None else [0] * OFFER_NUMBERS
-        found = reached(Offer.from_numbers(comm.gather_numbers(numbers)[0].tolist()))
-        # This exchange also keeps rank 0's beacon up until all ranks have tried.
-        works = comm.gather_numbers([name is not None for name in found]).all(axis=0)
-    finally:
-        if beacon is not None:
-            beacon.close()
-    name = next((name for name, all_reach in zip(found, works, strict=True) if all_reach), None)
-    return together(comm, lambda: _found(name))
-
-
-def _found(name: str | None) -> str:
-    if name is None:
-        raise none_reached()
-    return name
-
-
-def _check_memory(assignment: Assignment, ranks_here: int) -> None:
-    available = memory_per_rank(ranks_here)
-    if assignment.cluster.memory > available:
-        raise InputError(
-            f"{assignment.recipe.source_name}: [cluster] memory = {assignment.recipe.cluster.memory}, but each of the"
-            f" {ranks_here} ranks on this machine gets {readable_bytes(available)}: lower it, or start fewer ranks"
-        )
-
-
-def _join_cluster(ranks: RawCommunicator, place: _Place, assignment: Assignment) -> tuple[bool, ClusterOptions]:
+def _join_cluster(ranks: RawCommunicator, place: Place, assignment: Assignment) -> tuple[bool, ClusterOptions]:
     """Return at once on the rank that is the client; on the others, serve the cluster until it closes. Collective."""
     # Too few for a scheduler, a client and a worker: rank 0 runs the tasks in its own process, and the others wait.
     if ranks.Get_size() < LEAST_RANKS:

@@ -11,6 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.names import NameChunk, NamedEdgeSource, Names
+from gnnloom.pipeline.sources.reading.line_estimate import Estimate
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 
 #: Offset basis and prime of the 64-bit FNV-1a hash (Fowler, Noll, Vo).
@@ -28,6 +29,10 @@ class HashedNames:
 
     def num_vertices(self) -> int | None:
         return None
+
+    def estimate_edges(self) -> Estimate | None:
+        estimate = getattr(self.source, "estimate_edges", None)
+        return None if estimate is None else estimate()
 
     def ranges(self) -> Sequence[SourceRange]:
         return self.source.ranges()

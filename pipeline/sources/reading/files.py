@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import glob
 import io
+import os
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +24,14 @@ _REMOTE_BUFFER = 1 << 20
 #: Number of sampled blocks between the first and the last.
 SAMPLES = 16
 
+#: Statuses of a web server that say that a file is not there.
+_NOT_THERE = (404, 410)
+
 _VERSION_FIELDS = ("etag", "ETag", "size", "mtime", "last_modified", "LastModified", "md5Hash", "crc32c", "content_md5")
+
+
+class UnreachableError(InputError):
+    """The server of a remote file does not answer, or refuses; the same command may work later."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +199,27 @@ def _open_remote(location: str, streaming: bool) -> BinaryIO:
 
 
 def _unreadable(location: str, error: Exception) -> NotFoundError | InputError:
+    fault = "" if is_local(location) else _server_fault(error)
+    if fault:
+        return UnreachableError(f"{location}: {fault}; check the address, or try again later")
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return NotFoundError(f"{location}: there is no such file")
     return InputError(f"{location}: cannot be read ({error})")
+
+
+def _server_fault(error: BaseException) -> str:
+    """Why a server did not give a file; empty if it says that the file is not there."""
+    # fsspec reports every failure as a missing file, with what really happened among its causes.
+    found = ""
+    cause: BaseException | None = error
+    while cause is not None:
+        status = getattr(cause, "status", None)
+        if isinstance(status, int):
+            return "" if status in _NOT_THERE else f"the server answers with status {status}"
+        # The innermost error says it best.
+        if isinstance(cause, ConnectionError | TimeoutError | socket.gaierror):
+            is_system = isinstance(cause.errno, int) and cause.errno > 0
+            reason = os.strerror(cause.errno) if is_system else cause.strerror or type(cause).__name__
+            found = f"the server cannot be reached ({reason})"
+        cause = cause.__cause__ or cause.__context__
+    return found

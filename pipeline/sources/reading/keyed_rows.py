@@ -49,6 +49,11 @@ class KeyedRows(Protocol):
     def file(self) -> SourceFile: ...
 
     @property
+    def ids(self) -> SourceFile | None:
+        """The file with the ids; None if they are in the table itself."""
+        ...
+
+    @property
     def num_columns(self) -> int:
         """Number of columns, not counting the ids."""
         ...
@@ -70,6 +75,8 @@ class KeyedText:
     num_columns: int
     separator: int
     header: bool
+
+    ids = None
 
     @classmethod
     def open(cls, file: SourceFile) -> KeyedText:
@@ -97,7 +104,7 @@ class KeyedText:
             if wrong:
                 raise bad_line(self.file, offset + at, name_parser.REASONS.get(wrong) or REASONS[wrong])
             error = partial(_line_error, self.file, line_at[:count] + offset)
-            yield _checked(KeyedBlock(Names(ends[: count + 1], names), values[:count], error))
+            yield checked_block(KeyedBlock(Names(ends[: count + 1], names), values[:count], error))
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,8 @@ class KeyedParquet:
     """A Parquet file; implements :class:`KeyedRows`."""
 
     table: ParquetTable
+
+    ids = None
 
     @classmethod
     def open(cls, file: SourceFile) -> KeyedParquet:
@@ -133,13 +142,18 @@ class KeyedParquet:
         for first, columns in self.table.read_arrow(self.table.names, groups, rows):
             values = [column.to_numpy(zero_copy_only=False).astype(np.float64) for column in columns[1:]]
             error = partial(self._error, first)
-            yield _checked(KeyedBlock(Names.of_values(columns[0]), np.stack(values, axis=1), error))
+            yield checked_block(KeyedBlock(Names.of_values(columns[0]), np.stack(values, axis=1), error))
 
     def _error(self, first: int, row: int, reason: str) -> InputError:
         return self.table.error(self.table.names[0], first + row, reason)
 
 
-def _checked(block: KeyedBlock) -> KeyedBlock:
+def checked_block(block: KeyedBlock) -> KeyedBlock:
+    """Check the ids of a block.
+
+    Raises:
+        InputError: an id is empty, too long or not UTF-8.
+    """
     row, reason = block.ids.first_wrong()
     if row >= 0:
         raise block.error(row, reason)

@@ -12,6 +12,8 @@ from gnnloom.pipeline.sources.source import MultilabelSource, TargetSource, Vert
 from gnnloom.storage.errors import InputError
 
 _ARRAYS = ("feature", "label", "multilabel", "target", "split")
+#: What users call an array, if that is not its name.
+_NAMES = {"multilabel": "label"}
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,13 @@ class JoinedVertices:
         """
         if not self.sources:
             raise InputError("no vertex data given: name a file of features, labels or split codes")
-        rows = {name: source.num_vertices() for source in self.sources for name in source.arrays}
-        if len(set(rows.values())) > 1:
-            found = ", ".join(f"{name} has {number:,}" for name, number in rows.items())
-            raise InputError(f"the vertex data have different numbers of rows: {found}")
+        # Rows in the order of the graph and rows by id are counted apart: a graph need not have all ids.
+        for by_vertex in (False, True):
+            alike = [source for source in self.sources if source.in_graph_order is by_vertex]
+            rows = {name: source.num_vertices() for source in alike for name in source.arrays}
+            if len(set(rows.values())) > 1:
+                found = ", ".join(f"{_NAMES.get(name, name)} has {number:,}" for name, number in rows.items())
+                raise InputError(f"the vertex data have different numbers of rows: {found}")
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -61,7 +66,15 @@ class JoinedVertices:
         return max(source.num_targets() if isinstance(source, TargetSource) else 0 for source in self.sources)
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        return self.source_of(array).read_rows(array, start, stop)
+
+    def source_of(self, array: str) -> VertexSource:
+        """The source of one array.
+
+        Raises:
+            InputError: no source has it.
+        """
         for source in self.sources:
             if array in source.arrays:
-                return source.read_rows(array, start, stop)
+                return source
         raise InputError(f"no {array} was given")

@@ -1,4 +1,7 @@
-"""Vertex data from tables that name the vertex of each row in their first column, in any order.
+"""Vertex data from tables that name the vertex of each row, in any order.
+
+Text and Parquet files have the id in their first column. The ids of a NumPy array are in a file of their own; without
+it, row k of the array belongs to vertex k, as if it were given alone.
 
 Rows whose ids are not vertices of the graph are ignored. A vertex without a row has no label and is in no split, but
 every vertex must have features. Rows are placed in vertex order in a temporary file, so they need not fit in memory.
@@ -8,7 +11,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.files import open_files
+from gnnloom.pipeline.sources.reading.keyed_numpy import KeyedNumpy
 from gnnloom.pipeline.sources.reading.keyed_rows import KeyedBlock, KeyedParquet, KeyedRows, KeyedText
 from gnnloom.pipeline.sources.reading.label_values import EXPECTED_BINARY, EXPECTED_TARGET, binary_labels, targets
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
-from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind
+from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, IDS_FILE, VertexKind
 from gnnloom.pipeline.sources.vertex_data.lookup import VertexLookup
+from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, open_one_array
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError
@@ -29,14 +34,17 @@ from gnnloom.storage.format.artifact import Artifact
 
 #: Number of values read back at a time.
 _BLOCK_VALUES = 1 << 20
+#: The arrays that files give, by the option that names the file.
+FILE_ARRAYS = ("feature", "label", "target", "split")
 _MAX_LABEL = np.iinfo(np.int32).max - 1
 
 
-def open_keyed_vertices(graph: Graph | None, **files: str | None) -> VertexSource:
-    """Open text or Parquet tables of ``feature``, ``label`` or ``target``, and ``split``.
+def open_keyed_vertices(graph: Graph | None, ids_file: str | None = None, **files: str | None) -> VertexSource:
+    """Open tables of ``feature``, ``label`` or ``target``, and ``split``, each in its own format.
 
     Args:
         graph: the graph whose vertices the ids name; None for a source that can only state its identity.
+        ids_file: location of an ``.npy`` with the ids of the rows of all NumPy arrays.
         files: location of each table by array; None for no table.
 
     Raises:
@@ -44,7 +52,28 @@ def open_keyed_vertices(graph: Graph | None, **files: str | None) -> VertexSourc
         InputError: no file is given, or a file has the wrong format or number of columns.
     """
     given = {array: location for array, location in files.items() if location}
-    return JoinedVertices(tuple(KeyedVertices.open(graph, location, array) for array, location in given.items()))
+    numpy = {array: location for array, location in given.items() if location.endswith((".npy", ".npz"))}
+    if ids_file and not numpy:
+        raise InputError(f"{ids_file}: ids of the rows of .npy and .npz files, none of which was given")
+    if ids_file or not numpy:
+        sources = [KeyedVertices.open(graph, location, array, ids_file) for array, location in given.items()]
+        return JoinedVertices(tuple(sources))
+    if numpy == given:
+        raise InputError(
+            f"{next(iter(numpy.values()))}: an array has no column of ids; give the ids of its rows with `--ids-file`"
+        )
+    tables = [KeyedVertices.open(graph, given[array], array) for array in given if array not in numpy]
+    by_row = NumpyVertices.open(
+        **{array: numpy.get(array) for array in FILE_ARRAYS}, num_vertices=1 if graph is None else _num_rows(graph)
+    )
+    return JoinedVertices((*tables, by_row))
+
+
+def _num_rows(graph: Graph) -> int:
+    """Rows of an array whose row k belongs to the vertex with the id k in the source of the edges."""
+    if "original_id" not in graph.artifact or not graph.num_vertices:
+        return graph.num_vertices
+    return int(graph.original_id(graph.num_vertices - 1)[0]) + 1
 
 
 @dataclass(frozen=True)
@@ -56,34 +85,33 @@ class KeyedVertices:
         stated_vertices: number of vertices of the graph.
         rows: the table.
         array: ``feature``, ``label``, ``multilabel``, ``target`` or ``split``.
+        unknown: number of rows whose ids are not vertices of the graph, added when the table has been read.
     """
 
     graph: Path
     stated_vertices: int
     rows: KeyedRows
     array: str
+    unknown: list[int] = field(default_factory=list, compare=False)
 
     random_access = False
     in_graph_order = True
 
     @classmethod
-    def open(cls, graph: Graph | None, location: str, array: str) -> KeyedVertices:
+    def open(cls, graph: Graph | None, location: str, array: str, ids_file: str | None = None) -> KeyedVertices:
         """Find the file and its columns.
 
         Args:
             graph: as for :func:`open_keyed_vertices`.
             array: ``feature``, ``label`` (several columns are zeros and ones, one column per class), ``target`` or
                 ``split``.
+            ids_file: ids of the rows, if the file is a NumPy array.
 
         Raises:
             NotFoundError: the file does not exist.
             InputError: the file has the wrong format or number of columns.
         """
-        files = open_files([location])
-        if len(files) != 1 or location.endswith((".npy", ".npz")):
-            raise InputError(f"{location}: expected one text or Parquet file with a column of ids")
-        kind = KeyedParquet if location.endswith((".parquet", ".pq")) else KeyedText
-        rows: KeyedRows = kind.open(files[0])
+        rows = _open_rows(location, array, ids_file)
         if array == "label" and rows.num_columns > 1:
             array = "multilabel"
         if array == "split" and rows.num_columns != 1:
@@ -97,7 +125,12 @@ class KeyedVertices:
         return (self.array,)
 
     def identity(self) -> dict[str, Any]:
-        return {"format": "keyed", "array": self.array, "file": self.rows.file.identity()}
+        ids = {"ids": self.rows.ids.identity()} if self.rows.ids is not None else {}
+        return {"format": "keyed", "array": self.array, "file": self.rows.file.identity(), **ids}
+
+    def unknown_rows(self) -> int:
+        """Rows, among those read in this process, whose ids are not vertices of the graph."""
+        return max(self.unknown, default=0)
 
     def num_vertices(self) -> int:
         return self.stated_vertices
@@ -131,7 +164,7 @@ class KeyedVertices:
 
     def _place(self, array: str, placed: NDArray[Any], taken: NDArray[np.bool_], folder: Path) -> None:
         graph = Graph(Artifact(self.graph))
-        lookup, count = VertexLookup(graph, folder), 0
+        lookup, count, unknown = VertexLookup(graph, folder), 0, 0
         for block in self.rows.blocks():
             values, found = _CONVERTERS[array](block), lookup.find(block.ids)
             rows = np.flatnonzero(found >= 0)
@@ -142,6 +175,8 @@ class KeyedVertices:
                 raise block.error(int(rows[np.argmax(again)]), "the vertex already has a row")
             taken[vertices], placed[vertices] = True, values[rows]
             count += len(vertices)
+            unknown += len(found) - len(rows)
+        self.unknown.append(unknown)
         where = self.rows.file.location
         if not count:
             raise InputError(f"{where}: none of the ids is a vertex of the graph")
@@ -151,6 +186,15 @@ class KeyedVertices:
             raise InputError(
                 f"{where}: {self.stated_vertices - count:,} vertices have no features; the first is {name[0]}"
             )
+
+
+def _open_rows(location: str, array: str, ids_file: str | None) -> KeyedRows:
+    if location.endswith((".npy", ".npz")) and ids_file:
+        return KeyedNumpy.open(open_one_array(location, array), open_one_array(ids_file, "ids"))
+    files = open_files([location])
+    if len(files) != 1 or location.endswith((".npy", ".npz")):
+        raise InputError(f"{location}: expected one text or Parquet file with a column of ids")
+    return KeyedParquet.open(files[0]) if location.endswith((".parquet", ".pq")) else KeyedText.open(files[0])
 
 
 def _repeated(vertices: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -221,5 +265,5 @@ VERTEX_KIND = VertexKind(
     order=20,
     help="one table per array, with the id of the vertex in its first column",
     open=open_keyed_vertices,
-    options=FILE_OPTIONS,
+    options=(*FILE_OPTIONS, IDS_FILE),
 )

@@ -20,6 +20,13 @@ FILE_OPTIONS: Final = (
     Option("target", Path, "(n,) or (n, C) numbers to predict, NaN if unknown, for a regression.", metavar="FILE"),
     Option("split", Path, "(n,) codes 0 none, 1 train, 2 valid, 3 test; or .npz of index arrays.", metavar="FILE"),
 )
+#: The option for the ids of the rows of NumPy arrays.
+IDS_FILE: Final = Option(
+    "ids_file",
+    Path,
+    ".npy with the ids (numbers or names) of the rows of .npy and .npz files; implies --by-id.",
+    metavar="FILE",
+)
 #: The options of every kind that makes its data.
 SYNTHETIC_OPTIONS: Final = (
     Option("dim", int, "Number of synthetic features.", 128, minimum=1),

@@ -65,8 +65,8 @@ class NumpyVertices:
             InputError: no file is given, a shape or dtype is wrong, or an array contains Python objects.
         """
         features = _open_feature(feature) if feature else None
-        labels = checked_label(_open_one(label, "label")) if label else None
-        numbers = checked_target(_open_one(target, "target")) if target else None
+        labels = checked_label(open_one_array(label, "label")) if label else None
+        numbers = checked_target(open_one_array(target, "target")) if target else None
         splits = _open_split(split) if split else ()
         with_rows = [array for array in (features, labels, numbers, *(splits if len(splits) == 1 else ())) if array]
         if not with_rows and not (splits and num_vertices):
@@ -216,8 +216,13 @@ _CONVERTERS: Mapping[str, Callable[[StoredArray, NDArray[Any], int], NDArray[Any
 }
 
 
-def _open_one(location: str, name: str) -> StoredArray:
-    """The array of an ``.npy``; in an ``.npz``, the array called ``name`` or the only array."""
+def open_one_array(location: str, name: str) -> StoredArray:
+    """Open the array of an ``.npy``; in an ``.npz``, the array called ``name`` or the only array.
+
+    Raises:
+        NotFoundError: the file, or the array in it, does not exist.
+        InputError: the location names several files, or the array contains Python objects.
+    """
     file = _only_file(location)
     if not location.endswith(".npz"):
         return open_array(file)
@@ -237,7 +242,7 @@ def _width(array: StoredArray) -> int:
 
 
 def _open_feature(location: str) -> StoredArray:
-    return checked_feature(_open_one(location, "feature"))
+    return checked_feature(open_one_array(location, "feature"))
 
 
 def checked_label(array: StoredArray) -> StoredArray:
@@ -276,7 +281,7 @@ def _checked_matrix(array: StoredArray, shape: str) -> StoredArray:
 
 
 def _open_column(location: str, name: str, kinds: str) -> StoredArray:
-    return checked_column(_open_one(location, name), kinds)
+    return checked_column(open_one_array(location, name), kinds)
 
 
 def checked_column(array: StoredArray, kinds: str) -> StoredArray:

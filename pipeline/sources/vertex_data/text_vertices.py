@@ -25,6 +25,16 @@ from gnnloom.pipeline.sources.reading.numerals import is_end, next_line, skip_bl
 from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError
 
+#: Lines that are looked at to tell ids from labels, and bytes of each.
+_LINES, _LONGEST = 100, 1 << 16
+#: Binary labels and unknown ones, as text.
+_BINARY = {b"0", b"1", b"-1", b"0.0", b"1.0", b"-1.0", b"nan"}
+#: What a file of labels or splits may hold.
+_EXPECTED = {
+    "label": "one class per line, or zeros and ones with a column per class",
+    "split": "one split code per line",
+}
+
 
 @dataclass(frozen=True)
 class TextVertices:
@@ -63,6 +73,11 @@ class TextVertices:
         columns, rows = count_columns(files[0]), _count_rows(files[0])
         if not rows:
             raise InputError(f"{location}: the file is empty; expected a line per vertex")
+        if array in {"label", "split"} and columns > 1 and _begins_with_ids(files[0]):
+            raise InputError(
+                f"{location}: the first of the {columns} columns of this {array} file looks like vertex ids; if it is,"
+                f" add `--by-id`; otherwise, expected {_EXPECTED[array]}"
+            )
         if array == "label" and columns > 1:
             array = "multilabel"
         if array == "split" and columns != 1:
@@ -102,6 +117,14 @@ class TextVertices:
         if array == "target":
             return read_targets(self.file, self.num_columns)
         return read_labels(self.file) if array == "label" else _read_codes(self.file)
+
+
+def _begins_with_ids(file: SourceFile) -> bool:
+    """Whether the first column of the first lines holds something that is not a binary label."""
+    with file.open() as stream:
+        lines = [stream.readline(_LONGEST) for _ in range(_LINES)]
+    firsts = {line.replace(b",", b" ").split()[0].lower() for line in lines if line.strip(b" \t\r\n,")}
+    return not firsts <= _BINARY
 
 
 def _read_codes(file: SourceFile) -> Iterator[RowBlock]:

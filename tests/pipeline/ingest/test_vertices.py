@@ -126,7 +126,7 @@ def test_existing_vertex_data_is_not_replaced_silently(catalog: Catalog, tmp_pat
     dataset = make_graph(catalog, 50)
     first = ingest_vertices(dataset, numpy_source(tmp_path, 50)[0], HERE)
     key = first.artifact.key
-    with pytest.raises(ExistsError, match=f"gnnloom catalog rm small --artifact vertices/{key}"):
+    with pytest.raises(ExistsError, match=f"from another source: {key} .*--add"):
         ingest_vertices(dataset, StochasticBlockModel(50, 10).vertices(), HERE)
 
 

@@ -290,7 +290,7 @@ def test_a_lattice_is_coarsened_partitioned_and_refined(catalog: Catalog, monkey
     dataset = catalog.create("g")
     adjacency = lattice(60)
     graph = store_graph(dataset, adjacency, symmetric=True)
-    whole = partition_graph(dataset, graph, PartitionOptions(4, imbalance=0.03), HERE).quality
+    whole = partition_graph(dataset, graph, PartitionOptions(4, "mtkahypar", 0.03), HERE).quality
     coarsen_to(monkeypatch, 8000)
     options = PartitionOptions(4, "multilevel", imbalance=0.03)
     partition = partition_graph(dataset, graph, options, HERE)

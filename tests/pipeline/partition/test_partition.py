@@ -188,17 +188,19 @@ class FailingCluster(InProcessCluster):
 def test_a_run_stopped_while_counting_keeps_the_partition(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     adjacency = random_adjacency(100, 500, 0, symmetric=True)
     whole = catalog.create("whole")
-    expected = partition_graph(whole, store_graph(whole, adjacency, symmetric=True), PartitionOptions(4), HERE)
+    expected = partition_graph(
+        whole, store_graph(whole, adjacency, symmetric=True), PartitionOptions(4, "mtkahypar"), HERE
+    )
     dataset = catalog.create("stopped")
     graph = store_graph(dataset, adjacency, symmetric=True)
     with pytest.raises(KeyboardInterrupt):
-        partition_graph(dataset, graph, PartitionOptions(4), FailingCluster())
+        partition_graph(dataset, graph, PartitionOptions(4, "mtkahypar"), FailingCluster())
 
     def refuse(*_: Any) -> None:
         pytest.fail("the partition was computed twice")
 
     monkeypatch.setattr("gnnloom.pipeline.partition.stage.create_part_vector", refuse)
-    resumed = partition_graph(dataset, graph, PartitionOptions(4), HERE)
+    resumed = partition_graph(dataset, graph, PartitionOptions(4, "mtkahypar"), HERE)
     assert resumed.artifact.digest == expected.artifact.digest
     assert resumed.quality == expected.quality
 

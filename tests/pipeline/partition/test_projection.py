@@ -30,6 +30,9 @@ def test_every_preset_is_projected_and_larger_graphs_need_more(catalog: Catalog)
     ]
     assert all(each.fits for each in projections)
     for one, other in zip(projections, project_methods(large, 8), strict=True):
+        # What is chosen for one graph may need less than what is chosen for another.
+        if one.chosen:
+            continue
         assert (other.memory, other.disk, other.cpu_seconds) > (one.memory, one.disk, one.cpu_seconds)
 
 
@@ -37,7 +40,7 @@ def test_projections_say_what_fits_and_streaming_methods_fit_longest(catalog: Ca
     graph = store_graph(catalog.create("g"), random_adjacency(100, 300, 0, symmetric=True), symmetric=True)
     graph.nnz, graph.num_vertices = 1_000_000_000, 50_000_000
     fitting = {each.method for each in project_methods(graph, 64, 6 << 30) if each.fits}
-    assert fitting == {"multilevel", "random", "block"}
+    assert fitting == {"auto", "multilevel", "random", "block"}
     assert not any(each.fits for each in project_methods(graph, 64, 1 << 20))
 
 

@@ -182,7 +182,7 @@ def test_the_full_batch_partition_is_kept_if_both_are_equal(catalog: Catalog) ->
     graph = store_graph(catalog.create("g"), random_adjacency(60, 200, 0, symmetric=True), symmetric=True)
     options = PartitionOptions(3, model="stochastic", batches="walk", batch_rate=1e-9)
     partition = partition_graph(catalog["g"], graph, options, HERE)
-    full = partition_graph(catalog["g"], graph, PartitionOptions(3), HERE)
+    full = partition_graph(catalog["g"], graph, PartitionOptions(3, "mtkahypar"), HERE)
     assert partition.quality["batch_model"] == "hypergraph"
     np.testing.assert_array_equal(partition.part(), full.part())
     assert (partition.quality["batches_nets"], partition.quality["batches_stopped_by"]) == (0, "most")

@@ -138,3 +138,63 @@ def test_invalid_parquet_tables_are_named(
     pq.write_table(pa.table(columns), tmp_path / "y.parquet")
     with pytest.raises(InputError, match=reason):
         read(dataset, "label", tmp_path / "y.parquet")
+
+
+@pytest.mark.parametrize("kind", IDS)
+def test_numpy_rows_with_a_file_of_ids_go_along_with_tables(catalog: Catalog, tmp_path: Path, kind: str) -> None:
+    dataset = store(catalog, tmp_path, kind)
+    ids, values = rows_of(kind, 3, 0, 9)
+    np.save(tmp_path / "x.npy", values.astype(np.float32))
+    numbers = [(1 << 62) + 5 if name == "nobody" else int(name) for name in ids if kind != "names"]
+    np.save(tmp_path / "ids.npy", np.array(numbers or ids))
+    label_ids, labels = rows_of(kind, 1, 0, 4)
+    files = {
+        "feature": str(tmp_path / "x.npy"),
+        "label": write_csv(tmp_path / "y.csv", label_ids, labels, header=True),
+        "ids_file": str(tmp_path / "ids.npy"),
+    }
+    vertices = ingest_vertices(dataset, open_vertices("keyed", (), files, dataset.graph()), CLUSTER)
+    np.testing.assert_array_equal(vertices.feature(), expected(kind, ids, values))
+    np.testing.assert_array_equal(vertices.label(), expected(kind, label_ids, labels)[:, 0])
+    assert vertices.artifact.facts["left_out"] == 2
+
+
+def test_an_array_without_ids_goes_by_row_next_to_a_table_by_id(catalog: Catalog, tmp_path: Path) -> None:
+    (tmp_path / "edges.txt").write_text("2 5\n5 7\n7 2\n")
+    dataset = catalog.create("gaps")
+    edges = open_edges(None, [str(tmp_path / "edges.txt")])
+    ingest_graph(dataset, edges, IngestOptions(ids="compact"), CLUSTER)
+    np.save(tmp_path / "x.npy", np.arange(8, dtype=np.float32).reshape(8, 1))
+    np.savez(tmp_path / "split.npz", train=[2], valid=[7], test=[5])
+    (tmp_path / "y.csv").write_text("7,1\n2,0\n")
+    files = {
+        name: str(tmp_path / file) for name, file in (("feature", "x.npy"), ("split", "split.npz"), ("label", "y.csv"))
+    }
+    vertices = ingest_vertices(dataset, open_vertices("keyed", (), files, dataset.graph()), CLUSTER)
+    assert vertices.feature()[:, 0].tolist() == [2, 5, 7]
+    assert vertices.label().tolist() == [0, -1, 1]
+    assert vertices.split().tolist() == [1, 3, 2]
+
+
+def test_ids_that_do_not_fit_the_rows_are_refused(catalog: Catalog, tmp_path: Path) -> None:
+    graph = store(catalog, tmp_path, "kept").graph()
+    np.save(tmp_path / "x.npy", np.zeros((5, 2)))
+    np.save(tmp_path / "ids.npy", np.arange(4))
+    np.save(tmp_path / "half.npy", np.arange(5) / 2)
+    feature, ids = str(tmp_path / "x.npy"), str(tmp_path / "ids.npy")
+    for files, message in (
+        ({"feature": feature, "ids_file": ids}, r"x\.npy: 5 rows, .*ids\.npy has 4 ids"),
+        ({"feature": feature, "ids_file": str(tmp_path / "half.npy")}, r"half\.npy: expected ids, integers or text"),
+        ({"feature": feature}, r"an array has no column of ids; give the ids of its rows with `--ids-file`"),
+        ({"label": str(tmp_path / "edges.csv"), "ids_file": ids}, "none of which was given"),
+    ):
+        with pytest.raises(InputError, match=message):
+            open_vertices("keyed", (), files, graph)
+
+
+def test_labels_that_begin_with_ids_are_not_taken_for_a_matrix(catalog: Catalog, tmp_path: Path) -> None:
+    graph = store(catalog, tmp_path, "kept").graph()
+    for text in ("id,label\n0,1\n", "0,1\n1,1\n2,0\n", "ann 1\nbob 0\n"):
+        (tmp_path / "y.csv").write_text(text)
+        with pytest.raises(InputError, match="looks like vertex ids; if it is, add `--by-id`"):
+            open_vertices("files", (), {"label": str(tmp_path / "y.csv")}, graph)

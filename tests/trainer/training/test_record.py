@@ -107,7 +107,12 @@ def test_a_run_records_its_sessions(catalog: Catalog, monkeypatch: pytest.Monkey
 def test_the_recorded_command_repeats_the_run(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = config(catalog, algorithm="tensor3d", grid=(1, 1, 1), run="a-run", lr=0.5, profile=True)
     parsed: list[TrainConfig] = []
-    monkeypatch.setattr("gnnloom.workflows.cli.train.launch", lambda given: parsed.append(given) or {"run": "a-run"})
+
+    def launch(given: TrainConfig) -> dict[str, Any]:
+        parsed.append(given)
+        return {"run": "a-run"}
+
+    monkeypatch.setattr("gnnloom.workflows.cli.train.launch", launch)
     words = shlex.split(command_line(chosen))
     done = CliRunner().invoke(cli, words[1:], catch_exceptions=False)
     assert (done.exit_code, parsed) == (0, [chosen])
@@ -157,6 +162,18 @@ class Calls:
         return [arguments for called, arguments, _ in self.calls if called == name]
 
 
+class Opened(Calls):
+    """Remembers also how it was opened."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.opened: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+    def open(self, *arguments: Any, **named: Any) -> Opened:
+        self.opened.append((arguments, named))
+        return self
+
+
 def write_with(name: str, folder: Path, first_epoch: int = 0) -> None:
     """Log two epochs."""
     log = LOGGERS[name].open(LogContext("web", "first", folder, {"lr": 0.01}, first_epoch))
@@ -166,13 +183,13 @@ def write_with(name: str, folder: Path, first_epoch: int = 0) -> None:
 
 
 def test_tensorboard_gets_scalars_by_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer, opened = Calls(), []
+    writer = Opened()
     module = ModuleType("torch.utils.tensorboard.writer")
-    module.SummaryWriter = lambda *given, **named: opened.append((given, named)) or writer  # type: ignore[attr-defined]
+    module.SummaryWriter = writer.open  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", ModuleType("torch.utils.tensorboard"))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     write_with("tensorboard", tmp_path, first_epoch=3)
-    assert opened == [((str(tmp_path / "tensorboard"),), {"purge_step": 4})]
+    assert writer.opened == [((str(tmp_path / "tensorboard"),), {"purge_step": 4})]
     assert writer.of("add_scalar") == [("loss", 1 / 4, 4), ("loss", 1 / 5, 5)]
     assert writer.of("close") == [()]
 
@@ -198,14 +215,15 @@ def test_mlflow_gets_metrics_and_continues_its_run(tmp_path: Path, monkeypatch: 
 
 
 def test_wandb_gets_figures_under_an_identifier_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, opened = Calls(summary={}), []
+    run = Opened(summary={})
     module = ModuleType("wandb")
-    module.init = lambda **named: opened.append(named) or run  # type: ignore[attr-defined]
+    module.init = run.open  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "wandb", module)
     write_with("wandb", tmp_path)
     write_with("wandb", tmp_path, first_epoch=2)
-    assert opened[0]["id"] == opened[1]["id"]
-    assert [named["resume"] for named in opened] == [None, "allow"]
+    first, second = (named for _, named in run.opened)
+    assert first["id"] == second["id"]
+    assert (first["resume"], second["resume"]) == (None, "allow")
     logged = [(arguments[0]["loss"], named["step"]) for called, arguments, named in run.calls if called == "log"]
     assert logged == [(1 / epoch, epoch) for epoch in (1, 2, 3, 4)]
     assert run.summary == {"state": "finished"}

@@ -109,6 +109,12 @@ def test_patience_counts_epochs_and_the_best_checkpoint_is_the_first_of_equal_on
     assert [ended_early(course.summary, patience) for patience in (0, 2, 3, 4)] == [False, True, True, False]
 
 
+def test_a_metric_that_is_measured_only_at_the_end_cannot_decide_before() -> None:
+    with pytest.raises(InputError, match="monitor val_accuracy: it is measured only at the end; set eval_every"):
+        Course(config(patience=3, eval_every=0), NAMES, {}, None)
+    Course(config(patience=3, eval_every=0, monitor="loss"), NAMES, {}, None)
+
+
 def test_the_best_checkpoint_of_another_metric_is_replaced() -> None:
     kept = KeptBest(7, "val_accuracy", 0.7)
     same = Course(config(keep_best="val_accuracy"), NAMES, {}, kept)

@@ -337,6 +337,11 @@ def test_a_regression_equals_the_dense_reference(job: Job, layout: str) -> None:
     assert "per_class" not in result
 
 
+def by_class(result: dict[str, Any], name: str) -> list[float]:
+    """A figure of every class."""
+    return [each[name] for each in result["per_class"]]
+
+
 def labeled(task: Task) -> tuple[np.ndarray, np.ndarray]:
     """Classes, and the labeled vertices of the training split."""
     label = task.label.astype(int)
@@ -376,7 +381,7 @@ def test_a_model_of_ones_own_has_equal_losses_on_any_number_of_ranks(job: Job, l
     found, alone = job.classes.results[f"gcnii-{layout}"], job.classes.results["gcnii-p2p-1"]
     assert_close(found["loss"], alone["loss"], steps=EPOCHS * 4)
     assert found["loss"][-1] < found["loss"][0]
-    assert found["per_class"]["support"] == alone["per_class"]["support"]
+    assert by_class(found, "support") == by_class(alone, "support")
 
 
 @pytest.mark.parametrize("layout", FEWER)
@@ -435,18 +440,19 @@ def test_confusion_and_scores_by_class_are_those_of_the_predictions(job: Job) ->
         confusion = np.zeros((3, 3), int)
         np.add.at(confusion, (label[rows], predicted[rows]), 1)
         assert result["confusion"] == confusion.tolist()
-        hits, by_class = np.diag(confusion), result["per_class"]
-        assert by_class["support"] == confusion.sum(1).tolist()
+        hits = np.diag(confusion)
+        assert by_class(result, "class") == [0, 1, 2]
+        assert by_class(result, "support") == confusion.sum(1).tolist()
         with np.errstate(invalid="ignore"):
-            np.testing.assert_allclose(by_class["recall"], np.nan_to_num(hits / confusion.sum(1)))
-            np.testing.assert_allclose(by_class["precision"], np.nan_to_num(hits / confusion.sum(0)))
+            np.testing.assert_allclose(by_class(result, "recall"), np.nan_to_num(hits / confusion.sum(1)))
+            np.testing.assert_allclose(by_class(result, "precision"), np.nan_to_num(hits / confusion.sum(0)))
         f1 = 2 * hits / (confusion.sum(0) + confusion.sum(1))
-        np.testing.assert_allclose(by_class["f1"], f1)
+        np.testing.assert_allclose(by_class(result, "f1"), f1)
         assert result["feature_norm"] == "none"
     # By class, the F1 scores of a multi-label task average to its macro F1.
     for layout in LAYOUTS:
         result = job.multilabel.results[layout]
-        assert np.mean(result["per_class"]["f1"]) == pytest.approx(result["test_macro_f1"], rel=tolerance())
+        assert np.mean(by_class(result, "f1")) == pytest.approx(result["test_macro_f1"], rel=tolerance())
 
 
 def _checkpoints(task: Task, run: str) -> list[dict[str, np.ndarray]]:

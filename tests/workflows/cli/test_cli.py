@@ -92,7 +92,8 @@ def test_partition_reports_its_quality(trained: tuple[Path, dict[str, dict[str, 
     result = trained[1]["partition"]
     fields = ("km1", "imbalance", "volume_avg", "volume_max", "messages_avg", "messages_max", "seconds")
     assert all(isinstance(result[field], int | float) for field in fields)
-    assert (result["parts"], result["method"]) == (2, "mtkahypar")
+    assert (result["parts"], result["method"], result["quality"]) == (2, "auto", "balanced")
+    assert result["reason"]
 
 
 def test_training_reports_its_curve_and_costs(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
@@ -237,5 +238,5 @@ def test_rm_removes_one_artifact_or_a_whole_dataset(tmp_path: Path) -> None:
     key = Catalog(root)["web"].graph().artifact.key
     succeed(root, "catalog", "rm", "web", "--artifact", f"graph/{key}")
     assert Catalog(root)["web"].artifacts() == []
-    succeed(root, "catalog", "rm", "web")
+    succeed(root, "catalog", "rm", "web", "--yes")
     assert list(Catalog(root)) == []

@@ -28,7 +28,9 @@ def partition(folder: Path, *arguments: str) -> dict[str, Any]:
 
 def test_a_projection_partitions_nothing(tmp_path: Path) -> None:
     projected = partition(tmp_path, "--parts", "4", "--plan")
-    assert {"method", "preset", "model", "memory", "disk", "cpu_seconds", "fits"} == set(projected["methods"][0])
+    fields = {"method", "preset", "model", "memory", "disk", "cpu_seconds", "fits", "chosen"}
+    assert fields == set(projected["methods"][0])
+    assert all(bool(each["chosen"]) == (each["method"] == "auto") for each in projected["methods"])
     assert Catalog(tmp_path)["web"].artifacts("partition") == []
 
 

@@ -50,13 +50,30 @@ def test_the_best_validation_epoch_is_the_first_with_the_highest_score(dataset: 
     facts = store(dataset, "best", [0.1] * 4, [0.5, 0.8, 0.8, 0.7])
     best = best_epoch(facts)
     assert best is not None
-    assert (best.epoch, best.validation, best.test) == (2, 0.8, pytest.approx(0.81))
+    assert (best.epoch, best.validation) == (2, 0.8)
+    assert best.test == pytest.approx(0.81)
     figures = dict(headline(facts))
     assert figures["best validation accuracy, epoch 2"] == "80.00%"
     assert (figures["validation accuracy"], figures["test accuracy"]) == ("70.00%", "71.00%")
     picture = accuracy_picture([facts])
     assert picture is not None
     assert "80.00% in epoch 2; test accuracy then: 81.00%" in picture.note
+
+
+def test_a_regression_is_judged_by_its_error(dataset: Dataset) -> None:
+    run = Run(dataset.run_path("regression"))
+    run.start({"ranks": 3, "epochs": 3}, 0, {"shards": dataset.find("shards", layout="row").key})
+    for epoch, error in enumerate((3.0, 1.5, 2.0)):
+        errors = {f"{split}_rmse": error for split in ("train", "val", "test")}
+        run.append_metrics({"epoch": epoch, "loss": 1.0, "seconds": 0.1, **errors})
+    facts = RunFacts.gather(dataset, "regression")
+    figures = dict(headline(facts))
+    assert (figures["test RMSE"], figures["best validation RMSE, epoch 2"]) == ("2", "1.5")
+    rows = {name: cells for name, *cells in comparison_rows([facts, facts])}
+    assert rows["best validation score"] == ["1.5", "1.5  (x 1.00)"]
+    picture = accuracy_picture([facts])
+    assert picture is not None
+    assert (picture.title, picture.figure.axes[0].get_ylim()[0]) == ("RMSE", 0)
 
 
 def test_curves_that_coincide_are_all_visible(dataset: Dataset) -> None:

@@ -52,7 +52,7 @@ def test_a_writer_that_is_interrupted_leaves_the_older_report(tmp_path: Path, mo
 
 
 def test_a_file_system_that_cannot_swap_names_takes_two_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders.ctypes, "CDLL", lambda name: object())
+    monkeypatch.setattr("ctypes.CDLL", lambda name: object())
     for text in ("old", "new"):
         write_folder(tmp_path / "report", f"{MARK}{text}", [])
     assert (tmp_path / "report" / PAGE).read_text() == f"{MARK}new"

@@ -37,10 +37,7 @@ SESSION = {
 }
 CLASSES = {
     "confusion": [[8, 2], [1, 3]],
-    "per_class": [
-        {"class": 0, "precision": 8 / 9, "recall": 0.8, "f1": 0.842, "support": 10},
-        {"class": 1, "precision": 0.6, "recall": 0.75, "f1": 0.667, "support": 4},
-    ],
+    "per_class": {"precision": [8 / 9, 0.6], "recall": [0.8, 0.75], "f1": [0.842, 0.667], "support": [10, 4]},
 }
 
 
@@ -111,7 +108,7 @@ def test_a_report_is_one_self_contained_page_with_pictures(dataset: Dataset, tmp
     [
         ("grid", set(), "ranks, as a grid of 2x2"),
         ("plain", {"time"}, "--profile"),
-        ("begun", OF_RANKS | {"accuracy"}, "--resume"),
+        ("begun", OF_RANKS | {"accuracy"}, "Repeat its command to finish it"),
     ],
 )
 def test_unknown_facts_are_left_out_with_an_explanation(

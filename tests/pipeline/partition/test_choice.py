@@ -1,0 +1,147 @@
+"""`--quality`: which method each graph gets, that nothing else decides it, and what it leaves as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from gnnloom.pipeline.partition.choice import LEVELS, MOST_PINS, choose
+from gnnloom.pipeline.partition.multilevel.measure import measure_structure
+from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.partition.projection import project_methods
+from gnnloom.pipeline.partition.stage import partition_graph, partition_key, stored_options
+from gnnloom.pipeline.partition.structure import Structure
+from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, InProcessCluster
+from gnnloom.storage import Catalog, Dataset, Graph
+from gnnloom.storage.errors import InputError
+from support.graphs import random_adjacency, store_graph
+
+HERE = InProcessCluster()
+MESH, SOCIAL, RANDOM, SKEWED = (
+    Structure(0, left, skew) for left, skew in ((0.56, 1.0), (0.8, 200.0), (0.95, 2.0), (0.93, 100.0))
+)
+QUICK, SLOW = "mtkahypar large-k, 64 passes of refinement", "mtkahypar deterministic"
+
+
+@pytest.mark.parametrize(
+    ("level", "pins", "parts", "structure", "chosen"),
+    [
+        ("balanced", 200_000, 16, MESH, [SLOW]),
+        ("balanced", 5_000_000, 64, MESH, [SLOW]),
+        ("balanced", 200_000, 16, SOCIAL, [SLOW, QUICK]),
+        ("balanced", 1_000_000, 64, SOCIAL, [QUICK]),
+        ("balanced", 1_000_000, 64, RANDOM, [QUICK]),
+        ("balanced", 200_000, 16, SKEWED, ["heavy-first, 64 passes of refinement"]),
+        ("balanced", MOST_PINS + 1, 16, None, ["multilevel"]),
+        ("fast", 200_000, 16, MESH, ["mtkahypar large-k, 16 passes of refinement"]),
+        ("fast", 200_000, 16, RANDOM, ["heavy-first, 16 passes of refinement"]),
+        ("fast", MOST_PINS + 1, 16, None, ["multilevel"]),
+        ("best", MOST_PINS + 1, 16, None, ["multilevel"]),
+    ],
+)
+def test_the_table_of_choices(
+    level: str, pins: int, parts: int, structure: Structure | None, chosen: list[str]
+) -> None:
+    choice = choose(level, pins, parts, structure)
+    assert list(map(str, choice.ways)) == chosen
+    assert choice.reason
+
+
+def test_better_levels_try_more() -> None:
+    for structure in (MESH, SOCIAL, RANDOM, SKEWED):
+        seconds = [
+            sum(way.cpu_seconds(10**6, 64) for way in choose(level, 10**6, 64, structure).ways)
+            for level in ("fast", "balanced", "best")
+        ]
+        assert seconds == sorted(seconds)
+        assert len(set(seconds)) == 3
+
+
+def lattice(side: int) -> scipy.sparse.csr_array[Any]:
+    line = scipy.sparse.diags_array([np.ones(side - 1), np.ones(side), np.ones(side - 1)], offsets=[-1, 0, 1])
+    both = scipy.sparse.kronsum(line, line, format="csr")
+    both.data[:] = 1
+    return scipy.sparse.csr_array(both)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_clusters_are_told_from_their_absence(catalog: Catalog, tmp_path: Path, symmetric: bool) -> None:
+    mesh = lattice(30)
+    if not symmetric:
+        mesh = scipy.sparse.csr_array(scipy.sparse.triu(mesh))
+    without = random_adjacency(900, 12_000, 0, symmetric=symmetric)
+    left = []
+    for name, matrix in (("mesh", mesh), ("without", without)):
+        graph = store_graph(catalog.create(name), matrix, symmetric=symmetric)
+        structure = measure_structure(graph, tmp_path / name)
+        assert structure == measure_structure(graph, tmp_path / f"{name}-again")
+        left.append(structure.pins_left)
+    assert left[0] < 0.65
+    assert left[1] > 0.89
+
+
+def stored(catalog: Catalog, name: str = "g") -> tuple[Dataset, Graph]:
+    dataset = catalog.create(name)
+    return dataset, store_graph(dataset, random_adjacency(300, 4000, 0, symmetric=True), symmetric=True)
+
+
+def test_the_same_graph_gets_the_same_parts_with_any_number_of_threads(catalog: Catalog) -> None:
+    found = []
+    for name, threads in (("one", 1), ("two", 2)):
+        dataset, graph = stored(catalog, name)
+        partition = partition_graph(dataset, graph, PartitionOptions(4, threads=threads), HERE)
+        found.append((partition.artifact.key, partition.artifact.digest, partition.quality))
+    assert found[0] == found[1]
+    quality = found[0][2]
+    assert (quality["method"], quality["quality"]) == ("auto", "balanced")
+    assert quality["chosen"] == QUICK or quality["chosen"] in quality["tried"]
+    assert "of the pins, longest row" in quality["reason"]
+    # The count of the ways, by which one was kept, is that of the stored graph.
+    assert quality["km1"] == min(quality.get("tried", {quality["chosen"]: quality["km1"]}).values())
+    assert quality["imbalance"] <= 0.01 + 1e-9
+
+
+def test_the_plan_says_what_would_be_chosen(catalog: Catalog) -> None:
+    dataset, graph = stored(catalog)
+    planned = {each.preset: each.chosen for each in project_methods(graph, 4) if each.method == "auto"}
+    assert list(planned) == list(LEVELS)
+    quality = partition_graph(dataset, graph, PartitionOptions(4, quality="fast"), HERE).quality
+    assert planned["fast"] == f"{quality['chosen']}; {quality['reason']}"
+
+
+def test_a_quality_is_a_method_and_explicit_choices_stay_what_they_were() -> None:
+    assert PartitionOptions(4) == PartitionOptions(4, quality="balanced") == PartitionOptions(4, "auto")
+    assert PartitionOptions(4, quality="fast") == PartitionOptions(4, "auto", preset="fast")
+    for given in ({"preset": "large-k"}, {"model": "stochastic"}, {"model": "graph"}, {"preset": "deterministic"}):
+        assert PartitionOptions(4, **given).method == "mtkahypar"
+    for clash in ({"method": "metis"}, {"preset": "large-k"}):
+        with pytest.raises(InputError, match="quality fast: chooses the method and its preset"):
+            PartitionOptions(4, quality="fast", **clash)
+    with pytest.raises(InputError, match="quality 'finest': expected one of balanced, fast, best"):
+        PartitionOptions(4, quality="finest")
+
+
+def test_only_a_memory_that_was_asked_for_is_part_of_the_key() -> None:
+    options = PartitionOptions(4)
+    assert options.parameters(DEFAULT_MEMORY) == {
+        "parts": 4, "method": "auto", "imbalance": 0.01, "seed": 0, "model": "hypergraph"
+    }  # fmt: skip
+    assert options.parameters(1 << 29)["memory"] == 1 << 29
+
+
+def test_a_partition_by_the_former_default_is_found(catalog: Catalog) -> None:
+    dataset, graph = stored(catalog)
+    options, key = PartitionOptions(4), graph.artifact.key
+    assert stored_options(dataset.path, key, options, HERE.memory) == options
+    former = partition_graph(dataset, graph, PartitionOptions(4, "mtkahypar"), HERE)
+    found = stored_options(dataset.path, key, options, HERE.memory)
+    assert partition_key(key, found, HERE.memory) == former.artifact.key
+    # Only the default means what it meant before.
+    for other in (PartitionOptions(4, seed=1), PartitionOptions(4, quality="fast"), PartitionOptions(4, "random")):
+        assert stored_options(dataset.path, key, other, HERE.memory) == other
+    partition_graph(dataset, graph, options, HERE)
+    assert stored_options(dataset.path, key, options, HERE.memory) == options

@@ -1,0 +1,115 @@
+"""Zarr readers see everything that is complete in a dataset, at every level, and warn about nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.format import listing
+from gnnloom.storage.format.files import read_json
+from gnnloom.storage.format.listing import is_list_current, refresh_list
+from support.small_catalogs import begin_partition, store_run, store_small_dataset
+
+
+def groups_below(folder: Path) -> list[Path]:
+    """All folders that hold groups or arrays, without the chunks of arrays."""
+    return [path for path in folder.rglob("*") if path.is_dir() and "c" not in path.parts and path.name[0] != "."]
+
+
+def without_lists(dataset: Dataset) -> None:
+    """Make a dataset what earlier versions wrote: no lists, and no groups between artifacts and arrays."""
+    for path in dataset.path.rglob("zarr.json"):
+        content = json.loads(path.read_text())
+        content.pop("consolidated_metadata", None)
+        path.write_text(json.dumps(content))
+    (dataset.graph().artifact.path / "block" / "zarr.json").unlink()
+    for path in (dataset.runs_path, dataset.run_path("first"), dataset.run_path("first") / "checkpoint"):
+        (path / "zarr.json").unlink()
+
+
+def test_zarr_and_xarray_walk_a_dataset_without_warnings(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    begin_partition(dataset)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        root = zarr.open_group(str(dataset.path), mode="r")
+        tree = str(root.tree())
+        for folder in groups_below(dataset.path):
+            if not (folder / ".work").exists() and folder.parent.name != ".work":
+                node = zarr.open(str(folder), mode="r")
+                assert not isinstance(node, zarr.Group) or dict(node.members(max_depth=None)) is not None
+    graph = dataset.graph().artifact
+    np.testing.assert_array_equal(
+        root[f"graph/{graph.key}/block/00000/indices"][:], graph.array("block/00000/indices").read()
+    )
+    assert all(name in tree for name in ("indices", "indptr", "vertex", "predictions", "part ", "split"))
+    # Not what is still being written.
+    assert len(dict(root["partition"].groups())) == 1
+    xarray = pytest.importorskip("xarray")
+    arrays = xarray.open_zarr(str(dataset.vertices().artifact.path), consolidated=True)
+    np.testing.assert_array_equal(arrays["label"], np.arange(30) % 3)
+    with xarray.open_datatree(str(dataset.path), engine="zarr") as whole:
+        assert whole[f"graph/{graph.key}/block/00000"].sizes["row+1"] == 31
+
+
+def test_walkers_that_read_folders_find_the_same(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    listed = read_json(dataset.path / "zarr.json")["consolidated_metadata"]["metadata"]
+    with warnings.catch_warnings():
+        # They warn about manifests and other files that are not Zarr's, which are no reason to stop.
+        warnings.simplefilter("ignore")
+        zarr.consolidate_metadata(str(dataset.path))
+    found = read_json(dataset.path / "zarr.json")["consolidated_metadata"]["metadata"]
+    assert {name for name in found if "checkpoint" not in name} == set(listed)
+    assert all(found[name]["node_type"] == node["node_type"] for name, node in listed.items())
+    assert any("checkpoint/00000003/layers/0/weight" in name for name in found)
+
+
+def test_the_list_follows_what_is_added_and_removed(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    assert is_list_current(dataset.path)
+    store_run(dataset, "second")
+    assert "runs/second/predictions/label" in zarr.open_group(str(dataset.path), mode="r")
+    dataset.remove_artifact("runs", "second")
+    assert "runs/second" not in zarr.open_group(str(dataset.path), mode="r")
+    # As a kill between a removal and the new list leaves it.
+    shutil.rmtree(dataset.find("shards").path)
+    (problem,) = (finding for finding in dataset.verify(quick=True) if finding.problem)
+    assert (problem.kind, problem.is_damaged) == ("list", False)
+    dataset.collect_garbage()
+    assert is_list_current(dataset.path)
+    assert not [finding for finding in dataset.verify(quick=True) if finding.problem]
+
+
+def test_datasets_of_earlier_versions_are_read_and_get_their_lists(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    before = read_json(dataset.path / "zarr.json")["consolidated_metadata"]["metadata"]
+    without_lists(dataset)
+    assert not [item for item in Catalog(catalog.root)["web"].verify() if item.is_damaged and item.kind != "shards"]
+    dataset.collect_garbage()
+    now = read_json(dataset.path / "zarr.json")["consolidated_metadata"]["metadata"]
+    # The run had no metadata of its own.
+    assert now == {name: node for name, node in before.items() if not name.startswith("runs")}
+
+
+def test_a_list_that_would_be_too_long_is_left_out(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "MOST_NODES", 5)
+    dataset = store_small_dataset(catalog)
+    assert "consolidated_metadata" not in read_json(dataset.path / "zarr.json")
+    assert "consolidated_metadata" in read_json(dataset.vertices().artifact.path / "zarr.json")
+    refresh_list(dataset.path)
+    assert not [finding for finding in dataset.verify(quick=True) if finding.problem]
+
+
+def test_a_dataset_killed_while_it_was_made_can_be_made_again(catalog: Catalog) -> None:
+    (catalog.root / "web").mkdir(parents=True)
+    (catalog.root / "web" / f".zarr.json.{'0' * 32}").write_text('{"zarr_fo')
+    assert catalog.create("web").artifacts() == []
+    assert "web" in catalog

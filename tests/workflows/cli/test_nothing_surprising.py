@@ -1,0 +1,166 @@
+"""Failed commands leave nothing, nothing is removed without asking, and a graph is chosen by what distinguishes it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from gnnloom.storage import Catalog, GnnloomError
+from gnnloom.storage.errors import BudgetError, ExistsError, InputError, NotFoundError
+from gnnloom.workflows.cli import catalog as catalog_module
+from gnnloom.workflows.cli.main import cli
+from support.small_catalogs import store_small_dataset
+
+
+def invoke(catalog: Catalog, *arguments: str, answer: str | None = None) -> Result:
+    return CliRunner().invoke(cli, ["--catalog", str(catalog.root), *arguments], input=answer)
+
+
+def succeed(catalog: Catalog, *arguments: str) -> dict[str, Any]:
+    done = invoke(catalog, *arguments, "--json")
+    assert done.exit_code == 0, (done.output, done.exception)
+    content = json.loads(done.stdout)
+    assert isinstance(content, dict)
+    return content
+
+
+def refused(catalog: Catalog, *arguments: str) -> GnnloomError:
+    done = invoke(catalog, *arguments)
+    assert isinstance(done.exception, GnnloomError), (done.output, done.exception)
+    return done.exception
+
+
+@pytest.fixture
+def edges(tmp_path: Path) -> str:
+    (tmp_path / "edges.txt").write_text("".join(f"{v} {v + 3}\n" for v in range(0, 60, 3)))
+    return str(tmp_path / "edges.txt")
+
+
+def test_a_failed_ingest_leaves_no_dataset_and_no_catalog(catalog: Catalog, tmp_path: Path, edges: str) -> None:
+    (tmp_path / "bad.txt").write_text("0 1\nx y\n")
+    assert isinstance(refused(catalog, "ingest", "web", str(tmp_path / "bad.txt"), "--workers", "0"), InputError)
+    assert not catalog.root.exists()
+    too_small = ("generate", "web", "rmat", "--scale", "34", "--memory", "64G", "--workers", "0")
+    assert isinstance(refused(catalog, *too_small), BudgetError)
+    assert not catalog.root.exists()
+    # A dataset that was there before stays, with what it has.
+    succeed(catalog, "ingest", "web", edges, "--workers", "0")
+    refused(catalog, "ingest", "web", str(tmp_path / "bad.txt"), "--add", "--workers", "0")
+    assert [info.state for info in catalog["web"].artifacts()] == ["complete"]
+
+
+def test_what_a_killed_ingest_began_is_kept(catalog: Catalog, edges: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("gnnloom.pipeline.ingest.stage.BucketSort", interrupted)
+        assert invoke(catalog, "ingest", "web", edges, "--workers", "0").exit_code == 130
+    assert [info.state for info in catalog["web"].artifacts()] == ["incomplete"]
+    assert succeed(catalog, "ingest", "web", edges, "--workers", "0")["edges_in"] == 20
+
+
+@pytest.mark.parametrize("command", ["ls", "tree", "du", "gc"])
+def test_a_catalog_that_does_not_exist_is_an_error(catalog: Catalog, command: str) -> None:
+    error = refused(catalog, "catalog", command)
+    assert isinstance(error, NotFoundError)
+    assert f"{catalog.root}: there is no such catalog; choose another folder with --catalog" in str(error)
+
+
+def test_a_dataset_is_removed_only_after_an_answer(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    store_small_dataset(catalog)
+    without_terminal = invoke(catalog, "catalog", "rm", "web")
+    assert without_terminal.exit_code == 2
+    assert "dataset web with 5 artifacts and 1 run; pass --yes" in without_terminal.output
+    monkeypatch.setattr(catalog_module, "_is_terminal", lambda: True)
+    no = invoke(catalog, "catalog", "rm", "web", "--json", answer="n\n")
+    assert (no.exit_code, no.stdout) == (1, "")
+    assert "runs/first" in no.stderr
+    assert "web" in catalog
+    assert invoke(catalog, "catalog", "rm", "web", answer="y\n").exit_code == 0
+    assert "web" not in catalog
+
+
+@pytest.mark.parametrize(
+    ("arguments", "suggestion"),
+    [
+        (("ingst", "web", "x"), "'ingest'"),
+        (("catalog", "verfy", "web"), "'verify'"),
+        (("generate", "web", "rmatt"), "'rmat'"),
+        (("ingest", "web", "x", "--format", "parqet"), "'parquet'"),
+        (("ingest", "web", "x", "--undirectd"), "'--undirected'"),
+    ],
+)
+def test_a_typing_error_gets_a_suggestion(catalog: Catalog, arguments: tuple[str, ...], suggestion: str) -> None:
+    done = invoke(catalog, *arguments)
+    assert done.exit_code == 2
+    assert f"Did you mean {suggestion}" in " ".join(done.output.split())
+
+
+def test_a_changed_option_makes_a_second_graph_only_if_asked_and_commands_choose(
+    catalog: Catalog, edges: str, tmp_path: Path
+) -> None:
+    ingest = ("ingest", "web", edges, "--workers", "0")
+    first = succeed(catalog, *ingest)["key"]
+    error = refused(catalog, *ingest, "--undirected")
+    assert isinstance(error, ExistsError)
+    assert f"{first}, complete (undirected=False)" in str(error)
+    assert "(undirected=True)" in str(error)
+    assert "catalog rm" not in str(error)
+    added = invoke(catalog, *ingest, "--undirected", "--add", "--json")
+    second = json.loads(added.stdout)["key"]
+    assert f"gets another graph, {second} (undirected=True)" in added.stderr
+    for command in ("features web random --dim 2 --workers 0", "partition web --parts 2 --method random --workers 0"):
+        candidates = str(refused(catalog, *command.split()))
+        assert "choose one with `--graph KEY`" in candidates
+        assert all(f"{key} (undirected={value})" in candidates for key, value in ((first, False), (second, True)))
+        for key in (first, second):
+            succeed(catalog, *command.split(), "--graph", key[:6])
+    shard = ("shard", "web", "--parts", "2", "--workers", "0")
+    assert f"graph={second}" in str(refused(catalog, *shard))
+    made = catalog["web"].find("shards", succeed(catalog, *shard, "--graph", second)["key"])
+    assert made.inputs["graph"] == second
+    assert made.inputs["vertices"] == catalog["web"].vertices(graph=second).artifact.key
+    out = str(tmp_path / "e.npy")
+    assert succeed(catalog, "export", "web", "edges", "--graph", first, "--out", out)["rows"] == 81
+    # Other vertex data of one graph: refused, then added, then chosen.
+    more = ("features", "web", "random", "--dim", "3", "--workers", "0", "--graph", second)
+    assert "`--add`" in str(refused(catalog, *more))
+    key = succeed(catalog, *more, "--add")["vertices_key"]
+    grid = ("shard", "web", "--grid", "1x1", "--graph", second, "--workers", "0")
+    assert "dim=3" in str(refused(catalog, *grid))
+    chosen = catalog["web"].find("shards", succeed(catalog, *grid, "--vertices", key)["key"])
+    assert chosen.inputs["vertices"] == key
+
+
+def test_rows_without_a_vertex_are_reported(catalog: Catalog, edges: str, tmp_path: Path) -> None:
+    succeed(catalog, "ingest", "web", edges, "--ids", "compact", "--workers", "0")
+    np.save(tmp_path / "y.npy", np.arange(70) % 2)
+    by_row = invoke(catalog, "features", "web", "--label", str(tmp_path / "y.npy"), "--workers", "0", "--json")
+    assert json.loads(by_row.stdout)["left_out"] == 49
+    assert "data for 49 vertices that are not in the graph, because they have no edge" in by_row.stderr
+    shutil.rmtree(catalog["web"].path / "vertices")
+    (tmp_path / "y.csv").write_text("id,label\n" + "".join(f"{v},{v % 2}\n" for v in range(61)))
+    by_id = succeed(catalog, "features", "web", "--label", str(tmp_path / "y.csv"), "--by-id", "--workers", "0")
+    assert by_id["left_out"] == 40
+
+
+def test_a_failing_task_of_a_worker_process_prints_one_line(
+    catalog: Catalog, edges: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    succeed(catalog, "ingest", "web", edges, "--workers", "0")
+    (tmp_path / "y.txt").write_text("0\n" * 60 + "-7\n")
+    capfd.readouterr()
+    with pytest.raises(InputError, match=r"line 61: expected a class"):
+        cli.main(
+            ["--catalog", str(catalog.root), "features", "web", "--label", str(tmp_path / "y.txt"), "--workers", "1"],
+            standalone_mode=False,
+        )
+    # The command's entry point prints the error itself; Dask must not print it as well.
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,68 @@
+"""Commands start fast: the help and the listings import nothing heavy."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from gnnloom.storage import Catalog
+from gnnloom.workflows.cli.main import _COMMANDS, cli
+from support.graphs import random_adjacency, store_graph
+
+HEAVY = ("dask", "distributed", "mpi4py", "numba", "numcodecs", "pyarrow", "scipy", "torch", "zarr")
+#: Also forbidden in the help, which shows no figures.
+FOR_FIGURES = ("numpy", "rich")
+IMPORTED = """
+import sys
+from gnnloom.workflows.cli.main import cli
+try:
+    cli(sys.argv[1:])
+finally:
+    print(",".join(sorted({name.partition(".")[0] for name in sys.modules})), file=sys.stderr)
+"""
+
+
+def imported(*arguments: str) -> set[str]:
+    done = subprocess.run([sys.executable, "-c", IMPORTED, *arguments], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.splitlines()[-1].split(","))
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("catalog")
+    store_graph(Catalog(root).create("web"), random_adjacency(20, 40, 0, symmetric=True), symmetric=True)
+    return root
+
+
+def test_the_help_imports_no_command() -> None:
+    assert not imported("--help") & {*HEAVY, *FOR_FIGURES}
+
+
+def test_a_listing_reads_metadata_and_imports_nothing_that_computes(catalog: Path) -> None:
+    assert not imported("--catalog", str(catalog), "catalog", "ls") & set(HEAVY)
+
+
+def test_every_command_has_a_line_in_the_help() -> None:
+    shown = CliRunner().invoke(cli, ["--help"]).output
+    context = click.Context(cli)
+    for name, (_, line) in _COMMANDS.items():
+        assert f"  {name} " in shown
+        assert isinstance(cli.get_command(context, name), click.Command)
+        assert line.endswith(".")
+
+
+def test_a_result_has_the_seconds_of_the_whole_command(catalog: Path) -> None:
+    command = ["--catalog", str(catalog), "partition", "web", "--parts", "2", "--method", "random", "--workers", "0"]
+    found = json.loads(CliRunner().invoke(cli, [*command, "--json"], catch_exceptions=False).output)
+    assert found["command_seconds"] >= 0
+    again = json.loads(CliRunner().invoke(cli, [*command, "--json"], catch_exceptions=False).output)
+    # What the tasks took is a figure of the artifact; what the command takes is one of this call.
+    assert again["seconds"] == found["seconds"]
+    assert "command seconds" in CliRunner().invoke(cli, command, catch_exceptions=False).output

@@ -1,0 +1,68 @@
+"""`gnnloom doctor --warm`: every kernel is compiled before it is needed, for narrow and for wide ids."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from numba import njit, types
+from numpy.typing import NDArray
+
+from gnnloom.storage.matrix import fingerprint
+from gnnloom.workflows.cli.main import cli
+from gnnloom.workflows.doctor import warm
+
+
+@njit
+def kernel(offset: NDArray[np.int64], ids: NDArray[Any], part: NDArray[np.int32]) -> int:
+    return offset[0] + ids[0] + part[0]
+
+
+def test_ids_are_widened_and_parts_are_not() -> None:
+    kernel(np.zeros(1, np.int64), np.zeros(1, np.int32), np.zeros(1, np.int32))
+    (signature,) = kernel.nopython_signatures
+    wide = warm._widened(kernel, signature.args)
+    assert [kind.dtype for kind in wide] == [types.int64, types.int64, types.int32]
+    assert warm._widened(kernel, wide) == wide
+
+
+def test_the_folder_of_the_cache_and_what_failed_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fingerprint.scan_rows in warm._cached_kernels()
+    for step, failed in (("_call_pipeline", []), ("_call_trainer", ["product"]), ("_compile_wide", [])):
+        monkeypatch.setattr(warm, step, lambda *_, failed=failed: failed)
+    done = CliRunner().invoke(cli, ["doctor", "--warm", "--json"], catch_exceptions=False)
+    checks = {check["check"]: check for check in json.loads(done.output)["checks"]}
+    assert [check["state"] for check in checks.values()] == ["ok", "warning", "ok", "ok"]
+    assert "not compiled: product" in checks["warm trainer"]["found"]
+    # Kernels of one folder: beside their source, or in one folder for each source.
+    folder = warm.cache_folder(warm._cached_kernels())
+    assert checks["cache of kernels"]["found"].endswith(f" kernels in {folder}")
+
+
+@pytest.mark.long
+def test_a_warm_cache_leaves_nothing_to_compile(tmp_path: Path) -> None:
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "gnnloom.workflows.cli", "--catalog", str(tmp_path / "catalog")]
+
+    def gnnloom(*arguments: str) -> None:
+        subprocess.run([*command, *arguments, "--json"], check=True, env=environment, stdout=subprocess.DEVNULL)
+
+    def cached() -> set[Path]:
+        return set((tmp_path / "cache").rglob("*.nbc"))
+
+    gnnloom("doctor", "--warm")
+    before = cached()
+    assert before
+    gnnloom("generate", "web", "sbm", "--vertices", "300", "--edges", "2000", "--workers", "0")
+    gnnloom("partition", "web", "--parts", "2", "--workers", "0")
+    gnnloom("shard", "web", "--parts", "2", "--workers", "0")
+    gnnloom("train", "web", "--ranks", "2", "--hidden", "8", "--epochs", "2", "--dropout", "0.5", "--run", "first")
+    gnnloom("train", "web", "--ranks", "2", "--hidden", "8", "--epochs", "2", "--model", "gat", "--run", "second")
+    assert cached() == before
