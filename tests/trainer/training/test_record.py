@@ -6,7 +6,6 @@ import logging
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
@@ -95,7 +94,7 @@ def test_a_run_records_its_sessions(catalog: Catalog, monkeypatch: pytest.Monkey
     add_loggers(monkeypatch, memory=memory)
     chosen = config(catalog, run="twice", log=("memory",))
     train(LoneCommunicator(), chosen, stop=lambda: True)
-    train(LoneCommunicator(), replace(chosen, resume=True))
+    train(LoneCommunicator(), chosen)
     sessions = read_sessions(catalog["small"].run_path("twice"))
     assert [session["state"] for session in sessions] == memory.states == ["stopped", "finished"]
     for session in sessions:
