@@ -107,7 +107,8 @@ def test_the_recorded_command_repeats_the_run(catalog: Catalog, monkeypatch: pyt
     chosen = config(catalog, algorithm="tensor3d", grid=(1, 1, 1), run="a-run", lr=0.5, profile=True)
     parsed: list[TrainConfig] = []
 
-    def launch(given: TrainConfig) -> dict[str, Any]:
+    def launch(given: TrainConfig, *, restart: bool) -> dict[str, Any]:
+        assert not restart
         parsed.append(given)
         return {"run": "a-run"}
 
