@@ -6,7 +6,6 @@ import logging
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
@@ -95,7 +94,7 @@ def test_a_run_records_its_sessions(catalog: Catalog, monkeypatch: pytest.Monkey
     add_loggers(monkeypatch, memory=memory)
     chosen = config(catalog, run="twice", log=("memory",))
     train(LoneCommunicator(), chosen, stop=lambda: True)
-    train(LoneCommunicator(), replace(chosen, resume=True))
+    train(LoneCommunicator(), chosen)
     sessions = read_sessions(catalog["small"].run_path("twice"))
     assert [session["state"] for session in sessions] == memory.states == ["stopped", "finished"]
     for session in sessions:
@@ -108,7 +107,8 @@ def test_the_recorded_command_repeats_the_run(catalog: Catalog, monkeypatch: pyt
     chosen = config(catalog, algorithm="tensor3d", grid=(1, 1, 1), run="a-run", lr=0.5, profile=True)
     parsed: list[TrainConfig] = []
 
-    def launch(given: TrainConfig) -> dict[str, Any]:
+    def launch(given: TrainConfig, *, restart: bool) -> dict[str, Any]:
+        assert not restart
         parsed.append(given)
         return {"run": "a-run"}
 

@@ -220,7 +220,7 @@ class Job:
         catalog = Catalog(folder / "catalog")
         tasks = [kind(folder, catalog) for kind in (Task, Regression, Classes)]
         self.multilabel, self.regression, self.classes = tasks
-        contents = [config.to_json() | {"resume": True} for task in tasks for config in task.configs]
+        contents = [config.to_json() for task in tasks for config in task.configs]
         again = [content for content in contents if content["run"] in {"early-p2p-1", "early-p2p-3"}]
         where = {"catalog": str(catalog.root), "dataset": "classes", "run": "course-p2p-3"}
         predictions = [where | {"ranks": ranks, "checkpoint": which} for ranks, which in ((3, "last"), (1, "best"))]
