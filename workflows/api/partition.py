@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gnnloom.pipeline.partition.options import PartitionOptions
-from gnnloom.pipeline.partition.stage import partition_graph
+from gnnloom.pipeline.partition.stage import partition_graph, stored_options
 from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
@@ -56,7 +56,9 @@ def partition(
 
     def make() -> Partition:
         with open_cluster(cluster) as opened:
-            return partition_graph(found, found.graph(graph), settings, opened)
+            stored = found.graph(graph)
+            settled = stored_options(found.path, stored.artifact.key, settings, opened.memory)
+            return partition_graph(found, stored, settled, opened)
 
     return once_per_job(make)
 
