@@ -47,7 +47,8 @@ def stored_edges(edges: Any) -> Iterator[str]:
         if issparse(edges):
             file = Path(folder, "adjacency.npz")
             # Unlike the other formats, COO keeps equal edges apart.
-            save_npz(file, coo_array(edges), compressed=False)
+            matrix: Any = edges
+            save_npz(file, coo_array(matrix), compressed=False)
         else:
             file = Path(folder, "edges.npy")
             np.save(file, _array("edges", edges))

@@ -130,6 +130,7 @@ def features(
     feature: Any = None,
     label: Any = None,
     split: Any = None,
+    target: Any = None,
     by_id: bool = False,
     catalog: CatalogLike = None,
     workers: int | None = None,
@@ -148,6 +149,7 @@ def features(
         label: (n,) classes, -1 for none, or (n, C) zeros and ones; or the name of a file.
         split: (n,) codes 0 none, 1 train, 2 valid, 3 test; or a mapping with arrays ``train``, ``valid`` and ``test``
             of row numbers; or the name of a file.
+        target: (n,) or (n, C) numbers to predict instead of labels, NaN for unknown; or the name of a file.
         by_id: text and Parquet files: the first column is the id of the vertex.
         catalog, workers, memory, scheduler: as for :func:`ingest`.
         options: options of the synthetic data: ``dim``, ``classes``, ``seed``.
@@ -158,7 +160,8 @@ def features(
         ExistsError: the dataset has other vertex data.
     """
     found, kind = as_dataset(dataset, catalog), vertex_kind(synthetic, by_id=by_id)
-    arrays, cluster = {"feature": feature, "label": label, "split": split}, choose_cluster(workers, memory, scheduler)
+    arrays = {"feature": feature, "label": label, "split": split, "target": target}
+    cluster = choose_cluster(workers, memory, scheduler)
 
     def store() -> Dataset:
         with stored_vertices(arrays) as files:

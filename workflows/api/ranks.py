@@ -15,11 +15,6 @@ def ranks_of_job() -> int:
     return LaunchedRank.from_environment().size
 
 
-def is_first_rank() -> bool:
-    """Whether this is rank 0 of an MPI job, or no job at all. Does not start MPI."""
-    return LaunchedRank.from_environment().rank == 0
-
-
 def once_per_job(action: Callable[[], Result]) -> Result:
     """Make and find a result: on rank 0 first, and then on all others. Collective inside an MPI job.
 

@@ -146,13 +146,14 @@ class Run:
 
         Returns:
             (stop - start,) int32 classes; for several labels per vertex, (stop - start, num_classes) int8 zeros and
-            ones.
+            ones; for a regression, (stop - start, num_targets) numbers.
 
         Raises:
             NotFoundError: the run has no predictions.
         """
         stored = self._stored.predictions()
-        return stored.array("multilabel" if "multilabel" in stored else "label").read(start, stop)
+        kind = next((name for name in ("multilabel", "target") if name in stored), "label")
+        return stored.array(kind).read(start, stop)
 
     def scores(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
         """(stop - start, num_classes) scores before the softmax or sigmoid.

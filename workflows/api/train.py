@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage.runs.run import Run as StoredRun
-from gnnloom.trainer.config.predict_config import PredictConfig
-from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.config.continuation import configure
 from gnnloom.trainer.job.launch import launch, launch_prediction
 from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
-from gnnloom.workflows.api.ranks import is_first_rank, once_per_job, ranks_of_job
 from gnnloom.workflows.api.run import Run
 from gnnloom.workflows.api.train_options import training_fields, with_train_options
 from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.interop.tables import check_file
+from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 
 
 @with_train_options
-def train(dataset: DatasetLike, *, catalog: CatalogLike = None, **options: Any) -> Run:
+def train(dataset: DatasetLike, *, restart: bool = False, catalog: CatalogLike = None, **options: Any) -> Run:
     """Train on the whole graph of a dataset; every rank reads only its own shards.
 
     The ranks are new processes of this machine, which end with this call; scripts and notebooks need no
@@ -29,6 +30,8 @@ def train(dataset: DatasetLike, *, catalog: CatalogLike = None, **options: Any) 
 
     Args:
         dataset: the dataset or its name.
+        restart: start the run over. By default, a run that exists continues from its last checkpoint, and one that has
+            finished is returned as it is. Options that are not given are those of the run, if it exists.
         catalog: the catalog or its directory; by default ``$GNNLOOM_CATALOG``, or else ``./catalog``.
         options: options of the training, as in ``gnnloom train --help``. Widths of layers are a tuple or list; one
             number stands for one hidden layer.
@@ -44,15 +47,19 @@ def train(dataset: DatasetLike, *, catalog: CatalogLike = None, **options: Any) 
             asked to stop, and wrote a checkpoint.
         CollectiveError: inside an MPI job: any of these errors, raised on every rank.
     """
-    found, size = as_dataset(dataset, catalog), ranks_of_job()
-    given = ({"ranks": size} if size > 1 else {}) | training_fields(options)
-    config = TrainConfig(catalog=str(found.path.parent), dataset=found.name, **given)
-    if size > 1:
-        # This import starts MPI, which only the ranks of a job may do.
-        from gnnloom.workflows.run.in_place import train_in_place
+    found, job = as_dataset(dataset, catalog), LaunchedRank.from_environment()
+    given = {"catalog": str(found.path.parent), "dataset": found.name} | training_fields(options)
+    if job.size == 1:
+        return Run(found, launch(configure(given, restart=restart), restart=restart)["run"])
+    # These imports start MPI, which only the ranks of a job may do.
+    from gnnloom.workflows.run.in_place import in_job
+    from gnnloom.workflows.run.mpi_training import train_in_place
 
-        return Run(found, train_in_place(config)["run"])
-    return Run(found, launch(config)["run"])
+    return Run(found, in_job(lambda: train_in_place(job, given, _unshown, restart=restart))["run"])
+
+
+def _unshown(run: StoredRun, epochs: int) -> AbstractContextManager[None]:  # noqa: ARG001 - the signature of a display
+    return nullcontext()
 
 
 def predict(
@@ -61,9 +68,10 @@ def predict(
     ranks: int | None = None,
     out: Path | str | None = None,
     embeddings: bool = False,
+    checkpoint: str = "auto",
     catalog: CatalogLike = None,
 ) -> Run:
-    """Predict the class of every vertex with the last checkpoint of a run, and store the predictions with the run.
+    """Predict the class of every vertex with a checkpoint of a run, and store the predictions with the run.
 
     Inside an MPI job the call is collective, as :func:`train`.
 
@@ -73,6 +81,7 @@ def predict(
         out: file to export the classes to: ``.npy`` in the order of the vertices, or ``.npz``, ``.parquet`` or ``.csv``
             with the ids of the source.
         embeddings: store the output of the last hidden layer too.
+        checkpoint: the checkpoint that predicts: ``best``, ``last``, or ``auto``, the best one if the run has one.
         catalog: where to look for the name of a run; as for :func:`train`.
 
     Returns:
@@ -84,18 +93,23 @@ def predict(
         LaunchError: the ranks failed.
         CollectiveError: inside an MPI job: any of these errors, raised on every rank.
     """
-    found, size = Run.open(run, catalog) if isinstance(run, str) else run, ranks_of_job()
+    found, job = Run.open(run, catalog) if isinstance(run, str) else run, LaunchedRank.from_environment()
     file = None if out is None else Path(out)
     check_file(file)
     stored = StoredRun.open(found.dataset, found.name)
-    if size > 1:
-        # This import starts MPI, which only the ranks of a job may do.
-        from gnnloom.workflows.run.in_place import predict_in_place
 
-        config = PredictConfig.of_run(found.dataset, stored, ranks=ranks or size, embeddings=embeddings)
-        predict_in_place(config)
-    else:
-        launch_prediction(found.dataset, found.name, ranks, embeddings=embeddings)
-    if file is not None:
-        once_per_job(lambda: write_predictions(found.dataset, stored, file) if is_first_rank() else None)
+    def write(dataset: StoredDataset, of: StoredRun) -> None:
+        if file is not None:
+            write_predictions(dataset, of, file)
+
+    if job.size == 1:
+        launch_prediction(found.dataset, found.name, ranks, embeddings=embeddings, checkpoint=checkpoint)
+        write(found.dataset, stored)
+        return found
+    # These imports start MPI, which only the ranks of a job may do.
+    from gnnloom.workflows.run.in_place import in_job
+    from gnnloom.workflows.run.mpi_training import predict_in_place
+
+    chosen: dict[str, Any] = {"ranks": ranks, "embeddings": embeddings, "checkpoint": checkpoint}
+    in_job(lambda: predict_in_place(job, lambda: (found.dataset, stored), write, **chosen))
     return found

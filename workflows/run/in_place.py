@@ -8,18 +8,12 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any, TypeVar
 
-from gnnloom.storage.errors import GnnloomError, InputError
+from gnnloom.storage.errors import GnnloomError
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.mpi import abort, duplicate_world, world
-from gnnloom.trainer.config.predict_config import PredictConfig
-from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import StoppedError
-from gnnloom.trainer.job.signals import handling
-from gnnloom.trainer.training.full_graph import train
-from gnnloom.trainer.training.predict import predict
 
 Result = TypeVar("Result")
 
@@ -27,39 +21,25 @@ Result = TypeVar("Result")
 _POLL_SECONDS = 0.02
 
 
-def train_in_place(config: TrainConfig) -> dict[str, Any]:
-    """Train on the ranks of this job. Collective.
+def in_job(action: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Call ``action``, a training or prediction of :mod:`~gnnloom.workflows.run.mpi_training`. Collective.
 
-    SIGTERM and SIGUSR1 ask for a checkpoint after the current epoch.
+    The handlers of the signals that ask for a checkpoint are those from before again when this returns.
 
     Raises:
-        InputError: the job has another number of ranks than the configuration.
-        CollectiveError: as :func:`gnnloom.trainer.training.full_graph.train`.
+        CollectiveError: as the action.
         StoppedError: a rank was asked to stop; raised on every rank, after a checkpoint.
     """
-    _check_size(config.ranks)
-    asked: list[int] = []
-
-    def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of a handler
-        asked.append(number)
-
-    with _ending_job_on_crash(), handling(signal.SIGTERM, ask), handling(signal.SIGUSR1, ask):
-        result = train(world(), config, lambda: bool(asked))
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
+    try:
+        with _ending_job_on_crash():
+            result = action()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     if result["state"] == "stopped":
         raise StoppedError(f"run {result['run']}: stopped after a checkpoint; train again to continue")
     return result
-
-
-def predict_in_place(config: PredictConfig) -> dict[str, Any]:
-    """Predict on the ranks of this job. Collective.
-
-    Raises:
-        InputError: the job has another number of ranks than the configuration.
-        CollectiveError: as :func:`gnnloom.trainer.training.predict.predict`.
-    """
-    _check_size(config.ranks)
-    with _ending_job_on_crash():
-        return predict(world(), config)
 
 
 def first_rank_first(action: Callable[[], Result]) -> Result:
@@ -90,15 +70,6 @@ def first_rank_first(action: Callable[[], Result]) -> Result:
 def _raise(failure: GnnloomError | None) -> None:
     if failure is not None:
         raise failure
-
-
-def _check_size(ranks: int) -> None:
-    """Check the number of ranks; all of them see the same, so all of them raise."""
-    size = world().size
-    if size != ranks:
-        raise InputError(
-            f"ranks={ranks}, but this MPI job has {size}; leave out ranks, or start {ranks} with mpiexec or srun"
-        )
 
 
 @contextmanager

@@ -22,7 +22,9 @@ def web(tmp_path: Path) -> gnnloom.Dataset:
 
 def test_other_libraries_get_the_dataset(web: gnnloom.Dataset) -> None:
     dense = web.to_scipy().toarray()
-    data = pytest.importorskip("torch_geometric") and web.to_pyg()
+    pytest.importorskip("torch_geometric")
+    data = web.to_pyg()
+    assert data.edge_index is not None
     rebuilt = np.zeros_like(dense)
     rebuilt[data.edge_index[1], data.edge_index[0]] = 1
     np.testing.assert_array_equal(rebuilt, dense)

@@ -51,8 +51,8 @@ def test_functions_and_commands_make_the_same_artifacts(catalog: gnnloom.Catalog
     assert rows.artifact.key == command("shard", "web", "--parts", "2")["key"]
     assert grid.artifact.key == command("shard", "web", "--grid", "2x1", "--permutation", "none")["key"]
     tiny = gnnloom.generate("tiny", "sbm", vertices=60, edges=200, classes=3, workers=0)
-    asked = ("--vertices", "60", "--edges", "200", "--classes", "3")
-    assert tiny.graph().artifact.key == command("generate", "tiny", "sbm", *asked)["key"]
+    wanted = ("--vertices", "60", "--edges", "200", "--classes", "3")
+    assert tiny.graph().artifact.key == command("generate", "tiny", "sbm", *wanted)["key"]
 
 
 def test_small_work_starts_no_process(catalog: gnnloom.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
