@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from pathlib import Path
 
@@ -35,7 +36,14 @@ def names() -> str:
 
 def _package(package: str, file: Path) -> str:
     public = [name for name in _all(file) if not name.startswith("_")]
-    return "\n\n".join([f"## {package}", *(f"::: {package}.{name}" for name in public)])
+    about = ast.get_docstring(ast.parse(file.read_text())) or ""
+    # What follows the first sentence of a room is for contributors.
+    shown = about if package == "gnnloom" else about.partition("\n")[0]
+    return "\n\n".join([f"## {package}", _without_roles(shown), *(f"::: {package}.{name}" for name in public)])
+
+
+def _without_roles(docstring: str) -> str:
+    return re.sub(r":\w+:`~?([^`]+)`", r"`\1`", docstring)
 
 
 def _all(file: Path) -> list[str]:

@@ -92,9 +92,10 @@ class Dataset(StoredDataset):
 class Catalog(StoredCatalog):
     """A directory of datasets.
 
-    >>> catalog = gnnloom.Catalog("catalog")      # doctest: +SKIP
-    >>> catalog["cora"].to_pyg()                  # doctest: +SKIP
-    >>> catalog["cora"].verify()                  # doctest: +SKIP
+    Examples:
+        >>> catalog = gnnloom.Catalog("catalog")      # doctest: +SKIP
+        >>> catalog["cora"].to_pyg()                  # doctest: +SKIP
+        >>> catalog["cora"].verify()                  # doctest: +SKIP
     """
 
     def __init__(self, root: Path | str | None = None) -> None:

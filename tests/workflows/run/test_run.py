@@ -212,7 +212,7 @@ def test_the_saved_recipe_runs_from_any_folder(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     (tmp_path / "edges.txt").write_text("0 1\n1 2\n2 0\n3 1\n")
     text = '[dataset]\nname = "tiny"\n[source]\npath = "edges.txt"\n[vertices]\nformat = "random"\n'
-    (tmp_path / "recipe.toml").write_text(text + '[predict]\nout = "classes.npy"\n')
+    (tmp_path / "recipe.toml").write_text(text + '[train]\n[predict]\nout = "classes.npy"\n')
     assignment = Request(Path("recipe.toml"), Path("catalog")).check()
     Catalog(assignment.recipe.catalog).create("tiny")
     save_recipe(assignment)
