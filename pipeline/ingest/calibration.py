@@ -178,7 +178,8 @@ def _total_edges(
     if reading.whole and len(ranges) <= 1:
         return Estimate(reading.edges, reading.edges, reading.edges)
     estimate = getattr(source, "estimate_edges", None)
-    if estimate is not None and (found := estimate()) is not None:
+    found: Estimate | None = None if estimate is None else estimate()
+    if found is not None:
         return found
     sizes = [each.stop - each.start for each in ranges]
     if reading.whole and min(sizes, default=0) > 0:

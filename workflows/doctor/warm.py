@@ -11,7 +11,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,12 @@ _PARTITIONS: tuple[dict[str, Any], ...] = (
 def warm_kernels() -> Iterator[Finding]:
     """Compile every kernel of the pipeline and the trainer that is not in the cache yet; yield each finished step."""
     with tempfile.TemporaryDirectory(prefix="gnnloom-warm-") as folder:
-        for name, step in (
-            ("warm pipeline", lambda: _call_pipeline(Path(folder))),
-            ("warm trainer", _call_trainer),
-            ("warm wide ids", _compile_wide),
-        ):
+        steps: dict[str, Callable[[], list[str]]] = {
+            "warm pipeline": partial(_call_pipeline, Path(folder)),
+            "warm trainer": _call_trainer,
+            "warm wide ids": _compile_wide,
+        }
+        for name, step in steps.items():
             started = time.perf_counter()
             failed = step()
             seconds = f"{time.perf_counter() - started:.1f} s"
@@ -57,7 +59,7 @@ def warm_kernels() -> Iterator[Finding]:
 def cache_folder(kernels: list[Any]) -> str:
     """Return the folder below which numba keeps what it compiled; NUMBA_CACHE_DIR chooses another one."""
     # The cache of each source file is in a folder of its own: ``__pycache__`` beside it, unless that is not writable.
-    return os.path.commonpath([kernel.stats.cache_path for kernel in kernels])
+    return str(os.path.commonpath([kernel.stats.cache_path for kernel in kernels]))
 
 
 def _call_pipeline(folder: Path) -> list[str]:
@@ -116,7 +118,7 @@ def _sources(folder: Path, model: Any) -> dict[str, tuple[Any, dict[str, Any]]]:
     np.save(binary, pairs)
     metis = folder / "graph.graph"
     metis.write_text("3 2 0\n2\n1 3\n2\n", encoding="ascii")
-    files = {
+    files: dict[str, tuple[Path, dict[str, Any], dict[str, Any]]] = {
         "metis": (metis, {}, {"undirected": True}),
         "text": (text, {"weights": False}, {"undirected": True, "ids": "compact"}),
         "weighted": (weighted, {"weights": True}, {"undirected": True}),
@@ -154,7 +156,7 @@ def _call_trainer() -> list[str]:
         for data in (None, np.ones(3, dtype)):
             product = sparse_product(CSR(0, indptr, indices, data, 2), threads, dtype)
             product.multiply(dense, torch.zeros_like(dense), torch.ones(2, dtype=tensor_dtype))
-        Dropout(0.5, 0, threads).apply(dense.requires_grad_(), np.arange(2), 0, 0, 0).sum().backward()
+        Dropout(0.5, 0, threads).apply(dense.requires_grad_(), np.arange(2), 0, 0, 0).sum().backward()  # type: ignore[no-untyped-call]
         values, scores = torch.ones((2, 1, 4), dtype=tensor_dtype), torch.ones((2, 1), dtype=tensor_dtype)
         softmax = edge_softmax(CSR(0, indptr, indices, None, 2), 0.2, threads)
         softmax.accumulate(values, scores, scores, SoftmaxState.like(values))

@@ -112,7 +112,7 @@ def _keys(section: str, kind: _Kind) -> Iterator[Key]:
         if section == "train" and field.name in SETTLED:
             continue
         text = field.metadata.get("help") or documented.get(field.name, "")
-        default, owners = field.default, ()
+        default, owners = field.default, tuple[str, ...]()
         if section in {"source", "vertices"}:
             option = field.metadata.get("option")
             owners = _owners(section, field.name)
@@ -146,7 +146,8 @@ def _choices(section: str, name: str) -> tuple[str, ...]:
 def _owners(section: str, name: str) -> tuple[str, ...]:
     """Return the formats that have an option; none if the section itself has the key."""
     if section == "source":
-        known = {each.name: each.options for each in (*generators().values(), *formats().values())}
+        known = {each.name: each.options for each in generators().values()}
+        known |= {each.name: each.options for each in formats().values()}
     else:
         known = {each.name: each.options for each in vertex_kinds().values()}
         known |= {each.name: each.vertices.options for each in formats().values() if each.vertices}

@@ -68,10 +68,8 @@ def partition_as_chosen(problem: PartitionProblem, part: NDArray[np.int32]) -> d
 
 
 def _out_of_core(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
-    return partition_out_of_core(replace(problem, options=replace(problem.options, **_METHOD, preset="auto")), part)
-
-
-_METHOD = {"method": "multilevel", "quality": ""}
+    options = replace(problem.options, method="multilevel", quality="", preset="auto")
+    return partition_out_of_core(replace(problem, options=options), part)
 
 
 def _fill(problem: PartitionProblem, hypergraph: DiskHypergraph, way: Way, part: NDArray[np.int32]) -> None:

@@ -218,8 +218,9 @@ def _server_fault(error: BaseException) -> str:
             return "" if status in _NOT_THERE else f"the server answers with status {status}"
         # The innermost error says it best.
         if isinstance(cause, ConnectionError | TimeoutError | socket.gaierror):
-            is_system = isinstance(cause.errno, int) and cause.errno > 0
-            reason = os.strerror(cause.errno) if is_system else cause.strerror or type(cause).__name__
+            number = cause.errno
+            is_system = number is not None and number > 0
+            reason = os.strerror(number or 0) if is_system else cause.strerror or type(cause).__name__
             found = f"the server cannot be reached ({reason})"
         cause = cause.__cause__ or cause.__context__
     return found
