@@ -37,8 +37,8 @@ def partition(
         parts: number of parts, one for each rank that trains.
         graph: key, to choose between several graphs.
         catalog, workers, memory, scheduler: as for :func:`gnnloom.ingest`.
-        options: options of the partition, as in ``gnnloom partition --help``: ``method``, ``preset``, ``model``,
-            ``imbalance``, ``seed``, and more; see :class:`~gnnloom.pipeline.partition.options.PartitionOptions`.
+        options: options of the partition, as in ``gnnloom partition --help``: ``quality``, ``method``, ``preset``,
+            ``imbalance``, and more; see :class:`~gnnloom.pipeline.partition.options.PartitionOptions`.
 
     Returns:
         The partition: ``part()`` is the part of every vertex, ``quality`` holds the measured figures.
