@@ -117,7 +117,7 @@ def _close_all(selector: selectors.BaseSelector) -> None:
     for file in [key.fileobj for key in selector.get_map().values()]:
         if isinstance(file, socket.socket):
             file.close()
-        elif file != 0:
+        elif isinstance(file, int) and file != 0:
             os.close(file)
     selector.close()
 

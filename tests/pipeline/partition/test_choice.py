@@ -62,7 +62,7 @@ def test_better_levels_try_more() -> None:
 
 
 def lattice(side: int) -> scipy.sparse.csr_array[Any]:
-    line = scipy.sparse.diags_array([np.ones(side - 1), np.ones(side), np.ones(side - 1)], offsets=[-1, 0, 1])
+    line = scipy.sparse.diags_array([1.0, 1.0, 1.0], offsets=[-1, 0, 1], shape=(side, side))
     both = scipy.sparse.kronsum(line, line, format="csr")
     both.data[:] = 1
     return scipy.sparse.csr_array(both)
@@ -116,8 +116,10 @@ def test_the_plan_says_what_would_be_chosen(catalog: Catalog) -> None:
 def test_a_quality_is_a_method_and_explicit_choices_stay_what_they_were() -> None:
     assert PartitionOptions(4) == PartitionOptions(4, quality="balanced") == PartitionOptions(4, "auto")
     assert PartitionOptions(4, quality="fast") == PartitionOptions(4, "auto", preset="fast")
+    given: dict[str, Any]
     for given in ({"preset": "large-k"}, {"model": "stochastic"}, {"model": "graph"}, {"preset": "deterministic"}):
         assert PartitionOptions(4, **given).method == "mtkahypar"
+    clash: dict[str, Any]
     for clash in ({"method": "metis"}, {"preset": "large-k"}):
         with pytest.raises(InputError, match="quality fast: chooses the method and its preset"):
             PartitionOptions(4, quality="fast", **clash)

@@ -33,7 +33,7 @@ def test_the_range_contains_the_number(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(line_estimate, "_STEP", 1 << 16)
     # The clock stands still until the first steps were read.
     ticks = iter([0.0] * 12)
-    monkeypatch.setattr(line_estimate.time, "process_time", lambda: next(ticks, 100.0))
+    monkeypatch.setattr("gnnloom.pipeline.sources.reading.line_estimate.time.process_time", lambda: next(ticks, 100.0))
     path = write_growing(tmp_path / name, 200_000, parts=parts)
     found = TextEdges.open([str(path)]).estimate_edges()
     assert found is not None

@@ -10,7 +10,7 @@ import pytest
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from zarr.codecs import BloscCodec, Crc32cCodec
+from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
 from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.format.array_metadata import CODECS
@@ -167,7 +167,7 @@ def _zarr_codecs(codec: str, dtype: np.dtype[Any]) -> list[Any]:
         return [Crc32cCodec()]
     if codec == "fast":
         return [BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=dtype.itemsize), Crc32cCodec()]
-    shuffle = "bitshuffle" if dtype.kind == "f" else "shuffle"
+    shuffle = BloscShuffle.bitshuffle if dtype.kind == "f" else BloscShuffle.shuffle
     return [BloscCodec(cname="zstd", clevel=3, shuffle=shuffle, typesize=dtype.itemsize), Crc32cCodec()]
 
 

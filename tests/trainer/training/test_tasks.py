@@ -112,7 +112,7 @@ class Task:
     def known(self) -> np.ndarray:
         return np.where(np.isnan(self.label), -1, self.label).astype(int)
 
-    def dense(self, kind: type[AnyGCN] = DenseMultilabelGCN) -> AnyGCN:
+    def dense(self, kind: type[AnyGCN]) -> AnyGCN:
         ones = np.ones(len(self.u))
         adjacency = scipy.sparse.coo_array((ones, (self.v, self.u)), shape=(N, N)).toarray() + np.eye(N)
         operator = normalized((adjacency > 0).astype(float), "symmetric")
@@ -253,7 +253,7 @@ def f1(label: np.ndarray, predicted: np.ndarray) -> float:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_losses_parameters_and_figures_equal_the_dense_reference(task: Task, layout: str) -> None:
-    dense, result = task.dense(), task.results[layout]
+    dense, result = task.dense(DenseMultilabelGCN), task.results[layout]
     losses = train_dense(dense, task.feature.astype(float), task.known, task.split == 1, EPOCHS, 0.05, "adam")
     assert_close(result["loss"], losses, steps=EPOCHS * 3)
     arrays = dict(read_checkpoint(task.dataset.run_path(layout) / "checkpoint").arrays)
@@ -271,7 +271,7 @@ def test_losses_parameters_and_figures_equal_the_dense_reference(task: Task, lay
 
 @pytest.mark.parametrize("layout", ["p2p-3", "tensor3d-4", "summa-4"])
 def test_predictions_are_zeros_and_ones_in_the_order_of_the_vertices(task: Task, layout: str) -> None:
-    dense = task.dense()
+    dense = task.dense(DenseMultilabelGCN)
     train_dense(dense, task.feature.astype(float), task.known, task.split == 1, EPOCHS, 0.05, "adam")
     predictions = Run(task.dataset.run_path(layout)).predictions()
     expected = dense.layers(task.feature.astype(float))[-1]

@@ -22,7 +22,7 @@ from gnnloom.workflows.doctor import warm
 
 @njit
 def kernel(offset: NDArray[np.int64], ids: NDArray[Any], part: NDArray[np.int32]) -> int:
-    return offset[0] + ids[0] + part[0]
+    return int(offset[0] + ids[0] + part[0])
 
 
 def test_ids_are_widened_and_parts_are_not() -> None:

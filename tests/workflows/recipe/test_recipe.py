@@ -174,13 +174,13 @@ def test_a_recipe_without_training_stops_at_the_shards(tmp_path: Path) -> None:
 def test_a_setting_overrides_the_file_and_is_read_as_the_type_of_its_key(tmp_path: Path) -> None:
     settings = ["train.lr=1", "train.hidden=16,16", "train.bias=false", "dataset.name=7", "source.seed=3"]
     recipe = read(tmp_path, GOOD, *settings)
-    assert (recipe.train.lr, recipe.train.hidden, recipe.train.bias) == (1.0, (16, 16), False)
+    assert (recipe.training.lr, recipe.training.hidden, recipe.training.bias) == (1.0, (16, 16), False)
     assert (recipe.dataset.name, recipe.source.given["seed"]) == ("7", 3)
 
 
 def test_keys_keep_working_under_their_former_names(tmp_path: Path) -> None:
-    assert read(tmp_path, GOOD + 'normalisation = "mean"\n').train.normalization == "mean"
-    assert read(tmp_path, GOOD, "train.normalisation=mean").train.normalization == "mean"
+    assert read(tmp_path, GOOD + 'normalisation = "mean"\n').training.normalization == "mean"
+    assert read(tmp_path, GOOD, "train.normalisation=mean").training.normalization == "mean"
 
 
 @pytest.mark.parametrize(

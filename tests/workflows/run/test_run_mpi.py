@@ -45,7 +45,7 @@ def test_one_mpi_job_gives_the_bytes_and_losses_of_a_run_on_this_machine(tmp_pat
     assert compared(succeed(MpiJob(4, arguments))) == compared(here)
     predicted = out.read_bytes()
     folder = tmp_path / "quick-start" / "runs" / here["run"]
-    assert Recipe.read(folder / SAVED_RECIPE, tmp_path / "elsewhere").train.epochs == 4
+    assert Recipe.read(folder / SAVED_RECIPE, tmp_path / "elsewhere").training.epochs == 4
     out.write_bytes(b"of another run")
     again = MpiJob(4, arguments)
     assert compared(succeed(again)) == compared(here)
