@@ -29,8 +29,7 @@ def other_graphs(recipe: Recipe, key: str) -> list[str]:
         differs = _differences(Artifact(dataset.path / "graph" / info.key).parameters, wanted)
         found.append(
             f"dataset {dataset.name} has another graph, {info.key}, made with {differs}; this recipe uses graph {key},"
-            f" and both are kept. Commands choose one with --graph KEY; `gnnloom catalog rm {dataset.name} --artifact"
-            f" graph/{info.key}` removes the other one"
+            " and both are kept; choose one with `--graph KEY`"
         )
     return found
 

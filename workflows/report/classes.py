@@ -53,10 +53,9 @@ def classes_card(facts: RunFacts) -> str | None:
     classes = facts.result.get("per_class")
     if not classes:
         return None
-    shares = (classes["precision"], classes["recall"], classes["f1"])
     rows = [
-        (str(number), *(f"{each:.2%}" for each in figures), f"{int(count):,}")
-        for number, (*figures, count) in enumerate(zip(*shares, classes["support"], strict=True))
+        (str(each["class"]), *(f"{each[name]:.2%}" for name in ("precision", "recall", "f1")), f"{each['support']:,}")
+        for each in classes
     ]
     content = table(("class", "precision", "recall", "F1", "labels"), rows)
     return card("Scores by class", content, kind="table tall")

@@ -23,7 +23,6 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.recipe.request import Assignment
-from gnnloom.workflows.recipe.second_graph import other_graphs
 from gnnloom.workflows.recipe.stages import Stage
 from gnnloom.workflows.recipe.trainable import check_trainable
 
@@ -90,8 +89,6 @@ class _Preparation:
 
     def make_graph(self) -> None:
         edges = self.recipe.source.open(undirected=self.recipe.dataset.undirected)
-        for sentence in other_graphs(self.recipe, self.keys["graph"]):
-            logger.warning("graph: %s", sentence)
         # Another recipe may keep another graph in this dataset: later stages name the graph that they read by its key.
         ingest_graph(self.dataset, edges, self.recipe.dataset.options(), self.cluster, allow_others=True)
 

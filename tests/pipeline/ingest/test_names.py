@@ -168,7 +168,7 @@ def test_compressed_text_of_names_is_read(tmp_path: Path) -> None:
         ("e.csv", b"a,b,c\n", "line 1: found more columns than expected"),
         ("e.txt", b"a b\nc " + b"x" * 65_537 + b"\n", "line 2: expected a vertex name of at most 65,536 bytes"),
         ("e.txt", b"a b\nc \xff\n", "line 2: expected a name in UTF-8"),
-        ("e.txt", b"src dst\n1 2\n2 3\n", "only the first line holds ids that are not numbers; .*--no-header"),
+        ("e.txt", b"a b\n1 2\n2 3\n", "only the first line holds ids that are not numbers; .*--no-header"),
     ],
 )
 def test_a_line_that_is_not_an_edge_between_names_is_an_error(

@@ -120,13 +120,19 @@ def test_predictions_are_in_vertex_order(trained: tuple[Path, dict[str, dict[str
     assert accuracy > 0.6  # four classes
 
 
+def _lasting(result: dict[str, Any]) -> dict[str, Any]:
+    """The result without the time of the command, which is another one in every call."""
+    return {name: value for name, value in result.items() if name != "command_seconds"}
+
+
 def test_a_repeated_command_finds_the_existing_result(trained: tuple[Path, dict[str, dict[str, Any]]]) -> None:
     root, results = trained
     again = succeed(
         root, "generate", "tiny", "sbm", "--vertices", "400", "--edges", "6000", "--classes", "4", "--workers", "0"
     )
-    assert again == results["generate"]
-    assert succeed(root, "partition", "tiny", "--parts", "2", "--workers", "0") == results["partition"]
+    assert _lasting(again) == _lasting(results["generate"])
+    partition = succeed(root, "partition", "tiny", "--parts", "2", "--workers", "0")
+    assert _lasting(partition) == _lasting(results["partition"])
     assert succeed(root, "shard", "tiny", "--parts", "2", "--workers", "0")["digest"] == results["shard"]["digest"]
 
 

@@ -37,7 +37,10 @@ SESSION = {
 }
 CLASSES = {
     "confusion": [[8, 2], [1, 3]],
-    "per_class": {"precision": [8 / 9, 0.6], "recall": [0.8, 0.75], "f1": [0.842, 0.667], "support": [10, 4]},
+    "per_class": [
+        {"class": 0, "precision": 8 / 9, "recall": 0.8, "f1": 0.842, "support": 10},
+        {"class": 1, "precision": 0.6, "recall": 0.75, "f1": 0.667, "support": 4},
+    ],
 }
 
 
