@@ -68,4 +68,5 @@ def groups(num_vertices: int, num_edges: int, num_groups: int, noise: float, rng
     size = (first[group + 1] - first[group])[source]
     inside = first[group[source]] + (rng.random(num_edges) * size).astype(np.int64)
     target = np.where(rng.random(num_edges) < noise, rng.integers(0, num_vertices, num_edges), inside)
-    return scrambled[np.stack([source, target], axis=1)]
+    edges: Edges = scrambled[np.stack([source, target], axis=1)]
+    return edges

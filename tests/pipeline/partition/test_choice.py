@@ -115,11 +115,16 @@ def test_the_plan_says_what_would_be_chosen(catalog: Catalog) -> None:
 def test_a_quality_is_a_method_and_explicit_choices_stay_what_they_were() -> None:
     assert PartitionOptions(4) == PartitionOptions(4, quality="balanced") == PartitionOptions(4, "auto")
     assert PartitionOptions(4, quality="fast") == PartitionOptions(4, "auto", preset="fast")
-    given: dict[str, Any]
-    for given in ({"preset": "large-k"}, {"model": "stochastic"}, {"model": "graph"}, {"preset": "deterministic"}):
+    explicit: list[dict[str, Any]] = [
+        {"preset": "large-k"},
+        {"model": "stochastic"},
+        {"model": "graph"},
+        {"preset": "deterministic"},
+    ]
+    for given in explicit:
         assert PartitionOptions(4, **given).method == "mtkahypar"
-    clash: dict[str, Any]
-    for clash in ({"method": "metis"}, {"preset": "large-k"}):
+    clashes: list[dict[str, Any]] = [{"method": "metis"}, {"preset": "large-k"}]
+    for clash in clashes:
         with pytest.raises(InputError, match="quality fast: chooses the method and its preset"):
             PartitionOptions(4, quality="fast", **clash)
     with pytest.raises(InputError, match="quality 'finest': expected one of balanced, fast, best"):

@@ -168,7 +168,7 @@ def test_a_header_is_skipped_once_per_file(tmp_path: Path) -> None:
     source = small_blocks(TextEdges.open([first, second], header=True), range_bytes=16, block_bytes=5)
     assert read(source)[0] == [(1, 2), (3, 4), (5, 6)]
     with pytest.raises(InputError, match=r"a.csv, line 2: .*--header"):
-        read(TextEdges.open([first]))
+        read(TextEdges.open([first], header=False))
 
 
 def test_a_header_longer_than_a_range_loses_no_edge(tmp_path: Path) -> None:
