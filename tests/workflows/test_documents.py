@@ -39,6 +39,8 @@ INSTEAD = {
         "mpirun -n 4 python -m mpi4py -m gnnloom.trainer"
         " --catalog catalog --dataset web --ranks 4 --hidden 8 --epochs 2 --run second"
     ),
+    # A program of the reader's own.
+    "mpirun -n 2 python -m mpi4py script.py": "mpirun -n 2 python -m mpi4py -c 'import gnnloom'",
     # This would build mpi4py; the test only checks that pip knows the option.
     "pip install --no-binary mpi4py mpi4py": "pip install --no-binary mpi4py --help",
     # There is no catalog where the commands for contributors run.
