@@ -19,7 +19,7 @@ from gnnloom.pipeline.partition.settings import (
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.sampling.batches import BATCHES
+from gnnloom.storage.sampling.kinds import BATCHES
 
 
 @dataclass(frozen=True)

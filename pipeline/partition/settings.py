@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.sampling.batches import BATCHES
+from gnnloom.storage.sampling.kinds import BATCHES
 
 WEIGHTS = ("nonzeros", "unit")
 DIRECTIONS = ("forward", "both")

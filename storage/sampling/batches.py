@@ -19,8 +19,6 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 from gnnloom.storage.sampling.walks import FRONTIER, Neighbors, draw_frontier, draw_walks, load_neighbors
 
-BATCHES = ("vertex", "edge", "walk", "frontier")
-
 
 class BatchDrawer:
     """Draws the batches of a graph.

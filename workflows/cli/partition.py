@@ -23,7 +23,7 @@ from gnnloom.pipeline.tasks.cluster import Cluster, ClusterOptions, open_cluster
 from gnnloom.storage import Dataset, Graph, Partition, RowShards
 from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.sampling.batches import BATCHES
+from gnnloom.storage.sampling.kinds import BATCHES
 from gnnloom.workflows.api.partition import find_partition, write_shards
 from gnnloom.workflows.cli.options import (
     MemorySize,

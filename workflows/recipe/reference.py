@@ -20,7 +20,7 @@ from gnnloom.pipeline.shards.grid_options import PERMUTATIONS, GridOptions
 from gnnloom.pipeline.sources.formats import formats
 from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
-from gnnloom.storage.sampling.batches import BATCHES
+from gnnloom.storage.sampling.kinds import BATCHES
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.recipe import SETTLED
 from gnnloom.workflows.recipe.sections import (

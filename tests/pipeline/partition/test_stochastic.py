@@ -28,7 +28,8 @@ from gnnloom.pipeline.partition.stochastic.uniform_batches import net_owners, un
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.errors import BudgetError
-from gnnloom.storage.sampling.batches import BATCHES, BatchDrawer
+from gnnloom.storage.sampling.batches import BatchDrawer
+from gnnloom.storage.sampling.kinds import BATCHES
 from support.graphs import random_adjacency, store_graph
 from support.partitions import connectivity_minus_one, random_parts, rows_sent, transpose_of
 

@@ -9,7 +9,8 @@ import pytest
 import scipy.sparse
 
 from gnnloom.storage import Catalog
-from gnnloom.storage.sampling.batches import BATCHES, BatchDrawer
+from gnnloom.storage.sampling.batches import BatchDrawer
+from gnnloom.storage.sampling.kinds import BATCHES
 from support.graphs import random_adjacency, store_graph
 
 
