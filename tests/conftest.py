@@ -11,34 +11,6 @@ import pytest
 
 from gnnloom.storage import Catalog
 
-#: The files that take longest. They go first, so that no worker is left alone with one of them at the end.
-_LONGEST = (
-    "workflows/run/test_run_mpi.py",
-    "trainer/training/test_exactness.py",
-    "trainer/models/test_models.py",
-    "trainer/operators/test_algorithms.py",
-    "workflows/run/test_run_mpi_refused.py",
-    "workflows/test_documents.py",
-    "trainer/training/test_lifecycle.py",
-    "workflows/test_real_graphs.py",
-    "workflows/cli/test_cli.py",
-    "pipeline/partition/test_partition.py",
-    "trainer/training/test_resume.py",
-    "workflows/run/test_run.py",
-    "workflows/run/test_named_run.py",
-    "workflows/test_pinned_results.py",
-    "workflows/doctor/test_doctor.py",
-    "pipeline/ingest/test_ingest_resume.py",
-    "trainer/training/test_tasks.py",
-    "test_collection.py",
-)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    tests = Path(__file__).parent
-    place = {tests / name: number for number, name in enumerate(_LONGEST)}
-    items.sort(key=lambda item: place.get(item.path, len(place)))
-
 
 @pytest.fixture(autouse=True, scope="session")
 def heard_interrupts() -> None:

@@ -7,9 +7,10 @@ the arrays of one folder. ``"row+1"`` is one more than ``row``.
 
 from __future__ import annotations
 
-import fnmatch
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from gnnloom.storage.errors import FormatError
 from gnnloom.storage.format.arrays import ArrayRecord
@@ -155,13 +156,13 @@ def check_records(where: str, kind: str, records: Iterable[ArrayRecord], sizes: 
 
 
 def _pattern_of(path: str, schema: Mapping[str, ArraySpec]) -> str | None:
-    # Matched component by component: ``*`` of fnmatch would also match a slash.
-    names = path.split("/")
-    for pattern in schema:
-        expected = pattern.split("/")
-        if len(names) == len(expected) and all(map(fnmatch.fnmatchcase, names, expected)):
-            return pattern
-    return None
+    return next((pattern for pattern in schema if _expression(pattern).fullmatch(path)), None)
+
+
+@cache
+def _expression(pattern: str) -> re.Pattern[str]:
+    # ``*`` stands for one component of a path, so it matches no slash.
+    return re.compile(re.escape(pattern).replace(r"\*", "[^/]*"))
 
 
 def _check_size(

@@ -114,7 +114,8 @@ def grids_of(ranks: tuple[int, ...]) -> list[tuple[str, tuple[int, ...]]]:
     ]
 
 
-EVERY_GRID = [Case("directed", *where) for where in grids_of((2, 4))]
+# test_every_grid tries all grids of up to twelve ranks, in a longer run.
+EVERY_GRID = [Case("directed", *where) for where in grids_of((2,))]
 PREDICTED = [
     Case("undirected", *where, permutation=permutation)
     for where, permutation in zip(SOME_GRIDS[::2], ("single", "single", "partition", "partition"), strict=True)
