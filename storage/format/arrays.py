@@ -113,11 +113,27 @@ def create_array(
     Returns:
         The record of the array, with no pieces yet.
     """
+    return _record(path, _create(root / path, shape, dtype, dims, chunk_rows, codec))
+
+
+def _create(
+    where: Path,
+    shape: Sequence[int],
+    dtype: np.dtype[Any] | type[Any] | str,
+    dims: Sequence[str],
+    chunk_rows: int | None,
+    codec: str,
+) -> ArrayMetadata:
     kind = np.dtype(dtype).newbyteorder("<")
     rows = chunk_rows or default_chunk_rows(shape, kind)
     chunks = (rows, *(max(1, size) for size in shape[1:]))
-    ArrayMetadata(tuple(shape), chunks, kind, codec, tuple(dims)).create(root / path)
-    return ArrayRecord(path, tuple(int(size) for size in shape), kind.name, tuple(dims), ())
+    metadata = ArrayMetadata(tuple(int(size) for size in shape), chunks, kind, codec, tuple(dims))
+    metadata.create(where)
+    return metadata
+
+
+def _record(path: str, metadata: ArrayMetadata, *pieces: Piece) -> ArrayRecord:
+    return ArrayRecord(path, metadata.shape, metadata.dtype.name, metadata.dims, pieces)
 
 
 def write_rows(root: Path, path: str, start: int, data: Array) -> ArrayRecord:
@@ -135,7 +151,10 @@ def write_rows(root: Path, path: str, start: int, data: Array) -> ArrayRecord:
         InputError: the rows are not whole chunks of the array, or have another shape or dtype.
     """
     # Only the metadata is read here, so tasks that write different rows of one array do not conflict.
-    array = ArrayMetadata.read(root / path)
+    return _write(root, path, ArrayMetadata.read(root / path), start, data)
+
+
+def _write(root: Path, path: str, array: ArrayMetadata, start: int, data: Array) -> ArrayRecord:
     stop = start + len(data)
     chunk = array.chunks[0]
     # Two writers of one chunk would each keep only its own rows; whole chunks rule that out. Only the last is partial.
@@ -146,8 +165,7 @@ def write_rows(root: Path, path: str, start: int, data: Array) -> ArrayRecord:
             f" {chunk} rows of an array of shape {array.shape} and dtype {array.dtype}"
         )
     ChunkWriter(root / path, array).write(start, data)
-    pieces = (Piece(start, stop, digest_bytes(data)),)
-    return ArrayRecord(path, array.shape, array.dtype.name, array.dims, pieces)
+    return _record(path, array, Piece(start, stop, digest_bytes(data)))
 
 
 def write_array(
@@ -163,8 +181,7 @@ def write_array(
     Returns:
         The record of the array, with all rows as one piece.
     """
-    create_array(root, path, data.shape, data.dtype, dims, chunk_rows, codec)
-    return write_rows(root, path, 0, data)
+    return _write(root, path, _create(root / path, data.shape, data.dtype, dims, chunk_rows, codec), 0, data)
 
 
 class ArrayAppender:
@@ -182,9 +199,9 @@ class ArrayAppender:
         dims: Sequence[str],
         chunk_rows: int | None = None,
     ) -> None:
-        self._record = create_array(root, path, shape, dtype, dims, chunk_rows)
         self._where = root / path
-        array = ArrayMetadata.read(self._where)
+        array = _create(self._where, shape, dtype, dims, chunk_rows, DEFAULT_CODEC)
+        self._record = _record(path, array)
         self._chunks = ChunkWriter(self._where, array)
         # The digest grows with the chunks: hashing the array at the end would mean reading it again.
         self._hash = xxhash.xxh3_128()

@@ -10,8 +10,8 @@ Span = tuple[int, int]
 
 def split_range(size: int, parts: int, number: int) -> Span:
     """Range ``number`` of ``parts`` ranges of 0..size-1: [number*size//parts, (number+1)*size//parts)."""
-    # The stop of one range is by the same formula the start of the next, so there are no gaps. Python integers do not
-    # overflow, whatever the product.
+    # The same formula gives the stop of one range and the start of the next, so there are no gaps. Python integers do
+    # not overflow, whatever the product.
     return number * size // parts, (number + 1) * size // parts
 
 

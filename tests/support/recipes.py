@@ -25,6 +25,27 @@ TINY = (
     "train.hidden=8",
     "train.epochs=4",
 )
+#: A recipe whose stages take no time worth mentioning.
+RECIPE = """\
+[dataset]
+name = "tiny"
+undirected = true
+
+[source]
+format = "sbm"
+vertices = 120
+edges = 900
+classes = 4
+dim = 8
+
+[partition]
+method = "random"
+
+[train]
+ranks = 3
+hidden = [8]
+epochs = 4
+"""
 #: Environment variable that marks every process of a job.
 _MARK = "GNNLOOM_TEST_JOB"
 GNNLOOM = str(Path(sys.executable).parent / "gnnloom")

@@ -1,4 +1,4 @@
-"""Options that are no fields of the configuration, given as texts ``name=value``."""
+"""Options that are not fields of the configuration, given as ``name=value``."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gnnloom.storage.catalog import Catalog
+from gnnloom.storage.differences import differences
 from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.workflows.recipe.recipe import Recipe
@@ -35,19 +36,6 @@ def other_graphs(recipe: Recipe, key: str) -> list[str]:
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Describe the parameters of ``before`` that differ, such as ``undirected=True (now False)``."""
-    then, today = _flat(before), _flat(now)
-    names = [name for name in {**then, **today} if then.get(name) != today.get(name)]
-    # Lists of files with their fingerprints would fill the screen.
-    shown = [
-        "other files" if isinstance(then.get(name, today.get(name)), list | dict)
-        else f"{name}={then.get(name, 'default')} (now {today.get(name, 'default')})"
-        for name in names
-    ]  # fmt: skip
-    return ", ".join(shown)
-
-
-def _flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters with those of the source next to them."""
-    source = {f"source {name}": value for name, value in parameters.get("source", {}).items()}
-    return {name: value for name, value in parameters.items() if name != "source"} | source
+    """Describe the parameters that differ, such as ``undirected=True (now False)``."""
+    then, today = differences([before, now])
+    return ", ".join(f"{name}={value} (now {today[name]})" for name, value in then.items())

@@ -170,7 +170,7 @@ class SlurmSection:
         account: account that the jobs are charged to.
         qos: quality of service.
         constraint: features that the nodes must have.
-        exclusive: share no node with other jobs.
+        exclusive: do not share nodes with other jobs.
         mail: address for Slurm's messages.
         mail_events: events that Slurm sends a message about.
         extra: further options of ``sbatch``, such as ``["--gres=tmpdisk:200G"]``.

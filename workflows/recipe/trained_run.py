@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.errors import ExistsError, IncompleteError, NotFoundError
-from gnnloom.storage.runs.checkpoint import checkpoint_epochs, checkpoint_facts
+from gnnloom.storage.runs.checkpoint import checkpoint_epochs
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.config.continuation import find_named
+from gnnloom.trainer.config.continuation import find_named, predicting_epoch
 from gnnloom.trainer.config.stopping_config import ended_early
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.recipe import Recipe
@@ -72,12 +72,6 @@ def _trained_epochs(run: Run) -> int:
     return max(checkpoint_epochs(run.checkpoints), default=0)
 
 
-def _predicting_epoch(run: Run) -> int:
-    """Return the epoch of the checkpoint that predicts: the best one if the run keeps one, otherwise the last one."""
-    best = checkpoint_facts(run.best_checkpoint)
-    return _trained_epochs(run) if best is None else best[0]
-
-
 def is_trained(run: Run, config: TrainConfig) -> bool:
     """Return whether the run has finished exactly this training on these shards."""
     if not run.exists:
@@ -98,7 +92,7 @@ def is_predicted(run: Run, recipe: Recipe) -> bool:
     except NotFoundError:
         return False
     predict = recipe.predict
-    if predict is None or predictions.facts.get("epoch") != _predicting_epoch(run):
+    if predict is None or predictions.facts.get("epoch") != predicting_epoch(run):
         return False
     # A model without hidden layers has no embeddings to store.
     return "embedding" in predictions or not (predict.embeddings and recipe.training.hidden)

@@ -29,7 +29,7 @@ WAITING = "waiting"
 SPLITS = {"train": "training", "val": "validation", "test": "test"}
 #: Scores by their names in the metrics, and their labels. F1 comes first: where it is measured, it says more.
 SCORES = {"f1": "micro F1", "accuracy": "accuracy", "rmse": "RMSE"}
-#: Scores that are errors of a regression: lower is better, and they are no shares.
+#: Scores that are errors of a regression: lower is better, and they are not percentages.
 ERRORS = frozenset({"rmse"})
 
 

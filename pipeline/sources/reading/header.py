@@ -6,7 +6,7 @@ import csv
 import re
 
 from gnnloom.pipeline.sources.reading.files import SourceFile
-from gnnloom.pipeline.sources.reading.text_layout import first_data_line, separator_of
+from gnnloom.pipeline.sources.reading.text_layout import first_data_line, is_number, separator_of
 from gnnloom.storage.errors import InputError
 
 #: Pairs of words that name the two ends of an edge, without what follows them in a column's name.
@@ -35,7 +35,7 @@ def begins_with_header(file: SourceFile, weights: bool) -> bool:
     """Whether the first line that is not a comment names the columns, as far as that is certain.
 
     It is if its first two fields are a pair of words such as ``source,target``. With weights, it also is if the third
-    field is not a number and the first two are not both numbers: such a line is no edge.
+    field is not a number and the first two are not both numbers: such a line is not an edge.
     """
     try:
         line = first_data_line(file).decode("utf-8", "replace").strip()
@@ -49,17 +49,9 @@ def begins_with_header(file: SourceFile, weights: bool) -> bool:
     first, second, *others = (field.strip().strip('"') for field in fields)
     if (_word(first), _word(second)) in _PAIRS:
         return True
-    return weights and bool(others) and not _is_number(others[0]) and not (first.isdigit() and second.isdigit())
+    return weights and bool(others) and not is_number(others[0]) and not (first.isdigit() and second.isdigit())
 
 
 def _word(field: str) -> str:
     letters = re.sub(r"[^a-z]", "", field.lower())
     return _EXTRAS.sub("", letters)
-
-
-def _is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True

@@ -21,7 +21,7 @@ from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
 from gnnloom.pipeline.sources.reading.numerals import REASONS
 from gnnloom.pipeline.sources.reading.parquet_table import ParquetTable
-from gnnloom.pipeline.sources.reading.text_layout import data_blocks, first_data_line, separator_of
+from gnnloom.pipeline.sources.reading.text_layout import data_blocks, first_data_line, is_number, separator_of
 from gnnloom.storage.errors import InputError
 
 #: Number of bytes of text, and of Parquet values, read at a time.
@@ -93,7 +93,7 @@ class KeyedText:
             raise InputError(
                 f"{file.location}: expected an id and at least one number per line, found {line.strip()[:60]!r}"
             )
-        return cls(file, len(fields) - 1, separator, not all(_is_number(field) for field in fields[1:]))
+        return cls(file, len(fields) - 1, separator, not all(is_number(field) for field in fields[1:]))
 
     def blocks(self) -> Iterator[KeyedBlock]:
         for offset, text in data_blocks(self.file, self.header, block_bytes=_BLOCK_BYTES):
@@ -162,11 +162,3 @@ def checked_block(block: KeyedBlock) -> KeyedBlock:
 
 def _line_error(file: SourceFile, line_at: NDArray[Any], row: int, reason: str) -> InputError:
     return bad_line(file, int(line_at[row]), reason)
-
-
-def _is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True

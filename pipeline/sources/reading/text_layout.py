@@ -75,3 +75,12 @@ def separator_of(file: SourceFile) -> int:
         return COMMA if name.endswith(".csv") else TAB
     line = first_data_line(file)
     return TAB if b"\t" in line else COMMA if b"," in line else SPACE
+
+
+def is_number(field: str) -> bool:
+    """Whether Python reads a field as a number."""
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

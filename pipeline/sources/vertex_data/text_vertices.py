@@ -25,7 +25,7 @@ from gnnloom.pipeline.sources.reading.numerals import is_end, next_line, skip_bl
 from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError
 
-#: Lines that are looked at to tell ids from labels, and bytes of each.
+#: Lines inspected to tell ids from labels, and bytes of each.
 _LINES, _LONGEST = 100, 1 << 16
 #: Binary labels and unknown ones, as text.
 _BINARY = {b"0", b"1", b"-1", b"0.0", b"1.0", b"-1.0", b"nan"}

@@ -78,6 +78,6 @@ def test_what_is_no_target_is_named(tmp_path: Path) -> None:
         ingest(target="wrong")
     with pytest.raises(InputError, match=r"labels .classes. and targets .numbers to predict.; give only one"):
         ingest(label="label", target="price")
-    # Numbers with a fraction are no classes; the message says what they may be.
+    # Numbers with a fraction cannot be classes; the message suggests what they are.
     with pytest.raises(InputError, match="give numbers to predict as the target"):
         ingest(label="price")

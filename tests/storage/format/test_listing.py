@@ -63,7 +63,7 @@ def test_walkers_that_read_folders_find_the_same(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
     listed = read_json(dataset.path / "zarr.json")["consolidated_metadata"]["metadata"]
     with warnings.catch_warnings():
-        # They warn about manifests and other files that are not Zarr's, which are no reason to stop.
+        # They warn about manifests and other files that are not Zarr's, which is harmless.
         warnings.simplefilter("ignore")
         zarr.consolidate_metadata(str(dataset.path))
     found = read_json(dataset.path / "zarr.json")["consolidated_metadata"]["metadata"]

@@ -41,7 +41,7 @@ def test_the_folder_of_the_cache_and_what_failed_are_reported(monkeypatch: pytes
     checks = {check["check"]: check for check in json.loads(done.output)["checks"]}
     assert [check["state"] for check in checks.values()] == ["ok", "warning", "ok", "ok"]
     assert "not compiled: product" in checks["warm trainer"]["found"]
-    # Kernels of one folder: beside their source, or in one folder for each source.
+    # Kernels whose caches share a folder, or have one for each source.
     folder = warm.cache_folder(warm._cached_kernels())
     assert checks["cache of kernels"]["found"].endswith(f" kernels in {folder}")
 

@@ -22,27 +22,8 @@ from gnnloom.workflows.recipe.stages import find_workload
 from gnnloom.workflows.run.local import train_here
 from gnnloom.workflows.run.stages import SAVED_RECIPE, prepare, save_recipe
 from support.ogb_folders import write_ogb_binary_folder
+from support.recipes import RECIPE
 
-RECIPE = """\
-[dataset]
-name = "tiny"
-undirected = true
-
-[source]
-format = "sbm"
-vertices = 120
-edges = 900
-classes = 4
-dim = 8
-
-[partition]
-method = "random"
-
-[train]
-ranks = 3
-hidden = [8]
-epochs = 4
-"""
 PROGRAM = Path(__file__).parent / "programs" / "killed_run.py"
 
 

@@ -14,24 +14,8 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.recipe.request import Request
 from gnnloom.workflows.run.stages import prepare
+from support.recipes import RECIPE
 from support.warnings_logged import warnings_logged
-
-RECIPE = """\
-[dataset]
-name = "tiny"
-undirected = true
-[source]
-format = "sbm"
-vertices = 120
-edges = 900
-classes = 4
-dim = 8
-[partition]
-method = "random"
-[train]
-ranks = 3
-hidden = [8]
-"""
 
 
 def gnnloom(*arguments: str) -> str:
