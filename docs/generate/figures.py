@@ -172,7 +172,7 @@ _FIGURES: dict[str, tuple[Callable[[], list[str]], int, int, str]] = {
     "pipeline": (_pipeline, 810, 200, "From raw files to a trained model. Green: Dask; orange: MPI."),
     "p2p": (
         _p2p, 400, 170,
-        ("<code>p2p</code> on 4 ranks. Dark blocks are the columns of a rank's own vertices, dots are other nonzeros."
+        ("<code>p2p</code> on 4 ranks. Filled blocks are the columns of a rank's own vertices, dots are other nonzeros."
         " Rank 0 receives three rows: two of rank 1 and one of rank 3."),
     ),
     "broadcast": (

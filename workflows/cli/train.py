@@ -19,7 +19,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.launch import launch, prepare_launch
 from gnnloom.workflows.cli.options import Names, Sizes, Widths, current_catalog, json_option, split_run
-from gnnloom.workflows.cli.output import show
+from gnnloom.workflows.cli.output import readable, show
 from gnnloom.workflows.cli.progress import shown_epochs
 from gnnloom.workflows.cli.train_plan import show_train_plan
 from gnnloom.workflows.run.mpi_launcher import LaunchedRank
@@ -180,4 +180,8 @@ def _train_in_place(launched: LaunchedRank, given: Mapping[str, Any], *, restart
 
 
 def _show_result(dataset: str, result: Mapping[str, Any], *, as_json: bool) -> None:
+    losses = result["loss"]
+    if losses and not as_json:
+        # One per epoch; the range of them would not tell how the training went.
+        result = {**result, "loss": f"{readable('loss', losses[0])} at first, {readable('loss', losses[-1])} at last"}
     show(result, as_json=as_json, title=f"run {result['run']} of {dataset}", hide=_LARGE)

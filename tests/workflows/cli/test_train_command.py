@@ -88,6 +88,11 @@ def test_a_finished_run_reports_its_result_and_does_nothing(
     assert (files(first), launcher.jobs) == (before, jobs)
 
 
+def test_the_table_of_a_result_has_the_first_and_the_last_loss(catalog: Catalog, first: Run) -> None:
+    losses = first.result()["loss"]
+    assert f"{losses[0]:.4g} at first, {losses[-1]:.4g} at last" in invoke(catalog, "train", "web/first").stdout
+
+
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
