@@ -298,10 +298,12 @@ def _check_dataset_group(path: Path) -> None:
         node_type, attributes = content["node_type"], dict(content.get("attributes", {}))
     except (CorruptError, OSError, ValueError, KeyError, TypeError) as error:
         raise FormatError(f"{path}: not a gnnloom dataset ({error})") from error
-    version = attributes.get("encoding-version")
-    if attributes.get("encoding-type") != _ENCODING or not str(version).isdigit():
+    version = str(attributes.get("encoding-version"))
+    # Python also calls superscripts digits, and refuses to convert thousands of digits.
+    is_version = version.isascii() and version.isdigit() and len(version) < 10
+    if attributes.get("encoding-type") != _ENCODING or not is_version:
         raise FormatError(f"{path}: a Zarr {node_type}, but not a gnnloom dataset")
-    if int(str(version)) > FORMAT_VERSION:
+    if int(version) > FORMAT_VERSION:
         raise FormatError(f"{path}: format {version} is newer than {FORMAT_VERSION}, the newest this gnnloom reads")
 
 

@@ -18,8 +18,15 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.format import WEIGHTS, Format
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, LONGEST_LINE, bad_line, first_line, whole_lines
-from gnnloom.pipeline.sources.reading.numerals import REASONS
+from gnnloom.pipeline.sources.reading.lines import (
+    BLOCK_BYTES,
+    LONGEST_LINE,
+    bad_line,
+    check_ends_with_feed,
+    first_line,
+    whole_lines,
+)
+from gnnloom.pipeline.sources.reading.numerals import REASONS, is_count
 from gnnloom.pipeline.sources.reading.parse import parse_edges
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
@@ -99,6 +106,7 @@ class MatrixMarketEdges:
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         matrix, found = self.matrices[span.file], 0
+        check_ends_with_feed(matrix.file)
         # A compressed stream is read from its start, and the header is cut off the first blocks.
         start = matrix.data_at if matrix.file.is_seekable else 0
         for offset, block in whole_lines(matrix.file, start, block_bytes=self.block_bytes):
@@ -159,7 +167,7 @@ def read_header(file: SourceFile) -> MatrixHeader:
                 raise InputError(f"{file.location}: the matrix is {what!r}; expected {' or '.join(known)}")
         at, line = first_line(stream, len(banner))
     sizes = line.decode("latin-1").split()
-    if len(sizes) != 3 or not all(size.isdigit() and len(size) < 19 for size in sizes):
+    if len(sizes) != 3 or not all(map(is_count, sizes)):
         raise bad_line(file, at, "expected the numbers of rows, columns and entries")
     rows, columns, entries = (int(size) for size in sizes)
     if rows != columns:

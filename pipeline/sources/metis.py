@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.format import WEIGHTS, Format
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.reading.lines import bad_line, first_line
+from gnnloom.pipeline.sources.reading.lines import bad_line, check_ends_with_feed, first_line
 from gnnloom.pipeline.sources.reading.numerals import (
     BEYOND,
     FEED,
@@ -28,11 +28,13 @@ from gnnloom.pipeline.sources.reading.numerals import (
     PERCENT,
     REASONS,
     RETURN,
+    SAFE_DIGITS,
     TOO_FEW,
     TOO_LARGE,
     TOO_MANY,
     ZERO,
     is_blank,
+    is_count,
 )
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
@@ -42,8 +44,6 @@ BLOCK_BYTES = 2 << 20
 
 # Elements of the parser's state, which it keeps between blocks.
 VERTEX, TOKEN, NUMBER, DIGITS, COMMENT, LINE_AT, TARGET, UPWARD, DOWNWARD, LOOPS = range(10)
-#: Numbers with more digits may overflow int64.
-_MOST_DIGITS = 18
 
 
 @dataclass(frozen=True)
@@ -137,12 +137,14 @@ class MetisEdges:
 
 def _blocks(graph: MetisHeader, block_bytes: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """The contents after the header, with a line feed at the end."""
+    check_ends_with_feed(graph.file)
     with graph.file.open() as stream:
         offset, last = 0, b"\n"
         while data := stream.read(block_bytes):
             skipped = min(max(0, graph.data_at - offset), len(data))
             yield offset + skipped, np.frombuffer(data, np.uint8)[skipped:]
             offset, last = offset + len(data), data[-1:]
+        # The checksum of compressed data shows that they are complete, so their last line need not.
         if last != b"\n":
             yield offset, np.frombuffer(b"\n", np.uint8)
 
@@ -168,7 +170,7 @@ def read_header(file: SourceFile) -> MetisHeader:
     with file.open() as stream:
         at, line = first_line(stream)
     words = line.decode("latin-1").split()
-    if not 2 <= len(words) <= 4 or not all(word.isdigit() and len(word) <= _MOST_DIGITS for word in words):
+    if not 2 <= len(words) <= 4 or not all(map(is_count, words)):
         raise bad_line(
             file, at, "expected the numbers of vertices and edges, optionally a format and a number of weights"
         )
@@ -223,7 +225,7 @@ def parse_neighbors(
             state[NUMBER] = state[NUMBER] * 10 + (byte - ZERO)
             state[DIGITS] += 1
             # Refused before the number could overflow, however many digits the token has in later blocks.
-            if state[DIGITS] > _MOST_DIGITS:
+            if state[DIGITS] > SAFE_DIGITS:
                 return count, TOO_LARGE
         elif byte == FEED or byte == RETURN or is_blank(byte):  # noqa: PLR1714, SIM109 - faster than a tuple in numba
             if state[DIGITS]:

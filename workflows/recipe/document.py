@@ -48,7 +48,8 @@ class Document:
             raise NotFoundError(f"{path}: the recipe cannot be read ({error})") from error
         try:
             content = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        # Python refuses numbers of thousands of digits with a plain ValueError, and deeply nested lists by recursion.
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path}: not valid TOML: {error}; write `key = value`, with text in quotes") from error
         lines = find_lines(text)
         sections: dict[str, dict[str, Given]] = {}

@@ -60,7 +60,7 @@ def _readings(text: str, kinds: Sequence[Any]) -> list[Any]:
     for candidate in (text, f"[{text}]"):
         try:
             found.append(tomllib.loads(f"value = {candidate}")["value"])
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):  # TOMLDecodeError, and what Python refuses
             continue
     # A key that takes text gets 7 or true as text, unless the user quotes it.
     return [text, *found] if kinds == [str] and not text.startswith(('"', "'")) else [*found, text]

@@ -11,8 +11,11 @@ from typing import Any, BinaryIO, cast
 
 from gnnloom.storage.errors import InputError
 
+#: The most bytes that one byte of a compressed file can stand for, by suffix: in gzip, 258 bytes take at least
+#: 2 bits (RFC 1951); in Zstandard, a block of 128 KiB takes at least 4 bytes (RFC 8878).
+EXPANSION = {".gz": 1032, ".zst": 1 << 15}
 #: Suffixes of compressed files.
-SUFFIXES = (".gz", ".zst")
+SUFFIXES = tuple(EXPANSION)
 #: Size of the buffer of decompressed bytes.
 _BUFFER = 1 << 20
 

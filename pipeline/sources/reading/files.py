@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, cast
 
 import xxhash
 
-from gnnloom.pipeline.sources.reading.compressed import SUFFIXES, decompressed
+from gnnloom.pipeline.sources.reading.compressed import EXPANSION, SUFFIXES, decompressed
 from gnnloom.storage.errors import InputError, NotFoundError
 
 #: Size in bytes of each block that enters a local file's fingerprint.
@@ -60,6 +60,13 @@ class SourceFile:
     def is_seekable(self) -> bool:
         """Whether ranges of bytes can be read independently."""
         return self.is_local and not self.is_compressed
+
+    @property
+    def most_bytes(self) -> int | None:
+        """Upper bound of the size of the decompressed contents; None if the stored size is unknown."""
+        if self.size is None:
+            return None
+        return self.size * next((factor for end, factor in EXPANSION.items() if self.location.endswith(end)), 1)
 
     @property
     def path(self) -> Path:

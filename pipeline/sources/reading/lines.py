@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -85,6 +86,28 @@ def _blocks(
 def _check_length(file: SourceFile, offset: int, length: int) -> None:
     if length > LONGEST_LINE:
         raise bad_line(file, offset, f"expected text, found a line of more than {LONGEST_LINE:,} bytes")
+
+
+def check_ends_with_feed(file: SourceFile) -> None:
+    """Check that the last line is complete, where nothing else would show that a number in it was cut.
+
+    Compressed files have a checksum, which is compared when they are read.
+
+    Raises:
+        InputError: the last byte of a local, uncompressed file is not a line feed.
+    """
+    if not file.is_seekable:
+        return
+    with file.open() as stream:
+        if stream.seek(0, os.SEEK_END) == 0:
+            return
+        stream.seek(-1, os.SEEK_END)
+        if stream.read(1) == b"\n":
+            return
+    raise InputError(
+        f"{file.location}: the last line has no line feed, so the file may have been cut off within a number; fetch it"
+        " again, or add a line feed if it is complete"
+    )
 
 
 def first_line(stream: BinaryIO, at: int = 0) -> tuple[int, bytes]:

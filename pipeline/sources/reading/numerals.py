@@ -37,7 +37,7 @@ LOWER = 32  # the bit that makes an upper-case letter lower-case
 _intrinsic: Any = extending.intrinsic
 
 #: Length of the longest run of digits that cannot overflow int64.
-_SAFE_DIGITS = 18
+SAFE_DIGITS = 18
 #: Beyond these exponents of ten, a number of up to 19 digits is zero or infinite in float32.
 _MIN_EXPONENT, _MAX_EXPONENT = -70, 40
 #: Doubles from here on round to infinity in float32: half a unit in the last place above its maximum.
@@ -53,6 +53,11 @@ def _power_pairs() -> tuple[Any, Any]:
 
 
 _POWER_HIGH, _POWER_LOW = _power_pairs()
+
+
+def is_count(word: str) -> bool:
+    """Whether a word of a header is a number from 0 on that fits int64; Python also calls a superscript a digit."""
+    return word.isascii() and word.isdigit() and len(word) <= SAFE_DIGITS
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -158,11 +163,11 @@ def parse_id(text: Any, at: int) -> tuple[Any, int, int]:
         digit = np.int64(text[at]) - ZERO
     if at == first:
         return 0, at, NEGATIVE if text[at] == MINUS else NO_ID
-    if at - first > _SAFE_DIGITS:
+    if at - first > SAFE_DIGITS:
         while text[first] == ZERO and first < at:
             first += 1
         # A number of 19 digits is less than 2^64, so a value beyond int64 has wrapped around to a negative one.
-        if at - first > _SAFE_DIGITS + 1 or value < 0:
+        if at - first > SAFE_DIGITS + 1 or value < 0:
             return 0, at, TOO_LARGE
     return value, at, 0
 
@@ -248,7 +253,7 @@ def parse_number(text: Any, at: int) -> tuple[float, int, int]:
         byte = np.int64(text[at])
         if ZERO <= byte <= ZERO + 9:
             digits += 1
-            if kept < _SAFE_DIGITS:
+            if kept < SAFE_DIGITS:
                 mantissa = mantissa * 10 + (byte - ZERO)
                 # Leading zeros do not use up any of the digits that are kept.
                 kept += mantissa != 0

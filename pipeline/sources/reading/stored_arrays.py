@@ -5,7 +5,11 @@ Nothing is unpickled, and ranges of elements are read in blocks, so no array is 
 
 from __future__ import annotations
 
+import errno
+import lzma
 import math
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -23,6 +27,16 @@ from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
 
 #: Number of bytes read at a time.
 BLOCK_BYTES = 16 << 20
+#: What NumPy raises for a damaged header, which it evaluates as a Python literal of at most 10,000 characters.
+_HEADER_ERRORS = (
+    ValueError, EOFError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, MemoryError,
+    SyntaxError, tokenize.TokenError,
+)  # fmt: skip
+#: What zipfile raises for a damaged archive, besides OSError for offsets outside of the file.
+_ZIP_ERRORS = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, KeyError, RuntimeError, ValueError,
+    OverflowError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,6 +62,11 @@ class StoredArray:
     @property
     def size(self) -> int:
         return math.prod(self.shape)
+
+    @property
+    def data_end(self) -> int:
+        """Offset of the first byte after the data."""
+        return self.data_offset + self.size * self.dtype.itemsize
 
     @property
     def is_mapped(self) -> bool:
@@ -90,7 +109,8 @@ class StoredArray:
         return flat.reshape(self.shape, order="F" if self.fortran_order else "C")
 
     def _mapped(self) -> NDArray[Any]:
-        if (self.file.size or 0) < self.data_offset + self.size * self.dtype.itemsize:
+        # The file may have become shorter since its header was read.
+        if self.file.path.stat().st_size < self.data_end:
             raise self._too_short()
         return np.memmap(self.file.path, self.dtype, "r", self.data_offset, (self.size,))
 
@@ -105,6 +125,15 @@ class StoredArray:
             data += more
         return np.frombuffer(data, self.dtype)
 
+    def check_fits(self, num_bytes: int | None) -> None:
+        """Check that the data can lie within this many bytes.
+
+        Raises:
+            InputError: the header states more elements.
+        """
+        if num_bytes is not None and self.data_end > num_bytes:
+            raise self._too_short()
+
     def _too_short(self) -> InputError:
         return InputError(f"{self}: the file ends before the {self.size:,} elements that its header states")
 
@@ -114,17 +143,24 @@ def open_array(file: SourceFile, member: str | None = None) -> StoredArray:
 
     Raises:
         NotFoundError: there is no such member.
-        InputError: the file is not a NumPy file, or the array contains Python objects.
+        InputError: the file is not a NumPy file, is shorter than its header states, or the array contains Python
+            objects.
     """
     where = file.location if member is None else f"{file.location}, array {member}"
     with open_member(file, member) as stream:
         try:
             shape, fortran_order, dtype, offset = _read_header(stream)
-        except (ValueError, EOFError) as error:
-            raise InputError(f"{where}: not a NumPy array ({str(error).splitlines()[0]})") from error
+        except _HEADER_ERRORS as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise InputError(f"{where}: not a NumPy array ({reason})") from error
     if dtype.hasobject:
         raise InputError(f"{where}: an array of Python objects, which would have to be unpickled; save numbers instead")
-    return StoredArray(file, member, shape, dtype, fortran_order, offset)
+    if not dtype.itemsize or min(shape, default=0) < 0:
+        raise InputError(f"{where}: not a NumPy array of data (shape {shape}, dtype {dtype})")
+    array = StoredArray(file, member, shape, dtype, fortran_order, offset)
+    # Before anything is planned for the size that the header states.
+    array.check_fits(file.most_bytes if member is None else _member_bytes(file, member))
+    return array
 
 
 def member_names(file: SourceFile) -> list[str]:
@@ -135,6 +171,12 @@ def member_names(file: SourceFile) -> list[str]:
     """
     with _open_archive(file) as archive:
         return [name.removesuffix(".npy") for name in archive.namelist()]
+
+
+def _member_bytes(file: SourceFile, member: str) -> int:
+    """Size of a member of an ``.npz``, which zipfile compares with what it decompresses."""
+    with _open_archive(file) as archive:
+        return archive.getinfo(f"{member}.npy").file_size
 
 
 @contextmanager
@@ -156,16 +198,33 @@ def open_member(file: SourceFile, member: str | None) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _open_archive(file: SourceFile) -> Iterator[zipfile.ZipFile]:
+    with opened_zip(file, "truncated or damaged .npz file") as (archive, _):
+        yield archive
+
+
+@contextmanager
+def opened_zip(file: SourceFile, fault: str) -> Iterator[tuple[zipfile.ZipFile, BinaryIO]]:
+    """Open a zip archive and the bytes in which it is stored.
+
+    Args:
+        fault: what the error says of a file that is no such archive.
+
+    Raises:
+        InputError: the archive is damaged; also raised when it is read.
+    """
     with file.open_stored() as stored:
         try:
             with zipfile.ZipFile(stored) as archive:
-                yield archive
+                yield archive, stored
         except GnnloomError:
             raise
-        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
+        except (*_ZIP_ERRORS, OSError) as error:
+            # A damaged directory makes zipfile seek to offsets that no file has.
+            if isinstance(error, OSError) and error.errno != errno.EINVAL:
+                raise
             raise InputError(
-                f"{file.location}: truncated or damaged .npz file, or on a server that cannot send ranges of bytes"
-                f" ({error}); fetch or save it again"
+                f"{file.location}: {fault}, or on a server that cannot send ranges of bytes ({error}); fetch or save it"
+                " again"
             ) from error
 
 

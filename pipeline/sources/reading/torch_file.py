@@ -17,8 +17,8 @@ import numpy as np
 
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.restricted_pickle import Record, read_pickle
-from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray
-from gnnloom.storage.errors import GnnloomError, InputError
+from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, opened_zip
+from gnnloom.storage.errors import InputError
 
 TENSOR = "torch._utils._rebuild_tensor_v2"
 _DTYPES = {
@@ -59,17 +59,8 @@ class TorchFile:
 
     def __init__(self, file: SourceFile, admitted: Collection[str]) -> None:
         self.file = file
-        with file.open_stored() as stored:
-            try:
-                with zipfile.ZipFile(stored) as archive:
-                    self._read(archive, stored, admitted)
-            except GnnloomError:
-                raise
-            except (zipfile.BadZipFile, KeyError, EOFError, struct.error, RuntimeError, ValueError) as error:
-                raise InputError(
-                    f"{file.location}: not a file of torch.save (torch 1.6 or later), truncated, or on a server that"
-                    f" cannot send ranges of bytes ({error})"
-                ) from error
+        with opened_zip(file, "not a file of torch.save (torch 1.6 or later), or truncated") as (archive, stored):
+            self._read(archive, stored, admitted)
 
     def _read(self, archive: zipfile.ZipFile, stored: BinaryIO, admitted: Collection[str]) -> None:
         names = [name for name in archive.namelist() if name.endswith("/data.pkl")]

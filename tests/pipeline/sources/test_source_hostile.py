@@ -382,6 +382,86 @@ def test_a_tensor_beyond_its_storage_is_refused(tmp_path: Path) -> None:
     fails(tmp_path / "old.pt", "not a file of torch.save")
 
 
+# Sizes that only a header states
+
+
+def npy(header: str, data: bytes = b"") -> bytes:
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode("latin-1") + data
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npy.gz", ".npz"])
+def test_an_array_larger_than_its_file_is_refused_before_anything_is_planned(tmp_path: Path, suffix: str) -> None:
+    content = npy("{'descr': '<i8', 'fortran_order': False, 'shape': (2, 1000000000000000)}\n", bytes(64))
+    path = tmp_path / f"huge{suffix}"
+    if suffix == ".npz":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("edge_index.npy", content)
+    else:
+        path.write_bytes(gzip.compress(content) if suffix == ".npy.gz" else content)
+    with pytest.raises(
+        InputError, match=r"huge.*ends before the 2,000,000,000,000,000 elements that its header states"
+    ):
+        open_edges(None if suffix == ".npz" else "npy", [str(path)])
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '<i8', 'fortran_order': False, 'shape': (2, 3",
+        "{'descr': '<i8', 'fortran_order': False, 'shape': (2, -3)}",
+        "{'descr': '<U0', 'fortran_order': False, 'shape': (2, 3)}",
+        "{'descr': ('<i8',), 'fortran_order': False, 'shape': (2, 3)}",
+        "{'descr': '''<i8, 'fortran_order': False, 'shape': (2, 3)}",
+        "(" * 5000,
+        "{'descr': 7, 'fortran_order': False, 'shape': (2, 3)}",
+    ],
+)
+def test_a_damaged_header_of_an_array_is_named(tmp_path: Path, header: str) -> None:
+    (tmp_path / "bad.npy").write_bytes(npy(header + "\n", bytes(48)))
+    fails(tmp_path / "bad.npy", "not a NumPy array")
+
+
+def reads(path: Path, expected: list[tuple[int, int]]) -> bool:
+    """Whether a damaged file is not refused with an error that names it; what is read must be as in the whole file."""
+    try:
+        found = read(open_edges(None, [str(path)]))
+    except (InputError, NotFoundError) as error:
+        return path.name not in str(error)
+    assert found == expected
+    return True
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.pt"])
+def test_a_damaged_directory_of_an_archive_is_named(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    pairs = np.array([[0, 1], [1, 2]])
+    if name == "a.npz":
+        np.savez(path, edge_index=pairs)
+    else:
+        torch.save({"edge_index": torch.from_numpy(pairs)}, path)
+    whole = path.read_bytes()
+    refused = 0
+    # Some bytes of a directory mean nothing to a reader, such as dates.
+    for at in range(whole.index(b"PK\x01\x02"), len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        refused += not reads(path, [(0, 1), (1, 2)])
+    assert refused > 20
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.mtx", MTX.replace("3 3 2", "3 3 1²")), ("a.graph", "2 1²\n2\n1\n")])
+def test_superscripts_are_no_digits(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text, encoding="latin-1")
+    fails(tmp_path / name, "expected the numbers of")
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.mtx", MTX), ("a.graph", "2 1\n2\n1\n")])
+def test_a_last_line_that_may_have_been_cut_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text.removesuffix("\n"))
+    fails(tmp_path / name, "the last line has no line feed")
+    (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text.removesuffix("\n").encode()))
+    assert read(open_edges(None, [str(tmp_path / f"{name}.gz")]))
+
+
 # Vertex data
 
 

@@ -37,6 +37,14 @@ def read(folder: Path, text: str = GOOD, *settings: str) -> Recipe:
     return Recipe.read(path, folder / "catalog", settings)
 
 
+@pytest.mark.parametrize("value", ["9" * 5000, "[" * 5000])
+def test_values_that_python_refuses_are_not_valid_toml(tmp_path: Path, value: str) -> None:
+    with pytest.raises(InputError, match=r"recipe\.toml: not valid TOML"):
+        read(tmp_path, GOOD.replace("100", value))
+    with pytest.raises(InputError, match="vertices"):
+        read(tmp_path, GOOD, f"source.vertices={value}")
+
+
 @pytest.mark.parametrize(
     ("wrong", "line", "message"),
     [
