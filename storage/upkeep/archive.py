@@ -96,11 +96,19 @@ def _files_of(dataset: Dataset) -> Iterator[Path]:
 
 
 def _plain_files(folder: Path) -> Iterator[Path]:
-    """Files in a fixed order, without temporary files and scratch folders."""
+    """Files in a fixed order, without temporary files and scratch folders.
+
+    Raises:
+        CorruptError: there is a link, which could lead to a file outside of the dataset.
+    """
     for where, folders, names in os.walk(folder):
         # Assigned in place: os.walk descends into what is left in this list.
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != WORK)
-        yield from (Path(where, name) for name in sorted(names) if not name.startswith("."))
+        paths = [Path(where, name) for name in sorted(names) if not name.startswith(".")]
+        for path in (Path(where), *(Path(where, name) for name in folders), *paths):
+            if path.is_symlink():
+                raise CorruptError(f"{path}: a link, which gnnloom never makes here and does not follow; remove it")
+        yield from paths
 
 
 def _write_members(raw: IO[bytes], compression: str | None, dataset: Dataset, members: list[tuple[Path, int]]) -> None:

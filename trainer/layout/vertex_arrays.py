@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ArrayRecord, create_array, default_chunk_rows, write_rows
 from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.trainer.comm.communicator import Communicator
@@ -65,9 +66,18 @@ def write_vertex_arrays(
     comm.barrier()
     if comm.rank > 0:
         return []
-    merged = _merge_records([read_json(path) for path in sorted(work.glob("*.json"))])
+    merged = _merge_records([_read_records(work / f"{rank:05d}.json", rank) for rank in range(comm.size)])
     shutil.rmtree(work)
     return merged
+
+
+def _read_records(path: Path, rank: int) -> dict[str, Any]:
+    """What a rank wrote about its chunks."""
+    try:
+        return read_json(path)
+    except FileNotFoundError as error:
+        message = f"{path}: not there, although rank {rank} wrote it"
+        raise CorruptError(f"{message}; the catalog must be on a file system that all machines share") from error
 
 
 def _write_chunks(folder: Path, array: VertexArray, num_vertices: int, kind: Kind) -> ArrayRecord:

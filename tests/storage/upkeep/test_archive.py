@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
@@ -82,6 +83,22 @@ def test_an_export_refuses_existing_files_and_unknown_endings(exported: Path, tm
         export_dataset(dataset, tmp_path / "absent" / "web.tar")
     assert [path.name for path in tmp_path.iterdir()] == ["web.tar"]
     assert (tmp_path / "web.tar").read_text() == "mine"
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "artifact"])
+def test_an_export_follows_no_link(catalog: Catalog, tmp_path: Path, kind: str) -> None:
+    dataset = store_small_dataset(catalog, "web")
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "key").write_text("secret")
+    artifact = next(info.path for info in dataset.artifacts() if info.state == "complete")
+    if kind == "artifact":
+        artifact.rename(tmp_path / "moved")
+        artifact.symlink_to(tmp_path / "moved")
+    else:
+        (artifact / "extra").symlink_to(tmp_path / "secret" / ("key" if kind == "file" else ""))
+    with pytest.raises(CorruptError, match="a link, which gnnloom never makes here"):
+        export_dataset(dataset, tmp_path / "web.tar")
+    assert not (tmp_path / "web.tar").exists()
 
 
 def member(name: str, size: int = 0, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
@@ -298,11 +315,14 @@ def test_simultaneous_exports_to_one_file_do_not_harm_each_other(
     assert (tmp_path / "web.tar").read_bytes() == (exported / "web.tar").read_bytes()
 
 
-def test_a_failed_export_leaves_no_file(tmp_path: Path, catalog: Catalog) -> None:
+def test_a_failed_export_leaves_no_file(tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = store_small_dataset(catalog)
     before = sorted(tmp_path.iterdir())
-    secret = dataset.partition(2).artifact.path / "dangling"
-    secret.symlink_to(tmp_path / "absent")
-    with pytest.raises(OSError):  # noqa: PT011 - the system chooses the message
+
+    def full_disk(_: int) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(archive.os, "fsync", full_disk)
+    with pytest.raises(OSError, match="no space left"):
         export_dataset(dataset, tmp_path / "web.tar")
     assert sorted(tmp_path.iterdir()) == before

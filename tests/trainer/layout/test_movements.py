@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from numpy.typing import NDArray
 
+from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ArrayReader
+from gnnloom.storage.format.files import write_json
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.layout.layout import Layout
@@ -65,7 +68,28 @@ def test_arrays_are_written_in_the_order_of_the_vertices(tmp_path: Path) -> None
     _, layout = layouts(Orders())
     values = torch.from_numpy(layout.vertex).to(torch.int32)
     array = VertexArray("label", values, layout, ("vertex",))
+    # What another process left behind belongs to no rank.
+    write_json(tmp_path / ".work" / "00001.json", {"label": {}})
     (record,) = write_vertex_arrays(LoneCommunicator(), tmp_path, [array], NUM_VERTICES, Kind.PREDICTION)
     assert (record.shape, record.dtype) == ((NUM_VERTICES,), "int32")
     assert not (tmp_path / ".work").exists()
     assert np.array_equal(ArrayReader(tmp_path, record).read(), np.arange(NUM_VERTICES))
+
+
+class _LosesFiles(LoneCommunicator):
+    """Stands for a file system on which the machine of rank 0 does not see the files of another one."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def barrier(self) -> None:
+        for path in (self.folder / ".work").glob("*.json"):
+            path.unlink()
+
+
+def test_a_missing_piece_is_named(tmp_path: Path) -> None:
+    _, layout = layouts(Orders())
+    array = VertexArray("label", torch.from_numpy(layout.vertex), layout, ("vertex",))
+    with pytest.raises(CorruptError, match=r"00000\.json: not there, although rank 0 wrote it"):
+        write_vertex_arrays(_LosesFiles(tmp_path), tmp_path, [array], NUM_VERTICES, Kind.PREDICTION)
