@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from gnnloom.pipeline.tasks.main_guard import check_main_guard
 from gnnloom.pipeline.tasks.memory import KEPT_ALLOCATION, keep_freed_memory
 from gnnloom.pipeline.tasks.performance import check_report, reported
-from gnnloom.pipeline.tasks.quiet import dask_silenced
+from gnnloom.pipeline.tasks.quiet import dask_silenced, start_quiet_tracker
 from gnnloom.storage.errors import CorruptError, InputError, LaunchError
 from gnnloom.storage.format.files import read_json
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Future
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -116,6 +116,16 @@ class ThreadedCluster:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
+class _LostClusterError(LaunchError):
+    """The scheduler is gone, and nobody knows the state of its tasks."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the connection to the Dask scheduler was lost: start it again if it has ended, and run the command again;"
+            " finished tasks are kept"
+        )
+
+
 class DaskCluster:
     """Tasks on the workers of a Dask client."""
 
@@ -126,23 +136,35 @@ class DaskCluster:
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         from distributed import KilledWorker  # noqa: PLC0415 - takes a second to import
-        from distributed import as_completed as dask_completed  # noqa: PLC0415
 
         # Tasks work by writing files, so Dask must run an item again instead of returning an earlier result for it.
         futures = self._client.map(function, items, pure=False, batch_size=1000)
         try:
-            for _, result in dask_completed(futures, with_results=True):
-                yield result
+            yield from _completed(futures)
         except KilledWorker as error:
             raise LaunchError(
                 "several worker processes in a row were killed at the same task, most often because memory ran out:"
                 " lower --memory (what each may use) or --workers (how many there are), and run the command again;"
                 " finished tasks are kept"
             ) from error
+        except _LostClusterError:
+            # There is no scheduler left that could cancel the tasks.
+            raise
         # This includes a caller that stops iterating: tasks that nobody waits for must not go on writing.
         except BaseException:
             self._client.cancel(futures)
             raise
+
+
+def _completed(futures: Sequence[Future[Result]]) -> Iterator[Result]:
+    """Yield results in order of completion."""
+    from distributed import as_completed as dask_completed  # noqa: PLC0415 - takes a second to import
+
+    for future, result in dask_completed(futures, with_results=True):
+        # Dask returns the error that belongs to this state instead of raising it.
+        if future.cancelled():
+            raise _LostClusterError
+        yield result
 
 
 class LazyCluster:
@@ -238,6 +260,7 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
     from distributed import Client, LocalCluster  # noqa: PLC0415
 
     check_main_guard()
+    start_quiet_tracker()
     workers = options.workers or available_cores()
     with (
         dask_silenced(),
@@ -275,19 +298,22 @@ def worker_settings() -> dict[str, Any]:
 
 @contextmanager
 def _connect(options: ClusterOptions) -> Iterator[Cluster]:
-    from distributed import Client  # noqa: PLC0415 - takes a second to import
-
     address = _scheduler_address(options)
-    try:
-        _check_answers(address)
-        client = Client(address, timeout="30s")
-    except (OSError, TimeoutError, ValueError) as error:
-        raise InputError(f"{options.address}: no Dask scheduler answers there ({error})") from error
-    with client:
+    with dask_silenced(), _client(options, address) as client:
         workers = len(client.nthreads())
         if not workers:
             raise InputError(f"{options.address}: the scheduler has no workers")
         yield DaskCluster(client, workers, options.memory, options.scratch)
+
+
+def _client(options: ClusterOptions, address: str) -> Client:
+    from distributed import Client  # noqa: PLC0415 - takes a second to import
+
+    try:
+        _check_answers(address)
+        return Client(address, timeout="30s")
+    except (OSError, TimeoutError, ValueError) as error:
+        raise InputError(f"{options.address}: no Dask scheduler answers there ({error})") from error
 
 
 def _check_answers(address: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from gnnloom.pipeline.tasks.cluster import worker_settings
 from gnnloom.pipeline.tasks.interfaces import usable_interfaces
+from gnnloom.pipeline.tasks.quiet import silence_dask, start_quiet_tracker
 
 #: Minimum number of ranks of a cluster: scheduler, client and one worker.
 LEAST_RANKS = 3
@@ -79,10 +80,9 @@ def _ignore_stop_signals() -> None:
 def _silence() -> None:
     """Silence Dask's messages about a cluster that closes, which mean nothing to users; failures reach the client."""
     import dask  # noqa: PLC0415 - takes a second to import
-    import distributed  # noqa: F401, PLC0415 - sets up its loggers when it is imported
 
     settings = worker_settings()
     settings["distributed.nanny.pre-spawn-environ"]["DASK_LOGGING__DISTRIBUTED"] = "critical"
     dask.config.set(settings)
-    for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    silence_dask()
+    start_quiet_tracker()

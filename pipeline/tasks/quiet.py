@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 
 #: Loggers of Dask and of the library that it communicates with.
 _LOGGERS = ("distributed", "tornado", "asyncio")
+
+#: Filter for the warnings of Python's resource tracker, as PYTHONWARNINGS writes it: their texts begin with its name.
+_TRACKER = "ignore:resource_tracker"
 
 
 def silence_dask() -> None:
@@ -28,7 +33,28 @@ def dask_silenced() -> Iterator[None]:
             logger.setLevel(level)
 
 
+def start_quiet_tracker() -> None:
+    """Start the process in which Python keeps track of its workers' semaphores, if it does not run yet.
+
+    It removes those that a killed worker leaves behind, and would warn about each at the very end, after gnnloom's own
+    error.
+    """
+    before = os.environ.get("PYTHONWARNINGS")
+    # Its environment is the only way to reach it: it is a new interpreter, which Python starts with the first worker.
+    os.environ["PYTHONWARNINGS"] = f"{before},{_TRACKER}" if before else _TRACKER
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
+
+
 def _loggers() -> list[logging.Logger]:
     """The loggers themselves and those below them, which may have levels of their own."""
+    # Dask sets the levels of its loggers when it is imported, which must not come later.
+    import distributed  # noqa: F401, PLC0415 - takes a second to import
+
     known = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in _LOGGERS]
     return [logging.getLogger(name) for name in sorted({*_LOGGERS, *known})]

@@ -155,9 +155,7 @@ def _launch(
 def _failure(code: int, last_lines: Sequence[str]) -> GnnloomError:
     """The error that the ranks' exit code and last lines stand for."""
     if code == EXIT_STOPPED:
-        return StoppedError(
-            "stopped after a checkpoint; the same command continues from there (`gnnloom train` without --restart)"
-        )
+        return StoppedError("stopped after a checkpoint; the same command, without --restart, continues from there")
     # Any program may exit with these codes; only together with the line do they stand for an error that was reported.
     if code in _ERRORS and last_lines and last_lines[-1].startswith(_ERROR):
         return _ERRORS[code](last_lines[-1].removeprefix(_ERROR))

@@ -26,6 +26,7 @@ def run(
     cluster: str | None = None,
     catalog: CatalogLike = None,
     performance_report: Path | str | None = None,
+    restart: bool = False,
 ) -> Run:
     """Run a recipe from raw data to predictions; stages that are done are skipped.
 
@@ -40,13 +41,14 @@ def run(
             file; by default ``mpi`` inside an MPI job, and otherwise ``local``.
         catalog: folder of the datasets, unless the recipe names one.
         performance_report: HTML file for Dask's report on its workers.
+        restart: start the training over instead of continuing it; the stages before it are kept.
 
     Returns:
         The run, which does not exist yet if ``last`` comes before the training.
 
     Raises:
         InputError, NotFoundError: the recipe, or a source that it names, cannot be used.
-        ExistsError: the run's name in the recipe belongs to another training.
+        ExistsError: the run's name in the recipe belongs to another training; ``restart`` starts it over.
         IncompleteError: a stage before ``first`` is not done.
         LaunchError: the ranks of the training failed or, as ``StoppedError``, were asked to stop.
         CollectiveError: inside an MPI job: any of these errors, raised on every rank.
@@ -54,7 +56,7 @@ def run(
     in_job = ranks_of_job() > 1
     where = cluster or ("mpi" if in_job else "local")
     report = None if performance_report is None else Path(performance_report)
-    request = Request(Path(recipe), as_catalog(catalog).root, _texts(settings), where, first, last, report)
+    request = Request(Path(recipe), as_catalog(catalog).root, _texts(settings), where, first, last, report, restart)
     return _run_of(_run_on_ranks(request) if where == "mpi" else _run_here(request))
 
 

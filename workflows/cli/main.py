@@ -22,6 +22,7 @@ from gnnloom.storage.errors import GnnloomError
 from gnnloom.trainer.job.signals import handling, raised_again
 from gnnloom.workflows.cli.clock import start_clock
 from gnnloom.workflows.cli.completion import complete_names
+from gnnloom.workflows.cli.misuse import report_once
 from gnnloom.workflows.cli.suggestions import suggested
 
 #: Module of each subcommand, and its line in the help of the whole command. Modules are imported only when their
@@ -92,10 +93,7 @@ class LazyGroup(click.Group):
             with handling(signal.SIGTERM, _terminate), raised_again(_SIGNALS):
                 return super().invoke(ctx)
         except click.UsageError as error:
-            better = suggested(error)
-            if better is not None:
-                raise better from error
-            raise
+            report_once(suggested(error) or error, ctx.invoked_subcommand)
         except KeyboardInterrupt:
             click.echo("interrupted; finished work is kept, run the command again to continue", err=True)
             ctx.exit(130)

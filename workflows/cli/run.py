@@ -41,6 +41,9 @@ from gnnloom.workflows.run.stages import summary
 @click.option(
     "--from", "first", type=click.Choice(STAGES), help="Begin at this stage; the stages before it must be done."
 )
+@click.option(
+    "--restart", is_flag=True, help="Start the training over instead of continuing it; earlier stages are kept."
+)
 @click.option("--dry-run", is_flag=True, help="Show which stages are done and which would run, and exit.")
 @click.option("--plan", is_flag=True, help="Show what the stages that are not done will need, and exit.")
 @click.option("--list", "listed", is_flag=True, help="List the recipes that come with gnnloom, and exit.")
@@ -72,6 +75,7 @@ def run_command(
     settings: tuple[str, ...],
     until: str | None,
     first: str | None,
+    restart: bool,
     dry_run: bool,
     plan: bool,
     listed: bool,
@@ -93,25 +97,27 @@ def run_command(
       gnnloom run quick-start
       gnnloom run my.toml --set train.epochs=200 --dry-run
       gnnloom run my.toml --until shards
+      gnnloom run my.toml --set train.lr=0.1 --restart
       gnnloom run --new my.toml
       mpirun -n 4 gnnloom run quick-start --cluster mpi
       gnnloom run my.toml --emit slurm --out jobs
     """
+    launched = LaunchedRank.from_environment()
     if listed or show is not None or new is not None:
         _refuse_recipe(recipe, listed, show is not None, new is not None)
-        _show_files(show, new, as_json=as_json)
+        if launched.rank == 0:
+            _show_files(show, new, as_json=as_json)
         return
     if recipe is None:
         raise click.UsageError("missing argument RECIPE: a file, or a name that `gnnloom run --list` shows")
-    if emit and (dry_run or plan or until or first):
-        raise click.UsageError("--emit runs no stage: remove --dry-run, --plan, --from and --until")
-    launched = LaunchedRank.from_environment()
+    if emit and (dry_run or plan or until or first or restart):
+        raise click.UsageError("--emit runs no stage: remove --dry-run, --plan, --from, --until and --restart")
     # Without MPI these ranks cannot agree on anything, so only one of them acts.
     if launched.rank > 0 and (emit or dry_run or plan or cluster != "mpi"):
         return  # rank 0 prints for all
     launched.check_cluster(cluster)
     _log_stages()
-    request = Request(recipe, current_catalog().root, settings, cluster, first, until, performance_report)
+    request = Request(recipe, current_catalog().root, settings, cluster, first, until, performance_report, restart)
     if emit:
         _emit(request, out, as_json=as_json)
     elif plan:

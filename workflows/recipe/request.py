@@ -16,11 +16,16 @@ from gnnloom.workflows.recipe.trained_run import refuse_other_run
 
 @dataclass(frozen=True)
 class Assignment:
-    """A checked recipe, the stages to run, and the cluster that runs those before training."""
+    """A checked recipe, the stages to run, and the cluster that runs those before training.
+
+    Attributes:
+        restart: the training starts over instead of continuing its run.
+    """
 
     recipe: Recipe
     workload: Workload
     cluster: ClusterOptions
+    restart: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,7 @@ class Request:
         cluster: ``local``, ``mpi``, a scheduler's address, or a scheduler file.
         first, last: first and last stage to run.
         performance_report: HTML file for Dask's report, if one is wanted.
+        restart: start the training over instead of continuing it; the stages before it are kept.
     """
 
     recipe: Path
@@ -43,24 +49,32 @@ class Request:
     first: str | None = None
     last: str | None = None
     performance_report: Path | None = None
+    restart: bool = False
 
     def check(self) -> Assignment:
         """Read the recipe and check everything that can be known before anything runs.
 
         Raises:
-            InputError, NotFoundError: the recipe, or a source that it names, cannot be used.
-            ExistsError: the run's name in the recipe belongs to another training.
+            InputError, NotFoundError: the recipe, or a source that it names, cannot be used, or there is no training to
+                start over.
+            ExistsError: the run's name in the recipe belongs to another training, and ``restart`` was not asked for.
             IncompleteError: a stage before ``first`` is not done.
         """
         recipe = Recipe.read(self.recipe, self.catalog, self.settings)
         options = self._cluster_options(recipe)
-        workload = find_workload(recipe, options.memory)
-        if workload.planned is not None:
+        workload = find_workload(recipe, options.memory, restart=self.restart)
+        if workload.planned is not None and not self.restart:
             refuse_other_run(recipe, workload.planned)
         # A graph alone needs no vertex data.
         if self.last != "graph":
             check_trainable(recipe, workload.all_keys.get("vertices"))
-        return Assignment(recipe, workload.within(self.first, self.last), options)
+        asked = workload.within(self.first, self.last)
+        if self.restart and "train" not in asked:
+            raise InputError(
+                "a restart starts the training over, but the stages to run are"
+                f" {', '.join(stage.name for stage in asked.stages)}"
+            )
+        return Assignment(recipe, asked, options, self.restart)
 
     def _cluster_options(self, recipe: Recipe) -> ClusterOptions:
         options = replace(

@@ -93,11 +93,12 @@ class Workload:
         return replace(self, stages=self.stages[begin:end])
 
 
-def find_workload(recipe: Recipe, memory: int) -> Workload:
+def find_workload(recipe: Recipe, memory: int, *, restart: bool = False) -> Workload:
     """Find what every stage of a recipe makes, and whether it is done. Runs nothing.
 
     Args:
         memory: bytes per worker, which decides how deep the multilevel partitioner coarsens.
+        restart: the training is to start over, so it is not done, whatever its run has.
 
     Raises:
         InputError, NotFoundError: the file of a source does not exist, or is not what it should be.
@@ -107,13 +108,13 @@ def find_workload(recipe: Recipe, memory: int) -> Workload:
     # The manifest is written last, so an artifact that has one is complete.
     stages = [Stage(name, key, (path / name / key / MANIFEST).exists()) for name, key in keys.items()]
     config = name_run(recipe, keys["shards"]) if recipe.train is not None else None
-    stages += _training_stages(recipe, config) if config is not None else []
+    stages += _training_stages(recipe, config, restart=restart) if config is not None else []
     return Workload(tuple(stages), keys, config)
 
 
-def _training_stages(recipe: Recipe, config: TrainConfig) -> list[Stage]:
+def _training_stages(recipe: Recipe, config: TrainConfig, *, restart: bool) -> list[Stage]:
     run = run_of(recipe, config)
-    train = Stage("train", run.name, is_trained(run, config))
+    train = Stage("train", run.name, not restart and is_trained(run, config))
     if recipe.predict is None:
         return [train]
     # Predictions of an earlier training are stale until the training is done.

@@ -63,8 +63,8 @@ def refuse_other_run(recipe: Recipe, config: TrainConfig) -> None:
     else:
         return
     raise ExistsError(
-        f"{run.path}: this run was {differs}; choose another name with --set train.run=..., or remove it"
-        f" with `gnnloom catalog rm {recipe.dataset.name} --artifact runs/{run.name}`"
+        f"{run.path}: this run was {differs}; choose another name with --set train.run=..., or --restart to start it"
+        " over"
     )
 
 

@@ -33,7 +33,7 @@ def train_here(assignment: Assignment) -> None:
     def train() -> None:
         # Before the ranks start, as they hold the run's lock until they end.
         save_recipe(assignment)
-        launch(workload.config)
+        launch(workload.config, restart=assignment.restart)
 
     def predict() -> None:
         dataset = Catalog(recipe.catalog)[recipe.dataset.name]

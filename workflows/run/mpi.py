@@ -183,7 +183,7 @@ def _train_together(comm: Communicator, assignment: Assignment, stop: StopReques
     def train_or_stop() -> None:
         # Before the training, which holds the run's lock until it ends.
         together(comm, lambda: save_recipe(assignment) if comm.rank == 0 else None)
-        if train(comm, assignment.workload.config, stop)["state"] == "stopped":
+        if train(comm, assignment.workload.config, stop, restart=assignment.restart)["state"] == "stopped":
             # An exception, so that the stage is not logged as done and the prediction does not start.
             raise _StoppedError
 
@@ -193,7 +193,8 @@ def _train_together(comm: Communicator, assignment: Assignment, stop: StopReques
     try:
         run_stages(assignment.workload.training, {"train": train_or_stop, "predict": predict_together})
     except _StoppedError:
-        logger.warning("stopped after a checkpoint; run the same command again to continue")
+        again = "the same command again, without --restart," if assignment.restart else "the same command again"
+        logger.warning("stopped after a checkpoint; run %s to continue", again)
         return False
     return True
 

@@ -56,6 +56,18 @@ def test_a_recipe_is_not_run_once_per_rank(
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("environment", LAUNCHERS)
+def test_what_needs_no_rank_is_shown_and_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    for options in (("--list",), ("--show", "quick-start"), ("--new", str(tmp_path / "new.toml"))):
+        silent = CliRunner().invoke(cli, ["run", *options])
+        assert (silent.exit_code, silent.output) == (0, "")
+    assert not any(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("environment", ALONE)
 def test_a_process_without_a_launcher_is_not_a_rank(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
@@ -73,7 +85,7 @@ def test_a_dry_run_is_printed_by_rank_0_only(tmp_path: Path) -> None:
     assert done.stdout.count("stages") == 1
 
 
-@pytest.mark.parametrize("option", [("--dry-run",), ("--until", "graph"), ("--from", "train")])
+@pytest.mark.parametrize("option", [("--dry-run",), ("--until", "graph"), ("--from", "train"), ("--restart",)])
 def test_options_that_do_not_apply_to_scripts_are_refused(tmp_path: Path, option: tuple[str, ...]) -> None:
     done = run(tmp_path, "--emit", "slurm", "--out", str(tmp_path / "jobs"), *option)
     assert done.exit_code == 2

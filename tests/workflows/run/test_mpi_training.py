@@ -64,6 +64,17 @@ def test_a_plan_is_printed_by_rank_0_only(catalog: Catalog, monkeypatch: pytest.
         assert (done.exit_code, len(done.stdout.splitlines())) == (0, lines)
 
 
+def test_wrong_usage_is_printed_once_for_all_ranks(tmp_path: Path) -> None:
+    program = str(TESTS / "workflows" / "run" / "programs" / "in_place.py")
+    wrong, right = ["train", "web", "--epoch", "2"], ["--catalog", str(tmp_path), "train", "web", "--epochs", "2"]
+    # Even the rank that has used its command rightly leaves with the others.
+    done = run_ranks(3, program, *(json.dumps([command]) for command in (wrong, right, wrong)))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("Usage: ") == 1
+    assert done.stderr.count("Error: No such option '--epoch'.") == 1
+    assert "Traceback" not in done.stderr
+
+
 def test_training_and_prediction_run_on_the_ranks_of_the_job(catalog: Catalog, tmp_path: Path) -> None:
     problem("web", 30, 90, symmetric=True).store(catalog, 2)
     before = ["--catalog", str(catalog.root)]

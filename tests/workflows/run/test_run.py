@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -122,8 +123,22 @@ def test_the_name_of_a_run_on_other_shards_is_refused(tmp_path: Path) -> None:
     assert check_recipe(tmp_path, "train.run=mine").workload
     with pytest.raises(ExistsError, match=r"made from other shards; choose another name with --set train.run="):
         check_recipe(tmp_path, "train.run=mine", "source.seed=9")
-    with pytest.raises(ExistsError, match=r"made with lr 0.01 \(now 0.5\); choose another name"):
+    with pytest.raises(ExistsError, match=r"made with lr 0.01 \(now 0.5\); choose another name .* --restart"):
         check_recipe(tmp_path, "train.run=mine", "train.lr=0.5")
+
+
+def test_a_training_that_is_done_or_another_one_is_started_over_on_request(tmp_path: Path) -> None:
+    run(check_recipe(tmp_path, "train.run=mine"))
+    pretend_trained(check_recipe(tmp_path, "train.run=mine"), 4)
+    assert states(check_recipe(tmp_path, "train.run=mine"))["train"]
+    for setting in ("train.lr=0.01", "train.lr=0.5", "train.epochs=2"):
+        request = Request(tmp_path / "recipe.toml", tmp_path / "catalog", ("train.run=mine", setting), restart=True)
+        assignment = request.check()
+        done = {stage.name: stage.is_done for stage in assignment.workload.stages}
+        assert (assignment.restart, done["train"]) == (True, False)
+        assert not assignment.workload.needs_preparation
+        with pytest.raises(InputError, match=r"but the stages to run are graph, vertices$"):
+            replace(request, last="vertices").check()
 
 
 def run_of(assignment: Assignment) -> Run:

@@ -16,9 +16,9 @@ from support.slurm_cluster import SlurmCluster, missing
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(missing() is not None, reason=str(missing()))]
 
-#: How often a training is preempted.
+#: How many trainings are preempted, each at another epoch.
 ROUNDS = 10
-EPOCHS = 40
+EPOCHS = 150
 SIZES = (
     "source.vertices=2000",
     "source.edges=20000",
@@ -92,6 +92,7 @@ def straight(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> P
     folder = tmp_path_factory.mktemp("straight")
     job = SubmittedJob(slurm, emit(folder) / "whole.sh")
     job.check_end(restarts=0)
+    assert slurm.facts(job.number)["NumNodes"] == "2"
     return folder
 
 
@@ -99,21 +100,30 @@ def test_a_run_ends_with_a_report_beside_its_jobs(straight: Path) -> None:
     assert list(straight.glob("jobs/report-*/index.html"))
 
 
+@pytest.mark.parametrize("number", range(ROUNDS))
 def test_a_training_that_is_preempted_at_any_time_resumes_and_gives_the_same_losses(
-    slurm: SlurmCluster, straight: Path, tmp_path: Path
+    slurm: SlurmCluster, straight: Path, tmp_path: Path, number: int
 ) -> None:
+    shutil.copytree(straight / "catalog", tmp_path / "catalog", ignore=shutil.ignore_patterns("runs"))
     script = emit(tmp_path) / "train.sh"
     script.write_text(script.read_text().replace("write_report ||", "true ||"))
-    moments = random.Random(1)
-    for number in range(ROUNDS):
-        shutil.rmtree(tmp_path / "catalog", ignore_errors=True)
-        shutil.copytree(straight / "catalog", tmp_path / "catalog", ignore=shutil.ignore_patterns("runs"))
-        job = SubmittedJob(slurm, script)
-        job.wait_for(f"epoch {moments.choice((0, 1, 3, 8, 15, 25))} ")
-        job.signal(("USR1", "TERM")[number % 2])
-        job.check_end(restarts=1)
-        assert "resuming at epoch" in job.log
-        assert losses(tmp_path / "catalog") == losses(straight / "catalog")
+    job = SubmittedJob(slurm, script)
+    job.wait_for(f"epoch {random.Random(number).randrange(EPOCHS // 3)} ")
+    job.signal(("USR1", "TERM")[number % 2])
+    job.check_end(restarts=1)
+    assert "resuming at epoch" in job.log
+    assert losses(tmp_path / "catalog") == losses(straight / "catalog")
+
+
+def test_a_training_that_is_preempted_before_its_first_epoch_gives_the_same_losses(
+    slurm: SlurmCluster, straight: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(straight / "catalog", tmp_path / "catalog", ignore=shutil.ignore_patterns("runs"))
+    job = SubmittedJob(slurm, emit(tmp_path) / "train.sh")
+    job.wait_for("train: begins")
+    job.signal("TERM")
+    job.check_end(restarts=1)
+    assert losses(tmp_path / "catalog") == losses(straight / "catalog")
 
 
 @pytest.mark.parametrize("name", ["USR1", "TERM"])

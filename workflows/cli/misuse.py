@@ -1,0 +1,49 @@
+"""Wrong usage on the ranks of an MPI job: one rank prints the message for all."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import click
+
+from gnnloom.storage.errors import GnnloomError
+from gnnloom.workflows.run.mpi_launcher import LaunchedRank
+
+#: Commands that use the ranks of the job in which they are started. None is a command that does not exist.
+_COLLECTIVE = frozenset({"run", "train", "predict", None})
+
+
+class _MisuseError(GnnloomError):
+    """The command was used wrongly."""
+
+    exit_code = click.UsageError.exit_code
+
+
+def report_once(error: click.UsageError, command: str | None) -> NoReturn:
+    """Raise the error, or leave together with the other ranks of this MPI job after one of them has printed it.
+
+    Collective inside an MPI job, for the commands that are. Other commands run once per rank, each for itself.
+
+    Args:
+        command: name of the command that was called; None if there is none of that name.
+    """
+    launched = LaunchedRank.from_environment()
+    if launched.size == 1 or command not in _COLLECTIVE:
+        raise error
+    # These imports start MPI, which only the ranks of a job may do.
+    from gnnloom.trainer.comm.agreement import CollectiveError, together
+    from gnnloom.trainer.comm.mpi import world
+    from gnnloom.workflows.run.mpi import leave
+
+    def refuse() -> NoReturn:
+        raise _MisuseError(error.format_message())
+
+    comm = world()
+    try:
+        # Even a rank that has used the command rightly is in such an exchange next, and leaves with the others.
+        together(comm, refuse)
+    except CollectiveError as agreed:
+        # The launcher may belong to another MPI, which leaves every process alone.
+        if agreed.reports and (comm.size > 1 or launched.rank == 0):
+            error.show()
+        leave(agreed.code)
