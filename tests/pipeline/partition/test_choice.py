@@ -23,29 +23,28 @@ HERE = InProcessCluster()
 MESH, SOCIAL, RANDOM, SKEWED = (
     Structure(0, left, skew) for left, skew in ((0.56, 1.0), (0.8, 200.0), (0.95, 2.0), (0.93, 100.0))
 )
-QUICK, SLOW = "mtkahypar large-k, 64 passes of refinement", "mtkahypar deterministic"
+QUICK = "mtkahypar large-k, 40 passes of refinement on up to 6 levels"
+CYCLE, QUALITY = "mtkahypar large-k, 16 passes of refinement, a V-cycle", "mtkahypar deterministic-quality"
 
 
 @pytest.mark.parametrize(
-    ("level", "pins", "parts", "structure", "chosen"),
+    ("level", "pins", "structure", "chosen"),
     [
-        ("balanced", 200_000, 16, MESH, [SLOW]),
-        ("balanced", 5_000_000, 64, MESH, [SLOW]),
-        ("balanced", 200_000, 16, SOCIAL, [SLOW, QUICK]),
-        ("balanced", 1_000_000, 64, SOCIAL, [QUICK]),
-        ("balanced", 200_000, 16, RANDOM, [QUICK]),
-        ("balanced", 200_000, 16, SKEWED, ["heavy-first, 64 passes of refinement"]),
-        ("balanced", MOST_PINS + 1, 16, None, ["multilevel"]),
-        ("fast", 200_000, 16, MESH, ["mtkahypar large-k, 16 passes of refinement"]),
-        ("fast", 200_000, 16, RANDOM, ["heavy-first, 16 passes of refinement"]),
-        ("fast", MOST_PINS + 1, 16, None, ["multilevel"]),
-        ("best", MOST_PINS + 1, 16, None, ["multilevel"]),
+        ("balanced", 200_000, MESH, [CYCLE]),
+        ("balanced", 200_000, SOCIAL, [QUICK]),
+        ("balanced", 5_000_000, SOCIAL, [QUICK]),
+        ("balanced", 200_000, RANDOM, [QUICK]),
+        ("balanced", 200_000, SKEWED, ["heavy-first, 64 passes of refinement"]),
+        ("balanced", MOST_PINS + 1, None, ["multilevel"]),
+        ("fast", 200_000, MESH, ["mtkahypar large-k, 16 passes of refinement"]),
+        ("fast", 200_000, RANDOM, ["heavy-first, 16 passes of refinement"]),
+        ("fast", MOST_PINS + 1, None, ["multilevel"]),
+        ("best", 200_000, SKEWED, [QUALITY, "heavy-first, 200 passes of refinement"]),
+        ("best", MOST_PINS + 1, None, ["multilevel"]),
     ],
 )
-def test_the_table_of_choices(
-    level: str, pins: int, parts: int, structure: Structure | None, chosen: list[str]
-) -> None:
-    choice = choose(level, pins, parts, structure)
+def test_the_table_of_choices(level: str, pins: int, structure: Structure | None, chosen: list[str]) -> None:
+    choice = choose(level, pins, structure)
     assert list(map(str, choice.ways)) == chosen
     assert choice.reason
 
@@ -53,11 +52,20 @@ def test_the_table_of_choices(
 def test_better_levels_try_more() -> None:
     for structure in (MESH, SOCIAL, RANDOM, SKEWED):
         seconds = [
-            sum(way.cpu_seconds(10**6, 64) for way in choose(level, 10**6, 64, structure).ways)
+            sum(way.cpu_seconds(10**6, 64) for way in choose(level, 10**6, structure).ways)
             for level in ("fast", "balanced", "best")
         ]
         assert seconds == sorted(seconds)
         assert len(set(seconds)) == 3
+
+
+def test_the_default_is_projected_at_a_fifth_of_the_slow_level() -> None:
+    for structure in (SOCIAL, RANDOM, SKEWED):
+        balanced, best = (
+            sum(way.cpu_seconds(10**6, 64) for way in choose(level, 10**6, structure).ways)
+            for level in ("balanced", "best")
+        )
+        assert balanced <= best / 5
 
 
 def lattice(side: int) -> scipy.sparse.csr_array[Any]:
