@@ -68,6 +68,13 @@ LATTICE: list[tuple[str, dict[str, Any]]] = [
 RATES = {"vertex": 0.06, "edge": 0.003, "walk": 0.06, "frontier": 0.06}
 #: Parts of every graph of ``quality``, and of single ones.
 LEVEL_PARTS, MORE_LEVEL_PARTS = (16, 64), {"soc-Slashdot0902": (512,)}
+#: Real graphs of ``quality``: name, file, and whether each edge counts in both directions.
+REAL = (
+    ("ca-AstroPh", "ca-AstroPh.txt.gz", True),
+    ("soc-Epinions1", "soc-Epinions1.txt.gz", False),
+    ("soc-Slashdot0902", "soc-Slashdot0902.txt.gz", False),
+    ("cora", "cora/raw/edge.csv.gz", True),
+)
 PLANNED = {
     "small": [("metis", ""), ("multilevel", "flat"), ("random", "")],
     "full": [("mtkahypar", "large-k"), ("mtkahypar", "default"), ("mtkahypar", "deterministic")],
@@ -179,7 +186,7 @@ def quality(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str
     warm = _lattice(catalog, 20)
     # Loads the compiled kernels, which the first partition would otherwise be charged for.
     levels.compare("warm", warm, 2, methods)
-    for name, dataset in _kinds(catalog, options.data, small):
+    for name, dataset in _kinds(catalog, options.data, small, options.graphs):
         for parts in (16,) if small else (*LEVEL_PARTS, *MORE_LEVEL_PARTS.get(name, ())):
             if options.graphs and not {name, f"{name}:{parts}"} & set(options.graphs):
                 continue
@@ -192,15 +199,16 @@ def quality(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str
                 yield f"{name} {parts} {made.name} processor", made.seconds, "s"
 
 
-def _kinds(catalog: Catalog, data: Path, small: bool) -> Iterator[tuple[str, Dataset]]:
-    """Graphs of nine kinds: the real ones where their files exist, and generated ones."""
-    for name, undirected in (("ca-AstroPh", True), ("soc-Epinions1", False), ("soc-Slashdot0902", False)):
-        if not small and (dataset := _read(catalog, data / f"{name}.txt.gz", undirected=undirected)):
+def _kinds(catalog: Catalog, data: Path, small: bool, wanted: Sequence[str] | None) -> Iterator[tuple[str, Dataset]]:
+    """Graphs of nine kinds: the real ones where their files exist, and generated ones; or the wanted ones of them."""
+    names = None if wanted is None else {name.partition(":")[0] for name in wanted}
+    for name, path, undirected in REAL:
+        asked = not small or name == "cora" if names is None else name in names
+        if asked and (dataset := _read(catalog, data / path, undirected=undirected)) is not None:
             yield name, dataset
-    if (cora := _read(catalog, data / "cora/raw/edge.csv.gz", undirected=True)) is not None:
-        yield "cora", cora
     for name, edges in kinds.generated(small=small).items():
-        yield name, _ingest(catalog, name, _saved(catalog, name, edges), undirected=name != "web")
+        if names is None or name in names:
+            yield name, _ingest(catalog, name, _saved(catalog, name, edges), undirected=name != "web")
 
 
 CASES = {
