@@ -182,7 +182,7 @@ def plan(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str, f
 def quality(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str, float, str]]:
     """Rows sent and processor time of every level and method; writes the table if asked to."""
     small = options.scale == "small"
-    methods = levels.METHODS[-4:] if small else levels.METHODS
+    methods = levels.METHODS[:4] if small else levels.METHODS
     warm = _lattice(catalog, 20)
     # Loads the compiled kernels, which the first partition would otherwise be charged for.
     levels.compare("warm", warm, 2, methods)
