@@ -21,7 +21,7 @@ from gnnloom.storage import Dataset
 
 LEVELS = ("fast", "balanced", "best")
 #: Method and preset, the quick ones first.  KaHyPar and Mt-KaHyPar's ``quality`` and ``highest-quality`` are left out:
-#: they take about as long as the slowest of these, or longer, and the last two give other parts each time.
+#: they take about as long as the slowest of these or longer, and the last two depend on the timing of threads.
 METHODS = (
     ("metis", ""),
     ("multilevel", "flat"),

@@ -23,7 +23,7 @@ _DISK_BYTES_PER_PIN = 24
 #: The same for each level of clusters, and what sorts them.
 _LEVEL_BYTES_PER_PIN = 16
 _HELP = {
-    "balanced": "near the best partition in a fraction of its time",
+    "balanced": "near the best partition, in a fraction of the time of best",
     "fast": "the quickest method that suits the graph",
     "best": "several slow methods, of which the best partition is kept",
 }

@@ -24,9 +24,9 @@ CLIQUES, SIZE = 32, 5
 
 def ring_of_cliques() -> Any:
     """Cliques of ``SIZE`` vertices with loops, each with one edge to the next."""
-    inside = scipy.sparse.block_diag([np.ones((SIZE, SIZE))] * CLIQUES)
+    inside: Any = scipy.sparse.block_diag([np.ones((SIZE, SIZE))] * CLIQUES)
     last = np.arange(CLIQUES) * SIZE + SIZE - 1
-    across = scipy.sparse.coo_array(
+    across: Any = scipy.sparse.coo_array(
         (np.ones(CLIQUES), (last, (last + 1) % (CLIQUES * SIZE))), shape=(CLIQUES * SIZE, CLIQUES * SIZE)
     )
     return (inside + across + across.T).tocsr()
