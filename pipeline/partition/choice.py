@@ -1,9 +1,9 @@
 """Which method partitions a graph at each level of ``--quality``: decided by the graph alone, the same everywhere.
 
-Measured on graphs of nine kinds (tests/benchmarks/RESULTS.md).  Three things matter.  Graphs without clusters, such as
-R-MAT, leave a multilevel method nothing to coarsen, and cheap passes of refinement from random parts do as well.
-Elsewhere Mt-KaHyPar's fastest preset, followed by such passes, comes near its slow presets.  And where the slow preset
-takes only seconds, there is nothing to save.
+Measured on graphs of nine kinds (tests/benchmarks/RESULTS.md).  Graphs without clusters, such as R-MAT, leave a
+multilevel method nothing to coarsen, and cheap passes of refinement from random parts do as well.  Elsewhere
+Mt-KaHyPar's fastest preset, followed by such passes over clusters and then vertices, comes near its slow presets.  On
+meshes, one V-cycle of the deterministic preset closes the rest of the gap; there it is quick.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ LEVELS = ("balanced", "fast", "best")
 MOST_PINS = 1 << 24
 #: More of the pins than this remain in graphs without clusters.
 _NO_CLUSTERS = 0.9
-#: Fewer remain in meshes, on which the deterministic preset takes a fifth of its usual time.
-_MESH, _MESH_SHARE = 0.65, 0.2
+#: Fewer remain in meshes.
+_MESH = 0.65
 #: Rows that are this much longer than the average keep a coarsening from merging what they touch.
 _SKEWED = 10.0
-#: Processor seconds up to which the slow preset is worth its time; see :func:`_slow_seconds`.
-_WORTH_SECONDS = 45.0
 #: Processor seconds of a pass of refinement for a million pins and up to 64 parts.
 _PASS_SECONDS = 0.09
+#: Share of that which a level of clusters takes, on average.
+_LEVEL_SHARE = 0.4
+#: Preset whose V-cycles improve parts, and the share of its time that one takes.
+CYCLE_PRESET, _CYCLE_SHARE = "deterministic", 0.4
 
 
 @dataclass(frozen=True)
@@ -38,15 +40,24 @@ class Way:
             that method.
         passes: passes of streaming refinement after the start.
         heat: loss that the first of them accepts with a chance of about 1/e.
+        levels: the most levels of clusters that move before the vertices, with as many passes each.
+        cycle: whether one V-cycle of Mt-KaHyPar's preset ``CYCLE_PRESET`` follows.
     """
 
     start: str
     passes: int = 0
     heat: float = 0.0
+    levels: int = 0
+    cycle: bool = False
 
     def __str__(self) -> str:
-        start = f"mtkahypar {self.start}" if self.is_native else self.start
-        return f"{start}, {self.passes} passes of refinement" if self.passes else start
+        steps = [f"mtkahypar {self.start}" if self.is_native else self.start]
+        if self.passes:
+            levels = f" on up to {self.levels + 1} levels" if self.levels else ""
+            steps.append(f"{self.passes} passes of refinement{levels}")
+        if self.cycle:
+            steps.append("a V-cycle")
+        return ", ".join(steps)
 
     @property
     def is_native(self) -> bool:
@@ -55,8 +66,17 @@ class Way:
 
     def cpu_seconds(self, num_pins: int, parts: int) -> float:
         """Processor seconds for a graph without meshes' short boundaries; not for ``multilevel``."""
-        start = MT_KAHYPAR.preset(self.start).cpu_seconds(num_pins, parts) if self.is_native else 0.0
-        return start + self.passes * _PASS_SECONDS * -(-parts // 64) * num_pins / 1e6
+        seconds = self.passes * _PASS_SECONDS * -(-parts // 64) * num_pins / 1e6 * (1 + _LEVEL_SHARE * self.levels)
+        if self.is_native:
+            seconds += MT_KAHYPAR.preset(self.start).cpu_seconds(num_pins, parts)
+        if self.cycle:
+            seconds += _CYCLE_SHARE * MT_KAHYPAR.preset(CYCLE_PRESET).cpu_seconds(num_pins, parts)
+        return seconds
+
+    @property
+    def presets(self) -> tuple[str, ...]:
+        """The presets of Mt-KaHyPar that run, one after the other."""
+        return (self.start,) * self.is_native + (CYCLE_PRESET,) * self.cycle
 
 
 @dataclass(frozen=True)
@@ -75,7 +95,7 @@ class Choice:
 _MULTILEVEL = Way("multilevel")
 
 
-def choose(level: str, num_pins: int, parts: int, structure: Structure | None) -> Choice:
+def choose(level: str, num_pins: int, structure: Structure | None) -> Choice:
     """Choose how to partition a graph.
 
     Args:
@@ -90,28 +110,20 @@ def choose(level: str, num_pins: int, parts: int, structure: Structure | None) -
         shape = "no clusters, but long rows" if structure.skew >= _SKEWED else "no clusters, rows of similar length"
     else:
         shape = "a mesh" if structure.pins_left < _MESH else "clusters"
-    return Choice(
-        _ways(level, num_pins, parts, structure), f"{shape}: {left}, longest row {structure.skew:.0f} x average"
-    )
+    return Choice(_ways(level, structure), f"{shape}: {left}, longest row {structure.skew:.0f} x average")
 
 
-def _ways(level: str, num_pins: int, parts: int, structure: Structure) -> tuple[Way, ...]:
-    has_clusters = structure.pins_left < _NO_CLUSTERS
+def _ways(level: str, structure: Structure) -> tuple[Way, ...]:
+    is_flat, is_mesh = structure.pins_left >= _NO_CLUSTERS, structure.pins_left < _MESH
+    is_random = is_flat and structure.skew >= _SKEWED
     if level == "fast":
-        return (Way("large-k", 16, 0.5),) if has_clusters else (Way("heavy-first", 16, 1.5),)
-    slow, quick = Way("deterministic"), Way("large-k", 64, 1.0)
-    if level == "best":
-        return slow, Way("deterministic-quality"), Way("large-k", 200, 1.0), Way("heavy-first", 200, 2.0)
-    if not has_clusters and structure.skew >= _SKEWED:
-        return (Way("heavy-first", 64, 1.5),)
-    if structure.pins_left < _MESH:
-        return (slow,)
-    # Each of the two fails on some graphs with clusters, so both run where both are quick.
-    is_short = has_clusters and _slow_seconds(num_pins, parts, structure) <= _WORTH_SECONDS
-    return (slow, quick) if is_short else (quick,)
-
-
-def _slow_seconds(num_pins: int, parts: int, structure: Structure) -> float:
-    """Estimate the processor seconds of the deterministic preset."""
-    share = _MESH_SHARE if structure.pins_left < _MESH else 1.0
-    return share * MT_KAHYPAR.preset("deterministic").cpu_seconds(num_pins, parts)
+        return (Way("heavy-first", 16, 1.5),) if is_flat else (Way("large-k", 16, 0.5),)
+    if level == "balanced":
+        if is_random:
+            return (Way("heavy-first", 64, 1.5),)
+        return (Way("large-k", 16, 0.5, cycle=True) if is_mesh else Way("large-k", 40, 0.5, levels=5),)
+    # Of another kind than the slow presets, so it wins on some graphs where they do not.
+    other = Way("heavy-first", 200, 2.0) if is_random else Way("large-k", 64, 0.5, levels=5, cycle=True)
+    ways = (Way("deterministic-quality"), other)
+    # On meshes one more way costs little.
+    return (Way("deterministic"), *ways) if is_mesh else ways

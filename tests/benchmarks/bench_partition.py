@@ -9,7 +9,9 @@ Cases:
     epinions: the out-of-core method compared with Mt-KaHyPar on soc-Epinions1.
     batches: rows sent per uniform mini-batch of 6 % of the vertices at 27 parts, and on ca-AstroPh also per batch of
         the samplers whose batches are merged.
-    quality: the levels of ``--quality`` on graphs of nine kinds, relative to the best and the slowest of the methods.
+    quality: the levels of ``--quality`` and the methods on graphs of nine kinds at 16 and 64 parts, and on Slashdot at
+        512; rows relative to the best method, processor time relative to it and to level ``best``.  ``--graphs``
+        selects some, so that several processes can share the work, and ``--table`` writes a table.
     plan: the figures of `partition --plan` on soc-Epinions1, divided by the measured ones.
 
 ``--scale small`` takes fewer parts, quick methods, and a lattice of 200 x 200.  Prints a table, then lines
@@ -20,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,11 +29,13 @@ from pathlib import Path
 from typing import Any
 
 import kinds
+import levels
 import numpy as np
 import peak
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.partition.projection import project_methods
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.sources.formats import open_edges
@@ -63,15 +66,15 @@ LATTICE: list[tuple[str, dict[str, Any]]] = [
 ]
 #: Share of the vertices in a batch; of the edges for ``edge``, where so few already touch an eighth of the vertices.
 RATES = {"vertex": 0.06, "edge": 0.003, "walk": 0.06, "frontier": 0.06}
-#: The levels, and the methods that they are compared with.
-CHOICES: dict[str, dict[str, Any]] = {
-    "quality balanced": {},
-    "quality fast": {"quality": "fast"},
-    **{f"mtkahypar {name}": {"preset": name} for name in ("deterministic", "default", "quality", "large-k")},
-    "metis": {"method": "metis"},
-    "multilevel streaming": {"method": "multilevel", "preset": "streaming"},
-    "multilevel flat": {"method": "multilevel", "preset": "flat"},
-}
+#: Parts of every graph of ``quality``, and of single ones.
+LEVEL_PARTS, MORE_LEVEL_PARTS = (16, 64), {"soc-Slashdot0902": (512,)}
+#: Real graphs of ``quality``: name, file, and whether each edge counts in both directions.
+REAL = (
+    ("ca-AstroPh", "ca-AstroPh.txt.gz", True),
+    ("soc-Epinions1", "soc-Epinions1.txt.gz", False),
+    ("soc-Slashdot0902", "soc-Slashdot0902.txt.gz", False),
+    ("cora", "cora/raw/edge.csv.gz", True),
+)
 PLANNED = {
     "small": [("metis", ""), ("multilevel", "flat"), ("random", "")],
     "full": [("mtkahypar", "large-k"), ("mtkahypar", "default"), ("mtkahypar", "deterministic")],
@@ -97,6 +100,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--scale", choices=("small", "full"), default=os.environ.get("SCALE", "full"))
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--cases", type=lambda text: text.split(","), default=list(CASES))
+    parser.add_argument("--graphs", type=lambda text: text.split(","), help="NAME or NAME:PARTS,... of case quality")
+    parser.add_argument("--table", type=Path, help="file to which case quality appends its Markdown table")
     parser.add_argument("--seeds", type=int, default=3, help="number of random partitions that are averaged")
     return parser.parse_args()
 
@@ -175,29 +180,35 @@ def plan(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str, f
 
 
 def quality(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str, float, str]]:
-    """Rows sent and processor time of every level, and of the best of the methods that a user would try."""
+    """Rows sent and processor time of every level and method; writes the table if asked to."""
     small = options.scale == "small"
-    for name, dataset in _kinds(catalog, options.data, small):
-        for parts in (16,) if small else (16, 64):
-            found = {each: _partition(dataset, PartitionOptions(parts, threads=1, **CHOICES[each])) for each in CHOICES}
-            rows = {each: figures["km1"] for each, (figures, _) in found.items()}
-            best = min((each for each in found if not each.startswith("quality")), key=rows.__getitem__)
-            yield f"{name} {parts} best: {best} rows", rows[best], "rows"
-            yield f"{name} {parts} best: {best} processor", found[best][1], "s"
-            for level in (each for each in found if each.startswith("quality")):
-                yield f"{name} {parts} {level}: {found[level][0]['chosen']} rows", rows[level] / rows[best], "x"
-                yield f"{name} {parts} {level} processor", found[level][1], "s"
+    methods = levels.METHODS[:4] if small else levels.METHODS
+    warm = _lattice(catalog, 20)
+    # Loads the compiled kernels, which the first partition would otherwise be charged for.
+    levels.compare("warm", warm, 2, methods)
+    for name, dataset in _kinds(catalog, options.data, small, options.graphs):
+        for parts in (16,) if small else (*LEVEL_PARTS, *MORE_LEVEL_PARTS.get(name, ())):
+            if options.graphs and not {name, f"{name}:{parts}"} & set(options.graphs):
+                continue
+            transpose_graph(dataset, dataset.graph(), InProcessCluster())
+            found = levels.compare(name, dataset, parts, methods)
+            if options.table:
+                levels.write_table(options.table, found)
+            for made in [*found.levels, *found.methods]:
+                yield f"{name} {parts} {made.name} rows", made.rows / found.winner.rows, "x"
+                yield f"{name} {parts} {made.name} processor", made.seconds, "s"
 
 
-def _kinds(catalog: Catalog, data: Path, small: bool) -> Iterator[tuple[str, Dataset]]:
-    """Graphs of nine kinds: the real ones where their files exist, and generated ones."""
-    for name, undirected in (("ca-AstroPh", True), ("soc-Epinions1", False), ("soc-Slashdot0902", False)):
-        if not small and (dataset := _read(catalog, data / f"{name}.txt.gz", undirected=undirected)):
+def _kinds(catalog: Catalog, data: Path, small: bool, wanted: Sequence[str] | None) -> Iterator[tuple[str, Dataset]]:
+    """Graphs of nine kinds: the real ones where their files exist, and generated ones; or the wanted ones of them."""
+    names = None if wanted is None else {name.partition(":")[0] for name in wanted}
+    for name, path, undirected in REAL:
+        asked = not small or name == "cora" if names is None else name in names
+        if asked and (dataset := _read(catalog, data / path, undirected=undirected)) is not None:
             yield name, dataset
-    if (cora := _read(catalog, data / "cora/raw/edge.csv.gz", undirected=True)) is not None:
-        yield "cora", cora
     for name, edges in kinds.generated(small=small).items():
-        yield name, _ingest(catalog, name, _saved(catalog, name, edges), undirected=name != "web")
+        if names is None or name in names:
+            yield name, _ingest(catalog, name, _saved(catalog, name, edges), undirected=name != "web")
 
 
 CASES = {
@@ -223,14 +234,9 @@ def _out_of_core(name: str, dataset: Dataset, parts: int, preset: str = "") -> I
 
 def _partition(dataset: Dataset, options: PartitionOptions, memory: int = 1 << 30) -> tuple[Mapping[str, Any], float]:
     """The quality, and the processor seconds that this process and its children took."""
-    before = _processor_seconds()
+    before = levels.processor_seconds()
     partition = partition_graph(dataset, dataset.graph(), options, InProcessCluster(memory))
-    return partition.quality, _processor_seconds() - before
-
-
-def _processor_seconds() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+    return partition.quality, levels.processor_seconds() - before
 
 
 def _mean(dataset: Dataset, choices: Sequence[PartitionOptions]) -> dict[str, float]:

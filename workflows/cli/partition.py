@@ -180,8 +180,8 @@ def partition_command(
     km1, the connectivity cut, is the number of rows that all ranks together send per layer and direction. Volume
     (rows sent) and messages are reported per part.
 
-    --quality balanced, the default, comes near the best partition of all methods in a fraction of their time; fast
-    and best trade one for the other. The method is chosen by the size, the skew and the clusters of the graph, so it is
+    --quality balanced, the default, comes near the best partition in a fraction of the time of best; fast and best
+    trade one for the other. The method is chosen by the size, the skew and the clusters of the graph, so it is
     the same on every machine. --plan and --json report what was chosen and why.
 
     --memory-limit applies to native partitioners and to the state that multilevel holds for each vertex. --memory

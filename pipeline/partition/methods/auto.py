@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 #: Bytes on disk for each pin: the nets of both directions of the incidence, twice while a graph is measured.
 _DISK_BYTES_PER_PIN = 24
+#: The same for each level of clusters, and what sorts them.
+_LEVEL_BYTES_PER_PIN = 16
 _HELP = {
-    "balanced": "near the best partition in a fraction of its time",
+    "balanced": "near the best partition, in a fraction of the time of best",
     "fast": "the quickest method that suits the graph",
     "best": "several slow methods, of which the best partition is kept",
 }
@@ -34,7 +36,7 @@ def _fill(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
 
 
 def _cost(workload: Workload, preset: Preset) -> Cost:
-    choice = choose(preset.name, workload.num_pins, workload.parts, workload.structure)
+    choice = choose(preset.name, workload.num_pins, workload.structure)
     costs = [_cost_of_way(workload, way) for way in choice.ways]
     return Cost(
         max(cost.memory for cost in costs),
@@ -51,12 +53,12 @@ def _cost_of_way(workload: Workload, way: Way) -> Cost:
     from gnnloom.pipeline.partition.native_models import native_cost  # noqa: PLC0415 - imports numba
 
     state = out_of_core_memory(workload.num_vertices, workload.num_directions)
-    if way.is_native:
-        cost = native_cost(MT_KAHYPAR, workload, MT_KAHYPAR.preset(way.start))
-        state, disk = max(cost.memory, state), cost.disk
-    else:
-        disk = 0
-    return Cost(state, disk, START_SECONDS + way.cpu_seconds(workload.num_pins, workload.parts))
+    costs = [native_cost(MT_KAHYPAR, workload, MT_KAHYPAR.preset(preset)) for preset in way.presets]
+    return Cost(
+        max([state, *(cost.memory for cost in costs)]),
+        max([way.levels * _LEVEL_BYTES_PER_PIN * workload.num_pins, *(cost.disk for cost in costs)]),
+        START_SECONDS + way.cpu_seconds(workload.num_pins, workload.parts),
+    )
 
 
 PARTITIONER = Partitioner(

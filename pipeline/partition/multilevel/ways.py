@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.balance import fill_empty_parts, fill_only_choice
-from gnnloom.pipeline.partition.choice import MOST_PINS, Way, choose
+from gnnloom.pipeline.partition.choice import CYCLE_PRESET, MOST_PINS, Way, choose
 from gnnloom.pipeline.partition.hypergraph import net_matrices
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_hypergraph
 from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first
 from gnnloom.pipeline.partition.multilevel.measure import measure_structure, rows_sent
 from gnnloom.pipeline.partition.multilevel.out_of_core import partition_out_of_core
-from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
+from gnnloom.pipeline.partition.multilevel.refine import Refinement
+from gnnloom.pipeline.partition.multilevel.refine_levels import refine_levels
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.native.problem import NativeProblem
 from gnnloom.pipeline.partition.native_models import fill_natively
@@ -49,7 +50,7 @@ def partition_as_chosen(problem: PartitionProblem, part: NDArray[np.int32]) -> d
     matrices = net_matrices(problem.graph, problem.transpose, options.directions)
     num_pins = sum(matrix.nnz + matrix.num_vertices for matrix in matrices)
     structure = measure_structure(problem.graph, scratch / "structure") if num_pins <= MOST_PINS else None
-    choice = choose(options.preset, num_pins, options.parts, structure)
+    choice = choose(options.preset, num_pins, structure)
     facts: dict[str, Any] = {"quality": options.preset, "reason": choice.reason}
     LOGGER.info("partition: %s; %s", " or ".join(map(str, choice.ways)), choice.reason)
     if structure is None:
@@ -61,6 +62,7 @@ def partition_as_chosen(problem: PartitionProblem, part: NDArray[np.int32]) -> d
     for way in choice.ways:
         _fill(problem, hypergraph, way, part)
         tried[str(way)] = rows_sent(hypergraph, part)
+        LOGGER.info("partition: %s sends %s rows", way, f"{tried[str(way)]:,}")
         if tried[str(way)] == min(tried.values()):
             best, facts["chosen"] = part.copy(), str(way)
     part[:] = best
@@ -76,14 +78,24 @@ def _fill(problem: PartitionProblem, hypergraph: DiskHypergraph, way: Way, part:
     """Fill ``part`` in one way."""
     options = problem.options
     if way.is_native:
-        # One thread: with several, presets other than the deterministic ones give other parts each time.
-        threads = options.threads if way.start.startswith("deterministic") else 1
-        native = replace(options, method=MT_KAHYPAR.name, quality="", preset=way.start, threads=threads)
-        fill_natively(NativeProblem.of(replace(problem, options=native), MT_KAHYPAR), part)
+        fill_natively(_native(problem, way.start), part)
     else:
         assign_heavy_first(hypergraph.vertex_weight, options.parts, options.seed, part)
     if way.passes:
         memory = working_memory(problem.cluster.memory) // 2
         refinement = Refinement(options.parts, options.imbalance, options.seed, way.passes, memory, way.heat)
-        refine(hypergraph, part, problem.part_path, refinement, problem.scratch / "masks", problem.cluster)
+        scratch = problem.scratch / "refinement"
+        refine_levels(hypergraph, part, problem.part_path, refinement, way.levels, scratch, problem.cluster)
         fill_empty_parts(part, hypergraph.vertex_weight, options.parts)
+    if way.cycle:
+        native = _native(problem, CYCLE_PRESET)
+        native.check_memory(hypergraph.num_pins)
+        part[:] = native.native(hypergraph.load(), part)
+
+
+def _native(problem: PartitionProblem, preset: str) -> NativeProblem:
+    """The problem for a preset of Mt-KaHyPar."""
+    # One thread: with several, presets other than the deterministic ones give other parts each time.
+    threads = problem.options.threads if preset.startswith("deterministic") else 1
+    options = replace(problem.options, method=MT_KAHYPAR.name, quality="", preset=preset, threads=threads)
+    return NativeProblem.of(replace(problem, options=options), MT_KAHYPAR)
