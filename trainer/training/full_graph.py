@@ -136,7 +136,7 @@ def _begin(training: Training) -> None:
         if not config.changes_since(TrainConfig.of_run(run)):
             content |= {name: before.get(name) for name in ("dataset", "run")}
     if first:
-        logger.info("run %s: resuming at epoch %d of %d", run.name, first, config.epochs)
+        logger.info("run %s: resuming at epoch %d of %d", run.name, first + 1, config.epochs)
     run.start(content, first, inputs_of(training.session.shards.artifact))
     # A training that was killed after a checkpoint may have left those of the one before.
     drop_superseded(run)
@@ -321,7 +321,7 @@ class Training:
 
     def _check_finite(self, epoch: int, value: float, what: str = "loss") -> None:
         if not math.isfinite(value):
-            message = f"{self.run.path}: the {what} of epoch {epoch} is {value}; lower the learning rate"
+            message = f"{self.run.path}: the {what} of epoch {epoch + 1} is {value}; lower the learning rate"
             raise CollectiveError(message, reports=self.comm.rank == 0, code=1)
 
     def _evaluate(self, *, is_last: bool) -> dict[str, float | None]:
