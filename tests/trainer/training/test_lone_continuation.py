@@ -148,18 +148,26 @@ def test_a_kill_around_a_checkpoint_leaves_predictions_that_belong_to_one(
 
 
 def test_the_best_checkpoint_keeps_its_predictions_and_is_the_one_that_is_scored(catalog: Catalog) -> None:
-    best = config(catalog, run="best", keep_best="loss", eval_every=1, lr=0.05, save_embeddings=True)
+    # Steps that are far too long: no epoch is better than the first one.
+    options: dict[str, Any] = {"lr": 50.0, "eval_every": 1}
+    best = config(catalog, run="best", keep_best="loss", save_embeddings=True, **options)
     kept = train(LoneCommunicator(), best)
     run = run_of(catalog, best)
-    assert (kept["best"]["epoch"], kept["class_epoch"]) == (3, 3)
-    before = times(run)[run.predictions().path / "predictions.json"]
-    # Steps that are far too long: no later epoch is better.
-    worse = train(LoneCommunicator(), replace(best, epochs=5, lr=1000.0, run="best"), restart=False)
-    assert worse["best"] == kept["best"]
-    assert (worse["class_epoch"], worse["confusion"], worse["per_class"]) == (3, kept["confusion"], kept["per_class"])
-    assert times(run)[run.predictions().path / "predictions.json"] == before
-    last = train(LoneCommunicator(), config(catalog, run="last", eval_every=1, lr=0.05))
-    assert (last["class_epoch"], last["confusion"]) == (3, kept["confusion"])
+    assert kept["best"]["epoch"] == kept["class_epoch"] == 1
+    stopped = train(LoneCommunicator(), replace(best, epochs=6), lambda: True)
+    assert stopped["state"] == "stopped"
+    assert checkpoint_epochs(run.checkpoints) == [3, 4]
+    assert run.has_predictions_of(1, "embedding")
+    longer = train(LoneCommunicator(), replace(best, epochs=6))
+    short = train(LoneCommunicator(), config(catalog, run="short", **{**options, "epochs": 1}))
+    for result in (longer, short):
+        assert [result[name] for name in ("class_epoch", "confusion", "per_class")] == [
+            1,
+            kept["confusion"],
+            kept["per_class"],
+        ]
+    # Without a best checkpoint, the last one counts.
+    assert train(LoneCommunicator(), config(catalog, run="last", **options))["class_epoch"] == 3
 
 
 def test_a_dataset_that_was_imported_under_another_name_continues_its_runs(catalog: Catalog) -> None:
