@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,7 +54,7 @@ def test_what_removes_an_unfinished_artifact_removes_its_scratch_space(tmp_path:
     dataset = catalog.create("web")
     writer = begin(dataset.path, scratch)
     assert list(scratch.glob("*/spill"))
-    removals = {
+    removals: dict[str, Callable[[], Any]] = {
         "artifact": lambda: dataset.remove_artifact("partition", writer.key),
         "dataset": lambda: catalog.remove("web"),
         "garbage": dataset.collect_garbage,

@@ -75,7 +75,8 @@ def test_a_warm_cache_leaves_nothing_to_compile(tmp_path: Path) -> None:
     gnnloom("shard", "web", "--parts", "2", "--workers", "0")
     gnnloom("train", "web", "--ranks", "2", "--hidden", "8", "--epochs", "2", "--dropout", "0.5", "--run", "first")
     gnnloom("train", "web", "--ranks", "2", "--hidden", "8", "--epochs", "2", "--model", "gat", "--run", "second")
-    for name, options in {"number": (), "name": ("--ids", "compact")}.items():
+    given: dict[str, tuple[str, ...]] = {"number": (), "name": ("--ids", "compact")}
+    for name, options in given.items():
         ids = [f"v{vertex}" if name == "name" else str(vertex) for vertex in range(60)]
         (tmp_path / "edges.txt").write_text("".join(f"{u} {v}\n" for u, v in pairwise(ids)))
         (tmp_path / "feature.csv").write_text("".join(f"{each},0.5,-1.5e3\n" for each in ids))
@@ -89,7 +90,7 @@ def test_a_warm_cache_leaves_nothing_to_compile(tmp_path: Path) -> None:
 
 def kernels() -> list[str]:
     """Every function of gnnloom that numba compiles and keeps."""
-    found = []
+    found: list[Any] = []
     for package in (gnnloom.storage, gnnloom.pipeline, gnnloom.trainer):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             # Entry points of processes, and code that starts MPI.
