@@ -21,10 +21,11 @@ from gnnloom.storage.differences import differences, in_words
 from gnnloom.storage.errors import CorruptError, ExistsError, FormatError, GnnloomError, InputError, NotFoundError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
-from gnnloom.storage.format.files import read_json, remove_tree, tree_bytes, write_json
+from gnnloom.storage.format.files import read_json, tree_bytes, write_json
 from gnnloom.storage.format.groups import METADATA, group_metadata
 from gnnloom.storage.format.locks import LOCKS, is_held
 from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS
+from gnnloom.storage.format.work_folder import remove_tree_and_scratch
 
 if TYPE_CHECKING:
     from gnnloom.storage.artifacts.grid_shards import GridShards
@@ -261,7 +262,7 @@ class Catalog:
         taken = next((lock for lock in sorted((path / LOCKS).glob("*")) if is_held(lock)), None)
         if taken is not None:
             raise InputError(f"{path}: {taken.name} is being written by another process; wait for it, or end it")
-        remove_tree(path)
+        remove_tree_and_scratch(path, f"*/*/{WORK}")
 
     def _open(self, path: Path) -> Dataset:
         """Open the dataset in this folder; the one method that a subclass with its own class of datasets overrides."""

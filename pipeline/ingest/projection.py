@@ -87,6 +87,7 @@ class IngestProjection:
         disk_free_bytes: bytes free on the disk.
         seconds: wall time of the whole ingest, with all workers busy.
         edges_low, edges_high: range in which ``edges`` is expected; equal to it if the source states its edges.
+        weighted: the edges have weights.
     """
 
     files: int
@@ -105,6 +106,7 @@ class IngestProjection:
     seconds: float
     edges_low: int = 0
     edges_high: int = 0
+    weighted: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -181,6 +183,7 @@ def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: 
         disk_free_bytes=resources.disk_free,
         edges_low=min(found.edges, found.edges_low or found.edges),
         edges_high=max(found.edges, found.edges_high),
+        weighted=found.weighted,
         seconds=round(seconds * (_NAME_COST if found.name_bytes else _COMPACT_COST if compact else 1), 2),
     )
 

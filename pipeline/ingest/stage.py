@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -156,12 +155,12 @@ def ingest_graph(
             raise
         except InputError:
             # These files with these options never make a graph, so nothing is left to finish.
-            shutil.rmtree(writer.path, ignore_errors=True)
+            writer.discard()
             raise
         except BudgetError:
             # Refused before the work began, unless an earlier run left some.
             if not writer.recorded():
-                shutil.rmtree(writer.path, ignore_errors=True)
+                writer.discard()
             raise
 
 

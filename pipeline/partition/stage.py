@@ -7,27 +7,22 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
+from gnnloom.pipeline.partition.measurement import record_quality
 from gnnloom.pipeline.partition.native.guard import check_part
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.partitioner import Partitioner
 from gnnloom.pipeline.partition.partitioners import METHODS
 from gnnloom.pipeline.partition.problem import PartitionProblem
-from gnnloom.pipeline.partition.quality import MATRIX_PARTS, describe_quality, measure_load
 from gnnloom.pipeline.partition.settings import check_parts
-from gnnloom.pipeline.partition.volume import Exchange, count_exchange
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.progress import one_step
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.format.arrays import ArrayAppender, ArrayReader, write_array
-from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter, TaskOutput, artifact_key
-from gnnloom.storage.format.groups import write_group
-from gnnloom.storage.format.memory_map import copy_part_vector, create_part_vector, map_part_vector
+from gnnloom.storage.format.arrays import ArrayAppender, ArrayReader
+from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.memory_map import copy_part_vector, create_part_vector
 
 __all__ = ["METHODS", "PartitionOptions", "partition_graph", "partition_key", "stored_options"]
 
@@ -117,30 +112,19 @@ def _measure(writer: ArtifactWriter, problem: PartitionProblem) -> None:
     """Record the partition's quality; directed graphs exchange different rows in the backward pass."""
     if _QUALITY in writer.recorded():
         return
-    graph, options, part_path = problem.graph, problem.options, problem.part_path
+    options = problem.options
     with one_step("measure the partition"), writer.task(_QUALITY) as output:
-        work = writer.work / "volume"
-        forward = count_exchange(problem.transpose, part_path, options.parts, work / "forward", problem.cluster)
-        backward = None
-        if not graph.symmetric:
-            backward = count_exchange(graph, part_path, options.parts, work / "backward", problem.cluster)
-        load = measure_load(graph, map_part_vector(part_path), options.parts, options.weights)
-        output.facts = describe_quality(options.method, options.imbalance, load, forward, backward)
-        if options.parts > MATRIX_PARTS:
-            for direction, exchange in (("forward", forward), ("backward", backward)):
-                if exchange is not None:
-                    _store_exchange(output, direction, exchange)
-
-
-def _store_exchange(output: TaskOutput, direction: str, exchange: Exchange) -> None:
-    """Store the rows that each pair of parts exchanges as arrays, because they would make the manifest too large."""
-    path = output.writer.path
-    write_group(path / "exchange", {})
-    write_group(path / "exchange" / direction, {})
-    sender, receiver = np.divmod(exchange.pair, exchange.num_parts)
-    columns: dict[str, NDArray[Any]] = {"sender": sender.astype(np.int32), "receiver": receiver.astype(np.int32)}
-    for name, column in (columns | {"rows": exchange.rows}).items():
-        output.add(write_array(path, f"exchange/{direction}/{name}", column, ("pair",)))
+        record_quality(
+            output,
+            problem.graph,
+            problem.transpose,
+            problem.part_path,
+            options.parts,
+            problem.cluster,
+            method=options.method,
+            imbalance=options.imbalance,
+            weights=options.weights,
+        )
 
 
 def _versioned_name(partitioner: Partitioner, quality: Mapping[str, Any]) -> str:

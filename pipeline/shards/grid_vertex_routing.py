@@ -7,7 +7,7 @@ assembles one needs the buffer and no more memory, whatever the number of vertic
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,9 +92,12 @@ def vertex_table(graph: Graph, vertices: Artifact | None, *, with_ids: bool = Fa
             record = vertices.records[name]
             types[name] = (record.dtype, record.shape[1:])
     table = VertexTable(graph.artifact.path, vertices.path if vertices else None, graph.num_vertices, 1, types)
-    # The widths of all arrays decide, so that every array is cut at the same positions.
-    rows = max(1, BUFFER_BYTES // max(8, sum(map(table.row_bytes, types))))
-    return VertexTable(table.graph_path, table.vertices_path, table.num_vertices, rows, types)
+    return replace(table, rows=buffered_rows(sum(map(table.row_bytes, types))))
+
+
+def buffered_rows(row_bytes: int) -> int:
+    """Rows of a buffer; the widths of all arrays decide, so that every array is cut at the same positions."""
+    return max(1, BUFFER_BYTES // max(8, row_bytes))
 
 
 def route_rows(task: RouteRowsTask) -> int:

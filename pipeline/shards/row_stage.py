@@ -9,7 +9,7 @@ The shards serve the point-to-point exchange of Demirci, Haldar, Ferhatosmanoglu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.format.memory_map import copy_part_vector
@@ -159,7 +158,7 @@ def _route_vertices(
         return ()
     artifact = inputs.vertices.artifact
     readers = {name: artifact.array(name) for name in VERTEX_ARRAYS if name in artifact}
-    bounds = vertex_ranges(inputs.graph.num_vertices, readers)
+    bounds = vertex_ranges(inputs.graph.num_vertices, [reader.chunk_rows for reader in readers.values()])
     route_vertices(writer, inputs.vertices, part_path, inputs.partition.num_parts, bounds, cluster)
     return tuple(
         RoutedVertexArray(
@@ -169,9 +168,13 @@ def _route_vertices(
     )
 
 
-def vertex_ranges(num_vertices: int, readers: dict[str, ArrayReader]) -> list[int]:
-    """Bounds of the ranges that tasks route: whole chunks of the widest array, the same in every run."""
-    step = _CHUNKS_PER_TASK * min((reader.chunk_rows for reader in readers.values()), default=num_vertices or 1)
+def vertex_ranges(num_vertices: int, chunk_rows: Sequence[int]) -> list[int]:
+    """Bounds of the ranges that tasks route: whole chunks of the widest array, the same in every run.
+
+    Args:
+        chunk_rows: rows of a chunk of each array.
+    """
+    step = _CHUNKS_PER_TASK * min(chunk_rows, default=num_vertices or 1)
     return [*range(0, num_vertices, step), num_vertices]
 
 

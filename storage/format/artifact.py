@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import shutil
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -147,6 +148,11 @@ class ArtifactWriter:
         folder = self.path if self.work.is_symlink() else self.work
         # Garbage collection knows names of this form.
         return folder / f".aside.{uuid.uuid4().hex}"
+
+    def discard(self) -> None:
+        """Remove what was begun, so that it does not exist; called by the process that holds the lock."""
+        remove_work_folder(self.work)
+        shutil.rmtree(self.path, ignore_errors=True)
 
     @property
     def is_complete(self) -> bool:

@@ -9,6 +9,8 @@ import shutil
 import uuid
 from pathlib import Path
 
+from gnnloom.storage.format.files import remove_tree
+
 
 def open_work_folder(path: Path, scratch: Path | None) -> None:
     """Make the work folder ``path`` if it is not there.
@@ -31,6 +33,19 @@ def open_work_folder(path: Path, scratch: Path | None) -> None:
     folder = scratch.resolve() / f"gnnloom-{path.parent.name}-{uuid.uuid4().hex}"
     folder.mkdir(parents=True)
     path.symlink_to(folder, target_is_directory=True)
+
+
+def remove_tree_and_scratch(path: Path, pattern: str) -> None:
+    """Delete a folder of artifacts, and what their work folders link to in scratch space.
+
+    Args:
+        pattern: where the work folders are below ``path``.
+    """
+    # First, as the links are lost with the folder. An artifact that loses its work folder begins again.
+    for work in path.glob(pattern):
+        if work.is_symlink():
+            remove_work_folder(work)
+    remove_tree(path)
 
 
 def remove_work_folder(path: Path) -> None:

@@ -120,6 +120,9 @@ def _remove(path: Path) -> None:
     if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)
         return
+    work = path / WORK
+    if work.is_symlink():
+        remove_work_folder(work)
     # A kill after the rename leaves a hidden folder, which the next collection removes.
     doomed = path if path.name.startswith(".") else path.with_name(f".removed-{path.name}")
     if doomed != path:

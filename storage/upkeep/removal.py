@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from gnnloom.storage.catalog import Dataset, check_name
 from gnnloom.storage.errors import InputError, NotFoundError
-from gnnloom.storage.format.files import remove_tree
+from gnnloom.storage.format.artifact import WORK
 from gnnloom.storage.format.listing import refresh_list
 from gnnloom.storage.format.locks import held, lock_path
+from gnnloom.storage.format.work_folder import remove_tree_and_scratch
 from gnnloom.storage.upkeep.lineage import lineage
 
 
@@ -31,5 +32,5 @@ def remove_artifact(dataset: Dataset, kind: str, key: str, *, force: bool = Fals
     with held(lock_path(dataset.path, kind, key)) as is_ours:
         if not is_ours:
             raise InputError(f"{path}: is being written by another process; wait for it, or end it")
-        remove_tree(path)
+        remove_tree_and_scratch(path, WORK)
     refresh_list(dataset.path)

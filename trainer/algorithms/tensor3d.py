@@ -34,12 +34,15 @@ def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint
     for propagates_first in (*orders, True):
         target = depth if propagates_first else inner
         width = inner if propagates_first else depth
+        # Ranks along depth hold copies of a layer's input, but of the model's input features a share each.
+        copy = 1 / (axes[outer] * axes[inner])
+        held = copy if found else copy / axes[depth]
         found.append(
             Footprint(
                 rows=1 / axes[outer],
-                held=1 / (axes[outer] * axes[inner]),
+                held=held,
                 product=1 / (axes[target] * axes[width]),
-                received=0.0,
+                received=copy - held,
                 adjacency=1 / (axes[target] * axes[outer]),
                 pointers=1 / axes[target],
                 window=(target, outer),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from gnnloom.storage.catalog import Catalog, Dataset
@@ -213,15 +214,22 @@ def _check_data(run: Run, inputs: Mapping[str, str]) -> None:
             )
 
 
-def predicting_epoch(run: Run, which: str = "auto") -> int:
-    """Epoch of the checkpoint that predicts; 0 if there is none.
+def predicting_checkpoint(run: Run, which: str = "auto", epoch: int | None = None) -> tuple[Path, int]:
+    """Folder and epoch of the checkpoint that predicts; epoch 0 if there is none.
 
     Args:
         which: ``best``, ``last``, or ``auto`` for the best one if the run keeps one.
+        epoch: an epoch that is asked for instead.
     """
     best = max(checkpoint_epochs(run.best_checkpoint), default=0)
-    last = max(checkpoint_epochs(run.checkpoints), default=0)
-    return {"best": best, "last": last, "auto": best or last}[which]
+    if epoch is None and (which == "best" or (which == "auto" and best)):
+        return run.best_checkpoint, best
+    return run.checkpoints, max(checkpoint_epochs(run.checkpoints), default=0) if epoch is None else epoch
+
+
+def predicting_epoch(run: Run) -> int:
+    """Epoch of the checkpoint that predicts unless another one is asked for; 0 if there is none."""
+    return predicting_checkpoint(run)[1]
 
 
 def _has_embeddings(run: Run, config: TrainConfig) -> bool:

@@ -6,9 +6,9 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.errors import CorruptError, FormatError
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.config.continuation import predicting_epoch
+from gnnloom.trainer.config.continuation import predicting_checkpoint, predicting_epoch
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 
@@ -36,7 +36,7 @@ def look_up(run: Run, config: PredictConfig) -> Found:
     Raises:
         InputError: the run's configuration is not valid.
     """
-    epoch = config.epoch if config.epoch is not None else predicting_epoch(run, config.checkpoint)
+    _, epoch = predicting_checkpoint(run, config.checkpoint, config.epoch)
     # A model without hidden layers has no embeddings.
     wanted = config.embeddings and bool(TrainConfig.of_run(run).hidden)
     embeds = config.embeddings
@@ -50,6 +50,20 @@ def look_up(run: Run, config: PredictConfig) -> Found:
     except CorruptError as error:
         logger.warning("predicting again: %s", error)
     return Found(0, embeds)
+
+
+def drop_superseded(run: Run) -> None:
+    """Remove predictions of another checkpoint than the one that predicts; called by one process.
+
+    Only when the checkpoint that supersedes theirs is durable: however a training is killed, the predictions that a run
+    has lost can be made again.
+    """
+    try:
+        is_current = run.has_predictions_of(predicting_epoch(run))
+    except (CorruptError, FormatError):
+        is_current = False
+    if not is_current:
+        run.drop_predictions()
 
 
 def summary(run: Run, epoch: int) -> dict[str, Any]:

@@ -17,12 +17,14 @@ from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
+from gnnloom.storage.runs.figures import shown_epoch
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.profile import gather_profile
 from gnnloom.trainer.comm.traffic import Kind, TrafficCounts
 from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of
+from gnnloom.trainer.config.stored_predictions import drop_superseded
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.vertex_data import Labels, read_labels
 from gnnloom.trainer.loggers.registry import check_loggers
@@ -134,8 +136,10 @@ def _begin(training: Training) -> None:
         if not config.changes_since(TrainConfig.of_run(run)):
             content |= {name: before.get(name) for name in ("dataset", "run")}
     if first:
-        logger.info("run %s: resuming at epoch %d of %d", run.name, first, config.epochs)
+        logger.info("run %s: resuming at epoch %d of %d", run.name, first + 1, config.epochs)
     run.start(content, first, inputs_of(training.session.shards.artifact))
+    # A training that was killed after a checkpoint may have left those of the one before.
+    drop_superseded(run)
 
 
 @dataclass(frozen=True)
@@ -317,7 +321,7 @@ class Training:
 
     def _check_finite(self, epoch: int, value: float, what: str = "loss") -> None:
         if not math.isfinite(value):
-            message = f"{self.run.path}: the {what} of epoch {epoch} is {value}; lower the learning rate"
+            message = f"{self.run.path}: the {what} of epoch {epoch + 1} is {value}; lower the learning rate"
             raise CollectiveError(message, reports=self.comm.rank == 0, code=1)
 
     def _evaluate(self, *, is_last: bool) -> dict[str, float | None]:
@@ -353,7 +357,9 @@ class Training:
             self.log.write(line)
             if self.metrics.names[0] in line:
                 figures = "  ".join(f"{name} {_shown(name, line[name])}" for name in self.metrics.names)
-                logger.info("epoch %d  loss %.5f  %s  %.3f s", line["epoch"], line["loss"], figures, line["seconds"])
+                logger.info(
+                    "epoch %d  loss %.5f  %s  %.3f s", shown_epoch(line), line["loss"], figures, line["seconds"]
+                )
 
     def _checkpoint_is_due(self, done: int, seconds: float) -> bool:
         """Whether to write a checkpoint after an epoch that took ``seconds`` on the slowest rank."""
@@ -365,30 +371,36 @@ class Training:
 
     def _save(self, epoch: int) -> None:
         self.unsaved_seconds = 0.0
-        # Until now the predictions belonged to the last checkpoint.
-        if self.comm.rank == 0:
-            self.run.drop_predictions()
         save_checkpoint(self.comm, self.run.checkpoints, epoch, self.model, self.optimizer)
+        self._drop_superseded()
 
     def _save_best(self, epoch: int) -> None:
         facts = self.course.best.facts if self.course.best else {}
         save_checkpoint(self.comm, self.run.best_checkpoint, epoch, self.model, self.optimizer, facts, kept=1)
+        self._drop_superseded()
 
-    def _predict(self) -> None:
-        """Write the predictions of the best checkpoint, or of the last one if the run keeps no best one. Collective."""
-        epoch = len(self.lines)
-        if self.course.best is not None:
-            best = together(self.comm, lambda: read_checkpoint(self.run.best_checkpoint))
-            together(self.comm, lambda: restore_parameters(best, self.model))
-            epoch = best.epoch
-        write_predictions(self.session, self.inputs, self.run, epoch, embeddings=True)
+    def _drop_superseded(self) -> None:
+        if self.comm.rank == 0:
+            drop_superseded(self.run)
+
+    def _restore_kept(self) -> int:
+        """Take the parameters of the best checkpoint, if the run keeps one; returns their epoch. Collective."""
+        if self.course.best is None or self.course.best.epochs == len(self.lines):
+            return len(self.lines)
+        best = together(self.comm, lambda: read_checkpoint(self.run.best_checkpoint))
+        together(self.comm, lambda: restore_parameters(best, self.model))
+        self.details = None
+        return best.epoch
 
     def finish(self, stopped: bool) -> dict[str, Any]:
         """Predict if requested, gather the result and write it. Collective."""
+        kept = len(self.lines) if stopped else self._restore_kept()
         if self.details is None and not stopped:
             self._evaluate(is_last=True)
         if self.config.save_embeddings and not stopped:
-            self._predict()
+            write_predictions(self.session, self.inputs, self.run, kept, embeddings=True)
+        if self.details:
+            self.details["class_epoch"] = kept
         loaded = self.session.loaded
         mine = [self.session.counter.bytes, peak_memory(), loaded.peak_memory, loaded.seconds]
         per_rank = self.comm.gather_numbers(mine)

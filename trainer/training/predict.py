@@ -11,11 +11,12 @@ import torch
 from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.meters import peak_memory
-from gnnloom.storage.runs.checkpoint import StoredCheckpoint, checkpoint_epochs, read_checkpoint
+from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.config.continuation import predicting_checkpoint
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.stored_predictions import Found, look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -83,12 +84,11 @@ def _checkpoint_of(run: Run, config: PredictConfig) -> StoredCheckpoint:
     Raises:
         NotFoundError: there is no such checkpoint.
     """
-    keeps_best = bool(checkpoint_epochs(run.best_checkpoint))
-    if config.epoch is not None or config.checkpoint == "last" or (config.checkpoint == "auto" and not keeps_best):
-        return read_checkpoint(run.checkpoints, config.epoch)
-    if not keeps_best:
+    folder, epoch = predicting_checkpoint(run, config.checkpoint, config.epoch)
+    if folder == run.best_checkpoint and not epoch:
         raise NotFoundError(f"{run.path}: the run has no best checkpoint; train with --keep-best, or use the last one")
-    return read_checkpoint(run.best_checkpoint)
+    # Without any checkpoint, the error says so.
+    return read_checkpoint(folder, epoch or None)
 
 
 def write_predictions(session: Session, inputs: Inputs, run: Run, epoch: int, *, embeddings: bool) -> None:

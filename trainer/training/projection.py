@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from gnnloom.storage.artifacts.grid_shards import TRANSPOSED, GridShards, stored_variants
-from gnnloom.storage.artifacts.row_shards import RowShards
+from gnnloom.storage.artifacts.grid_shards import TRANSPOSED, stored_variants
 from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.storage.format.arrays import ReadCounter
-from gnnloom.storage.format.files import tree_bytes
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.algorithms.footprint import Footprint
 from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of, with_its_run
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.networks.model import ModelOptions
 from gnnloom.trainer.training.build import check_graph, model_options
+from gnnloom.trainer.training.shard_sizes import GridSizes, RowSizes, ShardSizes, sizes_of
 
 #: A rank before it reads anything, as measured: interpreter, torch, MPI, compiled kernels and the state of autograd.
 PROCESS_MEMORY = 384 << 20
@@ -117,8 +116,8 @@ class _Memory:
 
 
 @dataclass(frozen=True)
-class _Sizes:
-    """What the projection must know of the shards."""
+class _Matrix:
+    """What the projection must know of the matrices that a rank multiplies with."""
 
     num_vertices: int
     nnz: int
@@ -142,22 +141,37 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     if not shards.num_features or not shards.num_outputs:
         raise InputError(f"{shards.artifact.path}: the shards lack features or labels; there is nothing to train")
     start = find_start(config, inputs_of(shards.artifact), restart=restart)
+    seconds, measured = _known_seconds(dataset, config, shards.artifact.key)
+    return replace(
+        project_new_training(config, sizes_of(shards)),
+        first_epoch=start.first_epoch,
+        epoch_seconds=seconds,
+        seconds=None if seconds is None else _left(start, config) * seconds,
+        seconds_from=measured,
+    )
+
+
+def project_new_training(config: TrainConfig, shards: ShardSizes) -> TrainProjection:
+    """Project a new training on shards that need not exist yet. Reads nothing.
+
+    Raises:
+        InputError: the algorithm states no footprint.
+    """
     axes = config.chosen_algorithm.settled_grid(config.grid, config.ranks)
     options = model_options(config, shards.num_features, shards.num_outputs)
     found = (
         _row_memory(shards, config, options)
-        if isinstance(shards, RowShards)
+        if isinstance(shards, RowSizes)
         else [_grid_memory(shards, config, options, axes)] * config.ranks
     )
     busiest = max(found, key=lambda memory: memory.total)
-    seconds, measured = _known_seconds(dataset, config, shards.artifact.key)
     return TrainProjection(
-        dataset=dataset.name,
+        dataset=config.dataset,
         run=config.run_name,
         algorithm=config.algorithm,
         ranks=config.ranks,
         grid=list(axes.values()),
-        first_epoch=start.first_epoch,
+        first_epoch=0,
         epochs=config.epochs,
         peak_memory=[memory.total for memory in found],
         process_memory=PROCESS_MEMORY,
@@ -165,10 +179,12 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
         feature_memory=busiest.features,
         layer_memory=busiest.layers,
         read_bytes=_read_bytes(shards, config, options, axes),
-        written_bytes=_written_bytes(shards, config, options),
-        epoch_seconds=seconds,
-        seconds=None if seconds is None else _left(start, config) * seconds,
-        seconds_from=measured,
+        written_bytes=_checkpoint_bytes(shards, config, options)
+        + _LINE_BYTES * config.epochs
+        + (prediction_bytes(shards, config, embeddings=True) if config.save_embeddings else 0),
+        epoch_seconds=None,
+        seconds=None,
+        seconds_from=None,
     )
 
 
@@ -176,43 +192,26 @@ def _left(start: Start, config: TrainConfig) -> int:
     return config.epochs - start.first_epoch
 
 
-def _row_memory(shards: RowShards, config: TrainConfig, options: ModelOptions) -> list[_Memory]:
+def _row_memory(shards: RowSizes, config: TrainConfig, options: ModelOptions) -> list[_Memory]:
     """The memory of every rank, from the sizes of its own shard."""
     n, differentiates = shards.num_vertices, config.model_kind.load().multiplies
+    # The transpose of an undirected graph is the same matrix; attention needs none.
+    matrices = 1.0 if shards.symmetric or not differentiates else 2.0
+    entry = shards.index_bytes + (np.dtype(config.dtype).itemsize if shards.weighted else 0)
     found = []
-    for rank in range(shards.num_parts):
-        length = _Lengths(shards, f"row/{rank:05d}")
-        own, sent, halo = length("vertex"), length("send_row"), length("halo_vertex")
-        nonzeros = length("own/indices") + length("halo/indices")
-        share = own / max(1, n)
+    for rank in shards.ranks:
+        share = rank.own / max(1, n)
         footprint = Footprint(
             rows=share,
             held=share,
             product=share,
-            received=(halo + sent) / max(1, n),
+            received=(rank.halo + rank.sent) / max(1, n),
             adjacency=1.0,
             pointers=2 * share,
         )
-        # The transpose of an undirected graph is the same matrix; attention needs none.
-        matrices = 1.0 if shards.symmetric or not differentiates else 2.0
-        entry = length.index_bytes + (np.dtype(config.dtype).itemsize if shards.weighted else 0)
-        sizes = _Sizes(n, nonzeros, entry, matrices)
+        sizes = _Matrix(n, rank.nonzeros, entry, matrices)
         found.append(_memory(sizes, config, options, [footprint] * (len(options.pairs) + 1)))
     return found
-
-
-class _Lengths:
-    """Lengths of the arrays of one rank's shard, from the manifest."""
-
-    def __init__(self, shards: RowShards, prefix: str) -> None:
-        self._records, self._prefix = shards.artifact.records, prefix
-
-    def __call__(self, name: str) -> int:
-        return self._records[f"{self._prefix}/{name}"].shape[0]
-
-    @property
-    def index_bytes(self) -> int:
-        return max(np.dtype(self._records[f"{self._prefix}/{side}/indices"].dtype).itemsize for side in ("own", "halo"))
 
 
 def _footprints(config: TrainConfig, options: ModelOptions, axes: dict[str, int]) -> list[Footprint]:
@@ -222,35 +221,40 @@ def _footprints(config: TrainConfig, options: ModelOptions, axes: dict[str, int]
     return footprint(axes, options.layer_plan().propagates_first)
 
 
-def _grid_memory(shards: GridShards, config: TrainConfig, options: ModelOptions, axes: dict[str, int]) -> _Memory:
+def _grid_memory(shards: GridSizes, config: TrainConfig, options: ModelOptions, axes: dict[str, int]) -> _Memory:
     """The memory of a rank; all ranks of a grid hold about the same."""
     footprints = _footprints(config, options, axes)
     entry = 4 + (np.dtype(config.dtype).itemsize if shards.weighted else 0)
     # Windows that several layers or directions share are kept once.
-    windows = _windows(shards, options, footprints)
+    windows = _windows(shards, options, footprints, axes, kept=True)
     matrices = sum(share for _, share in windows) / footprints[0].adjacency
     # Cells differ in their nonzeros; the heaviest one is what a rank may get.
-    nnz = int(shards.artifact.facts["nnz"] * max(shards.artifact.facts["balance"].values()))
-    return _memory(_Sizes(shards.num_vertices, nnz, entry, matrices), config, options, footprints)
+    return _memory(_Matrix(shards.num_vertices, shards.nnz, entry, matrices), config, options, footprints)
 
 
 def _windows(
-    shards: GridShards, options: ModelOptions, footprints: Sequence[Footprint]
-) -> list[tuple[tuple[str, tuple[str, ...]], float]]:
-    """The distinct windows of the adjacency that a rank keeps: matrix and axes, and the share of its nonzeros."""
-    stored = stored_variants(symmetric=shards.symmetric, double=shards.permutation == "double")
+    shards: GridSizes, options: ModelOptions, footprints: Sequence[Footprint], axes: dict[str, int], *, kept: bool
+) -> list[tuple[str, float]]:
+    """The distinct windows of the adjacency that a rank reads: the variant, and the share of its nonzeros.
+
+    Args:
+        kept: only those that it keeps.
+    """
+    stored = stored_variants(symmetric=shards.symmetric, double=shards.is_double)
     found: dict[tuple[str, tuple[str, ...]], float] = {}
     for layer, backward in options.layer_plan().products:
         # The window of a first product that is kept is freed.
-        if (layer, backward) == (0, False) and options.input_is_kept and len(options.pairs) > 1:
+        if kept and (layer, backward) == (0, False) and options.input_is_kept and len(options.pairs) > 1:
             continue
-        variant, window = "even" if layer % 2 == 0 else "odd", footprints[layer].window
+        variant = "even" if layer % 2 == 0 else "odd"
+        # An axis of one rank splits nothing, so windows that differ by it only are the same.
+        window = tuple(axis if axes[axis] > 1 else "" for axis in footprints[layer].window)
         key = stored[TRANSPOSED[variant] if backward else variant], window[::-1] if backward else window
         found[key] = footprints[layer].adjacency
-    return list(found.items())
+    return [(variant, share) for (variant, _), share in found.items()]
 
 
-def _memory(sizes: _Sizes, config: TrainConfig, options: ModelOptions, layers: Sequence[Footprint]) -> _Memory:
+def _memory(sizes: _Matrix, config: TrainConfig, options: ModelOptions, layers: Sequence[Footprint]) -> _Memory:
     """The memory of one rank with these shares."""
     word, n = np.dtype(config.dtype).itemsize, sizes.num_vertices
     model = _TENSORS.get(config.model, _OTHER)
@@ -314,32 +318,31 @@ def _layer_peak(
     return peak, saved
 
 
-def _read_bytes(
-    shards: RowShards | GridShards, config: TrainConfig, options: ModelOptions, axes: dict[str, int]
-) -> int:
+def _read_bytes(shards: ShardSizes, config: TrainConfig, options: ModelOptions, axes: dict[str, int]) -> int:
     """Stored bytes that the busiest rank reads."""
-    path = shards.artifact.path
-    if isinstance(shards, RowShards):
-        busiest = max(range(shards.num_parts), key=lambda rank: _Lengths(shards, f"row/{rank:05d}")("own/indices"))
-        return tree_bytes(path / f"row/{busiest:05d}")
+    if isinstance(shards, RowSizes):
+        return max(shards.ranks, key=lambda rank: rank.nonzeros).read_bytes
     footprints = _footprints(config, options, axes)
-    cells = sum(share * tree_bytes(path / "grid" / key[0]) for key, share in _windows(shards, options, footprints))
+    windows = _windows(shards, options, footprints, axes, kept=False)
+    cells = sum(share * shards.variant_bytes[variant] for variant, share in windows)
     # Features are read in one order only, and ranks that hold other columns of the same rows share their reading.
-    orders = [tree_bytes(folder) for folder in (path / "order").iterdir() if folder.is_dir()]
-    return int(cells + footprints[0].held * max(orders))
+    return int(cells + footprints[0].held * shards.order_bytes)
 
 
-def _written_bytes(shards: RowShards | GridShards, config: TrainConfig, options: ModelOptions) -> int:
-    word, n = np.dtype(config.dtype).itemsize, shards.num_vertices
+def _checkpoint_bytes(shards: ShardSizes, config: TrainConfig, options: ModelOptions) -> int:
+    """Bytes of all checkpoints that are on disk at a time."""
     # Two weights of a layer's shape are the most that a model has; the attention vectors are small.
     weights = 1 if config.model in {"gcn", "gat"} else 2
     parameters = sum(weights * before * after + after for before, after in options.pairs)
-    parameters += n * options.dims[0] if config.train_features else 0
-    written = _CHECKPOINTS * _COPIES[config.optimizer] * parameters * word + _LINE_BYTES * config.epochs
-    if config.save_embeddings:
-        embedding = options.dims[-2] if len(options.pairs) > 1 else 0
-        written += n * ((options.dims[-1] + embedding) * word + 4)
-    return written
+    parameters += shards.num_vertices * options.dims[0] if config.train_features else 0
+    return _CHECKPOINTS * _COPIES[config.optimizer] * parameters * np.dtype(config.dtype).itemsize
+
+
+def prediction_bytes(shards: ShardSizes, config: TrainConfig, *, embeddings: bool) -> int:
+    """Bytes of the class, or the predicted numbers, of every vertex, with its scores and perhaps its embedding."""
+    options = model_options(config, shards.num_features, shards.num_outputs)
+    embedding = options.dims[-2] if embeddings and len(options.pairs) > 1 else 0
+    return shards.num_vertices * ((options.dims[-1] + embedding) * np.dtype(config.dtype).itemsize + 4)
 
 
 #: Fields that decide how long an epoch takes.

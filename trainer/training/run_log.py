@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from gnnloom.storage.runs.figures import shown_epoch, shown_figures
 from gnnloom.trainer.loggers.logger import LogContext, MetricsLog
 from gnnloom.trainer.loggers.registry import LOGGERS
 
@@ -33,9 +34,9 @@ class RunLog:
     def write(self, line: Mapping[str, Any]) -> None:
         """Log a line of the metrics; tables in it become one figure per entry."""
         if self._open:
-            figures = dict(_figures(line))
+            epoch, figures = shown_epoch(line), _figures(line)
             for name, log in list(self._open.items()):
-                self._guarded(name, partial(log.write, line["epoch"] + 1, figures))
+                self._guarded(name, partial(log.write, epoch, figures))
 
     def close(self, state: str) -> None:
         """End all logs; see :meth:`MetricsLog.close`."""
@@ -53,12 +54,7 @@ class RunLog:
             logger.warning("--log %s failed and is left out from now on: %s: %s", name, type(error).__name__, error)
 
 
-def _figures(line: Mapping[str, Any]) -> Iterable[tuple[str, float]]:
-    for name, value in line.items():
-        if name == "epoch" or value is None:
-            continue
-        if isinstance(value, Mapping):
-            yield f"{name}/total", float(sum(value.values()))
-            yield from ((f"{name}/{kind}", float(figure)) for kind, figure in value.items())
-        elif isinstance(value, int | float):
-            yield name, float(value)
+def _figures(line: Mapping[str, Any]) -> dict[str, float]:
+    figures = list(shown_figures(line))
+    by_kind = {name for name, kind, _ in figures if kind}
+    return {f"{name}/{kind or 'total'}" if name in by_kind else name: number for name, kind, number in figures}

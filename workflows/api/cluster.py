@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from gnnloom.pipeline.tasks.cluster import ClusterOptions
@@ -10,7 +11,11 @@ from gnnloom.workflows.parsing import parse_bytes
 
 
 def choose_cluster(
-    workers: int | None, memory: int | str, scheduler: str | None, performance_report: Path | str | None = None
+    workers: int | None,
+    memory: int | str,
+    scheduler: str | None,
+    performance_report: Path | str | None,
+    scratch: Path | str | None,
 ) -> ClusterOptions:
     """The cluster that the arguments of a function ask for; they mean what the options of the commands mean.
 
@@ -24,4 +29,6 @@ def choose_cluster(
     except ValueError as error:
         raise InputError(f"memory: {error}") from error
     report = None if performance_report is None else Path(performance_report)
-    return ClusterOptions("address" if scheduler else "local", workers, size, scheduler, report)
+    folder = scratch or os.environ.get("GNNLOOM_SCRATCH")
+    aside = None if folder is None else Path(folder)
+    return ClusterOptions("address" if scheduler else "local", workers, size, scheduler, report, aside)

@@ -30,10 +30,13 @@ def ingest(
     source: str | Path | Sequence[str | Path] | Any,
     *,
     format: str | None = None,  # noqa: A002 - the name of the option of the command
+    add: bool = False,
     catalog: CatalogLike = None,
     workers: int | None = None,
     memory: int | str = "1G",
     scheduler: str | None = None,
+    performance_report: Path | str | None = None,
+    scratch: Path | str | None = None,
     **options: Any,
 ) -> Dataset:
     """Store edges as the graph of a dataset, along with the vertex data that come with them.
@@ -46,11 +49,15 @@ def ingest(
             (NumPy, torch), or a SciPy matrix, whose entry (u, v) is the edge u -> v. Edges in memory are written to a
             temporary file first.
         format: format of the files; by default guessed from their names.
+        add: store another graph in a dataset that has one; other functions then choose with ``graph``.
         catalog: the catalog or its directory; by default ``$GNNLOOM_CATALOG``, or else ``./catalog``.
         workers: worker processes; 0 for none. By default small graphs are sorted by threads of this process, and others
             by one process per core, for which a script needs ``if __name__ == "__main__":``.
         memory: memory per worker, in bytes or such as ``"512M"``.
         scheduler: address of a Dask scheduler to use instead.
+        performance_report: HTML file for Dask's report on its workers.
+        scratch: folder for temporary files, which all workers must share; by default ``$GNNLOOM_SCRATCH``, or else in
+            the dataset.
         options: how edges become a graph (``undirected``, ``self_loops``, ``ids``, ``merge``, ``codec``; see
             :class:`~gnnloom.pipeline.ingest.stage.IngestOptions`), and options of the format, as in
             ``gnnloom ingest --help``.
@@ -59,11 +66,12 @@ def ingest(
         InputError: something in the source is not an edge, an option is unknown, or the ids require
             ``ids="compact"``.
         NotFoundError: a file does not exist.
-        ExistsError: the dataset has a graph from another source or with other options.
+        ExistsError: the dataset has a graph from another source or with other options, and ``add`` is not given.
         BudgetError: the memory per worker or the disk is too small; raised before the work begins.
     """
     chosen, others = split_fields(IngestOptions, options)
-    graph_options, cluster = IngestOptions(**chosen), choose_cluster(workers, memory, scheduler)
+    graph_options = IngestOptions(**chosen)
+    cluster = choose_cluster(workers, memory, scheduler, performance_report, scratch)
 
     def store() -> Dataset:
         with ExitStack() as stack:
@@ -72,7 +80,7 @@ def ingest(
             values = plain_values(others)
             edges = open_edges(format, locations, values, undirected=graph_options.undirected)
             vertices = None if in_memory else bundled_vertices(format, locations)
-            store_source(as_catalog(catalog), name, edges, vertices, graph_options, cluster)
+            store_source(as_catalog(catalog), name, edges, vertices, graph_options, cluster, add=add)
         return as_dataset(name, catalog)
 
     return once_per_job(store)
@@ -83,11 +91,14 @@ def generate(
     model: str,
     *,
     directed: bool = False,
+    add: bool = False,
     codec: str = IngestOptions.codec,
     catalog: CatalogLike = None,
     workers: int | None = None,
     memory: int | str = "1G",
     scheduler: str | None = None,
+    performance_report: Path | str | None = None,
+    scratch: Path | str | None = None,
     **options: Any,
 ) -> Dataset:
     """Generate a graph from a seed as a dataset, without an intermediate file.
@@ -97,7 +108,7 @@ def generate(
         model: generator: ``sbm``, ``rmat`` or ``lattice``.
         directed: store every edge in its direction only.
         codec: compression of the graph: ``none``, ``fast`` or ``small``.
-        catalog, workers, memory, scheduler: as for :func:`ingest`.
+        add, catalog, workers, memory, scheduler, performance_report, scratch: as for :func:`ingest`.
         options: options of the generator, as in ``gnnloom generate --help``, such as ``vertices``, ``edges``, ``seed``.
 
     Raises:
@@ -114,10 +125,11 @@ def generate(
     values = {option.name: option.default for option in generator.options} | plain_values(options)
     edges = generator.open_edges(**values)
     vertices = generator.open_vertices(**values) if generator.open_vertices is not None else None
-    chosen, cluster = IngestOptions(undirected=not directed, codec=codec), choose_cluster(workers, memory, scheduler)
+    chosen = IngestOptions(undirected=not directed, codec=codec)
+    cluster = choose_cluster(workers, memory, scheduler, performance_report, scratch)
 
     def store() -> Dataset:
-        store_source(as_catalog(catalog), name, edges, vertices, chosen, cluster)
+        store_source(as_catalog(catalog), name, edges, vertices, chosen, cluster, add=add)
         return as_dataset(name, catalog)
 
     return once_per_job(store)
@@ -131,11 +143,16 @@ def features(
     label: Any = None,
     split: Any = None,
     target: Any = None,
+    ids_file: Any = None,
     by_id: bool = False,
+    graph: str | None = None,
+    add: bool = False,
     catalog: CatalogLike = None,
     workers: int | None = None,
     memory: int | str = "1G",
     scheduler: str | None = None,
+    performance_report: Path | str | None = None,
+    scratch: Path | str | None = None,
     **options: Any,
 ) -> Dataset:
     """Store features, labels and a split for the vertices of a dataset: from files, arrays in memory, or synthetic.
@@ -150,22 +167,25 @@ def features(
         split: (n,) codes 0 none, 1 train, 2 valid, 3 test; or a mapping with arrays ``train``, ``valid`` and ``test``
             of row numbers; or the name of a file.
         target: (n,) or (n, C) numbers to predict instead of labels, NaN for unknown; or the name of a file.
+        ids_file: (n,) ids of the vertices that the rows of arrays belong to, as in the edges; or the name of a file.
         by_id: text and Parquet files: the first column is the id of the vertex.
-        catalog, workers, memory, scheduler: as for :func:`ingest`.
+        graph: key, to choose between several graphs.
+        add: store other vertex data next to those that the graph has.
+        catalog, workers, memory, scheduler, performance_report, scratch: as for :func:`ingest`.
         options: options of the synthetic data: ``dim``, ``classes``, ``seed``.
 
     Raises:
         InputError: the number of rows is wrong, or a value cannot be used; the message names the array and row.
         NotFoundError: a file, the dataset or its graph does not exist.
-        ExistsError: the dataset has other vertex data.
+        ExistsError: the dataset has other vertex data, and ``add`` is not given.
     """
-    found, kind = as_dataset(dataset, catalog), vertex_kind(synthetic, by_id=by_id)
-    arrays = {"feature": feature, "label": label, "split": split, "target": target}
-    cluster = choose_cluster(workers, memory, scheduler)
+    found, kind = as_dataset(dataset, catalog), vertex_kind(synthetic, by_id=by_id or ids_file is not None)
+    arrays = {"feature": feature, "label": label, "split": split, "target": target, "ids_file": ids_file}
+    cluster = choose_cluster(workers, memory, scheduler, performance_report, scratch)
 
     def store() -> Dataset:
         with stored_vertices(arrays) as files:
-            store_vertices(found, kind, files | plain_values(options), cluster)
+            store_vertices(found, kind, files | plain_values(options), cluster, found.graph(graph), add=add)
         return found
 
     return once_per_job(store)

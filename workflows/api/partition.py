@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.partition.options import PartitionOptions
@@ -28,6 +29,8 @@ def partition(
     workers: int | None = None,
     memory: int | str = "1G",
     scheduler: str | None = None,
+    performance_report: Path | str | None = None,
+    scratch: Path | str | None = None,
     **options: Any,
 ) -> Partition:
     """Partition the vertices so that ranks exchange few rows, and measure what they exchange.
@@ -36,7 +39,7 @@ def partition(
         dataset: the dataset or its name.
         parts: number of parts, one for each rank that trains.
         graph: key, to choose between several graphs.
-        catalog, workers, memory, scheduler: as for :func:`gnnloom.ingest`.
+        catalog, workers, memory, scheduler, performance_report, scratch: as for :func:`gnnloom.ingest`.
         options: options of the partition, as in ``gnnloom partition --help``: ``quality``, ``method``, ``preset``,
             ``imbalance``, and more; see :class:`~gnnloom.pipeline.partition.options.PartitionOptions`.
 
@@ -52,7 +55,8 @@ def partition(
     found = as_dataset(dataset, catalog)
     chosen, others = split_fields(PartitionOptions, options)
     check_known("partition", others, [name for name in PartitionOptions.__dataclass_fields__ if name != "parts"])
-    settings, cluster = PartitionOptions(parts, **chosen), choose_cluster(workers, memory, scheduler)
+    settings = PartitionOptions(parts, **chosen)
+    cluster = choose_cluster(workers, memory, scheduler, performance_report, scratch)
 
     def make() -> Partition:
         with open_cluster(cluster) as opened:
@@ -70,12 +74,16 @@ def shard(
     grid: tuple[int, int] | None = None,
     method: str | None = None,
     partition: str | None = None,
+    graph: str | None = None,
+    vertices: str | None = None,
     permutation: str = GridOptions.permutation,
     seed: int = GridOptions.seed,
     catalog: CatalogLike = None,
     workers: int | None = None,
     memory: int | str = "1G",
     scheduler: str | None = None,
+    performance_report: Path | str | None = None,
+    scratch: Path | str | None = None,
 ) -> RowShards | GridShards:
     """Write the shards of a dataset, which hold everything that each rank reads.
 
@@ -86,15 +94,18 @@ def shard(
         grid: grid shards: number of blocks of rows and of columns.
         method: method of the partition, if there are several.
         partition: key of the partition, if there are several.
+        graph: key of the graph, if there are several.
+        vertices: key of the vertex data to include, if there are several.
         permutation: order of rows and columns of grid shards: ``none``, ``single``, ``double`` or ``partition``.
         seed: seed of the permutation.
-        catalog, workers, memory, scheduler: as for :func:`gnnloom.ingest`.
+        catalog, workers, memory, scheduler, performance_report, scratch: as for :func:`gnnloom.ingest`.
 
     Raises:
         InputError: neither row shards nor grid shards were asked for, or both.
         NotFoundError: the dataset, its vertex data or the partition does not exist.
     """
-    found, cluster = as_dataset(dataset, catalog), choose_cluster(workers, memory, scheduler)
+    found = as_dataset(dataset, catalog)
+    cluster = choose_cluster(workers, memory, scheduler, performance_report, scratch)
     if (parts is None) == (grid is None or permutation == "partition"):
         raise InputError(
             "shard: give either parts, for row shards, or grid, for grid shards; give both with permutation='partition'"
@@ -102,8 +113,10 @@ def shard(
     options = None if grid is None else GridOptions((grid[0], grid[1]), permutation, seed)
 
     def write() -> RowShards | GridShards:
-        ordering = None if parts is None else find_partition(found, parts, partition, method)
-        return write_shards(found, ordering, options, cluster)
+        chosen = found.graph(graph) if graph is not None else None
+        data = found.vertices(vertices) if vertices is not None else None
+        ordering = None if parts is None else find_partition(found, parts, partition, method, chosen)
+        return write_shards(found, ordering, options, cluster, graph=chosen, vertices=data)
 
     return once_per_job(write)
 

@@ -22,7 +22,7 @@ def run(
     *,
     settings: Mapping[str, Any] | Sequence[str] = (),
     first: str | None = None,
-    last: str | None = None,
+    until: str | None = None,
     cluster: str | None = None,
     catalog: CatalogLike = None,
     performance_report: Path | str | None = None,
@@ -35,7 +35,7 @@ def run(
     Args:
         recipe: a file, or the name of a recipe that comes with gnnloom.
         settings: values that override the recipe's, such as ``{"train.epochs": 200}``.
-        first, last: first and last stage to run: ``graph``, ``vertices``, ``partition``, ``shards``, ``train`` or
+        first, until: first and last stage to run: ``graph``, ``vertices``, ``partition``, ``shards``, ``train`` or
             ``predict``.
         cluster: where to run the stages before training: ``local``, ``mpi``, the address of a Dask scheduler, or its
             file; by default ``mpi`` inside an MPI job, and otherwise ``local``.
@@ -44,7 +44,7 @@ def run(
         restart: start the training over instead of continuing it; the stages before it are kept.
 
     Returns:
-        The run, which does not exist yet if ``last`` comes before the training.
+        The run, which does not exist yet if ``until`` comes before the training.
 
     Raises:
         InputError, NotFoundError: the recipe, or a source that it names, cannot be used.
@@ -56,7 +56,7 @@ def run(
     in_job = ranks_of_job() > 1
     where = cluster or ("mpi" if in_job else "local")
     report = None if performance_report is None else Path(performance_report)
-    request = Request(Path(recipe), as_catalog(catalog).root, _texts(settings), where, first, last, report, restart)
+    request = Request(Path(recipe), as_catalog(catalog).root, _texts(settings), where, first, until, report, restart)
     return _run_of(_run_on_ranks(request) if where == "mpi" else _run_here(request))
 
 

@@ -14,13 +14,14 @@ from gnnloom.storage.runs.run import Run as StoredRun
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, as_catalog
 from gnnloom.workflows.api.html import curve, fact_table
 from gnnloom.workflows.formatting import readable
+from gnnloom.workflows.interop.metrics import metrics_rows
 
 if TYPE_CHECKING:
     import pandas as pd
     import torch
 
-#: Entries of a line of metrics that hold a number for every kind of message, and the name of their sum.
-_SUMS = {"bytes": "bytes_sent", "messages": "messages_sent"}
+#: What the names of whole numbers begin with.
+_COUNTS = ("epoch", "bytes_sent", "messages_sent")
 
 
 class Run:
@@ -95,22 +96,19 @@ class Run:
     def metrics(self) -> dict[str, NDArray[Any]]:
         """The figures of every finished epoch, by name.
 
+        The names and numbers are those of ``gnnloom export metrics``.
+
         Returns:
-            (epoch,) int64 ``epoch``, counted from 0, and sums over all ranks ``bytes_sent`` and ``messages_sent``;
-            (epoch,) float64 ``loss``, ``seconds`` of the slowest rank, and scores such as ``val_accuracy``, NaN in
-            epochs without an evaluation.
+            (num_epochs,) int64 ``epoch``, counted from 1; ``bytes_sent`` and ``messages_sent``, sums over all ranks,
+            and the same for each kind of message, such as ``bytes_sent_gradient``; (num_epochs,) float64 ``loss``,
+            ``seconds`` of the slowest rank, and scores such as ``val_accuracy``, NaN in epochs without an evaluation.
 
         Raises:
             CorruptError: the file of the metrics is damaged.
         """
-        lines = self._stored.metrics()
-        figures = dict.fromkeys(name for line in lines for name, value in line.items() if _is_figure(name, value))
-        columns: dict[str, NDArray[Any]] = {"epoch": np.array([line["epoch"] for line in lines], np.int64)}
-        # None becomes NaN: a split without labels, or an epoch without an evaluation.
-        columns |= {name: np.array([line.get(name) for line in lines], np.float64) for name in figures}
-        for name, total in _SUMS.items():
-            columns[total] = np.array([sum(line.get(name, {}).values()) for line in lines], np.int64)
-        return columns
+        rows = metrics_rows(self._stored)
+        names = dict.fromkeys(["epoch", *(name for row in rows for name in row)])
+        return {name: _column(name, [row.get(name) for row in rows]) for name in names}
 
     def metrics_frame(self) -> pd.DataFrame:
         """The arrays of :meth:`metrics` as a pandas DataFrame, indexed by epoch.
@@ -201,12 +199,17 @@ class Run:
         facts |= {name: str(config[name]) for name in settings if name in config}
         for name, values in metrics.items():
             measured = values[~np.isnan(values)] if values.dtype.kind == "f" else values
-            if name != "epoch" and len(measured):
+            # The sums are enough; a run has a dozen kinds of messages.
+            is_kind = name.startswith(("bytes_sent_", "messages_sent_"))
+            if name != "epoch" and not is_kind and len(measured):
                 facts[name.replace("_", " ")] = readable(name, measured[-1].item())
         loss = metrics.get("loss", np.empty(0))
         title = f"run {self.dataset.name}/{self.name}"
         return fact_table(title, facts) + curve("loss by epoch", loss[np.isfinite(loss)].tolist())
 
 
-def _is_figure(name: str, value: Any) -> bool:
-    return name != "epoch" and isinstance(value, int | float | None)
+def _column(name: str, values: list[float | None]) -> NDArray[Any]:
+    if name.startswith(_COUNTS):
+        # A kind of message that no rank sent in an epoch counts 0.
+        return np.array([value or 0 for value in values], np.int64)
+    return np.array(values, np.float64)

@@ -137,6 +137,12 @@ _OPTIONS = (
     ),
     click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the partitioner."),
     click.option(
+        "--threads",
+        type=click.IntRange(min=1),
+        default=None,
+        help="Threads of a native partitioner.  [default: one per core]",
+    ),
+    click.option(
         "--time-limit",
         type=click.FloatRange(min=0, min_open=True),
         default=3600.0,

@@ -159,7 +159,7 @@ def _train_here(config: TrainConfig, *, restart: bool, as_json: bool) -> None:
     if start.is_finished:
         click.echo(f"run {run.name} has finished {config.epochs} epochs already; this is its result", err=True)
     elif start.first_epoch:
-        click.echo(f"run {run.name}: continuing at epoch {start.first_epoch} of {config.epochs}", err=True)
+        click.echo(f"run {run.name}: continuing at epoch {start.first_epoch + 1} of {config.epochs}", err=True)
     with nullcontext() if start.is_finished else shown_epochs(run, config.epochs):
         result = launch(config, restart=restart)
     _show_result(config.dataset, result, as_json=as_json)

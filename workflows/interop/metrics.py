@@ -1,4 +1,4 @@
-"""The metrics of a run as a table, one row per epoch."""
+"""The metrics of a run as rows, one per epoch: for tables of other programs, and for the Python API."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gnnloom.storage.errors import NotFoundError
+from gnnloom.storage.runs.figures import shown_epoch, shown_figures
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.interop.tables import Column, Table
 
@@ -17,13 +18,12 @@ _EPOCH = "epoch"
 def metrics_table(run: Run) -> Table:
     """Return the epochs, counted from 1, and every figure that was measured; those of some epochs only have gaps.
 
-    Bytes and messages have a column for their sum and one for each kind. Profiles are left out. A ``.npy`` file holds
-    the losses.
+    A ``.npy`` file holds the losses.
 
     Raises:
         NotFoundError: the run has not finished an epoch.
     """
-    rows = [{_EPOCH: line[_EPOCH] + 1, **_figures(line)} for line in run.metrics()]
+    rows = metrics_rows(run)
     if not rows:
         raise NotFoundError(f"{run.path}: no epoch has finished; there are no metrics yet")
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -35,12 +35,16 @@ def metrics_table(run: Run) -> Table:
     return Table(columns, len(rows), pieces, ("loss",))
 
 
+def metrics_rows(run: Run) -> list[dict[str, float]]:
+    """Return ``epoch``, counted from 1, and every figure that was measured in it, for each finished epoch.
+
+    Bytes and messages have a figure for their sum and one for each kind. Profiles are left out.
+
+    Raises:
+        CorruptError: the file of the metrics is damaged.
+    """
+    return [{_EPOCH: shown_epoch(line), **_figures(line)} for line in run.metrics()]
+
+
 def _figures(line: Mapping[str, Any]) -> dict[str, float]:
-    figures: dict[str, float] = {}
-    for name, value in line.items():
-        if isinstance(value, Mapping):
-            figures[name] = float(sum(value.values()))
-            figures |= {f"{name}_{kind.replace(' ', '_')}": float(count) for kind, count in value.items()}
-        elif isinstance(value, int | float) and name != _EPOCH:
-            figures[name] = float(value)
-    return figures
+    return {f"{name}_{kind.replace(' ', '_')}" if kind else name: number for name, kind, number in shown_figures(line)}

@@ -31,7 +31,7 @@ def confusion_picture(facts: RunFacts) -> Picture | None:
     axes.set_xlabel("predicted class")
     axes.set_ylabel("true class")
     right = np.trace(counts)
-    note = f"Percentages of the true class. The diagonal has {right:,} of {counts.sum():,} labels."
+    note = f"Percentages of the true class{_epoch(facts)}. The diagonal has {right:,} of {counts.sum():,} labels."
     return Picture("confusion", "Confusion matrix", figure, note, _spots(counts, shares))
 
 
@@ -58,4 +58,10 @@ def classes_card(facts: RunFacts) -> str | None:
         for each in classes
     ]
     content = table(("class", "precision", "recall", "F1", "labels"), rows)
-    return card("Scores by class", content, kind="table tall")
+    return card(f"Scores by class{_epoch(facts)}", content, kind="table tall")
+
+
+def _epoch(facts: RunFacts) -> str:
+    """Say which epoch's model was scored; runs of earlier versions did not record it."""
+    epoch = facts.result.get("class_epoch")
+    return "" if epoch is None else f" after epoch {epoch:,}"

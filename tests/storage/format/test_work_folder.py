@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from gnnloom.storage import Catalog
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.work_folder import remove_work_folder
 
@@ -41,3 +46,20 @@ def test_an_artifact_begins_again_after_its_scratch_space_was_cleared(tmp_path: 
     with ArtifactWriter.begin(tmp_path / "set", "partition", {}, {}, tmp_path / "scratch") as writer:
         assert writer.recorded() == {}
         assert not (writer.work / "spill").exists()
+
+
+@pytest.mark.parametrize("way", ["artifact", "dataset", "garbage", "discarded"])
+def test_what_removes_an_unfinished_artifact_removes_its_scratch_space(tmp_path: Path, way: str) -> None:
+    catalog, scratch = Catalog(tmp_path / "catalog"), tmp_path / "scratch"
+    dataset = catalog.create("web")
+    writer = begin(dataset.path, scratch)
+    assert list(scratch.glob("*/spill"))
+    removals: dict[str, Callable[[], Any]] = {
+        "artifact": lambda: dataset.remove_artifact("partition", writer.key),
+        "dataset": lambda: catalog.remove("web"),
+        "garbage": dataset.collect_garbage,
+        "discarded": writer.discard,
+    }
+    removals[way]()
+    assert not writer.path.exists()
+    assert not list(scratch.iterdir())

@@ -109,6 +109,67 @@ def test_predictions_stay_until_the_next_checkpoint(catalog: Catalog) -> None:
     assert checkpoint_epochs(run.checkpoints) == [3, 4]
 
 
+class Killed(BaseException):
+    """Ends a training as a kill does: nothing after it runs."""
+
+
+def kill(*_: object, **__: object) -> None:
+    raise Killed
+
+
+def test_a_kill_around_a_checkpoint_leaves_predictions_that_belong_to_one(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = config(catalog, run="first", save_embeddings=True)
+    train(LoneCommunicator(), first)
+    run, longer = run_of(catalog, first), replace(first, epochs=6, checkpoint_every=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(full_graph, "save_checkpoint", kill)
+        with pytest.raises(Killed):
+            train(LoneCommunicator(), longer)
+    # The checkpoint of epoch 4 was not written, so its predecessor still predicts.
+    assert checkpoint_epochs(run.checkpoints) == [3]
+    assert run.has_predictions_of(3, "embedding")
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "drop_predictions", kill)
+        with pytest.raises(Killed):
+            train(LoneCommunicator(), longer)
+    assert checkpoint_epochs(run.checkpoints) == [3, 4]
+    assert run.has_predictions_of(3)
+
+    def stop_at_once() -> bool:
+        assert not run.predictions_path.exists()
+        return True
+
+    # The next training drops what the killed one did not.
+    train(LoneCommunicator(), longer, stop_at_once)
+    train(LoneCommunicator(), longer)
+    assert run.has_predictions_of(6, "embedding")
+
+
+def test_the_best_checkpoint_keeps_its_predictions_and_is_the_one_that_is_scored(catalog: Catalog) -> None:
+    # Steps that are far too long: no epoch is better than the first one.
+    options: dict[str, Any] = {"lr": 50.0, "eval_every": 1}
+    best = config(catalog, run="best", keep_best="loss", save_embeddings=True, **options)
+    kept = train(LoneCommunicator(), best)
+    run = run_of(catalog, best)
+    assert kept["best"]["epoch"] == kept["class_epoch"] == 1
+    stopped = train(LoneCommunicator(), replace(best, epochs=6), lambda: True)
+    assert stopped["state"] == "stopped"
+    assert checkpoint_epochs(run.checkpoints) == [3, 4]
+    assert run.has_predictions_of(1, "embedding")
+    longer = train(LoneCommunicator(), replace(best, epochs=6))
+    short = train(LoneCommunicator(), config(catalog, run="short", **{**options, "epochs": 1}))
+    for result in (longer, short):
+        assert [result[name] for name in ("class_epoch", "confusion", "per_class")] == [
+            1,
+            kept["confusion"],
+            kept["per_class"],
+        ]
+    # Without a best checkpoint, the last one counts.
+    assert train(LoneCommunicator(), config(catalog, run="last", **options))["class_epoch"] == 3
+
+
 def test_a_dataset_that_was_imported_under_another_name_continues_its_runs(catalog: Catalog) -> None:
     first = config(catalog)
     train(LoneCommunicator(), first)

@@ -50,6 +50,8 @@ FEWER = ("p2p-1", "p2p-3", "summa-4", "tensor3d-4", "tensor3d-212")
 #: Layouts that keep rows of scores whole.
 WHOLE = ("p2p-1", "p2p-3", "broadcast-3")
 WEIGHTS = (0.5, 2.0, 1.0)
+#: Of the classes of the task with several labels per vertex.
+LABEL_WEIGHTS = (0.5, 2.0, 1.0, 0.0, 3.0)
 GCNII = "gnnloom.workflows.examples.gcnii:GCNII"
 
 
@@ -76,6 +78,13 @@ class Task:
         self.dataset = self._store(folder)
         self.configs = [self.config(name, **options) for name, options in LAYOUTS.items()]
         self.configs.append(self.config("start", epochs=1, lr=0.0))
+        if type(self) is Task:
+            weights = {"given": ",".join(map(str, LABEL_WEIGHTS)), "balanced": "balanced"}
+            self.configs += [
+                self.config(f"{case}-{layout}", class_weights=given, save_embeddings=False, **LAYOUTS[layout])
+                for case, given in weights.items()
+                for layout in FEWER
+            ]
         self.results: dict[str, dict[str, Any]] = {}
 
     def _store(self, folder: Path) -> Dataset:
@@ -128,6 +137,18 @@ class DenseRegression(DenseGCN):
         known = ~np.isnan(label) & mask[:, None]
         error = np.where(known, scores - np.nan_to_num(label), 0.0)
         return float((error**2).sum() / known.sum()), 2 * error / known.sum()
+
+
+class DenseWeightedLabels(DenseMultilabelGCN):
+    """A dense GCN with several weighted labels per vertex, normalized by the weight of the known ones."""
+
+    weights_of_classes: np.ndarray
+
+    def loss(self, scores: np.ndarray, label: np.ndarray, mask: np.ndarray) -> tuple[float, np.ndarray]:
+        weight = np.where((label >= 0) & mask[:, None], self.weights_of_classes, 0.0)
+        probability = 1 / (1 + np.exp(-scores))
+        each = -np.where(label == 1, np.log(probability), np.log(1 - probability))
+        return float((each * weight).sum() / weight.sum()), (probability - (label == 1)) * weight / weight.sum()
 
 
 class DenseWeighted(DenseGCN):
@@ -353,6 +374,16 @@ def test_class_weights_weight_the_loss_and_its_norm(job: Job, layout: str) -> No
     label, mask = labeled(job.classes)
     losses = curve_of(job.classes, DenseWeighted, label, mask, weights_of_classes=np.array(WEIGHTS))
     assert_close(job.classes.results[f"weights-{layout}"]["loss"], losses, steps=EPOCHS * 3)
+
+
+@pytest.mark.parametrize("case", ["given", "balanced"])
+@pytest.mark.parametrize("layout", FEWER)
+def test_weights_of_several_labels_equal_the_dense_reference(task: Task, layout: str, case: str) -> None:
+    mask = task.split == 1
+    positive = (task.known[mask] == 1).sum(0)
+    weights = np.array(LABEL_WEIGHTS) if case == "given" else positive.sum() / (CLASSES * positive)
+    losses = curve_of(task, DenseWeightedLabels, task.known, mask, weights_of_classes=weights)
+    assert_close(task.results[f"{case}-{layout}"]["loss"], losses, steps=EPOCHS * 3)
 
 
 @pytest.mark.parametrize("layout", ["p2p-1", "p2p-3"])

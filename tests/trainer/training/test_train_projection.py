@@ -35,6 +35,7 @@ CASES: dict[str, dict[str, Any]] = {
     "gat": {"model": "gat", "hidden": (32, 32), "heads": 2},
     "summa": {"algorithm": "summa", "grid": (2, 1), "hidden": (100, 50)},
     "tensor3d": {"algorithm": "tensor3d", "grid": (1, 1, 2), "hidden": (64, 128), "model": "sage"},
+    "columns": {"algorithm": "tensor3d", "grid": (1, 2, 1), "hidden": (64, 128)},
 }
 
 

@@ -12,7 +12,9 @@ import torch
 
 import gnnloom
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.runs.run import Run as StoredRun
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.workflows.interop.metrics import metrics_table
 from support.small_catalogs import store_small_dataset
 
 
@@ -53,10 +55,16 @@ def test_the_weights_predict_what_the_run_predicted(run: gnnloom.Run) -> None:
 
 def test_metrics_are_arrays_over_the_epochs(run: gnnloom.Run) -> None:
     metrics = run.metrics()
-    assert metrics["epoch"].tolist() == [0, 1, 2, 3]
+    assert metrics["epoch"].tolist() == [1, 2, 3, 4]
     assert metrics["loss"].tolist() == run.result()["loss"]
     assert np.isnan(metrics["val_accuracy"]).tolist() == [True, False, True, False]
-    assert metrics["bytes_sent"].dtype == np.int64
+    assert metrics["bytes_sent"].dtype == metrics["messages_sent"].dtype == np.int64
+    # The same names and numbers as in the file that the command exports.
+    table = metrics_table(StoredRun(run.path))
+    exported = dict(zip([column.name for column in table.columns], *table.pieces(), strict=True))
+    assert list(exported) == list(metrics)
+    for name, values in metrics.items():
+        assert [None if np.isnan(value) else value for value in values.tolist()] == exported[name]
     pytest.importorskip("pandas")
     frame = run.metrics_frame()
     assert frame.index.name == "epoch"

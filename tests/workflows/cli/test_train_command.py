@@ -114,7 +114,7 @@ def test_more_epochs_continue_and_restart_starts_over(catalog: Catalog) -> None:
     straight = told(catalog, "train", "web/straight", *MADE, "--epochs", "5")
     begun = told(catalog, "train", "web/parts", *MADE)
     done = invoke(catalog, "train", "web/parts", "--epochs", "5", "--json")
-    assert "continuing at epoch 3 of 5" in done.stderr
+    assert "continuing at epoch 4 of 5" in done.stderr
     assert json.loads(done.stdout)["loss"] == straight["loss"]
     # All of the configuration is that of the run, the number of epochs included.
     again = told(catalog, "train", "web/parts", "--restart", "--epochs", "3")

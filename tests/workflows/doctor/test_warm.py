@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import pkgutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from numba import njit, types
+from numba.core.dispatcher import Dispatcher
 from numpy.typing import NDArray
 
+import gnnloom.pipeline
+import gnnloom.storage
+import gnnloom.trainer
 from gnnloom.storage.matrix import fingerprint
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.doctor import warm
@@ -60,9 +67,35 @@ def test_a_warm_cache_leaves_nothing_to_compile(tmp_path: Path) -> None:
     gnnloom("doctor", "--warm")
     before = cached()
     assert before
+    # A function that is compiled has an index in the cache, `MODULE.FUNCTION-LINE.py311.nbi`.
+    compiled = {path.name.split("-")[0] for path in (tmp_path / "cache").rglob("*.nbi")}
+    assert sorted(set(kernels()) - compiled) == []
     gnnloom("generate", "web", "sbm", "--vertices", "300", "--edges", "2000", "--workers", "0")
     gnnloom("partition", "web", "--parts", "2", "--workers", "0")
     gnnloom("shard", "web", "--parts", "2", "--workers", "0")
     gnnloom("train", "web", "--ranks", "2", "--hidden", "8", "--epochs", "2", "--dropout", "0.5", "--run", "first")
     gnnloom("train", "web", "--ranks", "2", "--hidden", "8", "--epochs", "2", "--model", "gat", "--run", "second")
-    assert cached() == before
+    given: dict[str, tuple[str, ...]] = {"number": (), "name": ("--ids", "compact")}
+    for name, options in given.items():
+        ids = [f"v{vertex}" if name == "name" else str(vertex) for vertex in range(60)]
+        (tmp_path / "edges.txt").write_text("".join(f"{u} {v}\n" for u, v in pairwise(ids)))
+        (tmp_path / "feature.csv").write_text("".join(f"{each},0.5,-1.5e3\n" for each in ids))
+        (tmp_path / "label.csv").write_text("".join(f"{each},{k % 3}\n" for k, each in enumerate(ids)))
+        gnnloom("ingest", name, str(tmp_path / "edges.txt"), *options, "--workers", "0")
+        files = ("--feature", str(tmp_path / "feature.csv"), "--label", str(tmp_path / "label.csv"))
+        gnnloom("features", name, *files, "--by-id", "--workers", "0")
+    gnnloom("demo")
+    assert sorted(path.name for path in cached() - before) == []
+
+
+def kernels() -> list[str]:
+    """Every function of gnnloom that numba compiles and keeps."""
+    found: list[Any] = []
+    for package in (gnnloom.storage, gnnloom.pipeline, gnnloom.trainer):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            # Entry points of processes, and code that starts MPI.
+            if module.name.endswith("__main__") or ".comm.mpi" in module.name:
+                continue
+            values = vars(importlib.import_module(module.name)).values()
+            found += [value for value in values if isinstance(value, Dispatcher) and value.stats.cache_path]
+    return [f"{each.py_func.__module__.rpartition('.')[2]}.{each.py_func.__qualname__}" for each in found]

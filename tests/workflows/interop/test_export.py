@@ -62,7 +62,7 @@ def test_metrics_have_a_row_per_epoch_with_gaps(dataset: Dataset, tmp_path: Path
     run.append_metrics({"epoch": 0, "loss": 2.5, "seconds": 0.5, **counts})
     run.append_metrics({"epoch": 1, "loss": 1.5, "seconds": 0.25, "test_accuracy": 0.75, **counts})
     rows = pq.read_table(exported(dataset, tmp_path / "metrics.parquet", "metrics", "--run", "first")).to_pylist()
-    sent = {"bytes": 12.0, "bytes_halo_forward": 10.0, "bytes_gradient": 2.0}
+    sent = {"bytes_sent": 12.0, "bytes_sent_halo_forward": 10.0, "bytes_sent_gradient": 2.0}
     assert rows == [
         {"epoch": 1, "loss": 2.5, "seconds": 0.5, **sent, "test_accuracy": None},
         {"epoch": 2, "loss": 1.5, "seconds": 0.25, **sent, "test_accuracy": 0.75},

@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gnnloom.pipeline.partition import measurement
+from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.workflows.interop.given_partition import store_metis_part
 from gnnloom.workflows.interop.metis import read_metis_part, write_metis_part
 from support.small_catalogs import store_small_dataset
 
@@ -19,6 +23,22 @@ def test_a_partition_survives_the_way_through_a_metis_file(catalog: Catalog) -> 
     part, parts = read_metis_part(file, 30)
     np.testing.assert_array_equal(part, partition.part())
     assert parts == 2
+
+
+def test_a_given_partition_is_measured_like_our_own(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    # So that the rows that parts exchange are stored as arrays, as those of many parts are.
+    monkeypatch.setattr(measurement, "MATRIX_PARTS", 2)
+    dataset, cluster = store_small_dataset(catalog), InProcessCluster()
+    graph = dataset.graph()
+    own = partition_graph(dataset, graph, PartitionOptions(3, "random"), cluster)
+    write_metis_part(own, catalog.root / "web.part.3")
+    given = store_metis_part(dataset, graph, catalog.root / "web.part.3", None, cluster)
+    assert given.artifact.key != own.artifact.key
+    different = {name for name in own.quality if own.quality[name] != given.quality.get(name)}
+    # Nobody asked the other program for a limit, which the bound follows from.
+    assert different - {"imbalance_bound"} == {"method"}
+    for ours, theirs in zip(own.exchange(), given.exchange(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.trainer.training.projection import PROCESS_MEMORY
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.recipe.request import Request
 from gnnloom.workflows.run.stages import prepare
@@ -57,6 +58,30 @@ def test_a_plan_shows_what_is_done_and_what_the_rest_will_need(tmp_path: Path) -
         prepare(other, InProcessCluster(assignment.cluster.memory))
     assert len(logged) == 1
     assert f"next to {graph}, complete (undirected=True); choose one with `--graph KEY`" in logged[0]
+
+
+#: Large enough that arrays, rather than the process itself, decide the figures.
+LARGER = ("source.vertices=8000", "source.edges=80000", "source.dim=64", "partition.method=random", "train.hidden=64")
+
+
+@pytest.mark.parametrize("settings", [LARGER, (*LARGER, "train.algorithm=broadcast")], ids=["rows", "grid"])
+def test_estimates_are_near_the_figures_of_the_stored_inputs(tmp_path: Path, settings: tuple[str, ...]) -> None:
+    path, options = tmp_path / "recipe.toml", [word for setting in settings for word in ("--set", setting)]
+    if "train.algorithm=broadcast" in settings:
+        settings, options = tuple(each for each in settings if "partition" not in each), options[:6] + options[8:]
+    path.write_text(RECIPE.replace('[partition]\nmethod = "random"\n', "[predict]\nembeddings = true\n"))
+    estimated = {stage["stage"]: stage for stage in plan(tmp_path, *options)["stages"]}
+    for last in ("vertices", "shards"):
+        assignment = Request(path, tmp_path / "catalog", settings, last=last).check()
+        prepare(assignment, InProcessCluster(assignment.cluster.memory))
+        known = [stage for stage in plan(tmp_path, *options)["stages"] if not stage["done"]]
+        assert [stage["stage"] for stage in known][-2:] == ["train", "predict"]
+        for stage in known:
+            before = estimated[stage["stage"]]
+            memory = [each["memory"] - PROCESS_MEMORY for each in (stage, before)]
+            if stage["stage"] in {"train", "predict"}:
+                assert memory[0] == pytest.approx(memory[1], rel=0.05)
+            assert stage["disk"] == pytest.approx(before["disk"], rel=0.1)
 
 
 def test_recipes_are_listed_and_shown(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_a_training_that_is_preempted_at_any_time_resumes_and_gives_the_same_los
     script = emit(tmp_path) / "train.sh"
     script.write_text(script.read_text().replace("write_report ||", "true ||"))
     job = SubmittedJob(slurm, script)
-    job.wait_for(f"epoch {random.Random(number).randrange(EPOCHS // 3)} ")
+    job.wait_for(f"epoch {1 + random.Random(number).randrange(EPOCHS // 3)} ")
     job.signal(("USR1", "TERM")[number % 2])
     job.check_end(restarts=1)
     assert "resuming at epoch" in job.log

@@ -1,0 +1,184 @@
+"""The sizes of what shards are made from: of stored artifacts, from their manifests, or estimated before they exist."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES, BLOCK_ROWS
+from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.partition import Partition
+from gnnloom.storage.artifacts.vertices import Vertices
+from gnnloom.storage.format.arrays import ArrayRecord, default_chunk_rows
+from gnnloom.storage.matrix.csr import index_dtype
+
+
+@dataclass(frozen=True)
+class GraphSizes:
+    """A graph, as far as a projection has to know it.
+
+    Attributes:
+        block_rows, block_nnz: rows and nonzeros of each row block.
+        stored_bytes: bytes on disk.
+        raw_bytes: bytes of the same arrays in memory.
+    """
+
+    num_vertices: int
+    nnz: int
+    symmetric: bool
+    weighted: bool
+    block_rows: tuple[int, ...]
+    block_nnz: tuple[int, ...]
+    stored_bytes: int
+    raw_bytes: int
+
+    @classmethod
+    def of(cls, graph: Graph) -> GraphSizes:
+        """The sizes of a stored graph."""
+        return cls(
+            graph.num_vertices,
+            graph.nnz,
+            graph.symmetric,
+            graph.weighted,
+            tuple(np.diff(graph.block_rows).tolist()),
+            tuple(graph.block_nnz),
+            graph.artifact.stored_bytes(),
+            sum(_raw_bytes(record) for record in graph.artifact.records.values()),
+        )
+
+    @classmethod
+    def even(
+        cls, num_vertices: int, nnz: int, *, symmetric: bool, weighted: bool, num_blocks: int, stored_bytes: int
+    ) -> GraphSizes:
+        """The sizes of a graph whose blocks are all alike."""
+        entry = index_dtype(num_vertices).itemsize + (4 if weighted else 0)
+        # A pointer and a degree for every row.
+        raw = nnz * entry + 16 * num_vertices
+        rows, nonzeros = (_even(total, num_blocks) for total in (num_vertices, nnz))
+        return cls(num_vertices, nnz, symmetric, weighted, rows, nonzeros, stored_bytes, raw)
+
+    @property
+    def num_blocks(self) -> int:
+        return len(self.block_nnz)
+
+    @property
+    def transpose_blocks(self) -> int:
+        """An estimate of the row blocks that the transpose gets."""
+        return max(-(-self.nnz // BLOCK_ENTRIES), -(-self.num_vertices // BLOCK_ROWS))
+
+    @property
+    def entry_bytes(self) -> int:
+        """Bytes of a nonzero in memory: the column id and, if there is one, the weight."""
+        return int(index_dtype(self.num_vertices).itemsize) + (4 if self.weighted else 0)
+
+
+@dataclass(frozen=True)
+class VertexSizes:
+    """Vertex data, as far as a projection has to know them.
+
+    Attributes:
+        num_features: width of the features.
+        num_outputs: width of a model's output: classes, or numbers that a regression predicts.
+        types: dtype and trailing shape of each array.
+        chunk_rows: rows of a chunk of each array.
+        stored_bytes: bytes on disk.
+    """
+
+    num_vertices: int
+    num_features: int
+    num_outputs: int
+    types: Mapping[str, tuple[str, tuple[int, ...]]]
+    chunk_rows: tuple[int, ...]
+    stored_bytes: int
+
+    @classmethod
+    def of(cls, vertices: Vertices) -> VertexSizes:
+        """The sizes of stored vertex data."""
+        artifact = vertices.artifact
+        records = {name: artifact.records[name] for name in VERTEX_ARRAYS if name in artifact.records}
+        return cls(
+            vertices.num_vertices,
+            vertices.num_features,
+            vertices.num_targets or vertices.num_classes,
+            {name: (record.dtype, record.shape[1:]) for name, record in records.items()},
+            tuple(artifact.array(name).chunk_rows for name in records),
+            artifact.stored_bytes(),
+        )
+
+    @classmethod
+    def plain(cls, num_vertices: int, num_features: int, num_classes: int) -> VertexSizes:
+        """float32 features, one class and a split for every vertex; as if nothing could be compressed."""
+        types = {"feature": ("float32", (num_features,)), "label": ("int32", ()), "split": ("uint8", ())}
+        chunks = tuple(default_chunk_rows((num_vertices, *shape), np.dtype(kind)) for kind, shape in types.values())
+        return cls(num_vertices, num_features, num_classes, types, chunks, num_vertices * _row_bytes(types))
+
+    @property
+    def raw_bytes(self) -> int:
+        """Bytes of all arrays in memory."""
+        return self.num_vertices * self.row_bytes
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one vertex in memory."""
+        return _row_bytes(self.types)
+
+
+@dataclass(frozen=True)
+class PartSizes:
+    """The parts of a partition, as far as a projection has to know them; each a number per part.
+
+    Attributes:
+        vertices: that the part owns.
+        nonzeros: of the rows that it owns.
+        sent, received: rows of other parts per product with the adjacency.
+        sent_back: rows sent per product with the transpose of a directed graph.
+    """
+
+    vertices: tuple[int, ...]
+    nonzeros: tuple[int, ...]
+    sent: tuple[int, ...]
+    received: tuple[int, ...]
+    sent_back: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, partition: Partition) -> PartSizes:
+        """The parts of a stored partition, as they were measured."""
+        quality = partition.quality
+        sent = tuple(quality["volume_per_part"])
+        return cls(
+            tuple(quality["vertices_per_part"]),
+            tuple(quality["load_per_part"]),
+            sent,
+            tuple(quality.get("receive_volume_per_part", sent)),
+            tuple(quality.get("volume_backward_per_part", ())),
+        )
+
+    @classmethod
+    def at_random(cls, graph: GraphSizes, num_parts: int) -> PartSizes:
+        """What a random partition of a graph is expected to have, if all degrees are equal.
+
+        A row with d entries beside its own refers to a given part with probability 1 - (1 - 1/P)^d. This function of d
+        is concave, so unequal degrees, like any better partition, mean fewer rows.
+        """
+        n, degree = graph.num_vertices, max(0.0, graph.nnz / max(1, graph.num_vertices) - 1)
+        reached = 1 - (1 - 1 / num_parts) ** degree
+        halo = tuple(int((n - own) * reached) for own in _even(n, num_parts))
+        back = () if graph.symmetric else halo
+        return cls(_even(n, num_parts), _even(graph.nnz, num_parts), halo, halo, back)
+
+
+def _even(total: int, count: int) -> tuple[int, ...]:
+    """The lengths of ``count`` ranges of about equal length."""
+    return tuple((number + 1) * total // count - number * total // count for number in range(count))
+
+
+def _row_bytes(types: Mapping[str, tuple[str, tuple[int, ...]]]) -> int:
+    return sum(np.dtype(kind).itemsize * math.prod(shape) for kind, shape in types.values())
+
+
+def _raw_bytes(record: ArrayRecord) -> int:
+    return math.prod(record.shape) * np.dtype(record.dtype).itemsize

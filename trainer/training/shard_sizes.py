@@ -1,0 +1,124 @@
+"""The sizes of the shards that a training reads: of stored ones, from their manifest, or estimated beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnnloom.storage.artifacts.grid_shards import GridShards
+from gnnloom.storage.artifacts.row_shards import RowShards
+from gnnloom.storage.format.files import tree_bytes
+
+
+@dataclass(frozen=True)
+class RankSizes:
+    """The row shard of one rank.
+
+    Attributes:
+        own: vertices that the rank owns.
+        sent, halo: rows that it sends and receives per product.
+        nonzeros: of its rows.
+        read_bytes: that it reads, as stored.
+    """
+
+    own: int
+    sent: int
+    halo: int
+    nonzeros: int
+    read_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sizes:
+    """What both kinds of shards have.
+
+    Attributes:
+        num_outputs: width of a model's output: classes, or numbers that a regression predicts.
+    """
+
+    num_vertices: int
+    num_features: int
+    num_outputs: int
+    symmetric: bool
+    weighted: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowSizes(_Sizes):
+    """Row shards.
+
+    Attributes:
+        index_bytes: of a column id.
+    """
+
+    ranks: tuple[RankSizes, ...]
+    index_bytes: int
+
+    @classmethod
+    def of(cls, shards: RowShards) -> RowSizes:
+        """The sizes of stored shards; reads their manifest, and the lengths of their files."""
+        prefixes = [f"row/{rank:05d}" for rank in range(shards.num_parts)]
+        kinds = [
+            shards.artifact.records[f"{prefix}/{side}/indices"].dtype for prefix in prefixes for side in ("own", "halo")
+        ]
+        return cls(
+            num_vertices=shards.num_vertices,
+            num_features=shards.num_features,
+            num_outputs=shards.num_outputs,
+            symmetric=shards.symmetric,
+            weighted=shards.weighted,
+            ranks=tuple(_rank_sizes(shards, prefix) for prefix in prefixes),
+            index_bytes=max(np.dtype(kind).itemsize for kind in kinds),
+        )
+
+
+def _rank_sizes(shards: RowShards, prefix: str) -> RankSizes:
+    own, sent, halo, own_nonzeros, halo_nonzeros = (
+        shards.artifact.records[f"{prefix}/{name}"].shape[0]
+        for name in ("vertex", "send_row", "halo_vertex", "own/indices", "halo/indices")
+    )
+    return RankSizes(own, sent, halo, own_nonzeros + halo_nonzeros, tree_bytes(shards.artifact.path / prefix))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridSizes(_Sizes):
+    """Grid shards.
+
+    Attributes:
+        nnz: nonzeros of the matrix, if every cell had as many as the heaviest one.
+        is_double: rows and columns have orders of their own.
+        variant_bytes: stored bytes of each variant of the matrix.
+        order_bytes: stored bytes of the vertex data in one order.
+    """
+
+    nnz: int
+    is_double: bool
+    variant_bytes: Mapping[str, int]
+    order_bytes: int
+
+    @classmethod
+    def of(cls, shards: GridShards) -> GridSizes:
+        """The sizes of stored shards; reads their manifest, and the lengths of their files."""
+        facts, path = shards.artifact.facts, shards.artifact.path
+        return cls(
+            num_vertices=shards.num_vertices,
+            num_features=shards.num_features,
+            num_outputs=shards.num_outputs,
+            symmetric=shards.symmetric,
+            weighted=shards.weighted,
+            nnz=int(facts["nnz"] * max(facts["balance"].values())),
+            is_double=shards.permutation == "double",
+            variant_bytes={folder.name: tree_bytes(folder) for folder in (path / "grid").iterdir() if folder.is_dir()},
+            order_bytes=max(tree_bytes(folder) for folder in (path / "order").iterdir() if folder.is_dir()),
+        )
+
+
+#: Shards of either kind.
+ShardSizes = RowSizes | GridSizes
+
+
+def sizes_of(shards: RowShards | GridShards) -> ShardSizes:
+    """The sizes of stored shards."""
+    return RowSizes.of(shards) if isinstance(shards, RowShards) else GridSizes.of(shards)

@@ -1,0 +1,82 @@
+"""Calls the kernels that only large inputs, or less usual ones, reach; a part of ``gnnloom doctor --warm``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gnnloom.pipeline.tasks.cluster import Cluster
+    from gnnloom.storage import Dataset, Graph
+
+
+def call_rare(folder: Path, dataset: Dataset, graph: Graph, cluster: Cluster) -> None:
+    """Call them with the data of a tiny graph whose ids are names ``a0``, ``b0`` and so on.
+
+    Args:
+        folder: for temporary files.
+    """
+    _sort_more_than_the_memory(folder)
+    _decode_wide_entries()
+    _refine_a_boundary(folder, graph, cluster)
+    _read_text(folder, dataset, graph, cluster)
+
+
+def _sort_more_than_the_memory(folder: Path) -> None:
+    """Sort keys, and copies of one key, in a buffer that is smaller than they are."""
+    from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment
+
+    count = 64
+    for name, keys in {"keys": np.arange(count) * 7 % 61, "copies": np.zeros(count)}.items():
+        path = folder / name
+        path.write_bytes(keys.astype(np.uint64).tobytes() + np.ones(count, np.float32).tobytes())
+        whole = KeyRange(0, int(keys.max()), [Segment(path, 0, count, 0, 8 * count, None)])
+        for merge in (None, "sum"):
+            for _ in KeySorter(folder / "split", count // 4, merge).sort(whole):
+                pass
+
+
+def _decode_wide_entries() -> None:
+    """Decode entries of spill files with as many high bits as larger graphs need."""
+    from gnnloom.pipeline.external_sort.spill import decode_entries, gather_units
+
+    low, offsets, keys = np.zeros(4, np.uint32), np.array([0, 4]), np.empty(4, np.uint64)
+    no_weights = np.empty(0, np.float32)
+    for high in (np.zeros(4, kind) for kind in (np.uint8, np.uint16, np.uint32)):
+        decode_entries(low, high, 0, offsets, 0, 4, 30, 30, keys)
+        gather_units(low, high, no_weights, offsets, 0, 4, 30, 30, 4, np.zeros(1, np.int64), keys, no_weights)
+
+
+def _refine_a_boundary(folder: Path, graph: Graph, cluster: Cluster) -> None:
+    """Refine the boundary of random parts, by a partitioner that leaves them as they are."""
+    from gnnloom.pipeline.partition.hypergraph import Hypergraph
+    from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
+    from gnnloom.pipeline.partition.multilevel.disk_hypergraph import store_hypergraph
+
+    def improve(small: Hypergraph, given: NDArray[np.int32]) -> NDArray[np.int32]:  # noqa: ARG001 - a partitioner's
+        return given
+
+    part = np.random.default_rng(0).integers(0, 2, graph.num_vertices, dtype=np.int32)
+    hypergraph = store_hypergraph(folder / "boundary-nets", graph, graph)
+    refine_boundary(hypergraph, part, 2, BoundaryRefinement(lambda *_: True, improve, folder), cluster)
+
+
+def _read_text(folder: Path, dataset: Dataset, graph: Graph, cluster: Cluster) -> None:
+    """Read features and labels from text, in the order of the vertices and by id."""
+    from gnnloom.pipeline.ingest.vertices import ingest_vertices
+    from gnnloom.pipeline.sources.formats import open_vertices
+
+    ids = graph.original_name()
+    feature, label = [f"0.5,{row}e-1" for row in range(len(ids))], [str(row % 3) for row in range(len(ids))]
+    for kind in ("files", "keyed"):
+        files = {}
+        for name, values in {"feature": feature, "label": label}.items():
+            rows = values if kind == "files" else [f"{each},{value}" for each, value in zip(ids, values, strict=True)]
+            path = folder / f"{kind}-{name}.csv"
+            path.write_text("\n".join(rows) + "\n", encoding="ascii")
+            files[name] = str(path)
+        ingest_vertices(dataset, open_vertices(kind, (), files, graph), cluster, graph, allow_others=True)

@@ -1,0 +1,231 @@
+"""The inputs of a recipe's stages as projections see them: the sizes of what is stored, and estimates of the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from gnnloom.pipeline.ingest.projection import IngestProjection
+from gnnloom.pipeline.ingest.stage import project_ingest
+from gnnloom.pipeline.partition.projection import MethodProjection, project_methods
+from gnnloom.pipeline.partition.workload import Workload as PartitionWorkload
+from gnnloom.pipeline.shards.projection import (
+    ShardNeeds,
+    ShardSource,
+    find_transpose,
+    grid_needs,
+    known_work,
+    row_needs,
+)
+from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, VertexSizes
+from gnnloom.pipeline.tasks.cluster import available_cores, threads_suffice
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.grid_shards import GridShards, stored_variants
+from gnnloom.storage.artifacts.partition import Partition
+from gnnloom.storage.artifacts.row_shards import RowShards
+from gnnloom.storage.artifacts.vertices import Vertices
+from gnnloom.storage.catalog import Catalog, Dataset
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import MANIFEST, Artifact
+from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.trainer.training.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes, sizes_of
+from gnnloom.workflows.recipe.recipe import Recipe
+from gnnloom.workflows.recipe.request import Assignment
+
+#: Classes where neither the recipe nor stored labels say how many there are.
+_ASSUMED_CLASSES = 64
+
+
+@dataclass(frozen=True)
+class StageInputs:
+    """What every stage reads. An artifact that does not exist is estimated from those before it."""
+
+    assignment: Assignment
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.assignment.recipe
+
+    @cached_property
+    def workers(self) -> int:
+        """Tasks at a time."""
+        given = self.assignment.cluster.workers
+        return available_cores() if given is None else max(1, given)
+
+    @cached_property
+    def ingest(self) -> IngestProjection:
+        """The projected ingest.
+
+        Raises:
+            InputError: the source cannot be read.
+            BudgetError: it does not fit the memory or the disk.
+        """
+        recipe, cluster = self.recipe, self.assignment.cluster
+        source = recipe.source.open(undirected=recipe.dataset.undirected)
+        folder = next(path for path in recipe.dataset_path.parents if path.is_dir())
+        found = project_ingest(source, recipe.dataset.options(), folder, self.workers, cluster.memory)
+        # An ingest makes the same choice if no number of workers was asked for.
+        if cluster.kind == "local" and cluster.workers is None and threads_suffice(self.workers, found.work):
+            return found.in_one_process()
+        return found
+
+    @cached_property
+    def graph(self) -> GraphSizes:
+        """The stored graph, or the one that the ingest is projected to make."""
+        if self._stored_graph is not None:
+            return GraphSizes.of(self._stored_graph)
+        found, dataset = self.ingest, self.recipe.dataset
+        return GraphSizes.even(
+            found.vertices,
+            # Self loops are entries too.
+            found.entries + (found.vertices if dataset.self_loops == "add" else 0),
+            symmetric=dataset.undirected,
+            weighted=found.weighted,
+            num_blocks=found.blocks,
+            stored_bytes=found.output_bytes,
+        )
+
+    @cached_property
+    def vertices(self) -> VertexSizes:
+        """The stored vertex data, or what the recipe or its files say of them; no features if they say nothing."""
+        if self._stored_vertices is not None:
+            return VertexSizes.of(self._stored_vertices)
+        section = self.recipe.vertices
+        # Synthetic data need the stored graph to be opened, but their sizes are keys of the recipe.
+        if section.is_synthetic:
+            given = {option.name: option.default for option in section.options()} | section.values()
+            return VertexSizes.plain(self.graph.num_vertices, given["dim"], given["classes"])
+        graph = self._stored_graph
+        source = section.open(self.recipe.source, graph) if graph or section.format is None else None
+        classes = section.classes or self.recipe.source.given.get("classes") or _ASSUMED_CLASSES
+        features = source.num_features() if source is not None else 0
+        return VertexSizes.plain(self.graph.num_vertices, features, int(classes))
+
+    @cached_property
+    def partitioning(self) -> MethodProjection:
+        """The projected cost of the partition.
+
+        Raises:
+            InputError: the recipe has none, or more parts than vertices.
+        """
+        options, memory = self.recipe.partition, self.assignment.cluster.memory
+        if options is None:
+            raise InputError(f"{self.recipe.source_name}: the recipe has no partition")
+        if self._stored_graph is not None:
+            found = project_methods(
+                self._stored_graph,
+                options.parts,
+                worker_memory=memory,
+                model=options.model,
+                directions=options.directions,
+                batches=options.batches,
+            )
+            return next(each for each in found if (each.method, each.preset) == (options.method, options.preset))
+        directions = 2 if options.directions == "both" and not self.graph.symmetric else 1
+        workload = PartitionWorkload(
+            self.graph.num_vertices, self.graph.nnz, self.graph.symmetric, options.parts, options.model, directions,
+            options.batches, memory,
+        )  # fmt: skip
+        preset = next(each for each in options.partitioner.presets if each.name == options.preset)
+        cost = options.partitioner.cost(workload, preset)
+        return MethodProjection(
+            options.method, options.preset, options.model, cost.memory, cost.disk, cost.cpu_seconds, fits=True,
+            chosen=cost.chosen,
+        )  # fmt: skip
+
+    @cached_property
+    def parts(self) -> PartSizes:
+        """The stored partition, or what is expected of a random one."""
+        partition, stored = self.recipe.partition, self._stored_partition
+        if stored is not None:
+            return PartSizes.of(stored)
+        return PartSizes.at_random(self.graph, partition.parts if partition is not None else 1)
+
+    @property
+    def expects_random_parts(self) -> bool:
+        """Whether the rows that ranks exchange are those of random parts, since the partition does not exist yet."""
+        return self.recipe.grid is None and self._stored_partition is None
+
+    @cached_property
+    def shard_needs(self) -> ShardNeeds:
+        """What making the shards takes."""
+        transpose = find_transpose(self._dataset, self._stored_graph) if self._stored_graph is not None else None
+        source = ShardSource(self.graph, self.vertices, transpose.num_blocks if transpose else None)
+        grid, memory = self.recipe.grid, self.assignment.cluster.memory
+        return row_needs(source, self.parts) if grid is None else grid_needs(source, grid, memory)
+
+    @cached_property
+    def shard_seconds(self) -> float | None:
+        """Processor seconds of shards of the same layout and graph that were made before, if there are any."""
+        if self._stored_graph is None:
+            return None
+        layout = "row" if self.recipe.grid is None else "grid"
+        return known_work(self._dataset, layout, self._stored_graph.artifact.key)[0]
+
+    @cached_property
+    def has_shards(self) -> bool:
+        return self._stored("shards") is not None
+
+    @cached_property
+    def shards(self) -> ShardSizes:
+        """The stored shards, or those that are expected of the graph and the partition."""
+        stored = self._stored("shards")
+        if stored is not None:
+            return sizes_of(RowShards(stored) if self.recipe.grid is None else GridShards(stored))
+        return self._row_shards() if self.recipe.grid is None else self._grid_shards()
+
+    def _row_shards(self) -> RowSizes:
+        graph, vertices, parts = self.graph, self.vertices, self.parts
+        ranks = zip(parts.vertices, parts.sent, parts.received, parts.nonzeros, strict=True)
+        read = self.shard_needs.output_bytes // len(parts.vertices)
+        return RowSizes(
+            num_vertices=graph.num_vertices,
+            num_features=vertices.num_features,
+            num_outputs=vertices.num_outputs,
+            symmetric=graph.symmetric,
+            weighted=graph.weighted,
+            ranks=tuple(RankSizes(*sizes, read) for sizes in ranks),
+            index_bytes=index_dtype(max(map(sum, zip(parts.vertices, parts.received, strict=True)))).itemsize,
+        )
+
+    def _grid_shards(self) -> GridSizes:
+        graph, vertices = self.graph, self.vertices
+        is_double = self.recipe.shards.permutation == "double"
+        variants = set(stored_variants(symmetric=graph.symmetric, double=is_double).values())
+        order = vertices.stored_bytes + 8 * graph.num_vertices
+        matrices = self.shard_needs.output_bytes - (2 if is_double else 1) * order
+        return GridSizes(
+            num_vertices=graph.num_vertices,
+            num_features=vertices.num_features,
+            num_outputs=vertices.num_outputs,
+            symmetric=graph.symmetric,
+            weighted=graph.weighted,
+            nnz=graph.nnz,
+            is_double=is_double,
+            variant_bytes=dict.fromkeys(variants, max(0, matrices) // len(variants)),
+            order_bytes=order,
+        )
+
+    @property
+    def _dataset(self) -> Dataset:
+        return Catalog(self.recipe.catalog).dataset(self.recipe.dataset.name)
+
+    def _stored(self, kind: str) -> Artifact | None:
+        key = self.assignment.workload.all_keys.get(kind)
+        path = self.recipe.dataset_path / kind / (key or "")
+        return Artifact(path) if key is not None and (path / MANIFEST).exists() else None
+
+    @cached_property
+    def _stored_graph(self) -> Graph | None:
+        artifact = self._stored("graph")
+        return Graph(artifact) if artifact else None
+
+    @cached_property
+    def _stored_vertices(self) -> Vertices | None:
+        artifact = self._stored("vertices")
+        return Vertices(artifact) if artifact else None
+
+    @cached_property
+    def _stored_partition(self) -> Partition | None:
+        artifact = self._stored("partition")
+        return Partition(artifact) if artifact else None
