@@ -69,7 +69,9 @@ def share(lock: Path) -> int:
     lock.parent.mkdir(parents=True, exist_ok=True)
     while True:
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        if not _takes(descriptor, fcntl.LOCK_SH):
+            LOGGER.warning("waiting for another process that makes %s", lock.name)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
         if _is_named(descriptor, lock):
             return descriptor
         os.close(descriptor)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.errors import BudgetError, CorruptError, InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.files import sync_folder, sync_tree
-from gnnloom.storage.format.locks import lock_path, locked, share
+from gnnloom.storage.format.locks import held, lock_path, share
 
 #: Folder of the copies in a dataset, and the kind by which their locks are named.
 MAPPED: Final = ".mapped"
@@ -71,14 +72,10 @@ def open_copy(artifact: Artifact, contents: Contents) -> dict[str, NDArray[Any]]
         CorruptError: the copy is not one of this artifact.
     """
     path = copy_path(artifact)
-    lock = copy_lock(path)
-    while True:
-        _make_copy(path, contents)
-        descriptor = share(lock)
-        # A garbage collection may have removed the copy between the two locks.
-        if path.is_dir():
-            break
-        os.close(descriptor)
+    try:
+        descriptor = _use_copy(path, contents)
+    except PermissionError as error:
+        raise InputError(f"{path}: cannot make the uncompressed copy for random access ({error.strerror})") from error
     try:
         arrays = {name: _map(path / f"{name}.npy", content) for name, content in contents.items()}
     except BaseException:
@@ -117,18 +114,22 @@ def verify_copy(path: Path, contents: Contents) -> int:
     return len(contents)
 
 
-def _make_copy(path: Path, contents: Contents) -> None:
-    if path.is_dir():
-        return
-    dataset = path.parents[1]
-    try:
-        path.parent.mkdir(exist_ok=True)
-        with locked(dataset, _LOCK_KIND, path.name):
-            # Another process may have made it while this one waited.
-            if not path.is_dir():
+def _use_copy(path: Path, contents: Contents) -> int:
+    """Lock a copy, shared, so that it stays; make it if there is none. Return the descriptor of the lock."""
+    lock = copy_lock(path)
+    while True:
+        # Waits while another process makes the copy.
+        descriptor = share(lock)
+        if path.is_dir():
+            return descriptor
+        os.close(descriptor)
+        # Never waits for the lock: once the copy is there, its users keep the lock for as long as they like.
+        with held(lock) as is_ours:
+            if is_ours and not path.is_dir():
+                path.parent.mkdir(exist_ok=True)
                 _write_copy(path, contents)
-    except PermissionError as error:
-        raise InputError(f"{path}: cannot make the uncompressed copy for random access ({error.strerror})") from error
+        if not is_ours:
+            time.sleep(0.01)
 
 
 def _write_copy(path: Path, contents: Contents) -> None:
