@@ -170,7 +170,7 @@ def _bytes_of(chunk: NDArray[Any], content: ArrayContent) -> memoryview:
 
 def _map(path: Path, content: ArrayContent) -> np.memmap[Any, Any]:
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: np.memmap[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
         raise CorruptError(f"{path}: damaged copy ({error}); remove the folder") from error
     if (array.shape, array.dtype) != (content.shape, content.dtype):

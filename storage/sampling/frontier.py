@@ -21,6 +21,8 @@ from gnnloom.storage.sampling.successor import num_neighbors, successor
 #: frontier, most vertices of a batch would be uniform.
 FRONTIER: Final = 1000
 _LEAST_DRAWN: Final = 8
+#: Vertices whose followers are drawn together.
+_TOGETHER: Final = 16
 
 
 class FrontierSampler(SubgraphSampler):
@@ -50,7 +52,7 @@ class FrontierSampler(SubgraphSampler):
         seed: int,
         size: int,
         frontier: int | None = None,
-        enlargement: float = 2.0,
+        enlargement: float = 3.0,
         degree_cap: int | None = None,
     ) -> None:
         super().__init__(graph, seed, size)
@@ -74,9 +76,9 @@ class FrontierSampler(SubgraphSampler):
             for each; -1 if none was.
         """
         matrix = self.graph.matrix
-        # A slot stands for 2^bits neighbors. Up to the mean, at least half of a table without outdated slots is hit; a
-        # power of two, since a division takes longer than a probe.
-        bits = max(1, matrix.nnz // self.graph.num_vertices).bit_length() - 1
+        # A slot stands for 2^bits neighbors: at most twice the mean degree, so that about a third of the probes or more
+        # hit in a table without outdated slots; a power of two, since a division takes longer than a probe.
+        bits = (matrix.nnz // self.graph.num_vertices).bit_length()
         cap = matrix.nnz + 1 if self.degree_cap is None else self.degree_cap
         return _draw_frontier(
             self._key(epoch, batch),
@@ -111,8 +113,14 @@ def _draw_frontier(
     weight, first = np.zeros(frontier, np.int64), np.zeros(frontier, np.int64)
     for position in range(frontier):
         member[position] = drawn[position] = below(key, position, len(loop))
+    for position in range(frontier):
         weight[position] = min(cap, num_neighbors(indptr, loop, member[position]))
-    counter, count, total = frontier, frontier, weight.sum()
+    # Who follows a vertex is drawn before the vertex is popped, for several at a time: the processor then waits for
+    # their scattered rows together. -1: not drawn yet.
+    follower, degree_after = np.full(frontier, -1, np.int64), np.empty(frontier, np.int64)
+    waiting = np.arange(frontier)
+    counter = _draw_followers(key, frontier, waiting, member, weight, indptr, indices, loop, follower, degree_after)
+    count, num_waiting, total = frontier, 0, weight.sum()
     dashboard, end = _compacted(np.empty(0, np.int32), weight, first, bits, enlargement)
     while count < size:
         if total > 0:
@@ -124,12 +132,16 @@ def _draw_frontier(
                 position = dashboard[place >> bits]
                 if 0 <= place - (first[position] << bits) < weight[position]:
                     break
-            vertex, counter = successor(key, counter, indptr, indices, member[position])
+            if follower[position] < 0:
+                counter = _draw_followers(
+                    key, counter, waiting[:num_waiting], member, weight, indptr, indices, loop, follower, degree_after
+                )
+                num_waiting = 0
             popped[count] = member[position]
             total -= weight[position]
+            vertex, degree = follower[position], degree_after[position]
             drawn[count] = vertex
             count += 1
-            degree = num_neighbors(indptr, loop, vertex)
         else:
             position, degree, vertex = count % frontier, 0, -1
         if degree == 0 and count < size:
@@ -138,17 +150,43 @@ def _draw_frontier(
             drawn[count] = vertex
             count += 1
             degree = num_neighbors(indptr, loop, vertex)
-        member[position], weight[position] = vertex, min(cap, degree)
+        member[position], weight[position], follower[position] = vertex, min(cap, degree), -1
         total += weight[position]
-        needed = _slots(weight[position], bits)
-        if end + needed > len(dashboard):
+        waiting[num_waiting] = position
+        num_waiting += 1
+        if num_waiting == min(frontier, _TOGETHER):
+            counter = _draw_followers(
+                key, counter, waiting[:num_waiting], member, weight, indptr, indices, loop, follower, degree_after
+            )
+            num_waiting = 0
+        if end + _slots(weight[position], bits) > len(dashboard):
             dashboard, end = _compacted(dashboard, weight, first, bits, enlargement)
         else:
-            first[position] = end
-            for slot in range(end, end + needed):
-                dashboard[slot] = position
-            end += needed
+            end = _fill(dashboard, weight, first, position, end, bits)
     return drawn, popped
+
+
+@njit(cache=True, nogil=True)
+def _draw_followers(
+    key: np.uint64,
+    counter: int,
+    positions: NDArray[np.int64],
+    member: NDArray[np.int64],
+    weight: NDArray[np.int64],
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    loop: NDArray[np.bool_],
+    follower: NDArray[np.int64],
+    degree_after: NDArray[np.int64],
+) -> int:
+    """Draw the vertices that will take the places of these positions, and their degrees; return the next counter."""
+    for position in positions:
+        if weight[position] > 0:
+            follower[position], counter = successor(key, counter, indptr, indices, member[position])
+    for position in positions:
+        if weight[position] > 0:
+            degree_after[position] = num_neighbors(indptr, loop, follower[position])
+    return counter
 
 
 @njit(cache=True, nogil=True)
@@ -163,13 +201,26 @@ def _compacted(
         dashboard = np.empty(np.int64(enlargement * needed) + 16, np.int32)
     end = 0
     for position in range(len(weight)):
-        stop = end + _slots(weight[position], bits)
-        first[position] = end
-        # Not a slice: most are too short for what setting one up costs.
-        for slot in range(end, stop):
-            dashboard[slot] = position
-        end = stop
+        end = _fill(dashboard, weight, first, position, end, bits)
     return dashboard, end
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _fill(
+    dashboard: NDArray[np.int32],
+    weight: NDArray[np.int64],
+    first: NDArray[np.int64],
+    position: int,
+    end: int,
+    bits: int,
+) -> int:
+    """Give a position the slots from ``end`` on; return the next free one."""
+    first[position] = end
+    stop = end + _slots(weight[position], bits)
+    # Not a slice: most are too short for what setting one up costs.
+    for slot in range(end, stop):
+        dashboard[slot] = position
+    return stop
 
 
 @njit(cache=True, nogil=True, inline="always")

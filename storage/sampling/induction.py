@@ -46,7 +46,7 @@ def _induced(
     # them before they are looked up.
     is_hashed = np.zeros(1 << (bits + _FILTER - 3), np.uint8)
     for vertex in vertices:
-        place = hashed(vertex, bits + _FILTER)
+        place = hashed(int(vertex), bits + _FILTER)
         is_hashed[place >> 3] |= np.uint8(1 << (place & 7))
     row_nnz = np.empty(count, np.int64)
     out_indptr = np.zeros(count + 1, np.int64)
@@ -61,7 +61,7 @@ def _induced(
             end = _search_row(indices, start, stop, vertices, columns, entry, end)
         else:
             for position in range(start, stop):
-                vertex = np.int64(indices[position])
+                vertex = int(indices[position])
                 place = hashed(vertex, bits + _FILTER)
                 if is_hashed[place >> 3] >> np.uint8(place & 7) & 1:
                     local = slots[find_slot(slots, bits, vertices, vertex)]

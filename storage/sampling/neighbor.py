@@ -171,7 +171,7 @@ def _number(
     for k in range(len(entry)):
         drawn[k] = indices[entry[k]]
     for k in range(len(entry)):
-        vertex = np.int64(drawn[k])
+        vertex = int(drawn[k])
         slot = find_slot(slots, bits, known, vertex)
         if slots[slot] < 0:
             if 2 * total >= len(slots):
@@ -199,7 +199,7 @@ def _ranks(
         bits += 1
     rank = np.empty(len(ordered), np.int32)
     for k in range(len(ordered)):
-        rank[slots[find_slot(slots, bits, known, ordered[k])] - count] = count + k
+        rank[slots[find_slot(slots, bits, known, int(ordered[k]))] - count] = count + k
     return rank
 
 

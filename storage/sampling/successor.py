@@ -14,7 +14,7 @@ from gnnloom.storage.matrix.random_numbers import below
 @njit(cache=True, nogil=True, inline="always")
 def num_neighbors(indptr: NDArray[np.int64], loop: NDArray[np.bool_], vertex: int) -> int:
     """Neighbors of a vertex other than itself."""
-    return indptr[vertex + 1] - indptr[vertex] - loop[vertex]
+    return int(indptr[vertex + 1] - indptr[vertex] - loop[vertex])
 
 
 @njit(cache=True, nogil=True)
@@ -26,7 +26,7 @@ def successor(
     size = indptr[vertex + 1] - first
     # Drawn again if it is the vertex itself, which is at most every other time.
     while True:
-        neighbor = np.int64(indices[first + below(key, counter, size)])
+        neighbor = int(indices[first + below(key, counter, size)])
         counter += 1
         if neighbor != vertex:
             return neighbor, counter

@@ -24,7 +24,7 @@ def slot_bits(count: int) -> int:
 @njit(cache=True, nogil=True, inline="always")
 def hashed(vertex: int, bits: int) -> int:
     """The upper bits of a multiplicative hash (Knuth, TAOCP 3, section 6.4), which spread consecutive ids evenly."""
-    return np.int64((np.uint64(vertex) * GOLDEN) >> np.uint64(64 - bits))
+    return int(np.int64((np.uint64(vertex) * GOLDEN) >> np.uint64(64 - bits)))
 
 
 @njit(cache=True, nogil=True, inline="always")

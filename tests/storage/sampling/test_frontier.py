@@ -19,16 +19,16 @@ from support.samples import in_memory
 def skewed(n: int = 400) -> WholeGraph:
     """A graph with degrees from 1 to n/2, every vertex with a self loop."""
     rng = np.random.default_rng(0)
-    ends = np.minimum(n - 1, (n * rng.random((2, 6 * n)) ** 3).astype(np.int64))
-    ring = np.stack([np.arange(n), (np.arange(n) + 1) % n])
-    row, column = np.concatenate([ends, ring], axis=1)
+    ends = (n * rng.random((2, 2 * n)) ** 3).astype(np.int64)
+    leaves = np.stack([np.arange(1, n), (np.arange(1, n) * rng.random(n - 1) ** 3).astype(np.int64)])
+    row, column = np.concatenate([ends, leaves], axis=1)
     matrix = scipy.sparse.coo_array((np.ones(len(row)), (row, column)), shape=(n, n)).tocsr()
     return in_memory(matrix + matrix.T + scipy.sparse.eye_array(n))
 
 
 def popping(sampler: FrontierSampler, weight: NDArray[np.float64], batches: int) -> float:
     """The p-value of a chi-squared test that pops follow the weights of the vertices in the frontier of each step."""
-    classes = np.minimum(15, np.log2(weight).astype(np.int64) * 2)
+    classes = np.minimum(15, (2 * np.log2(weight)).astype(np.int64))
     observed, expected, variance = np.zeros(16), np.zeros(16), np.zeros((16, 16))
     for batch in range(batches):
         drawn, popped = sampler.draw_in_order(0, batch)
@@ -54,9 +54,9 @@ def popping(sampler: FrontierSampler, weight: NDArray[np.float64], batches: int)
 def test_pops_are_proportional_to_degrees(enlargement: float, cap: int | None) -> None:
     graph = skewed()
     degree = np.diff(graph.matrix.indptr) - 1.0
-    assert degree.max() > 100 * degree.min()
+    assert degree.max() > 80 * degree.min()
     weight = np.minimum(degree, cap or np.inf)
-    sampler = FrontierSampler(graph, 3, 800, 20, enlargement, cap)
+    sampler = FrontierSampler(graph, 3, 1500, 20, enlargement, cap)
     assert popping(sampler, weight, 4) > 1e-3
     # The test tells degrees from degrees plus 1, and capped ones from others.
     assert popping(sampler, degree + 1 if cap is None else degree, 4) < 1e-3
@@ -73,7 +73,7 @@ def test_successors_are_uniform_neighbors() -> None:
         row = graph.matrix.indices[graph.matrix.indptr[vertex] : graph.matrix.indptr[vertex + 1]]
         neighbors = row[row != vertex]
         found = np.bincount(followers, minlength=graph.num_vertices)
-        assert found.sum() == found[neighbors].sum() > 2000
+        assert found.sum() == found[neighbors].sum() > 1000
         mean = len(followers) / len(neighbors)
         assert chi2.sf(((found[neighbors] - mean) ** 2 / mean).sum(), len(neighbors) - 1) > 1e-3
 
