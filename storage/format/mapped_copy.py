@@ -74,7 +74,7 @@ def open_copy(artifact: Artifact, contents: Contents) -> dict[str, NDArray[Any]]
     path = copy_path(artifact)
     try:
         descriptor = _use_copy(path, contents)
-    except PermissionError as error:
+    except OSError as error:
         raise InputError(f"{path}: cannot make the uncompressed copy for random access ({error.strerror})") from error
     try:
         arrays = {name: _map(path / f"{name}.npy", content) for name, content in contents.items()}
@@ -118,8 +118,14 @@ def _use_copy(path: Path, contents: Contents) -> int:
     """Lock a copy, shared, so that it stays; make it if there is none. Return the descriptor of the lock."""
     lock = copy_lock(path)
     while True:
-        # Waits while another process makes the copy.
-        descriptor = share(lock)
+        try:
+            # Waits while another process makes the copy.
+            descriptor = share(lock)
+        except OSError:
+            # A catalog that cannot be written: nobody can remove the copy, so it needs no lock.
+            if path.is_dir():
+                return os.open(path, os.O_RDONLY)
+            raise
         if path.is_dir():
             return descriptor
         os.close(descriptor)

@@ -65,7 +65,12 @@ def test_a_copy_is_made_once_by_whoever_comes_first(catalog: Catalog, monkeypatc
     graph, adjacency = stored(catalog)
     made = []
     write = mapped_copy._write_copy
-    monkeypatch.setattr(mapped_copy, "_write_copy", lambda *given: (made.append(given), write(*given)))
+
+    def write_and_count(path: Path, contents: Any) -> None:
+        made.append(path)
+        write(path, contents)
+
+    monkeypatch.setattr(mapped_copy, "_write_copy", write_and_count)
     with ThreadPoolExecutor(6) as pool:
         found = list(pool.map(map_whole_graph, [graph] * 6))
     assert len(made) == 1
@@ -118,7 +123,7 @@ def test_a_copy_that_was_begun_is_garbage_and_is_not_used(catalog: Catalog) -> N
 def test_failures_leave_nothing_behind(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, _ = stored(catalog)
     with monkeypatch.context() as patch:
-        patch.setattr(mapped_copy.shutil, "disk_usage", lambda _: _Disk(1000))
+        patch.setattr("shutil.disk_usage", lambda _: _Disk(1000))
         with pytest.raises(BudgetError, match="1,000 are free"):
             map_whole_graph(graph)
     with monkeypatch.context() as patch:
@@ -136,6 +141,17 @@ class _Disk:
 
 def _refuse(path: Path) -> None:
     raise PermissionError(13, "Permission denied", str(path))
+
+
+def test_a_copy_in_a_catalog_that_cannot_be_written_is_used(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, adjacency = stored(catalog)
+    monkeypatch.setattr(mapped_copy, "share", _refuse)
+    with pytest.raises(InputError, match="cannot make the uncompressed copy"):
+        map_whole_graph(graph)
+    monkeypatch.undo()
+    map_whole_graph(graph)
+    monkeypatch.setattr(mapped_copy, "share", _refuse)
+    np.testing.assert_array_equal(map_whole_graph(graph).matrix.indices, adjacency.indices)
 
 
 def test_vertex_data_and_parts_are_mapped_too(catalog: Catalog) -> None:

