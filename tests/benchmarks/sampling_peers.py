@@ -65,7 +65,7 @@ def why_no_pyg() -> str:
 
 def _pyg_data(indptr: Array, indices: Array, feature: Array) -> Any:
     import torch
-    from torch_geometric.data import Data
+    from torch_geometric.data.data import Data
 
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     edges = torch.from_numpy(np.stack([indices.astype(np.int64), rows]))
@@ -76,7 +76,7 @@ def pyg_neighbor(
     indptr: Array, indices: Array, feature: Array, fanouts: list[int], batch_size: int, workers: int
 ) -> Iterator[Any]:
     """Batches of PyG's NeighborLoader, without end."""
-    from torch_geometric.loader import NeighborLoader
+    from torch_geometric.loader.neighbor_loader import NeighborLoader
 
     data = _pyg_data(indptr, indices, feature)
     loader = NeighborLoader(data, num_neighbors=fanouts, batch_size=batch_size, shuffle=True, num_workers=workers)
@@ -86,7 +86,7 @@ def pyg_neighbor(
 
 def pyg_walks(indptr: Array, indices: Array, feature: Array, roots: int, length: int) -> Iterator[Any]:
     """Subgraphs of PyG's GraphSAINT random walks, without end."""
-    from torch_geometric.loader import GraphSAINTRandomWalkSampler
+    from torch_geometric.loader.graph_saint import GraphSAINTRandomWalkSampler
 
     loader = GraphSAINTRandomWalkSampler(
         _pyg_data(indptr, indices, feature), batch_size=roots, walk_length=length, num_steps=1000

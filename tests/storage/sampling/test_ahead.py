@@ -59,7 +59,7 @@ def test_no_more_batches_are_drawn_than_the_pool_holds() -> None:
 
 def test_an_error_of_a_thread_reaches_the_reader() -> None:
     samples = sample_ahead(Counting(refused=(1, 2)), PLACES, 2, 4)
-    found = []
+    found: list[Any] = []
     with pytest.raises(InputError, match="refused"):
         found.extend(sample.vertices.tolist() for sample in samples)
     with pytest.raises(InputError, match="expected 0 or more"):
