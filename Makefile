@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SCALE ?= full
 
-.PHONY: install demo test test-long lint typecheck docs wheel bench-ingest bench-partition bench-algorithms clean
+.PHONY: install demo test test-long lint typecheck docs wheel bench-ingest bench-partition bench-algorithms bench-sampling clean
 
 install: .venv/installed
 
@@ -76,6 +76,10 @@ bench-partition: .venv/installed-for-benchmarks
 
 bench-algorithms: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_algorithms.py --scale $(SCALE) --data $(DATA)
+
+# Against straightforward samplers, and PyTorch Geometric's if torch-sparse is installed; SCALE=small takes a minute.
+bench-sampling: .venv/installed-for-benchmarks
+	$(BIN)/python tests/benchmarks/bench_sampling.py --scale $(SCALE)
 
 clean:
 	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -38,7 +38,7 @@ class PartitionSettings:
         memory_limit: bytes that a native partitioner may allocate, and that ``multilevel`` may hold; None for what
             the machine has.
         batches: for model ``stochastic``: how mini-batches are drawn, one of ``BATCHES``.
-        batch_rate: for model ``stochastic``: share of the vertices (``edge``: of the edges) that a batch draws.
+        batch_rate: for model ``stochastic``: vertices drawn for a batch, repeats included, as a share of all.
         quality: how good a partition the method that chooses makes, and how long it may take; empty for other methods.
     """
 

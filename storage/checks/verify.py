@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 from gnnloom.storage.catalog import ArtifactInfo, Dataset
+from gnnloom.storage.checks.copy_invariants import check_copy
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.checks.metadata_invariants import check_list
 from gnnloom.storage.checks.run_invariants import check_run
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.mapped_copy import copies
 from gnnloom.storage.runs.run import Run
+
+#: Kind of the findings about uncompressed copies.
+MAPPED_KIND: Final = "mapped"
 
 
 @dataclass(frozen=True)
@@ -18,7 +25,8 @@ class Finding:
     """The result of checking one artifact or run.
 
     Attributes:
-        kind, key: kind and key of the artifact, or ``runs`` and the name of the run.
+        kind, key: kind and key of the artifact, ``runs`` and the name of the run, or ``mapped`` and the folder of an
+            uncompressed copy.
         state: ``complete`` or ``incomplete``.
         read: number of arrays of the artifact, or of epochs of the run, that were read and are intact.
         problem: what is wrong; None if nothing is.
@@ -43,13 +51,14 @@ def verify_dataset(dataset: Dataset, *, quick: bool = False) -> list[Finding]:
         quick: check only checksums and digests.
 
     Returns:
-        One finding per artifact and run, intact or not.
+        One finding per artifact, run and uncompressed copy, intact or not.
     """
     artifacts = [_verify_artifact(dataset, info, quick=quick) for info in dataset.artifacts()]
     runs = [_verify_run(dataset, run) for run in dataset.runs()]
+    copied = [_verify_copy(path) for path in copies(dataset.path)]
     problem = check_list(dataset)
     # The list belongs to no artifact. It can be derived, so an outdated one is unfinished work rather than damage.
-    return artifacts + runs + ([Finding("list", "zarr.json", "incomplete", 0, problem)] if problem else [])
+    return artifacts + runs + copied + ([Finding("list", "zarr.json", "incomplete", 0, problem)] if problem else [])
 
 
 def _verify_artifact(dataset: Dataset, info: ArtifactInfo, *, quick: bool) -> Finding:
@@ -63,6 +72,15 @@ def _verify_artifact(dataset: Dataset, info: ArtifactInfo, *, quick: bool) -> Fi
     except (GnnloomError, OSError) as error:
         problem = str(error)
     return Finding(info.kind, info.key, info.state, arrays, problem)
+
+
+def _verify_copy(path: Path) -> Finding:
+    arrays, problem = 0, None
+    try:
+        arrays = check_copy(path)
+    except (GnnloomError, OSError) as error:
+        problem = str(error)
+    return Finding(MAPPED_KIND, path.name, "complete", arrays, problem)
 
 
 def _verify_run(dataset: Dataset, name: str) -> Finding:

@@ -8,7 +8,7 @@ not depend on the codec.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -314,6 +314,11 @@ class ArrayReader:
             begin, end = max(start, first), min(stop, first + self.chunk_rows)
             rows[begin - start : end - start] = self._chunk(number)[begin - first : end - first]
         return rows
+
+    def chunks(self) -> Iterator[Array]:
+        """All rows in order, one chunk in memory at a time."""
+        for start in range(0, len(self), self.chunk_rows):
+            yield self.read(start, min(start + self.chunk_rows, len(self)))
 
     def _chunk(self, number: int) -> Array:
         try:

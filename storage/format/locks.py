@@ -61,6 +61,30 @@ def held(lock: Path | None) -> Iterator[bool]:
         os.close(descriptor)
 
 
+def share(lock: Path) -> int:
+    """Lock a file together with any number of other users, and return its descriptor; closing that releases the lock.
+
+    Waits while a process holds the lock for writing.
+    """
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+        if not _takes(descriptor, fcntl.LOCK_SH):
+            LOGGER.warning("waiting for another process that makes %s", lock.name)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        if _is_named(descriptor, lock):
+            return descriptor
+        os.close(descriptor)
+
+
+def is_shared(lock: Path) -> bool:
+    """Whether a living process holds the lock on a file, for writing or shared."""
+    if not lock.exists():
+        return False
+    with held(lock) as is_ours:
+        return not is_ours
+
+
 def is_held(lock: Path) -> bool:
     """Whether a living process holds the advisory lock on a file or folder."""
     try:

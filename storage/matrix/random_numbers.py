@@ -30,7 +30,16 @@ def stream_key(seed: int, stream: str) -> np.uint64:
 @njit(cache=True, nogil=True, inline="always")
 def unit(key: np.uint64, counter: np.uint64) -> float:
     """The number of a stream at one counter, uniform in [0, 1)."""
-    return np.float64(mix(key + counter * GOLDEN) >> np.uint64(11)) * _TO_UNIT
+    # By way of int64, which processors convert to float64 in one instruction; unsigned numbers take several.
+    return np.float64(np.int64(mix(key + counter * GOLDEN) >> np.uint64(11))) * _TO_UNIT
+
+
+@njit(cache=True, nogil=True, inline="always")
+def below(key: np.uint64, counter: int, bound: int) -> int:
+    """The number of a stream at one counter, uniform in 0..bound-1; ``bound`` is from 1 to 2^53."""
+    # Scaled instead of a modulo, which favors small numbers. ``unit`` is at most 1 - 2^-53, so the product rounds to
+    # less than ``bound``.
+    return int(unit(key, np.uint64(counter)) * bound)
 
 
 @njit(cache=True, nogil=True)

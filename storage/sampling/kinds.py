@@ -1,7 +1,96 @@
-"""The kinds of mini-batches, apart from the code that draws them, which imports numba: that takes half a second."""
+"""The kinds of samplers, apart from the code that draws, which imports numba: that takes half a second."""
 
 from __future__ import annotations
 
-from typing import Final
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
+if TYPE_CHECKING:
+    from gnnloom.storage.sampling.sampler import Sampler
+
+#: Kinds of batches that a stochastic partition can be made for.
 BATCHES: Final = ("vertex", "edge", "walk", "frontier")
+
+
+@dataclass(frozen=True)
+class SamplerKind:
+    """The descriptor of a sampler.
+
+    Attributes:
+        name: name on the command line.
+        help: what it draws, as the end of a sentence.
+        source: paper and section.
+        covers_epoch: whether the batches of one epoch contain every vertex (``neighbor``: every seed).
+        layered: whether a sample has one block per layer instead of one for all layers.
+        place: module and class.
+    """
+
+    name: str
+    help: str
+    source: str
+    covers_epoch: bool
+    layered: bool
+    place: tuple[str, str]
+
+    def load(self) -> type[Sampler]:
+        """Import the class."""
+        found: type[Sampler] = getattr(importlib.import_module(self.place[0]), self.place[1])
+        return found
+
+
+_KINDS = (
+    SamplerKind(
+        name="frontier",
+        help="vertices popped from a frontier by degree, and their successors",
+        source="Zeng et al., IPDPS 2019, section IV",
+        covers_epoch=False,
+        layered=False,
+        place=("gnnloom.storage.sampling.frontier", "FrontierSampler"),
+    ),
+    SamplerKind(
+        name="vertex",
+        help="uniform vertices; those of one epoch are all different",
+        source="Zeng et al., ICLR 2020, section 3.4, with equal probabilities",
+        covers_epoch=True,
+        layered=False,
+        place=("gnnloom.storage.sampling.vertex", "VertexSampler"),
+    ),
+    SamplerKind(
+        name="edge",
+        help="both ends of edges, more often those of vertices with few edges",
+        source="Zeng et al., ICLR 2020, section 3.4",
+        covers_epoch=False,
+        layered=False,
+        place=("gnnloom.storage.sampling.edge", "EdgeSampler"),
+    ),
+    SamplerKind(
+        name="walk",
+        help="vertices that random walks from uniform roots visit",
+        source="Zeng et al., ICLR 2020, section 3.4",
+        covers_epoch=False,
+        layered=False,
+        place=("gnnloom.storage.sampling.walk", "WalkSampler"),
+    ),
+    SamplerKind(
+        name="cluster",
+        help="whole parts of a partition, several per batch",
+        source="Chiang et al., KDD 2019, section 3.2",
+        covers_epoch=True,
+        layered=False,
+        place=("gnnloom.storage.sampling.cluster", "ClusterSampler"),
+    ),
+    SamplerKind(
+        name="neighbor",
+        help="some neighbors of each vertex, layer by layer, from seeds on",
+        source="Hamilton, Ying, Leskovec, NeurIPS 2017, appendix A",
+        covers_epoch=True,
+        layered=True,
+        place=("gnnloom.storage.sampling.neighbor", "NeighborSampler"),
+    ),
+)
+
+#: All samplers by name.
+SAMPLERS: Final[Mapping[str, SamplerKind]] = MappingProxyType({kind.name: kind for kind in _KINDS})

@@ -21,7 +21,7 @@ import pyarrow as pa
 import xxhash
 
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.checks.verify import verify_dataset
+from gnnloom.storage.checks.verify import MAPPED_KIND, verify_dataset
 from gnnloom.storage.errors import CorruptError, ExistsError, InputError
 from gnnloom.storage.format.artifact import WORK
 from gnnloom.storage.format.files import sync_folder, written_aside
@@ -70,7 +70,9 @@ def export_dataset(dataset: Dataset, file: Path) -> dict[str, Any]:
 
 def _refuse_damage(dataset: Dataset) -> None:
     """Refuse to export damage now: the import would refuse it later, when the original may be gone."""
-    damaged = [finding for finding in verify_dataset(dataset, quick=True) if finding.is_damaged]
+    findings = verify_dataset(dataset, quick=True)
+    # Copies are not exported.
+    damaged = [finding for finding in findings if finding.is_damaged and finding.kind != MAPPED_KIND]
     if damaged:
         raise CorruptError(
             f"dataset {dataset.name}: {len(damaged)} artifacts or runs are damaged; remove them or make them again:"

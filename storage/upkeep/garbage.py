@@ -19,7 +19,8 @@ from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
 from gnnloom.storage.format.files import tree_bytes
 from gnnloom.storage.format.listing import LISTING_LOCK, is_list_current, refresh_list
-from gnnloom.storage.format.locks import LOCKS, held, is_held, lock_path
+from gnnloom.storage.format.locks import LOCKS, held, is_held, is_shared, lock_path
+from gnnloom.storage.format.mapped_copy import MAPPED, copies, copy_lock
 from gnnloom.storage.format.schema import SCHEMAS
 from gnnloom.storage.format.work_folder import remove_work_folder
 from gnnloom.storage.runs.run import Run
@@ -58,6 +59,7 @@ def find_garbage(dataset: Dataset) -> list[Garbage]:
             found += [_garbage(path, "scratch of a finished artifact", info) for path in _scratch(info.path)]
     found += [_garbage(path, "left by a removal") for folder in _folders(dataset) for path in _removed(folder)]
     found += [_garbage(path, "left by a run that was ended") for path in _run_leftovers(dataset)]
+    found += _unused_copies(dataset)
     return found + [Garbage(path, "lock that nobody holds", 0, path) for path in _old_locks(dataset)]
 
 
@@ -193,6 +195,24 @@ def _run_leftovers(dataset: Dataset) -> list[Path]:
     return sorted(path for path in left if not is_held(_lock_of_run(dataset, path)))
 
 
+def _unused_copies(dataset: Dataset) -> list[Garbage]:
+    """Uncompressed copies that no process has open, and those that were never finished."""
+    folder = dataset.path / MAPPED
+    unused = [path for path in copies(dataset.path) if not is_shared(copy_lock(path))]
+    found = [
+        Garbage(path, "copy for random access, which is made again when needed", tree_bytes(path), copy_lock(path))
+        for path in unused
+    ]
+    # The name of an unfinished copy is that of the copy between a dot and a unique number.
+    begun = [path for path in sorted(folder.glob(".*")) if _TEMPORARY.fullmatch(path.name)]
+    locks = {path: copy_lock(path.with_name(path.stem.removeprefix("."))) for path in begun}
+    return found + [
+        Garbage(path, "begun and not finished", tree_bytes(path), lock)
+        for path, lock in locks.items()
+        if not is_held(lock)
+    ]
+
+
 def _lock_of_run(dataset: Dataset, path: Path) -> Path:
     """The lock of the run that owns this path."""
     return lock_path(dataset.path, "runs", path.relative_to(dataset.runs_path).parts[0])
@@ -209,7 +229,7 @@ def _old_locks(dataset: Dataset) -> list[Path]:
     locks = sorted((dataset.path / LOCKS).glob("*"))
     # The list of a dataset is locked for moments, and whoever takes its lock checks that the file is still there.
     harmless = {*finished, lock_path(dataset.path, *LISTING_LOCK)}
-    free = [lock for lock in locks if lock not in begun and not is_held(lock)]
+    free = [lock for lock in locks if lock not in begun and not is_shared(lock)]
     return [lock for lock in free if lock in harmless or _is_quiet(lock)]
 
 

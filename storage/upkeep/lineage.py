@@ -10,6 +10,7 @@ from gnnloom.storage.catalog import ArtifactInfo, Dataset
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import WORK, Artifact
 from gnnloom.storage.format.files import tree_bytes
+from gnnloom.storage.format.mapped_copy import copies
 from gnnloom.storage.format.schema import SCHEMAS
 from gnnloom.storage.runs.run import Run
 
@@ -86,7 +87,7 @@ def _run_node(dataset: Dataset, name: str) -> Node:
 
 @dataclass(frozen=True)
 class Usage:
-    """Bytes on disk of one artifact or run: in total, and of its scratch folders."""
+    """Bytes on disk of one artifact, run or uncompressed copy: in total, and of its scratch folders."""
 
     kind: str
     key: str
@@ -95,13 +96,14 @@ class Usage:
 
 
 def disk_usage(dataset: Dataset) -> list[Usage]:
-    """Bytes on disk of every artifact and run, and of the rest of the dataset's folder (kind ``other``)."""
+    """Bytes on disk of every artifact, run and uncompressed copy, and of the rest of the folder (kind ``other``)."""
     found = [
         Usage(info.kind, info.key, info.stored_bytes(), tree_bytes(info.path / WORK)) for info in dataset.artifacts()
     ]
     for folder in sorted(path for path in dataset.runs_path.glob("*") if path.is_dir()):
         aside = [path for path in (*folder.glob(".*"), *folder.glob("checkpoint/.*")) if path.is_dir()]
         found.append(Usage("runs", folder.name, tree_bytes(folder), sum(map(tree_bytes, aside))))
+    found += [Usage("mapped", path.name, tree_bytes(path), 0) for path in copies(dataset.path)]
     # Files change between the two walks of a dataset in use, so the difference can be negative.
     rest = max(0, dataset.stored_bytes() - sum(usage.bytes for usage in found))
     return [*found, Usage("other", "", rest, 0)]

@@ -64,8 +64,8 @@ LATTICE: list[tuple[str, dict[str, Any]]] = [
     ("multilevel", {"method": "multilevel"}),
     ("mtkahypar large-k", {"preset": "large-k"}),
 ]
-#: Share of the vertices in a batch; of the edges for ``edge``, where so few already touch an eighth of the vertices.
-RATES = {"vertex": 0.06, "edge": 0.003, "walk": 0.06, "frontier": 0.06}
+#: Vertices drawn for a batch, as a share of all.
+RATES = dict.fromkeys(("vertex", "edge", "walk", "frontier"), 0.06)
 #: Parts of every graph of ``quality``, and of single ones.
 LEVEL_PARTS, MORE_LEVEL_PARTS = (16, 64), {"soc-Slashdot0902": (512,)}
 #: Real graphs of ``quality``: name, file, and whether each edge counts in both directions.

@@ -133,7 +133,7 @@ _OPTIONS = (
         type=click.FloatRange(0, 1, min_open=True),
         default=BATCH_RATE,
         show_default=True,
-        help="Model stochastic: share of the vertices in a mini-batch; with --batches edge, share of the edges.",
+        help="Model stochastic: vertices drawn for a mini-batch, repeats included, as a share of all.",
     ),
     click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the partitioner."),
     click.option(

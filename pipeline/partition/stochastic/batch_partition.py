@@ -20,12 +20,12 @@ from gnnloom.pipeline.partition.hypergraph import Hypergraph, column_net_hypergr
 from gnnloom.pipeline.partition.native.budget import check_memory
 from gnnloom.pipeline.partition.native.problem import NativeProblem
 from gnnloom.pipeline.partition.stochastic.annealing import IMPROVING, POLISHING, anneal, annealing_memory
+from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchDrawer
 from gnnloom.pipeline.partition.stochastic.batch_volume import batch_volume
 from gnnloom.pipeline.partition.stochastic.deadline import Deadline
 from gnnloom.pipeline.partition.stochastic.drawn_batches import MOST_BATCHES, merge_batches
 from gnnloom.pipeline.partition.stochastic.pin_counts import BatchNets
 from gnnloom.pipeline.partition.stochastic.uniform_batches import net_owners, uniform_hypergraph
-from gnnloom.storage.sampling.batches import BatchDrawer
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 

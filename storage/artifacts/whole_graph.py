@@ -1,0 +1,123 @@
+"""A graph's whole matrix for random access: in the memory of one process, or mapped from files that all share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.storage.artifacts.graph import Graph, block_path
+from gnnloom.storage.format.mapped_copy import ArrayContent, open_copy
+from gnnloom.storage.matrix.csr import CSR, index_dtype
+
+
+@dataclass(frozen=True)
+class WholeGraph:
+    """All rows of a graph. Row i lists the vertices that vertex i gathers from.
+
+    Attributes:
+        matrix: all rows and columns; its arrays cannot be written.
+        loop: (num_vertices,) bool, whether each vertex is in its own row.
+    """
+
+    matrix: CSR
+    loop: NDArray[np.bool_]
+
+    @property
+    def num_vertices(self) -> int:
+        return self.matrix.num_rows
+
+
+def whole_graph(matrix: CSR) -> WholeGraph:
+    """Wrap a square matrix that is in memory."""
+    loop = np.empty(matrix.num_rows, np.bool_)
+    _find_loops(0, matrix.indptr, matrix.indices, loop)
+    data = None if matrix.data is None else _read_only(matrix.data)
+    frozen = CSR(0, _read_only(matrix.indptr), _read_only(matrix.indices), data, matrix.num_columns)
+    return WholeGraph(frozen, _read_only(loop))
+
+
+def read_whole_graph(graph: Graph, *, pattern: bool = False) -> WholeGraph:
+    """Read a graph into memory.
+
+    Args:
+        pattern: leave out the weights.
+    """
+    contents = graph_contents(graph)
+    if pattern:
+        contents.pop("data", None)
+    arrays = {name: np.concatenate([content.empty(), *content.chunks()]) for name, content in contents.items()}
+    return _from_arrays({name: _read_only(array) for name, array in arrays.items()})
+
+
+def map_whole_graph(graph: Graph) -> WholeGraph:
+    """Map a graph from uncompressed files in its dataset; the first call of all processes makes them.
+
+    All processes of a node that map it share one copy in the page cache. The files count as used, and stay, as long as
+    the result exists; see :mod:`gnnloom.storage.format.mapped_copy`.
+
+    Raises:
+        BudgetError: the disk has no room for the files.
+        InputError: the folder of the dataset cannot be written.
+    """
+    return _from_arrays(open_copy(graph.artifact, graph_contents(graph)))
+
+
+def graph_contents(graph: Graph) -> dict[str, ArrayContent]:
+    """The arrays of a whole graph by name: ``indptr``, ``indices``, ``loop`` and, if it has weights, ``data``."""
+    n, nnz = graph.num_vertices, graph.nnz
+    contents = {
+        "indptr": ArrayContent((n + 1,), np.dtype(np.int64), lambda: _row_pointers(graph)),
+        "indices": ArrayContent((nnz,), index_dtype(n), lambda: _entries(graph, "indices")),
+        "loop": ArrayContent((n,), np.dtype(np.bool_), lambda: _loops(graph)),
+    }
+    name = f"{block_path(0)}/data"
+    if name in graph.artifact:
+        dtype = graph.artifact.array(name).dtype
+        contents["data"] = ArrayContent((nnz,), dtype, lambda: _entries(graph, "data"))
+    return contents
+
+
+def _from_arrays(arrays: dict[str, NDArray[Any]]) -> WholeGraph:
+    n = len(arrays["indptr"]) - 1
+    return WholeGraph(CSR(0, arrays["indptr"], arrays["indices"], arrays.get("data"), n), arrays["loop"])
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    # Mapped arrays are read-only as well, so that numba compiles one version for both.
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _row_pointers(graph: Graph) -> Iterator[NDArray[np.int64]]:
+    yield np.zeros(1, np.int64)
+    first = 0
+    for number in range(graph.num_blocks):
+        # Row pointers of a block start at 0, so each block is shifted by the nonzeros before it.
+        yield graph.artifact.array(f"{block_path(number)}/indptr").read()[1:] + first
+        first += graph.block_nnz[number]
+
+
+def _entries(graph: Graph, name: str) -> Iterator[NDArray[Any]]:
+    for number in range(graph.num_blocks):
+        yield from graph.artifact.array(f"{block_path(number)}/{name}").chunks()
+
+
+def _loops(graph: Graph) -> Iterator[NDArray[np.bool_]]:
+    for block in graph.blocks():
+        loop = np.empty(block.num_rows, np.bool_)
+        _find_loops(block.row_offset, block.indptr, block.indices, loop)
+        yield loop
+
+
+@njit(cache=True, nogil=True)
+def _find_loops(first_row: int, indptr: NDArray[np.int64], indices: NDArray[Any], loop: NDArray[np.bool_]) -> None:
+    for row in range(len(loop)):
+        loop[row] = False
+        for position in range(indptr[row], indptr[row + 1]):
+            loop[row] |= indices[position] == first_row + row

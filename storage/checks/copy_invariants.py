@@ -1,0 +1,44 @@
+"""Checks an uncompressed copy against the artifact that it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.mapped_vertices import vertices_contents
+from gnnloom.storage.artifacts.part_members import partition_contents
+from gnnloom.storage.artifacts.partition import Partition
+from gnnloom.storage.artifacts.vertices import Vertices
+from gnnloom.storage.artifacts.whole_graph import graph_contents
+from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.mapped_copy import Contents, verify_copy
+
+#: What the copies of each kind of artifact hold.
+_CONTENTS: Final[Mapping[str, Callable[[Artifact], Contents]]] = MappingProxyType(
+    {
+        "graph": lambda artifact: graph_contents(Graph(artifact)),
+        "transpose": lambda artifact: graph_contents(Graph(artifact)),
+        "vertices": lambda artifact: vertices_contents(Vertices(artifact)),
+        "partition": lambda artifact: partition_contents(Partition(artifact)),
+    }
+)
+
+
+def check_copy(path: Path) -> int:
+    """Compare a copy with its artifact, byte by byte.
+
+    Returns:
+        The number of arrays.
+
+    Raises:
+        CorruptError: a byte differs, or the folder is not a copy of an artifact.
+        NotFoundError: the artifact is gone.
+    """
+    kind, _, key = path.name.partition("-")
+    if kind not in _CONTENTS:
+        raise CorruptError(f"{path}: not a copy of an artifact; remove the folder")
+    return verify_copy(path, _CONTENTS[kind](Artifact(path.parents[1] / kind / key)))

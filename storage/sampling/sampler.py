@@ -1,0 +1,127 @@
+"""What all samplers share: a sample, and how one is asked for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.artifacts.whole_graph import WholeGraph
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.csr import CSR, INT32_WIDTH
+from gnnloom.storage.matrix.random_numbers import stream_key
+from gnnloom.storage.sampling.induction import induce
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows of a sample, numbered within it.
+
+    Attributes:
+        matrix: (num_rows, num_columns) pattern or weights of the drawn nonzeros; columns ascend within a row.
+        entry: (nnz,) int64 position of each nonzero in the graph's matrix.
+        row_nnz: (num_rows,) int64 nonzeros of each row in the graph, of which the sample has some.
+    """
+
+    matrix: CSR
+    entry: NDArray[np.int64]
+    row_nnz: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A batch.
+
+    Attributes:
+        vertices: (num_vertices,) int64 vertices of the graph; their positions number them in the blocks. They ascend in
+            an induced subgraph. In a layered sample, first the seeds ascend, then those that each layer adds.
+        blocks: one square block for all layers, the induced subgraph; or one per layer, that of the first layer first.
+            Block k then gathers ``vertices[:num_columns]`` into ``vertices[:num_rows]``, which are the columns of
+            block k + 1; the rows of the last block are the seeds.
+    """
+
+    vertices: NDArray[np.int64]
+    blocks: tuple[Block, ...]
+
+    @property
+    def num_seeds(self) -> int:
+        """Leading vertices whose outputs are complete: the seeds, or all of an induced subgraph."""
+        return self.blocks[-1].matrix.num_rows
+
+
+class Sampler(ABC):
+    """Draws the batches of a graph; any number of threads and processes may share the work.
+
+    A sampler holds no state between batches: equal arguments of :meth:`sample` give equal batches.
+    """
+
+    #: Name of the kind, which is part of the names of the random streams.
+    kind: str
+
+    def __init__(self, graph: WholeGraph, seed: int) -> None:
+        self.graph, self.seed = graph, seed
+
+    @property
+    @abstractmethod
+    def num_batches(self) -> int:
+        """Batches per epoch."""
+
+    @abstractmethod
+    def draw(self, epoch: int, batch: int) -> NDArray[np.int64]:
+        """Draw the vertices of a batch, without the rows among them.
+
+        Args:
+            batch: from 0 on; a sampler that does not cover an epoch takes any number.
+
+        Returns:
+            (num_drawn,) int64, ascending; for a layered sampler the seeds only.
+        """
+
+    @abstractmethod
+    def sample(self, epoch: int, batch: int) -> Sample:
+        """Draw a batch with its rows."""
+
+    def _key(self, epoch: int, batch: int) -> np.uint64:
+        """The random stream of a batch."""
+        return stream_key(self.seed, f"{self.kind}/{epoch}/{batch}")
+
+
+class SubgraphSampler(Sampler):
+    """Draws vertices; a sample is the subgraph that they induce.
+
+    Args:
+        size: vertices to draw for a batch, at least 1. A vertex that is drawn twice counts twice, and is in the batch
+            once.
+
+    Raises:
+        InputError: the size is below 1 or over 2^31 - 1, or the graph has no vertices.
+    """
+
+    def __init__(self, graph: WholeGraph, seed: int, size: int) -> None:
+        super().__init__(graph, seed)
+        if not 1 <= size <= INT32_WIDTH:
+            raise InputError(f"sample of {size} vertices: expected 1 to 2^31 - 1")
+        if not graph.num_vertices:
+            raise InputError("a graph without vertices cannot be sampled")
+        self.size = size
+
+    @property
+    def num_batches(self) -> int:
+        return -(-self.graph.num_vertices // self.size)
+
+    def sample(self, epoch: int, batch: int) -> Sample:
+        vertices = self.draw(epoch, batch)
+        local, entry, row_nnz = induce(self.graph.matrix, vertices)
+        return Sample(vertices, (Block(local, entry, row_nnz),))
+
+
+def distinct(drawn: NDArray[Any]) -> NDArray[np.int64]:
+    """Sort drawn vertices and drop repeats; ``drawn`` is changed."""
+    drawn.sort()
+    first = np.empty(len(drawn), np.bool_)
+    first[:1] = True
+    np.not_equal(drawn[1:], drawn[:-1], out=first[1:])
+    return drawn[first].astype(np.int64, copy=False)

@@ -1,0 +1,198 @@
+"""Mapped copies equal what is stored, are made once, and are found, verified and removed like everything else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gnnloom.storage import Catalog, Dataset, Graph
+from gnnloom.storage.artifacts.mapped_vertices import map_vertices
+from gnnloom.storage.artifacts.part_members import map_part_members
+from gnnloom.storage.artifacts.whole_graph import map_whole_graph, read_whole_graph
+from gnnloom.storage.checks.copy_invariants import check_copy
+from gnnloom.storage.errors import BudgetError, CorruptError, InputError
+from gnnloom.storage.format import mapped_copy
+from gnnloom.storage.upkeep.garbage import collect_garbage, find_garbage
+from support.graphs import random_adjacency, store_graph, store_vertices
+from support.small_catalogs import store_small_dataset
+
+KINDS = [(symmetric, weighted) for symmetric in (False, True) for weighted in (False, True)]
+
+
+def stored(catalog: Catalog, *, symmetric: bool = True, weighted: bool = False, n: int = 300) -> tuple[Graph, Any]:
+    adjacency = random_adjacency(n, 5 * n, 0, symmetric=symmetric, loops=False)
+    adjacency.data[:] = np.random.default_rng(0).random(adjacency.nnz)
+    return store_graph(catalog.create("g"), adjacency, symmetric=symmetric, weighted=weighted), adjacency
+
+
+def copy_of(graph: Graph) -> Path:
+    return mapped_copy.copy_path(graph.artifact)
+
+
+def is_garbage(dataset: Dataset, path: Path) -> bool:
+    return path in [item.path for item in find_garbage(dataset)]
+
+
+@pytest.mark.parametrize(("symmetric", "weighted"), KINDS)
+def test_the_whole_graph_equals_what_is_stored(catalog: Catalog, symmetric: bool, weighted: bool) -> None:
+    graph, adjacency = stored(catalog, symmetric=symmetric, weighted=weighted)
+    for whole in (map_whole_graph(graph), read_whole_graph(graph)):
+        matrix = whole.matrix
+        np.testing.assert_array_equal(matrix.indptr, adjacency.indptr)
+        np.testing.assert_array_equal(matrix.indices, adjacency.indices)
+        np.testing.assert_array_equal(whole.loop, adjacency.diagonal() != 0)
+        assert (matrix.data is not None) == weighted
+        if matrix.data is not None:
+            np.testing.assert_array_equal(matrix.data, adjacency.data.astype(np.float32))
+        assert not any(array.flags.writeable for array in (matrix.indptr, matrix.indices, whole.loop))
+    assert read_whole_graph(graph, pattern=True).matrix.data is None
+
+
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_tiny_graphs_are_mapped(catalog: Catalog, n: int) -> None:
+    graph, adjacency = stored(catalog, n=n)
+    assert map_whole_graph(graph).num_vertices == n
+    assert read_whole_graph(graph).matrix.nnz == adjacency.nnz
+
+
+def test_a_copy_is_made_once_by_whoever_comes_first(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, adjacency = stored(catalog)
+    made = []
+    write = mapped_copy._write_copy
+
+    def write_and_count(path: Path, contents: Any) -> None:
+        made.append(path)
+        write(path, contents)
+
+    monkeypatch.setattr(mapped_copy, "_write_copy", write_and_count)
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(map_whole_graph, [graph] * 6))
+    assert len(made) == 1
+    assert all((whole.matrix.indices == adjacency.indices).all() for whole in found)
+    # Every process maps the same file: one copy in the memory of the node.
+    program = (
+        "import sys, os; from gnnloom.storage import Catalog; "
+        "from gnnloom.storage.artifacts.whole_graph import map_whole_graph; "
+        f"whole = map_whole_graph(Catalog({str(catalog.root)!r})['g'].graph()); "
+        "print(''.join(line for line in open('/proc/self/maps') if 'indices.npy' in line))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    inode = str((copy_of(graph) / "indices.npy").stat().st_ino)
+    assert inode in run.stdout.split()
+    assert inode in Path("/proc/self/maps").read_text().split()
+    assert len(made) == 1
+
+
+def test_garbage_collection_leaves_copies_that_are_used(catalog: Catalog) -> None:
+    graph, _ = stored(catalog)
+    whole = map_whole_graph(graph)
+    row = whole.matrix.indices[5:10]
+    expected = row.tolist()
+    del whole
+    # One view of one array is enough to keep the copy.
+    assert not is_garbage(catalog["g"], copy_of(graph))
+    collect_garbage(catalog["g"])
+    assert copy_of(graph).is_dir()
+    assert row.tolist() == expected
+    del row
+    assert is_garbage(catalog["g"], copy_of(graph))
+    collect_garbage(catalog["g"])
+    assert not copy_of(graph).exists()
+    assert find_garbage(catalog["g"]) == []
+    assert map_whole_graph(graph).matrix.indices[5:10].tolist() == expected
+
+
+def test_a_copy_that_was_begun_is_garbage_and_is_not_used(catalog: Catalog) -> None:
+    graph, _ = stored(catalog)
+    path = copy_of(graph)
+    begun = path.with_name(f".{path.name}.{'0' * 32}")
+    begun.mkdir(parents=True)
+    (begun / "indptr.npy").write_bytes(b"x" * 100)
+    assert map_whole_graph(graph).num_vertices == 300
+    assert is_garbage(catalog["g"], begun)
+    collect_garbage(catalog["g"])
+    assert not begun.exists()
+
+
+def test_failures_leave_nothing_behind(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, _ = stored(catalog)
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.disk_usage", lambda _: _Disk(1000))
+        with pytest.raises(BudgetError, match="1,000 are free"):
+            map_whole_graph(graph)
+    with monkeypatch.context() as patch:
+        patch.setattr(mapped_copy, "sync_tree", _refuse)
+        with pytest.raises(InputError, match="cannot make the uncompressed copy"):
+            map_whole_graph(graph)
+    assert list((catalog["g"].path / ".mapped").iterdir()) == []
+    assert map_whole_graph(graph).num_vertices == 300
+
+
+class _Disk:
+    def __init__(self, free: int) -> None:
+        self.free = free
+
+
+def _refuse(path: Path) -> None:
+    raise PermissionError(13, "Permission denied", str(path))
+
+
+def test_a_copy_in_a_catalog_that_cannot_be_written_is_used(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, adjacency = stored(catalog)
+    monkeypatch.setattr(mapped_copy, "share", _refuse)
+    with pytest.raises(InputError, match="cannot make the uncompressed copy"):
+        map_whole_graph(graph)
+    monkeypatch.undo()
+    map_whole_graph(graph)
+    monkeypatch.setattr(mapped_copy, "share", _refuse)
+    np.testing.assert_array_equal(map_whole_graph(graph).matrix.indices, adjacency.indices)
+
+
+def test_vertex_data_and_parts_are_mapped_too(catalog: Catalog) -> None:
+    dataset = catalog.create("v")
+    feature = np.random.default_rng(0).random((50, 3)).astype(np.float32)
+    label = np.arange(50) % 4
+    arrays = map_vertices(store_vertices(dataset, feature, label, None))
+    np.testing.assert_array_equal(arrays["feature"][[3, 40, 7]], feature[[3, 40, 7]])
+    np.testing.assert_array_equal(arrays["label"], label)
+    partition = store_small_dataset(catalog).partition(2)
+    members = map_part_members(partition)
+    for part in range(2):
+        np.testing.assert_array_equal(members.of(part), np.flatnonzero(partition.part() == part))
+
+
+def test_verify_finds_any_flipped_byte_of_a_copy(catalog: Catalog) -> None:
+    graph, _ = stored(catalog, weighted=True, n=30)
+    dataset = catalog["g"]
+    map_whole_graph(graph)
+    (finding,) = (finding for finding in dataset.verify() if finding.kind == "mapped")
+    assert (finding.key, finding.read, finding.problem) == (copy_of(graph).name, 4, None)
+    for file in sorted(copy_of(graph).iterdir()):
+        sound = file.read_bytes()
+        places = {*range(0, len(sound), max(1, len(sound) // 7)), 70, len(sound) - 1}
+        for damaged in [
+            *(sound[:k] + bytes([sound[k] ^ 1]) + sound[k + 1 :] for k in places),
+            sound[:-1],
+            sound + b"x",
+        ]:
+            file.write_bytes(damaged)
+            with pytest.raises(CorruptError, match=file.name):
+                check_copy(copy_of(graph))
+        file.write_bytes(sound)
+    (copy_of(graph) / "indptr.npy").write_bytes(sound)
+    (finding,) = (finding for finding in dataset.verify(quick=True) if finding.kind == "mapped")
+    assert finding.is_damaged
+    with pytest.raises(CorruptError, match="indptr"):
+        map_whole_graph(graph)
+    # A copy can be made again, so damage to it does not keep the dataset from being exported.
+    assert dataset.export(catalog.root / "g.tar")["files"] > 0
+    dataset.remove_artifact("graph", graph.artifact.key, force=True)
+    (finding,) = (finding for finding in dataset.verify() if finding.kind == "mapped")
+    assert finding.is_damaged
+    assert ("mapped", copy_of(graph).name) in [(usage.kind, usage.key) for usage in dataset.disk_usage()]

@@ -1,0 +1,138 @@
+"""The neighbor sampler draws uniformly, and its blocks are rows of the graph's matrix."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse
+from scipy.stats import chisquare
+
+from gnnloom.storage.artifacts.whole_graph import WholeGraph
+from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.sampling.neighbor import ALL, NeighborSampler
+from support.graphs import random_adjacency
+from support.samples import in_memory
+
+
+def ring(n: int, degree: int) -> WholeGraph:
+    """Vertex i gathers from i + 1 to i + degree."""
+    offsets = [*range(1, degree + 1), *(k - n for k in range(1, degree + 1))]
+    return in_memory(scipy.sparse.diags_array(np.ones(len(offsets)), offsets=offsets, shape=(n, n)).tocsr())
+
+
+def dense(matrix: CSR) -> np.ndarray:
+    """Counts of the nonzeros, or the sums of their weights."""
+    data = np.ones(matrix.nnz) if matrix.data is None else matrix.data
+    out = np.zeros((matrix.num_rows, matrix.num_columns))
+    np.add.at(out, (np.repeat(np.arange(matrix.num_rows), np.diff(matrix.indptr)), matrix.indices), data)
+    return out
+
+
+@pytest.mark.parametrize("fanout", [1, 3, 5])
+def test_every_set_of_neighbors_is_equally_likely(fanout: int) -> None:
+    n, degree = 6000, 6
+    sample = NeighborSampler(ring(n, degree), 0, np.arange(n), [fanout], n).sample(0, 0)
+    matrix = sample.blocks[0].matrix
+    assert set(np.diff(matrix.indptr)) == {fanout}
+    steps = (sample.vertices[matrix.indices].reshape(n, fanout) - sample.vertices[:n, None]) % n
+    steps.sort(axis=1)
+    sets = [tuple(row) for row in steps.tolist()]
+    counts = [sets.count(chosen) for chosen in combinations(range(1, degree + 1), fanout)]
+    assert sum(counts) == n
+    assert chisquare(counts).pvalue > 1e-3
+
+
+def test_draws_with_replacement_are_independent() -> None:
+    n, degree = 6000, 4
+    sample = NeighborSampler(ring(n, degree), 0, np.arange(n), [6], n, replace=True).sample(0, 0)
+    matrix = sample.blocks[0].matrix
+    assert set(np.diff(matrix.indptr)) == {6}
+    steps = (sample.vertices[matrix.indices].reshape(n, 6) - sample.vertices[:n, None]) % n
+    # How often the first neighbor is drawn is binomial.
+    counts = np.bincount((steps == 1).sum(axis=1), minlength=7)
+    expected = n * np.array([0.75 ** (6 - k) * 0.25**k * len(list(combinations(range(6), k))) for k in range(7)])
+    assert chisquare(np.append(counts[:5], counts[5:].sum()), np.append(expected[:5], expected[5:].sum())).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_blocks_are_rows_of_the_matrix(symmetric: bool, weighted: bool, replace: bool) -> None:
+    """Directed graphs, vertices without neighbors, self loops, weights, and rows of more than 32 nonzeros."""
+    adjacency = random_adjacency(300, 2500, 1, symmetric=symmetric, loops=False)
+    adjacency = adjacency + scipy.sparse.diags_array(np.arange(300) % 3 == 0, dtype=float)
+    adjacency.eliminate_zeros()
+    adjacency = scipy.sparse.block_diag(
+        [adjacency, random_adjacency(80, 6000, 2, symmetric=symmetric), [[0.0]]]
+    ).tocsr()
+    adjacency.data[:] = np.random.default_rng(0).random(adjacency.nnz)
+    reference = adjacency.toarray() if weighted else (adjacency.toarray() != 0).astype(float)
+    graph, n = in_memory(adjacency, weighted=weighted), 381
+    fanouts = [5, 40, 2]
+    sampler = NeighborSampler(graph, 0, np.arange(0, n, 2), fanouts, 20, replace=replace)
+    for batch in range(sampler.num_batches):
+        sample = sampler.sample(1, batch)
+        ids = sample.vertices
+        assert len(np.unique(ids)) == len(ids)
+        np.testing.assert_array_equal(ids[: sample.num_seeds], sampler.draw(1, batch))
+        ends = [*reversed([block.matrix.num_rows for block in sample.blocks]), len(ids)]
+        for first, last in pairwise(ends):
+            assert (np.diff(ids[first:last]) > 0).all()
+        for block, fanout in zip(reversed(sample.blocks), fanouts, strict=True):
+            matrix = block.matrix
+            degree = np.count_nonzero(reference[ids[: matrix.num_rows]], axis=1)
+            np.testing.assert_array_equal(block.row_nnz, degree)
+            drawn = np.where(degree > 0, fanout, 0) if replace else np.minimum(degree, fanout)
+            np.testing.assert_array_equal(np.diff(matrix.indptr), drawn)
+            np.testing.assert_array_equal(graph.matrix.indices[block.entry], ids[matrix.indices])
+            rows = np.repeat(np.arange(matrix.num_rows), drawn)
+            ascends = (np.diff(rows) > 0) | (np.diff(matrix.indices) >= (0 if replace else 1))
+            assert ascends.all()
+            found, there = dense(matrix), reference[np.ix_(ids[: matrix.num_rows], ids[: matrix.num_columns])]
+            whole = degree <= fanout
+            if replace:
+                assert (there[found > 0] > 0).all()
+            else:
+                np.testing.assert_allclose(found[found > 0], there[found > 0], rtol=1e-7)
+                np.testing.assert_allclose(
+                    found[whole].sum(axis=1), reference[ids[: matrix.num_rows]][whole].sum(axis=1)
+                )
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_an_unlimited_fanout_gathers_exactly_what_the_whole_graph_does(symmetric: bool) -> None:
+    adjacency = random_adjacency(200, 500, 1, symmetric=symmetric)
+    adjacency.data[:] = np.random.default_rng(0).random(adjacency.nnz)
+    feature = np.random.default_rng(1).random((200, 4))
+    reference = adjacency @ (adjacency @ feature)
+    sampler = NeighborSampler(in_memory(adjacency, weighted=True), 0, np.arange(200), [ALL, ALL], 30)
+    for batch in range(sampler.num_batches):
+        sample = sampler.sample(0, batch)
+        hidden = feature[sample.vertices]
+        for block in sample.blocks:
+            assert block.matrix.nnz == block.row_nnz.sum()
+            hidden = dense(block.matrix) @ hidden
+        np.testing.assert_allclose(hidden, reference[sample.vertices[: sample.num_seeds]], rtol=1e-6)
+
+
+def test_scaled_sums_are_unbiased() -> None:
+    """Row sums scaled by the row's nonzeros over the drawn ones average to the full sums."""
+    adjacency = random_adjacency(100, 2000, 0, symmetric=False)
+    adjacency.data[:] = np.random.default_rng(0).random(adjacency.nnz)
+    sampler = NeighborSampler(in_memory(adjacency, weighted=True), 0, np.arange(100), [4], 100)
+    sums = []
+    for epoch in range(1500):
+        (block,) = sampler.sample(epoch, 0).blocks
+        sums.append(dense(block.matrix).sum(axis=1) * block.row_nnz / np.diff(block.matrix.indptr))
+    score = (np.mean(sums, axis=0) - adjacency.sum(axis=1)) / (np.std(sums, axis=0) / np.sqrt(len(sums)))
+    assert np.abs(score).max() < 4.5
+
+
+def test_a_vertex_draws_the_same_whatever_else_is_in_the_batch() -> None:
+    """So a rank can draw the neighbors of its vertices for batches of other ranks."""
+    graph = in_memory(random_adjacency(300, 6000, 0, symmetric=True))
+    some = NeighborSampler(graph, 0, np.arange(10), [5], 300).sample(2, 0)
+    everything = NeighborSampler(graph, 0, np.arange(300), [5], 300).sample(2, 0)
+    np.testing.assert_array_equal(some.blocks[0].entry.reshape(10, 5), everything.blocks[0].entry.reshape(300, 5)[:10])
