@@ -14,9 +14,12 @@ from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.kernels.attention import NumbaEdgeSoftmax
 from gnnloom.trainer.kernels.contract import EdgeSoftmax, SoftmaxGradient, SoftmaxState, SparseProduct
 from gnnloom.trainer.kernels.dropout import Dropout
-from gnnloom.trainer.kernels.gemm import seconds_of_weight_gradients, weight_gradient
+from gnnloom.trainer.kernels.elementwise import add_bias, add_to, scaled_sum
+from gnnloom.trainer.kernels.gemm import matmul, seconds_of_weight_gradients, weight_gradient
 from gnnloom.trainer.kernels.numba_spmm import NumbaSparseProduct
+from gnnloom.trainer.kernels.rectify import rectify
 from gnnloom.trainer.kernels.threads import Threads
+from gnnloom.trainer.kernels.workspace import Workspace
 
 __all__ = [
     "Dropout",
@@ -25,7 +28,13 @@ __all__ = [
     "SoftmaxState",
     "SparseProduct",
     "Threads",
+    "Workspace",
+    "add_bias",
+    "add_to",
     "edge_softmax",
+    "matmul",
+    "rectify",
+    "scaled_sum",
     "seconds_of_weight_gradients",
     "sparse_product",
     "weight_gradient",

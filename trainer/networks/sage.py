@@ -9,10 +9,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gnnloom.trainer.networks.model import Inputs, Model
+from gnnloom.trainer.kernels.dispatch import add_to
+from gnnloom.trainer.networks.model import Inputs
+from gnnloom.trainer.networks.rectified import RectifiedModel
 
 
-class GraphSAGE(Model):
+class GraphSAGE(RectifiedModel):
     """Two weight matrices and a bias per layer, over the adjacency with mean normalization."""
 
     keeps_product = True
@@ -23,7 +25,6 @@ class GraphSAGE(Model):
         self.self_weights = self.held_weights(generator)
         self.biases = self.zero_biases(self.options.dims[1:])
 
-    def layer(self, inputs: Inputs, layer: int) -> Tensor:
+    def unbiased(self, inputs: Inputs, layer: int) -> Tensor:
         neighbors = self.product(inputs, self.weights[layer], layer)
-        output = neighbors + self.own_product(inputs, self.self_weights[layer], layer)
-        return self.with_bias(output, self.biases, layer)
+        return add_to(neighbors, self.own_product(inputs, self.self_weights[layer], layer))
