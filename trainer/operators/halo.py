@@ -44,18 +44,25 @@ class HaloExchange:
         self._send_offset = matrix.send_offset.tolist()
         self._send_row = torch.from_numpy(matrix.send_row)
 
-    def begin(self, own: Tensor, kind: Kind) -> Arrival:
+    def begin(self, own: Tensor, kind: Kind, scale: Tensor | None = None) -> Arrival:
         """Begin to fetch the halo rows: (num_halo, dim), ordered by owner, then by the owner's local number.
 
         Args:
             own: (num_own, dim) this rank's rows.
+            scale: (number of rows sent, 1) their factors, in the order of :meth:`sent`; None for ones.
         """
         halo = self.workspace.empty((self._halo_offset[-1], own.shape[1]), own.dtype)
         # Receives are posted first, so that arriving rows go to their buffer without another copy.
         receives = self._receive(halo, self._halo_offset)
         packed = self.workspace.empty((len(self._send_row), own.shape[1]), own.dtype)
         torch.index_select(own, 0, self._send_row, out=packed)
+        if scale is not None:
+            packed *= scale
         return Arrival(halo, receives, self._send(packed, self._send_offset, kind), packed)
+
+    def sent(self, own: Tensor) -> Tensor:
+        """The rows that this rank sends, one for every rank that needs it. Communicates nothing."""
+        return own.index_select(0, self._send_row)
 
     def gather(self, own: Tensor, kind: Kind) -> Tensor:
         """Fetch the (num_halo, dim) halo rows."""

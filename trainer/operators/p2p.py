@@ -106,8 +106,9 @@ class HaloProduct:
         self._exchange = exchange
         self._kind = kind
         self._left = torch.from_numpy(sides.left)
-        # Owners scale their rows before they send them, so no rank needs the factors of its halo.
-        self._right = torch.from_numpy(sides.right).unsqueeze(1) if len(sides.right) else None
+        self._right = torch.from_numpy(sides.right) if len(sides.right) else None
+        # Owners scale the rows that they send, so no rank needs the factors of its halo.
+        self._sent = None if self._right is None else exchange.sent(self._right).unsqueeze(1)
         # Factors that stand for ones are empty but have the dtype of the features.
         dtype = sides.left.dtype
         self._own = sparse_product(matrix.own, threads, dtype)
@@ -123,18 +124,14 @@ class HaloProduct:
             (num_own, dim).
         """
         comm, space = self._exchange.comm, self._exchange.workspace
-        scaled = (
-            space.contiguous(features)
-            if self._right is None
-            else torch.mul(features, self._right, out=space.like(features))
-        )
+        own = space.contiguous(features)
         with comm.traffic.timing(self._kind):
-            arrival = self._exchange.begin(scaled, self._kind)
+            arrival = self._exchange.begin(own, self._kind, self._sent)
         # The own columns need no rows of other ranks: their product hides the exchange. It overwrites every row, so the
         # buffer need not be zeroed.
-        product = space.like(scaled)
+        product = space.like(own)
         with comm.traffic.timing(SPMM):
-            self._own.multiply(scaled, product, self._left)
+            self._own.multiply(own, product, self._left, column_scale=self._right)
         # A profiled run meets before this wait and not before `begin`, which waits for no rank.
         with comm.traffic.timing(self._kind, comm):
             comm.wait(arrival.receives)
