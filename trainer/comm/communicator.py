@@ -96,9 +96,7 @@ class Communicator(Protocol):
         """Copy the tensor of rank ``root`` into those of all other ranks. Collective."""
         ...
 
-    def all_gather(
-        self, block: Tensor, sizes: Sequence[int], kind: Kind, out: Tensor | None = None
-    ) -> Tensor:
+    def all_gather(self, block: Tensor, sizes: Sequence[int], kind: Kind, out: Tensor | None = None) -> Tensor:
         """Concatenate the blocks of rows of all ranks. Collective.
 
         Args:
@@ -111,9 +109,7 @@ class Communicator(Protocol):
         """
         ...
 
-    def reduce_scatter(
-        self, whole: Tensor, sizes: Sequence[int], kind: Kind, out: Tensor | None = None
-    ) -> Tensor:
+    def reduce_scatter(self, whole: Tensor, sizes: Sequence[int], kind: Kind, out: Tensor | None = None) -> Tensor:
         """Sum the matrices of all ranks, and return this rank's block of rows. Collective.
 
         Args:

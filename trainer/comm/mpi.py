@@ -133,9 +133,7 @@ class MpiCommunicator:
             self.wait([self._comm.Ibcast(segment, root) for segment in self._segments(tensor)])
         self._ring.count_broadcast(kind, tensor.nbytes, root)
 
-    def all_gather(
-        self, block: Tensor, sizes: Sequence[int], kind: Kind, out: Tensor | None = None
-    ) -> Tensor:
+    def all_gather(self, block: Tensor, sizes: Sequence[int], kind: Kind, out: Tensor | None = None) -> Tensor:
         if self.size == 1:
             return block
         whole = block.new_empty(sum(sizes), *block.shape[1:]) if out is None else out
@@ -155,9 +153,7 @@ class MpiCommunicator:
         self._ring.count_all_gather(kind, [other.nbytes for other in blocks])
         return whole
 
-    def reduce_scatter(
-        self, whole: Tensor, sizes: Sequence[int], kind: Kind, out: Tensor | None = None
-    ) -> Tensor:
+    def reduce_scatter(self, whole: Tensor, sizes: Sequence[int], kind: Kind, out: Tensor | None = None) -> Tensor:
         if self.size == 1:
             return whole
         blocks = torch.split(whole, list(sizes))

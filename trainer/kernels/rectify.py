@@ -97,7 +97,7 @@ def _rectify_rows(source: Dense, bias: Dense, result: Dense, passed: Bits, start
     for row in range(start, stop):
         for column in range(source.shape[1]):
             value = source[row, column] + bias[column]
-            result[row, column] = zero if value <= zero else value
+            result[row, column] = zero if value <= zero else value  # noqa: FURB136 - a maximum may drop NaN
         _pack_signs(result[row], passed[row])
 
 

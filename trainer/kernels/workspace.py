@@ -46,6 +46,11 @@ class Workspace:
         """Bytes of memory that tensors have ever had at one time, and the gaps between them."""
         return sum(segment.top for segment in self._segments)
 
+    def holds(self, tensor: Tensor) -> bool:
+        """Whether a tensor's memory is the workspace's."""
+        address = tensor.untyped_storage().data_ptr()
+        return any(segment.address <= address < segment.address + len(segment.memory) for segment in self._segments)
+
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         """A contiguous tensor without values, at a multiple of 64 bytes."""
         layout = array_dtype(dtype)
@@ -87,6 +92,7 @@ class _Segment:
     """A range of memory, and its parts that are free.
 
     Attributes:
+        address: of its first byte.
         top: bytes up to the end of the highest part that was ever taken.
     """
 
@@ -95,6 +101,7 @@ class _Segment:
         # Rows of a dense matrix are read in the order of a graph's columns: with large pages, fewer reads miss the TLB.
         if hasattr(mmap, "MADV_HUGEPAGE"):
             self.memory.madvise(mmap.MADV_HUGEPAGE)
+        self.address = np.frombuffer(self.memory, np.uint8, 1).ctypes.data
         self.top = 0
         self._holes = [(0, nbytes)]  # in the order of their addresses; no two of them touch
 

@@ -65,7 +65,9 @@ class RowBlocks(GridOperator):
         # One block of the features in memory at a time: its owner broadcasts it, all ranks of the copy multiply. They
         # have the same sources, and so call the broadcasts in the same order.
         for source, product in zip(self._sources, self._products[layer, backward], strict=True):
-            block = own if source == group.rank else self.workspace.empty((product.num_columns, own.shape[1]), own.dtype)
+            block = (
+                own if source == group.rank else self.workspace.empty((product.num_columns, own.shape[1]), own.dtype)
+            )
             group.broadcast(block, source, kind)
             self.add_product(product, block, result, row_scale)
         # Without copies the group has one rank, and nothing is sent.

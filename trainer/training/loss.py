@@ -40,9 +40,7 @@ def build_loss(
     return loss
 
 
-def _loss(
-    layout: Layout, labels: Labels, split: str, weights: Tensor | None, own: OwnFunction | None
-) -> MaskedLoss:
+def _loss(layout: Layout, labels: Labels, split: str, weights: Tensor | None, own: OwnFunction | None) -> MaskedLoss:
     mask = labels.known(split)
     if own is not None:
         return MaskedOwnLoss(layout, labels.label, mask, own, weights)

@@ -83,7 +83,9 @@ class Adam:
             first, second = self.state[f"{name}/first"], self.state[f"{name}/second"]
             first.lerp_(gradient, 1 - self.BETAS[0])
             second.mul_(self.BETAS[1]).addcmul_(gradient, gradient, value=1 - self.BETAS[1])
-            size = torch.sqrt(second, out=self._workspace.like(second)).div_(math.sqrt(corrections[1])).add_(self.EPSILON)
+            size = (
+                torch.sqrt(second, out=self._workspace.like(second)).div_(math.sqrt(corrections[1])).add_(self.EPSILON)
+            )
             parameter.addcdiv_(first, size, value=-self.lr / corrections[0])
 
 
