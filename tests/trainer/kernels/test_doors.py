@@ -13,7 +13,7 @@ ARRAY_DOORS = ("kernels/", "comm/mpi.py")
 MPI_DOOR = "comm/mpi.py"
 #: Implementations; everyone else asks ``kernels.dispatch``.
 IMPLEMENTATIONS = re.compile(
-    r"trainer\.kernels(\.| import \(?[^)]*\b)(c|numba_spmm|operands|sparse_rows|attention|dropout|gemm)\b"
+    r"trainer\.kernels(\.| import \(?[^)]*\b)(c|numba_spmm|operands|sparse_rows|attention|dropout|elementwise|gemm|rectify)\b"
 )
 TO_ARRAY = re.compile(r"\.numpy\(|\.__array__\(|np\.(as)?array\(\w*tensor")
 
