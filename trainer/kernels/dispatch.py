@@ -19,7 +19,7 @@ from gnnloom.trainer.kernels.c.library import chosen_library
 from gnnloom.trainer.kernels.c.sparse_product import CSparseProduct
 from gnnloom.trainer.kernels.contract import EdgeSoftmax, SoftmaxGradient, SoftmaxState, SparseProduct
 from gnnloom.trainer.kernels.dropout import Dropout
-from gnnloom.trainer.kernels.elementwise import add_bias, add_to, scaled_sum
+from gnnloom.trainer.kernels.elementwise import add_bias, add_to, fork, scaled_sum
 from gnnloom.trainer.kernels.gemm import matmul, seconds_of_weight_gradients, weight_gradient
 from gnnloom.trainer.kernels.numba_spmm import NumbaSparseProduct
 from gnnloom.trainer.kernels.rectify import rectify
@@ -38,6 +38,7 @@ __all__ = [
     "add_bias",
     "add_to",
     "edge_softmax",
+    "fork",
     "matmul",
     "rectify",
     "scaled_sum",

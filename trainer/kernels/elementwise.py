@@ -41,6 +41,26 @@ def scaled_sum(matrix: Tensor, factor: Tensor, other: Tensor, workspace: Workspa
     return result
 
 
+def fork(matrix: Tensor, workspace: Workspace) -> tuple[Tensor, Tensor]:
+    """A matrix for two uses, whose gradients are then summed in the workspace instead of by autograd."""
+    if not matrix.requires_grad:
+        return matrix, matrix
+    first, second = _Fork.apply(matrix, workspace)  # type: ignore[no-untyped-call]
+    return first, second
+
+
+class _Fork(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, workspace: Workspace) -> tuple[Tensor, Tensor]:
+        ctx.workspace = workspace
+        # The same memory in other tensors: autograd takes an input that is returned for an identity.
+        return matrix.detach(), matrix.detach()
+
+    @staticmethod
+    def backward(ctx: Any, first: Tensor, second: Tensor) -> tuple[Tensor, None]:
+        return torch.add(first, second, out=ctx.workspace.like(first)), None
+
+
 class _AddBias(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, output: Tensor, bias: Tensor) -> Tensor:

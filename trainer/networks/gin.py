@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gnnloom.trainer.kernels.dispatch import rectify, scaled_sum
+from gnnloom.trainer.kernels.dispatch import fork, rectify, scaled_sum
 from gnnloom.trainer.networks.model import Inputs
 from gnnloom.trainer.networks.rectified import RectifiedModel
 
@@ -47,10 +47,12 @@ class GIN(RectifiedModel):
         if inputs.propagated:
             return self.operator.transform(self._sum(own, factor, inputs.value), weight, layer)
         if self.options.propagates_first(layer, weight.shape[1]):
-            summed = self._sum(own, factor, self.operator.propagate(own, layer))
+            own, source = fork(own, self.operator.workspace)
+            summed = self._sum(own, factor, self.operator.propagate(source, layer))
             return self.operator.transform(summed, weight, layer)
         transformed = self.operator.transform(own, weight, layer)
-        return self._sum(transformed, factor, self.operator.propagate(transformed, layer))
+        transformed, source = fork(transformed, self.operator.workspace)
+        return self._sum(transformed, factor, self.operator.propagate(source, layer))
 
     def _sum(self, own: Tensor, factor: Tensor, neighbors: Tensor) -> Tensor:
         return scaled_sum(own, factor, neighbors, self.operator.workspace)

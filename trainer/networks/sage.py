@@ -6,10 +6,12 @@ loop, as in PyG's SAGEConv on the same edges.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
-from gnnloom.trainer.kernels.dispatch import add_to
+from gnnloom.trainer.kernels.dispatch import add_to, fork
 from gnnloom.trainer.networks.model import Inputs
 from gnnloom.trainer.networks.rectified import RectifiedModel
 
@@ -26,5 +28,6 @@ class GraphSAGE(RectifiedModel):
         self.biases = self.zero_biases(self.options.dims[1:])
 
     def unbiased(self, inputs: Inputs, layer: int) -> Tensor:
-        neighbors = self.product(inputs, self.weights[layer], layer)
-        return add_to(neighbors, self.own_product(inputs, self.self_weights[layer], layer))
+        value, own = fork(inputs.value, self.operator.workspace)
+        neighbors = self.product(replace(inputs, value=value), self.weights[layer], layer)
+        return add_to(neighbors, self.own_product(replace(inputs, value=own), self.self_weights[layer], layer))

@@ -22,6 +22,7 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.arrays import as_array, tensor_dtype
+from gnnloom.trainer.kernels.dispatch import SparseProduct
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.operators.grid import GridOperator
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
@@ -74,6 +75,7 @@ class Summa(GridOperator):
         self._feature_rows = _ROW + self._layer_axes
         self._stages = self._cut_stages(width)
         self._blocks = {(layer, backward): self._read(layer, backward=backward) for layer, backward in plan.products}
+        self._products: dict[int, SparseProduct] = {}
         self._nnz: dict[tuple[int, bool], list[int]] = {}
 
     def _cut_stages(self, width: int) -> list[Stage]:
@@ -110,6 +112,8 @@ class Summa(GridOperator):
 
     def release(self, layer: int) -> None:
         del self._blocks[layer, False]
+        kept = {id(block) for blocks in self._blocks.values() for block in blocks.values()}
+        self._products = {number: product for number, product in self._products.items() if number in kept}
 
     def layout(self, layer: int) -> Layout:
         return self.grid_layout(layer, self._feature_rows, _COLUMN)
@@ -129,9 +133,17 @@ class Summa(GridOperator):
             if stage.row != down.rank:
                 rows = self.workspace.empty((stage.width, own.shape[1]), own.dtype)
             down.broadcast(rows, stage.row, kind)
-            self.add_product(self.adjacency.product(block), rows, result, row_scale)
+            is_own = number in self._blocks[layer, backward]
+            product = self._product(block) if is_own else self.adjacency.product(block)
+            self.add_product(product, rows, result, row_scale)
         sizes = self.grid.sizes_along_last(self.adjacency.num_vertices, self._feature_rows)
         return self.reduce_scatter(fiber, result, sizes, kind)
+
+    def _product(self, block: CSR) -> SparseProduct:
+        """A block that this rank holds, prepared for products once; layers and directions may share it."""
+        if id(block) not in self._products:
+            self._products[id(block)] = self.adjacency.product(block)
+        return self._products[id(block)]
 
     def _broadcast_block(self, number: int, layer: int, *, backward: bool) -> CSR:
         """The adjacency's block of a stage, from the rank of this process row that holds it. Collective."""
