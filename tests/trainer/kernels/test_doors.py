@@ -12,7 +12,9 @@ TRAINER = Path(gnnloom.trainer.__file__).parent
 ARRAY_DOORS = ("kernels/", "comm/mpi.py")
 MPI_DOOR = "comm/mpi.py"
 #: Implementations; everyone else asks ``kernels.dispatch``.
-IMPLEMENTATIONS = re.compile(r"trainer\.kernels(\.| import \(?[^)]*\b)(c|numba_spmm|operands|sparse_rows|attention|dropout|gemm)\b")
+IMPLEMENTATIONS = re.compile(
+    r"trainer\.kernels(\.| import \(?[^)]*\b)(c|numba_spmm|operands|sparse_rows|attention|dropout|gemm)\b"
+)
 TO_ARRAY = re.compile(r"\.numpy\(|\.__array__\(|np\.(as)?array\(\w*tensor")
 
 

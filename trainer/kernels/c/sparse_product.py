@@ -36,6 +36,7 @@ class CSparseProduct:
         self._data = None if rows.data is None else np.ascontiguousarray(rows.data, sums)
         # The time of a range is proportional to its nonzeros, not its rows.
         self._ranges = threads.balanced_ranges(rows.offsets())
+        self._bounds = np.array([0, *(stop for _, stop in self._ranges)], np.int64)
 
     def restricted(self, rows: NDArray[np.int64]) -> CSparseProduct:
         return CSparseProduct(self._library, self._rows.restricted(rows), self._threads, self._dtype)
@@ -57,7 +58,14 @@ class CSparseProduct:
         if not accumulate and not self._rows.is_subset and self._rows.target is not None:
             out.zero_()
         product = self._described(operands, accumulate=accumulate)
-        self._threads.run(lambda start, stop: self._library.multiply(product, start, stop), self._ranges)
+        if self._threads.num_threads == 1 or self._library.has_threads:
+            self._library.multiply(product, self._bounds, self._threads.num_threads)
+            return
+
+        def kernel(start: int, stop: int) -> None:
+            self._library.multiply(product, np.array([start, stop]))
+
+        self._threads.run(kernel, self._ranges)
 
     def _described(self, operands: Operands, *, accumulate: bool) -> Product:
         """The product as C reads it: addresses of memory that the caller keeps alive."""
