@@ -92,7 +92,7 @@ def _found_library() -> Library | None:
 
 
 def _load() -> ctypes.CDLL | None:
-    # setuptools names the file as an extension for Python's stable ABI. It uses nothing of Python, so any version loads it.
+    # setuptools names the file as one for Python's stable ABI. It uses nothing of Python, so any version loads it.
     path = Path(__file__).with_name("_kernels.abi3.so")
     try:
         loaded = ctypes.CDLL(str(path))
