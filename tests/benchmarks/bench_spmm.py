@@ -196,17 +196,17 @@ def _programs(matrix: Any, width: int, threads: int) -> dict[str, Callable[[], o
     own, own_half = sparse_product(matrix, pool, dense.dtype), sparse_product(matrix, pool, half.dtype)
     indptr, indices = torch.from_numpy(matrix.indptr), torch.from_numpy(matrix.indices)
     shape, values = (matrix.num_rows, matrix.num_columns), torch.ones(matrix.nnz)
-    # MKL takes pointers and columns of one type, of which int32 is the faster one; spmm_reduce takes int64 only.
-    csr = torch.sparse_csr_tensor(indptr.int(), indices, values, shape)
-    wide = torch.sparse_csr_tensor(indptr, indices.long(), values, shape)
-    wide_half = torch.sparse_csr_tensor(indptr, indices.long(), values.bfloat16(), shape)
+    # Pointers and columns have one type, of which int32 is the faster one.
+    csr, csr_half = (
+        torch.sparse_csr_tensor(indptr.int(), indices, given, shape) for given in (values, values.bfloat16())
+    )
     sparse = scipy.sparse.csr_array((values.numpy(), matrix.indices, matrix.indptr.astype(np.int32)), shape)
     programs: dict[str, Callable[[], object]] = {
         "float32": lambda: own.multiply(dense, out, none),
         "csr": lambda: csr @ dense,
-        "spmm_reduce": lambda: torch.sparse.mm(wide, dense, "sum"),
+        "spmm_reduce": lambda: torch.sparse.mm(csr, dense, "sum"),
         "bfloat16": lambda: own_half.multiply(half, half_out, none),
-        "spmm_reduce bf16": lambda: torch.sparse.mm(wide_half, half, "sum"),
+        "spmm_reduce bf16": lambda: torch.sparse.mm(csr_half, half, "sum"),
         "scipy": lambda: sparse @ dense.numpy(),
     }
     expected = torch.as_tensor(programs["scipy"]()).double()
