@@ -66,7 +66,7 @@ docs: .venv/installed-for-docs
 # The wheel, installed into a virtual environment of its own, as a user would have it. Files of an older build would
 # end up in the wheel.
 wheel:
-	rm -rf build/wheel build/lib build/bdist.*
+	rm -rf build/wheel build/lib* build/temp.* build/bdist.*
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
 	build/wheel/venv/bin/python -m pip install --quiet --constraint constraints.txt build/wheel/*.whl

@@ -32,7 +32,7 @@ from statistics import median
 from typing import Any
 
 #: glibc keeps what was freed, instead of giving it back and faulting it in again for every result.
-ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_MMAP_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": "0"}
+ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 #: Scale of the R-MAT graph, side of the lattice, elements of one array of the triad, repetitions.
 SCALES = {"small": (14, 300, 1 << 23, 5), "full": (17, 1000, 1 << 25, 15)}
 PEERS = ("csr", "spmm_reduce", "spmm_reduce bf16", "scipy")
