@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,13 @@ from gnnloom.trainer.kernels.sparse_rows import SparseRows, listed_rows
 from support.sparse_products import Case, cases, random_csr
 
 ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def threads_for_the_smallest_products() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gnnloom.trainer.kernels.c.sparse_product._WORTH_A_THREAD", 1)
+        yield
 
 
 def _products(rows: SparseRows, threads: int, dtype: torch.dtype) -> list[SparseProduct]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -21,6 +23,13 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """Both kernels, one after the other; without a compiler, numba twice."""
     monkeypatch.setenv("GNNLOOM_KERNELS", request.param)
     return str(request.param)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def threads_for_the_smallest_products() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gnnloom.trainer.kernels.c.sparse_product._WORTH_A_THREAD", 1)
+        yield
 
 
 @settings(max_examples=80, deadline=None)

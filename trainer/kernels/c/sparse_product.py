@@ -23,6 +23,8 @@ from gnnloom.trainer.kernels.threads import Threads
 _DTYPES: Final = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
 #: Outputs from this size on are written around the caches, which could not hold them for the next reader.
 _STREAMED_BYTES: Final = 32 << 20
+#: Additions that take several times as long as waking a thread: about 20 microseconds.
+_WORTH_A_THREAD: Final = 1 << 19
 
 
 class CSparseProduct:
@@ -58,8 +60,9 @@ class CSparseProduct:
         if not accumulate and not self._rows.is_subset and self._rows.target is not None:
             out.zero_()
         product = self._described(operands, accumulate=accumulate)
-        if self._threads.num_threads == 1 or self._library.has_threads:
-            self._library.multiply(product, self._bounds, self._threads.num_threads)
+        num_threads = min(self._threads.num_threads, 1 + self.nnz * out.shape[1] // _WORTH_A_THREAD)
+        if num_threads == 1 or self._library.has_threads:
+            self._library.multiply(product, self._bounds, num_threads)
             return
 
         def kernel(start: int, stop: int) -> None:
