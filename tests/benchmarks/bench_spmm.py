@@ -209,11 +209,13 @@ def _programs(matrix: Any, width: int, threads: int) -> dict[str, Callable[[], o
         "spmm_reduce bf16": lambda: torch.sparse.mm(csr_half, half, "sum"),
         "scipy": lambda: sparse @ dense.numpy(),
     }
-    expected = torch.as_tensor(programs["scipy"]()).double()
+    # Some rows are enough, and take little memory next to the matrices.
+    some = slice(None, None, 97)
+    expected = torch.as_tensor(programs["scipy"]())[some].double()
     for name, program in programs.items():
         result = program()
-        found = {"float32": out, "bfloat16": half_out}.get(name, result)
-        error = float((torch.as_tensor(found).double() - expected).abs().max() / expected.abs().max())
+        found = torch.as_tensor({"float32": out, "bfloat16": half_out}.get(name, result))[some]
+        error = float((found.double() - expected).abs().max() / expected.abs().max())
         if error > 0.02:
             raise SystemExit(f"{name} differs from SciPy by {error:.3g}")
     return programs
