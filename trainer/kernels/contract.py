@@ -1,5 +1,6 @@
-"""What each kernel computes, whatever implements it. Tensors are on the device of the kernel, and contiguous if a
-docstring does not say otherwise.
+"""What each kernel computes, whatever implements it.
+
+Tensors are on the device of the kernel, and contiguous where a docstring does not say otherwise.
 """
 
 from __future__ import annotations

@@ -57,9 +57,9 @@ class NumbaSparseProduct:
         if not accumulate and not self._rows.is_subset and self._rows.target is not None:
             out.zero_()
         sums = sum_dtype(self._dtype)
-        # numba has no bfloat16: both matrices are widened, and the sums rounded once. C scales while it adds; scaling
-        # the whole matrix first gives the same bits.
-        source, total = dense.to(sums), out.to(sums)
+        # numba has no bfloat16, and would compile another kernel for rows that are apart: both matrices are converted,
+        # and the sums rounded once. C scales while it adds; scaling the whole matrix first gives the same bits.
+        source, total = dense.to(sums).contiguous(), out.to(sums).contiguous()
         if len(factors):
             source = source * factors.unsqueeze(1)
         self._run(as_array(source), as_array(total), as_array(row_scale), accumulate=accumulate)
@@ -103,8 +103,8 @@ def _multiply_pattern(
         total[:] = 0
         position, last = begin[listed], end[listed]
         # Four rows of the dense matrix at a time: their cache misses overlap, and the scratch row is read and written
-        # once for the four. The grouping of the sums is part of the result, and the kernel in C has the same; changing it
-        # changes the last bits.
+        # once for the four. The grouping of the sums is part of the result, and the same in C; changing it changes the
+        # last bits.
         while position + 4 <= last:
             first, second = dense[indices[position]], dense[indices[position + 1]]
             third, fourth = dense[indices[position + 2]], dense[indices[position + 3]]

@@ -32,7 +32,7 @@ def sum_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def checked_operands(rows: SparseRows, dtype: torch.dtype, operands: Operands) -> Operands:
-    """The operands, if they match the matrix; of a matrix with weights, with the factors of columns multiplied in.
+    """The operands, if they match the matrix. If it has weights, the factors of columns are multiplied into ``dense``.
 
     Raises:
         ValueError: a shape, dtype or layout does not match.

@@ -8,6 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 #: ``numba`` leaves the library alone, as if it had not been built; anything else uses it.
 VARIABLE: Final = "GNNLOOM_KERNELS"
 
@@ -46,17 +49,28 @@ class Library:
 
     def __init__(self, loaded: ctypes.CDLL, instruction_set: int) -> None:
         self._multiply = loaded.gnnloom_spmm
-        self._multiply.argtypes = (ctypes.POINTER(Product), ctypes.c_int64, ctypes.c_int64, ctypes.c_int32)
+        numbers = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
+        self._multiply.argtypes = (ctypes.POINTER(Product), *numbers, ctypes.c_void_p, ctypes.c_int32)
         self._multiply.restype = None
         self._number = instruction_set
+        self._team = _openmp_team()
 
     @property
     def instruction_set(self) -> str:
         return INSTRUCTION_SETS[self._number]
 
-    def multiply(self, product: Product, start: int, stop: int) -> None:
-        """Compute rows ``start`` to ``stop`` of a product's list. Releases the GIL."""
-        self._multiply(product, start, stop, self._number)
+    @property
+    def has_threads(self) -> bool:
+        """Whether :meth:`multiply` can use several threads."""
+        return self._team is not None
+
+    def multiply(self, product: Product, bounds: NDArray[np.int64], num_threads: int = 1) -> None:
+        """Compute ranges of rows of a product's list, each on one of some threads. Releases the GIL.
+
+        Args:
+            bounds: (num_ranges + 1,) int64 positions in the list at which ranges begin and end.
+        """
+        self._multiply(product, bounds.ctypes.data, len(bounds) - 1, self._number, self._team, num_threads)
 
 
 def chosen_library() -> Library | None:
@@ -78,7 +92,7 @@ def _found_library() -> Library | None:
 
 
 def _load() -> ctypes.CDLL | None:
-    # setuptools names the file as an extension for the stable ABI of Python. It needs none, and works with all versions.
+    # setuptools names the file as one for Python's stable ABI. It uses nothing of Python, so any version loads it.
     path = Path(__file__).with_name("_kernels.abi3.so")
     try:
         loaded = ctypes.CDLL(str(path))
@@ -86,4 +100,19 @@ def _load() -> ctypes.CDLL | None:
         return loaded if loaded.gnnloom_abi() == _ABI else None
     # Not built, built for another processor, or without the function.
     except (OSError, AttributeError):
+        return None
+
+
+def _openmp_team() -> int | None:
+    """Address of the function of torch's OpenMP that starts a team of threads; None if torch has another OpenMP.
+
+    A team of torch's own runtime, rather than a pool of Python threads or an OpenMP of our own: its threads are awake
+    after torch's products, wait for the next one by spinning, and would compete with those of another pool. Measured
+    with two threads between products of torch, against the pool of :class:`Threads`: a product of 40 ms takes 0.6 to
+    0.85 times as long, one of 1 ms half as long. An OpenMP of our own is as fast, with twice as many threads.
+    """
+    try:
+        # torch has loaded its runtime for all to see. Clang's and Intel's have this function of GCC's as well.
+        return ctypes.cast(ctypes.CDLL(None).GOMP_parallel, ctypes.c_void_p).value
+    except AttributeError:
         return None

@@ -23,6 +23,8 @@ from gnnloom.trainer.kernels.threads import Threads
 _DTYPES: Final = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
 #: Outputs from this size on are written around the caches, which could not hold them for the next reader.
 _STREAMED_BYTES: Final = 32 << 20
+#: Additions that take several times as long as waking a thread: about 20 microseconds.
+_WORTH_A_THREAD: Final = 1 << 19
 
 
 class CSparseProduct:
@@ -36,6 +38,7 @@ class CSparseProduct:
         self._data = None if rows.data is None else np.ascontiguousarray(rows.data, sums)
         # The time of a range is proportional to its nonzeros, not its rows.
         self._ranges = threads.balanced_ranges(rows.offsets())
+        self._bounds = np.array([0, *(stop for _, stop in self._ranges)], np.int64)
 
     def restricted(self, rows: NDArray[np.int64]) -> CSparseProduct:
         return CSparseProduct(self._library, self._rows.restricted(rows), self._threads, self._dtype)
@@ -57,7 +60,15 @@ class CSparseProduct:
         if not accumulate and not self._rows.is_subset and self._rows.target is not None:
             out.zero_()
         product = self._described(operands, accumulate=accumulate)
-        self._threads.run(lambda start, stop: self._library.multiply(product, start, stop), self._ranges)
+        num_threads = min(self._threads.num_threads, 1 + self.nnz * out.shape[1] // _WORTH_A_THREAD)
+        if num_threads == 1 or self._library.has_threads:
+            self._library.multiply(product, self._bounds, num_threads)
+            return
+
+        def kernel(start: int, stop: int) -> None:
+            self._library.multiply(product, np.array([start, stop]))
+
+        self._threads.run(kernel, self._ranges)
 
     def _described(self, operands: Operands, *, accumulate: bool) -> Product:
         """The product as C reads it: addresses of memory that the caller keeps alive."""

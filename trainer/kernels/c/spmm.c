@@ -23,18 +23,45 @@ PUBLIC int32_t gnnloom_best_instruction_set(void) {
     return PORTABLE;
 }
 
-/* Compute rows `start` to `stop` of the list with an instruction set that the processor supports. */
-PUBLIC void gnnloom_spmm(const struct gnnloom_product *product, int64_t start, int64_t stop, int32_t instruction_set) {
+/* Starts a team of threads that call a function, and waits for them: GOMP_parallel. */
+typedef void start_team(void (*function)(void *), void *data, unsigned threads, unsigned flags);
+
+typedef void spmm(const struct gnnloom_product *product, int64_t start, int64_t stop);
+
+/* Ranges of rows, which the threads take one after the other. */
+struct work {
+    const struct gnnloom_product *product;
+    const int64_t *bounds;
+    int64_t num_ranges;
+    int64_t next;
+    spmm *kernel;
+};
+
+static void take_ranges(void *data) {
+    struct work *work = data;
+    int64_t range;
+    while ((range = __atomic_fetch_add(&work->next, 1, __ATOMIC_RELAXED)) < work->num_ranges)
+        work->kernel(work->product, work->bounds[range], work->bounds[range + 1]);
+}
+
+static spmm *kernel_of(int32_t instruction_set) {
 #if GNNLOOM_X86
-    if (instruction_set == AVX512) {
-        gnnloom_spmm_avx512(product, start, stop);
-        return;
-    }
-    if (instruction_set == AVX2) {
-        gnnloom_spmm_avx2(product, start, stop);
-        return;
-    }
+    if (instruction_set == AVX512)
+        return gnnloom_spmm_avx512;
+    if (instruction_set == AVX2)
+        return gnnloom_spmm_avx2;
 #endif
     (void)instruction_set;
-    gnnloom_spmm_portable(product, start, stop);
+    return gnnloom_spmm_portable;
+}
+
+/* Compute the rows of a list between bounds[0] and bounds[num_ranges], range by range, with an instruction set that the
+ * processor supports. Without a team the calling thread computes all of them. */
+PUBLIC void gnnloom_spmm(const struct gnnloom_product *product, const int64_t *bounds, int64_t num_ranges,
+                         int32_t instruction_set, start_team *team, int32_t threads) {
+    struct work work = {product, bounds, num_ranges, 0, kernel_of(instruction_set)};
+    if (team && threads > 1)
+        team(take_ranges, &work, (unsigned)threads, 0);
+    else
+        take_ranges(&work);
 }

@@ -184,8 +184,8 @@ INLINE void NAME(rows)(const struct gnnloom_product *given, int64_t start, int64
 #define LIST(BLOCKS) {JOIN(NAME(ones), BLOCKS), JOIN(NAME(weights), BLOCKS), JOIN(NAME(scaled), BLOCKS)},
 
 /* clang-format off: it takes the list of functions for a declaration */
-JOIN(UP_TO_, MOST_BLOCKS)(DEFINE)
-static panel_kernel *const NAME(kernels)[MOST_BLOCKS][3] = {JOIN(UP_TO_, MOST_BLOCKS)(LIST)};
+JOIN(UP_TO_, MOST_BLOCKS)(DEFINE) static panel_kernel *const
+    NAME(kernels)[MOST_BLOCKS][3] = {JOIN(UP_TO_, MOST_BLOCKS)(LIST)};
 /* clang-format on */
 
 /* Rows of any width from LANES up, in panels of as many columns as there are registers for the sums. */

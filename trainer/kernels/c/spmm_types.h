@@ -15,7 +15,12 @@
 #define BYTES_AHEAD 12288
 #define MOST_AHEAD 64
 /* A loop whose bound is a constant wherever it is compiled: unrolled, so that arrays of vectors become registers. */
-#define EACH(number, bound) _Pragma("GCC unroll 16") for (int number = 0; number < (bound); number++)
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+#define EACH(number, bound) UNROLL for (int number = 0; number < (bound); number++)
 
 #define UP_TO_2(DO) DO(1) DO(2)
 #define UP_TO_4(DO) UP_TO_2(DO) DO(3) DO(4)
