@@ -59,10 +59,10 @@ class LoneCommunicator:
     def broadcast(self, tensor: Tensor, root: int, kind: Kind) -> None:
         """The root has its tensor already."""
 
-    def all_gather(self, block: Tensor, sizes: Sequence[int], kind: Kind) -> Tensor:
+    def all_gather(self, block: Tensor, sizes: Sequence[int], kind: Kind, out: Tensor | None = None) -> Tensor:
         return block
 
-    def reduce_scatter(self, whole: Tensor, sizes: Sequence[int], kind: Kind) -> Tensor:
+    def reduce_scatter(self, whole: Tensor, sizes: Sequence[int], kind: Kind, out: Tensor | None = None) -> Tensor:
         return whole
 
     def gather_numbers(self, numbers: Sequence[float]) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gnnloom.storage.format.arrays import ReadCounter
     from gnnloom.trainer.comm.communicator import Communicator
     from gnnloom.trainer.kernels.threads import Threads
+    from gnnloom.trainer.kernels.workspace import Workspace
     from gnnloom.trainer.operators.operator import LayerPlan, Operator
 
 #: Capabilities beyond the two products, which every algorithm has. A model states the ones that it needs.
@@ -43,6 +44,7 @@ class OperatorContext(Generic[Shards]):
         plan: widths and product orders of the model's layers.
         differentiates: gradients go back through the products with the adjacency, so its transpose is needed.
         counter: counts the bytes that this rank reads.
+        workspace: where the operator's results and the rows on their way between ranks are.
         options: the algorithm's own options by name, checked.
     """
 
@@ -55,6 +57,7 @@ class OperatorContext(Generic[Shards]):
     differentiates: bool
     threads: Threads
     counter: ReadCounter
+    workspace: Workspace
     options: Mapping[str, Any]
 
 

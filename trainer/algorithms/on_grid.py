@@ -23,7 +23,12 @@ def build_on_grid(
 
     grid = ProcessGrid(context.comm, context.axes)
     adjacency = GridAdjacency(
-        context.shards.shards, context.normalization, context.dtype, context.threads, context.counter
+        context.shards.shards,
+        context.normalization,
+        context.dtype,
+        context.threads,
+        context.counter,
+        context.workspace,
     )
     operator = build(grid, adjacency)
     # Only the operator holds the blocks from here on, so each is freed when the operator releases it.

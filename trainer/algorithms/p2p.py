@@ -25,6 +25,7 @@ def build(context: OperatorContext[OwnRowShard]) -> Operator:
         context.normalization,
         context.dtype,
         context.threads,
+        context.workspace,
         multiplies=context.differentiates,
     )
 

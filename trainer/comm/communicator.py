@@ -96,24 +96,26 @@ class Communicator(Protocol):
         """Copy the tensor of rank ``root`` into those of all other ranks. Collective."""
         ...
 
-    def all_gather(self, block: Tensor, sizes: Sequence[int], kind: Kind) -> Tensor:
+    def all_gather(self, block: Tensor, sizes: Sequence[int], kind: Kind, out: Tensor | None = None) -> Tensor:
         """Concatenate the blocks of rows of all ranks. Collective.
 
         Args:
             block: (sizes[rank], ...) this rank's rows.
             sizes: number of rows of every rank.
+            out: (sum(sizes), ...) where the result goes; a new tensor by default.
 
         Returns:
             (sum(sizes), ...) in the order of the ranks; ``block`` itself if the group has one rank.
         """
         ...
 
-    def reduce_scatter(self, whole: Tensor, sizes: Sequence[int], kind: Kind) -> Tensor:
+    def reduce_scatter(self, whole: Tensor, sizes: Sequence[int], kind: Kind, out: Tensor | None = None) -> Tensor:
         """Sum the matrices of all ranks, and return this rank's block of rows. Collective.
 
         Args:
             whole: (sum(sizes), ...) this rank's summand.
             sizes: number of rows of every rank's block.
+            out: (sizes[rank], ...) where the result goes; a new tensor by default.
 
         Returns:
             (sizes[rank], ...); ``whole`` itself if the group has one rank.

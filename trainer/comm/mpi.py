@@ -133,10 +133,10 @@ class MpiCommunicator:
             self.wait([self._comm.Ibcast(segment, root) for segment in self._segments(tensor)])
         self._ring.count_broadcast(kind, tensor.nbytes, root)
 
-    def all_gather(self, block: Tensor, sizes: Sequence[int], kind: Kind) -> Tensor:
+    def all_gather(self, block: Tensor, sizes: Sequence[int], kind: Kind, out: Tensor | None = None) -> Tensor:
         if self.size == 1:
             return block
-        whole = block.new_empty(sum(sizes), *block.shape[1:])
+        whole = block.new_empty(sum(sizes), *block.shape[1:]) if out is None else out
         # Views of the result, so blocks arrive where they belong.
         blocks = torch.split(whole, list(sizes))
         # MPI.IN_PLACE takes this rank's block from its position in the result.
@@ -153,11 +153,11 @@ class MpiCommunicator:
         self._ring.count_all_gather(kind, [other.nbytes for other in blocks])
         return whole
 
-    def reduce_scatter(self, whole: Tensor, sizes: Sequence[int], kind: Kind) -> Tensor:
+    def reduce_scatter(self, whole: Tensor, sizes: Sequence[int], kind: Kind, out: Tensor | None = None) -> Tensor:
         if self.size == 1:
             return whole
         blocks = torch.split(whole, list(sizes))
-        mine = torch.empty_like(blocks[self.rank])
+        mine = torch.empty_like(blocks[self.rank]) if out is None else out
         with self.traffic.timing(kind, self):
             if whole.numel() <= self._max_count:
                 counts = [block.numel() for block in blocks]

@@ -19,3 +19,8 @@ def array_dtype(dtype: torch.dtype) -> np.dtype[Any]:
     """The NumPy dtype that matches a torch dtype."""
     # torch has no public table of matching NumPy dtypes, but its conversion of an empty tensor knows them.
     return torch.empty(0, dtype=dtype).numpy().dtype
+
+
+def tensor_dtype(dtype: np.dtype[Any]) -> torch.dtype:
+    """The torch dtype that matches a NumPy dtype."""
+    return torch.from_numpy(np.empty(0, dtype)).dtype

@@ -1,15 +1,23 @@
-"""What each kernel computes, whatever implements it. Tensors are contiguous and on the device of the kernel."""
+"""What each kernel computes, whatever implements it.
+
+Tensors are on the device of the kernel, and contiguous where a docstring does not say otherwise.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
 class SparseProduct(Protocol):
-    """A CSR matrix A prepared for many products with dense matrices of one dtype."""
+    """A sparse matrix A prepared for many products with dense matrices of one dtype.
+
+    Whatever implements it, on any processor and with any number of threads, the result has the same bits.
+    """
 
     @property
     def num_rows(self) -> int: ...
@@ -20,17 +28,38 @@ class SparseProduct(Protocol):
     @property
     def nnz(self) -> int: ...
 
-    def multiply(self, dense: Tensor, out: Tensor, row_scale: Tensor, *, accumulate: bool = False) -> None:
-        """Write diag(row_scale) A dense into ``out``, or add it to ``out``.
+    def multiply(
+        self,
+        dense: Tensor,
+        out: Tensor,
+        row_scale: Tensor,
+        *,
+        accumulate: bool = False,
+        column_scale: Tensor | None = None,
+    ) -> None:
+        """Write diag(row_scale) A diag(column_scale) dense into ``out``, or add it to ``out``.
 
         Args:
-            dense: (num_columns, dim) of the product's dtype.
-            out: (num_rows, dim) of the same dtype.
-            row_scale: (num_rows,) of the same dtype, or (0,) for ones.
+            dense: (num_columns, dim) of the product's dtype. Rows are contiguous, and may be apart.
+            out: (num_rows, dim) likewise. Shares no memory with ``dense``.
+            row_scale: (num_rows,) of the same dtype (float32 if it is bfloat16), or (0,) for ones.
             accumulate: add to ``out`` instead of overwriting it.
+            column_scale: (num_columns,) likewise. The result has the bits of a product with scaled rows, which need
+                not be stored.
 
         Raises:
-            ValueError: the shapes do not match the matrix.
+            ValueError: the shapes or dtypes do not match the matrix.
+        """
+        ...
+
+    def restricted(self, rows: NDArray[np.int64]) -> SparseProduct:
+        """The same product for some of its rows; shares the matrix. The other rows of an output stay as they are.
+
+        Args:
+            rows: (num_listed,) strictly ascending.
+
+        Raises:
+            ValueError: the rows are not strictly ascending, or outside the matrix.
         """
         ...
 

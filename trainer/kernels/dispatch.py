@@ -1,7 +1,8 @@
 """The only entry point to the kernels: chooses the implementation of each.
 
-All of them run on the CPU today, compiled by numba. To attach another one, write a class with the methods of
-:mod:`gnnloom.trainer.kernels.contract` and choose it here; no caller changes.
+All of them run on the CPU today, compiled by numba, or in C where a compiler was there when gnnloom was installed. To
+attach another one, write a class with the methods of :mod:`gnnloom.trainer.kernels.contract` and choose it here; no
+caller changes.
 """
 
 from __future__ import annotations
@@ -9,14 +10,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 
 from gnnloom.storage.matrix.csr import CSR
+from gnnloom.trainer.kernels.arrays import tensor_dtype
 from gnnloom.trainer.kernels.attention import NumbaEdgeSoftmax
+from gnnloom.trainer.kernels.c.library import chosen_library
+from gnnloom.trainer.kernels.c.sparse_product import CSparseProduct
 from gnnloom.trainer.kernels.contract import EdgeSoftmax, SoftmaxGradient, SoftmaxState, SparseProduct
 from gnnloom.trainer.kernels.dropout import Dropout
-from gnnloom.trainer.kernels.gemm import seconds_of_weight_gradients, weight_gradient
+from gnnloom.trainer.kernels.elementwise import add_bias, add_to, fork, scaled_sum
+from gnnloom.trainer.kernels.gemm import matmul, seconds_of_weight_gradients, weight_gradient
 from gnnloom.trainer.kernels.numba_spmm import NumbaSparseProduct
+from gnnloom.trainer.kernels.rectify import rectify
+from gnnloom.trainer.kernels.sparse_rows import listed_rows
 from gnnloom.trainer.kernels.threads import Threads
+from gnnloom.trainer.kernels.workspace import Workspace
 
 __all__ = [
     "Dropout",
@@ -25,20 +34,39 @@ __all__ = [
     "SoftmaxState",
     "SparseProduct",
     "Threads",
+    "Workspace",
+    "add_bias",
+    "add_to",
     "edge_softmax",
+    "fork",
+    "matmul",
+    "rectify",
+    "scaled_sum",
     "seconds_of_weight_gradients",
     "sparse_product",
+    "sparse_product_kernel",
     "weight_gradient",
 ]
 
 
-def sparse_product(matrix: CSR, threads: Threads, dtype: np.dtype[Any]) -> SparseProduct:
+def sparse_product(matrix: CSR, threads: Threads, dtype: np.dtype[Any] | torch.dtype) -> SparseProduct:
     """Prepare a matrix for products with dense matrices; shares its memory.
 
+    The kernel in C, if it was built and ``$GNNLOOM_KERNELS`` is not ``numba``; else the one compiled by numba.
+
     Args:
-        dtype: float32 or float64, of the dense matrices; weights of another dtype are converted once.
+        dtype: float32, float64 or torch's bfloat16, of the dense matrices; weights of another dtype are converted
+            once, to float32 for bfloat16.
     """
-    return NumbaSparseProduct(matrix, threads, dtype)
+    rows, kind = listed_rows(matrix), dtype if isinstance(dtype, torch.dtype) else tensor_dtype(dtype)
+    library = chosen_library()
+    return NumbaSparseProduct(rows, threads, kind) if library is None else CSparseProduct(library, rows, threads, kind)
+
+
+def sparse_product_kernel() -> str:
+    """Name of the kernel of sparse products, as ``gnnloom doctor`` reports it."""
+    library = chosen_library()
+    return "numba" if library is None else f"C with {library.instruction_set}"
 
 
 def edge_softmax(pattern: CSR, negative_slope: float, threads: Threads) -> EdgeSoftmax:

@@ -6,8 +6,8 @@ computes it again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gnnloom.trainer.kernels.arrays import array_dtype, as_array
 from gnnloom.trainer.kernels.threads import Threads
+from gnnloom.trainer.kernels.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,13 @@ class Dropout:
     Attributes:
         probability: probability of a zero, in [0, 1).
         seed: the run's seed.
+        workspace: where the results are; of its own by default.
     """
 
     probability: float
     seed: int
     threads: Threads
+    workspace: Workspace = field(default_factory=Workspace)
 
     def apply(self, features: Tensor, vertex: NDArray[np.int64], first_column: int, epoch: int, layer: int) -> Tensor:
         """Drop some of a rank's features; differentiable.
@@ -43,58 +46,72 @@ class Dropout:
         Returns:
             (num_rows, num_columns); ``features`` itself if the probability is 0.
         """
-        if self.probability == 0:
+        mask = self.mask(vertex, first_column, epoch, layer)
+        if mask is None:
             return features
+        result: Tensor = _Drop.apply(features, mask, self)  # type: ignore[no-untyped-call]
+        return result
+
+    def mask(self, vertex: NDArray[np.int64], first_column: int, epoch: int, layer: int) -> Mask | None:
+        """Which features of a rectangle are dropped in one epoch and layer; None if the probability is 0."""
+        if self.probability == 0:
+            return None
         # SeedSequence hashes its numbers, so consecutive epochs and layers have unrelated keys.
         key = np.random.SeedSequence([self.seed, epoch, layer]).generate_state(1, np.uint64)[0]
-        mask = _Mask(key, vertex, first_column, self)
-        result: Tensor = _Drop.apply(features, mask)  # type: ignore[no-untyped-call]
-        return result
+        # A feature is dropped if its 32-bit hash is below the threshold; the cap keeps a probability near 1 in range.
+        threshold = np.uint32(min(round(self.probability * 2**32), 2**32 - 1))
+        return Mask(vertex, first_column, key, threshold, 1 / (1 - self.probability))
 
 
-@dataclass(frozen=True)
-class _Mask:
-    """The mask of one rectangle of features in one epoch and layer."""
+class Mask(NamedTuple):
+    """Which features of a rectangle are dropped in one epoch and layer: those whose hash is below a threshold.
 
-    key: np.uint64
+    Attributes:
+        vertex: (num_rows,) int64 global ids of the rows.
+        first_column: column of the whole matrix at which the rectangle begins.
+        key: of the epoch and layer.
+        threshold: of the 32-bit hashes.
+        scale: of the features that are kept.
+    """
+
     vertex: NDArray[np.int64]
     first_column: int
-    dropout: Dropout
-
-    def times(self, features: Tensor) -> Tensor:
-        source = features.contiguous()
-        result = torch.empty_like(source)
-        probability = self.dropout.probability
-        # A feature is dropped if its 32-bit hash is below the threshold; the cap keeps a probability near 1 in range.
-        threshold = np.uint32(min(round(probability * 2**32), 2**32 - 1))
-        # Of the features' dtype: a Python float would be a float64 and widen the loop's arithmetic.
-        scale = array_dtype(source.dtype).type(1 / (1 - probability))
-        read, written = as_array(source), as_array(result)
-
-        def kernel(start: int, stop: int) -> None:
-            _drop_rows(read, written, self.vertex, self.first_column, self.key, threshold, scale, start, stop)
-
-        # Rows of a dense matrix all take the same time, so the ranges are even.
-        self.dropout.threads.run(kernel, self.dropout.threads.even_ranges(len(source)))
-        return result
+    key: np.uint64
+    threshold: np.uint32
+    scale: float
 
 
 class _Drop(torch.autograd.Function):
     """Multiplication by the mask is its own adjoint."""
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, mask: _Mask) -> Tensor:
+    def forward(ctx: Any, features: Tensor, mask: Mask, dropout: Dropout) -> Tensor:
         # Only the key and the vertex ids are kept for the backward pass, no matrix.
-        ctx.mask = mask
-        return mask.times(features.detach())
+        ctx.given = mask, dropout
+        return _masked(features.detach(), *ctx.given)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return ctx.mask.times(gradient), None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return _masked(gradient, *ctx.given), None, None
+
+
+def _masked(features: Tensor, mask: Mask, dropout: Dropout) -> Tensor:
+    source = dropout.workspace.contiguous(features)
+    result = dropout.workspace.like(source)
+    # Of the features' dtype: a Python float would be a float64 and widen the loop's arithmetic.
+    scale = array_dtype(source.dtype).type(mask.scale)
+    read, written = as_array(source), as_array(result)
+
+    def kernel(start: int, stop: int) -> None:
+        drop_rows(read, written, mask.vertex, mask.first_column, mask.key, mask.threshold, scale, start, stop)
+
+    # Rows of a dense matrix all take the same time, so the ranges are even.
+    dropout.threads.run(kernel, dropout.threads.even_ranges(len(source)))
+    return result
 
 
 @njit(cache=True, nogil=True)
-def _drop_rows(
+def drop_rows(
     source: NDArray[Any],
     result: NDArray[Any],
     vertex: NDArray[np.int64],
@@ -108,13 +125,24 @@ def _drop_rows(
     """Write rows ``start`` to ``stop`` of the masked, scaled features."""
     zero = source.dtype.type(0)
     for row in range(start, stop):
-        # One 64-bit hash per vertex; its halves feed a cheaper 32-bit hash per feature, which the compiler vectorizes.
-        row_key = _mix64(np.uint64(vertex[row]) ^ key)
-        low, high = np.uint32(row_key), np.uint32(row_key >> np.uint64(32))
-        # numba widens sums and products of uint32 to 64 bits; the casts back keep vectors of 32-bit lanes.
+        low, high = row_keys(vertex[row], key)
         for column in range(source.shape[1]):
-            kept = _mix32(np.uint32(np.uint32(first_column + column) + low), high) >= threshold
+            kept = feature_hash(first_column + column, low, high) >= threshold
             result[row, column] = source[row, column] * scale if kept else zero
+
+
+@njit(cache=True, nogil=True)
+def row_keys(vertex: np.int64, key: np.uint64) -> tuple[np.uint32, np.uint32]:
+    """One 64-bit hash per vertex, in two halves, which feed a cheaper 32-bit hash per feature."""
+    row_key = _mix64(np.uint64(vertex) ^ key)
+    return np.uint32(row_key), np.uint32(row_key >> np.uint64(32))
+
+
+@njit(cache=True, nogil=True)
+def feature_hash(column: int, low: np.uint32, high: np.uint32) -> np.uint32:
+    """The hash that decides whether a feature is dropped, from the keys of its row; the compiler vectorizes it."""
+    # numba widens sums and products of uint32 to 64 bits; the casts back keep vectors of 32-bit lanes.
+    return _mix32(np.uint32(np.uint32(column) + low), high)
 
 
 @njit(cache=True, nogil=True)

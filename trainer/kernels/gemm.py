@@ -1,16 +1,25 @@
-"""The gradient of a weight: a product of two tall matrices, in either of two orders. torch multiplies."""
+"""Dense products into the workspace, and the gradient of a weight in either of two orders. torch multiplies."""
 
 from __future__ import annotations
 
 import time
 
+import torch
 from torch import Tensor
+
+from gnnloom.trainer.kernels.workspace import Workspace
 
 #: The first product of a shape pays for the library's setup; the fastest of three excludes it.
 _TRIALS = 3
 
 
-def weight_gradient(features: Tensor, gradient: Tensor, *, transposed: bool) -> Tensor:
+def matmul(left: Tensor, right: Tensor, workspace: Workspace) -> Tensor:
+    """(num_rows, num_columns) product of two matrices, in the workspace; not differentiable."""
+    out = workspace.empty((left.shape[0], right.shape[1]), left.dtype)
+    return torch.mm(left, right, out=out)
+
+
+def weight_gradient(features: Tensor, gradient: Tensor, workspace: Workspace, *, transposed: bool = False) -> Tensor:
     """H^T dQ, or the same matrix as the transpose of dQ^T H (``transposed``).
 
     Args:
@@ -21,10 +30,12 @@ def weight_gradient(features: Tensor, gradient: Tensor, *, transposed: bool) -> 
         (input dim, output dim), contiguous.
     """
     # Copied to row-major order, because a transport takes contiguous tensors only.
-    return (gradient.T @ features).T.contiguous() if transposed else features.T @ gradient
+    if transposed:
+        return workspace.contiguous(matmul(gradient.T, features, workspace).T)
+    return matmul(features.T, gradient, workspace)
 
 
-def seconds_of_weight_gradients(features: Tensor, gradient: Tensor) -> tuple[float, float]:
+def seconds_of_weight_gradients(features: Tensor, gradient: Tensor, workspace: Workspace) -> tuple[float, float]:
     """Seconds that this process needs for H^T dQ and for (dQ^T H)^T. Communicates nothing.
 
     Args:
@@ -33,13 +44,14 @@ def seconds_of_weight_gradients(features: Tensor, gradient: Tensor) -> tuple[flo
 
     Ranjan et al., "Plexus" (SC 2025), section 5: in some libraries one order takes several times as long as the other.
     """
-    return _seconds(features, gradient, transposed=False), _seconds(features, gradient, transposed=True)
+    straight = _seconds(features, gradient, workspace, transposed=False)
+    return straight, _seconds(features, gradient, workspace, transposed=True)
 
 
-def _seconds(features: Tensor, gradient: Tensor, *, transposed: bool) -> float:
+def _seconds(features: Tensor, gradient: Tensor, workspace: Workspace, *, transposed: bool) -> float:
     found = []
     for _ in range(_TRIALS):
         started = time.perf_counter()
-        weight_gradient(features, gradient, transposed=transposed)
+        weight_gradient(features, gradient, workspace, transposed=transposed)
         found.append(time.perf_counter() - started)
     return min(found)

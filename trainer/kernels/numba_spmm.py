@@ -10,43 +10,71 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.matrix.csr import CSR
-from gnnloom.trainer.kernels.arrays import as_array
+from gnnloom.trainer.kernels.arrays import array_dtype, as_array
+from gnnloom.trainer.kernels.operands import Operands, checked_operands, sum_dtype
+from gnnloom.trainer.kernels.sparse_rows import SparseRows
 from gnnloom.trainer.kernels.threads import Threads
 
 Dense = NDArray[Any]
 
 
 class NumbaSparseProduct:
-    """See :class:`gnnloom.trainer.kernels.contract.SparseProduct`."""
+    """See :class:`gnnloom.trainer.kernels.contract.SparseProduct`. Gives the same bits as the kernel in C."""
 
-    def __init__(self, matrix: CSR, threads: Threads, dtype: np.dtype[Any]) -> None:
-        self.num_rows, self.num_columns = matrix.num_rows, matrix.num_columns
-        self.nnz = matrix.nnz
-        self._indptr, self._indices = matrix.indptr, matrix.indices
-        self._data = None if matrix.data is None else matrix.data.astype(dtype, copy=False)
-        self._threads = threads
+    def __init__(self, rows: SparseRows, threads: Threads, dtype: torch.dtype) -> None:
+        self.num_rows, self.num_columns, self.nnz = rows.num_rows, rows.num_columns, rows.nnz
+        self._rows, self._threads, self._dtype = rows, threads, dtype
+        sums = array_dtype(sum_dtype(dtype))
+        self._data = None if rows.data is None else rows.data.astype(sums, copy=False)
+        self._target = np.empty(0, np.int64) if rows.target is None else rows.target
         # The time of a range is proportional to its nonzeros, not its rows.
-        self._ranges = threads.balanced_ranges(matrix.indptr)
+        self._ranges = threads.balanced_ranges(rows.offsets())
 
-    def multiply(self, dense: Tensor, out: Tensor, row_scale: Tensor, *, accumulate: bool = False) -> None:
-        if dense.shape[0] != self.num_columns or out.shape != (self.num_rows, dense.shape[1]):
-            shapes = f"{tuple(dense.shape)} into {tuple(out.shape)}"
-            raise ValueError(f"sparse product: ({self.num_rows}, {self.num_columns}) times {shapes}")
+    def restricted(self, rows: NDArray[np.int64]) -> NumbaSparseProduct:
+        return NumbaSparseProduct(self._rows.restricted(rows), self._threads, self._dtype)
+
+    def multiply(
+        self,
+        dense: Tensor,
+        out: Tensor,
+        row_scale: Tensor,
+        *,
+        accumulate: bool = False,
+        column_scale: Tensor | None = None,
+    ) -> None:
+        factors = row_scale.new_empty(0) if column_scale is None else column_scale
+        dense, out, row_scale, factors = checked_operands(
+            self._rows, self._dtype, Operands(dense, out, row_scale, factors)
+        )
         # Nothing to add. Without `accumulate` the kernel must still write zeros.
         if accumulate and self.nnz == 0:
             return
-        source, target, scale, data = as_array(dense), as_array(out), as_array(row_scale), self._data
+        if not accumulate and not self._rows.is_subset and self._rows.target is not None:
+            out.zero_()
+        sums = sum_dtype(self._dtype)
+        # numba has no bfloat16, and would compile another kernel for rows that are apart: both matrices are converted,
+        # and the sums rounded once. C scales while it adds; scaling the whole matrix first gives the same bits.
+        source, total = dense.to(sums).contiguous(), out.to(sums).contiguous()
+        if len(factors):
+            source = source * factors.unsqueeze(1)
+        self._run(as_array(source), as_array(total), as_array(row_scale), accumulate=accumulate)
+        if total is not out:
+            out.copy_(total)
+
+    def _run(self, source: Dense, target: Dense, scale: Dense, *, accumulate: bool) -> None:
+        rows, data = self._rows, self._data
+        shared = (rows.begin, rows.end, self._target, rows.indices)
 
         def kernel(start: int, stop: int) -> None:
             if data is None:
-                _multiply_pattern(self._indptr, self._indices, source, scale, target, accumulate, start, stop)
+                _multiply_pattern(*shared, source, scale, target, accumulate, start, stop)
             else:
-                _multiply_weighted(self._indptr, self._indices, data, source, scale, target, accumulate, start, stop)
+                _multiply_weighted(*shared, data, source, scale, target, accumulate, start, stop)
 
         self._threads.run(kernel, self._ranges)
 
@@ -56,7 +84,9 @@ class NumbaSparseProduct:
 # order of each sum is fixed.
 @njit(cache=True, nogil=True)
 def _multiply_pattern(
-    indptr: NDArray[np.int64],
+    begin: NDArray[np.int64],
+    end: NDArray[np.int64],
+    target: NDArray[np.int64],
     indices: NDArray[Any],
     dense: Dense,
     row_scale: Dense,
@@ -65,32 +95,35 @@ def _multiply_pattern(
     start: int,
     stop: int,
 ) -> None:
-    """Rows ``start`` to ``stop`` of a product with a pattern, whose nonzeros are ones."""
+    """Rows ``start`` to ``stop`` of the list, of a product with a pattern, whose nonzeros are ones."""
     dim = dense.shape[1]
     # Every call has its own scratch row, so threads share nothing that they write.
     total = np.empty(dim, dense.dtype)
-    for row in range(start, stop):
+    for listed in range(start, stop):
         total[:] = 0
-        position, end = indptr[row], indptr[row + 1]
+        position, last = begin[listed], end[listed]
         # Four rows of the dense matrix at a time: their cache misses overlap, and the scratch row is read and written
-        # once for the four. The grouping of the sums is part of the result; changing it changes the last bits.
-        while position + 4 <= end:
+        # once for the four. The grouping of the sums is part of the result, and the same in C; changing it changes the
+        # last bits.
+        while position + 4 <= last:
             first, second = dense[indices[position]], dense[indices[position + 1]]
             third, fourth = dense[indices[position + 2]], dense[indices[position + 3]]
             for column in range(dim):
                 total[column] += (first[column] + second[column]) + (third[column] + fourth[column])
             position += 4
-        while position < end:
+        while position < last:
             only = dense[indices[position]]
             for column in range(dim):
                 total[column] += only[column]
             position += 1
-        _store_row(total, row_scale, out, accumulate, row)
+        _store_row(total, row_scale, out, accumulate, target[listed] if len(target) else listed)
 
 
 @njit(cache=True, nogil=True)
 def _multiply_weighted(
-    indptr: NDArray[np.int64],
+    begin: NDArray[np.int64],
+    end: NDArray[np.int64],
+    target: NDArray[np.int64],
     indices: NDArray[Any],
     data: Dense,
     dense: Dense,
@@ -100,24 +133,24 @@ def _multiply_weighted(
     start: int,
     stop: int,
 ) -> None:
-    """Rows ``start`` to ``stop`` of a product with a weighted matrix."""
+    """Rows ``start`` to ``stop`` of the list, of a product with a weighted matrix."""
     dim = dense.shape[1]
     total = np.empty(dim, dense.dtype)
-    for row in range(start, stop):
+    for listed in range(start, stop):
         total[:] = 0
-        position, end = indptr[row], indptr[row + 1]
+        position, last = begin[listed], end[listed]
         # Two rows at a time here, as every nonzero also loads its weight.
-        while position + 2 <= end:
+        while position + 2 <= last:
             first, second = dense[indices[position]], dense[indices[position + 1]]
             first_weight, second_weight = data[position], data[position + 1]
             for column in range(dim):
                 total[column] += first_weight * first[column] + second_weight * second[column]
             position += 2
-        if position < end:
+        if position < last:
             only, weight = dense[indices[position]], data[position]
             for column in range(dim):
                 total[column] += weight * only[column]
-        _store_row(total, row_scale, out, accumulate, row)
+        _store_row(total, row_scale, out, accumulate, target[listed] if len(target) else listed)
 
 
 @njit(cache=True, nogil=True)

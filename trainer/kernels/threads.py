@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,16 +23,27 @@ class Threads:
 
     def __init__(self, num_threads: int = 1) -> None:
         self.num_threads = num_threads
-        self._pool = ThreadPoolExecutor(num_threads) if num_threads > 1 else None
+        # The calling thread is one of them: it would otherwise only wait, and waking another one takes longer than a
+        # small kernel.
+        self._pool = ThreadPoolExecutor(num_threads - 1) if num_threads > 1 else None
 
     def run(self, kernel: Callable[[int, int], None], ranges: Iterable[RowRange]) -> None:
         """Call ``kernel(start, stop)`` for every range, and return when all calls have returned."""
         if self._pool is None:
             for start, stop in ranges:
                 kernel(start, stop)
-        else:
-            # The list waits for all ranges, and raises what a kernel raised.
-            list(self._pool.map(lambda bounds: kernel(*bounds), ranges))
+            return
+        # Whoever is free takes the next range.
+        remaining = deque(ranges)
+        helpers = [self._pool.submit(_take, kernel, remaining) for _ in range(self.num_threads - 1)]
+        try:
+            _take(kernel, remaining)
+        finally:
+            # A helper that has not started yet finds nothing left; no other may write after the return.
+            started = [helper for helper in helpers if not helper.cancel()]
+            wait(started)
+        for helper in started:
+            helper.result()
 
     def even_ranges(self, num_rows: int) -> list[RowRange]:
         """Ranges with about equal numbers of rows."""
@@ -57,3 +69,14 @@ class Threads:
         """The ranges between consecutive bounds, without empty ones."""
         pairs = zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
         return [(start, stop) for start, stop in pairs if start < stop]
+
+
+def _take(kernel: Callable[[int, int], None], remaining: deque[RowRange]) -> None:
+    """Call a kernel for one remaining range after the other, until none is left."""
+    while remaining:
+        try:
+            start, stop = remaining.popleft()
+        # Another thread has taken the last one.
+        except IndexError:
+            return
+        kernel(start, stop)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.kernels.dispatch import Workspace
 from gnnloom.trainer.layout.layout import Layout
 
 
@@ -50,9 +51,9 @@ class Realignment:
     whole matrix exactly once, including this rank's own piece, which does not count as traffic.
     """
 
-    def __init__(self, source: Layout, target: Layout, orders: VertexOrders) -> None:
+    def __init__(self, source: Layout, target: Layout, orders: VertexOrders, workspace: Workspace) -> None:
         """Find the rows to exchange, without messages except to form the group of ranks. Collective."""
-        self._source, self._target = source, target
+        self._source, self._target, self._workspace = source, target, workspace
         grid, axes = source.grid, source.row_axes + source.column_axes
         self._group = grid.group(axes)
         given = _rows_by_block(source, target, orders)
@@ -83,19 +84,21 @@ class Realignment:
 
     def _move(self, features: Tensor, dim: int, kind: Kind) -> Tensor:
         columns = self._target.columns(dim)
-        result = features.new_empty(self._target.num_rows, columns.stop - columns.start)
+        space, dtype = self._workspace, features.dtype
+        result = space.empty((self._target.num_rows, columns.stop - columns.start), dtype)
         arriving, requests, packed = [], [], []
         # Receives are posted before sends, so that arriving rows go to their buffers directly.
         for peer in self._peers:
             there = _common(columns, self._source.columns(dim, peer.coordinate))
-            arriving.append((peer.taken, there, features.new_empty(len(peer.taken), there.stop - there.start)))
+            arriving.append((peer.taken, there, space.empty((len(peer.taken), there.stop - there.start), dtype)))
             # This rank is one of its own peers, so rows that stay take the same path as the others.
             requests += self._group.receive(arriving[-1][-1], peer.number)
         held = self._source.columns(dim)
         for peer in self._peers:
             here = _shifted(_common(held, self._target.columns(dim, peer.coordinate)), held.start)
             # The list keeps the packed rows alive until they are sent.
-            packed.append(features[:, here].index_select(0, peer.given))
+            packed.append(space.empty((len(peer.given), here.stop - here.start), dtype))
+            torch.index_select(features[:, here], 0, peer.given, out=packed[-1])
             requests += self._group.send(packed[-1], peer.number, kind)
         self._group.wait(requests)
         for rows, there, values in arriving:
@@ -137,8 +140,8 @@ def _shifted(columns: slice, start: int) -> slice:
 class Realigner:
     """Moves matrices between the layouts of a grid; prepares each pair of layouts once."""
 
-    def __init__(self, orders: VertexOrders) -> None:
-        self._orders = orders
+    def __init__(self, orders: VertexOrders, workspace: Workspace | None = None) -> None:
+        self._orders, self._workspace = orders, workspace or Workspace()
         self._prepared: dict[tuple[Any, Any], Realignment] = {}
 
     def align(self, features: Tensor, source: Layout, target: Layout, dim: int) -> Tensor:
@@ -161,7 +164,7 @@ class Realigner:
         """Like :meth:`align`, without a gradient. Collective."""
         # The same pairs recur in every epoch, and preparing one sorts the rows and forms a group of ranks.
         if (source.key, target.key) not in self._prepared:
-            self._prepared[source.key, target.key] = Realignment(source, target, self._orders)
+            self._prepared[source.key, target.key] = Realignment(source, target, self._orders, self._workspace)
         return self._prepared[source.key, target.key].move(features, dim, kind)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gnnloom.trainer.networks.model import Inputs, Model
+from gnnloom.trainer.networks.model import Inputs
+from gnnloom.trainer.networks.rectified import RectifiedModel
 
 
-class GCN(Model):
+class GCN(RectifiedModel):
     """One weight matrix and bias per layer, over the normalized adjacency."""
 
     keeps_product = True
@@ -17,6 +18,5 @@ class GCN(Model):
         self.weights = self.held_weights(generator)
         self.biases = self.zero_biases(self.options.dims[1:])
 
-    def layer(self, inputs: Inputs, layer: int) -> Tensor:
-        output = self.product(inputs, self.weights[layer], layer)
-        return self.with_bias(output, self.biases, layer)
+    def unbiased(self, inputs: Inputs, layer: int) -> Tensor:
+        return self.product(inputs, self.weights[layer], layer)

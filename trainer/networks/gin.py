@@ -9,10 +9,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gnnloom.trainer.networks.model import Inputs, Model
+from gnnloom.trainer.kernels.dispatch import fork, rectify, scaled_sum
+from gnnloom.trainer.networks.model import Inputs
+from gnnloom.trainer.networks.rectified import RectifiedModel
 
 
-class GIN(Model):
+class GIN(RectifiedModel):
     """A learned epsilon and a two-layer perceptron per layer.
 
     Both perceptron layers have the layer's width. Only in the last layer is the inner one as wide as its input: the
@@ -30,19 +32,27 @@ class GIN(Model):
         self.outer_weights = self.whole_weights(zip(inner, outer, strict=True), generator)
         self.biases, self.outer_biases = self.zero_biases(inner), self.zero_biases(outer)
 
-    def layer(self, inputs: Inputs, layer: int) -> Tensor:
-        inner = self._inner(inputs, layer)
-        inner = torch.relu(self.with_bias(inner, self.biases, layer))
-        output = self.operator.transform(inner, self.outer_weights[layer], layer)
-        return self.with_bias(output, self.outer_biases, layer)
+    @property
+    def last_biases(self) -> nn.ParameterList:
+        return self.outer_biases
+
+    def unbiased(self, inputs: Inputs, layer: int) -> Tensor:
+        inner, bias = self._inner(inputs, layer), self.bias_columns(self.biases, layer)
+        inner = rectify(inner, bias, None, self.dropout, in_place=True)
+        return self.operator.transform(inner, self.outer_weights[layer], layer)
 
     def _inner(self, inputs: Inputs, layer: int) -> Tensor:
         """The perceptron's first product; it is linear in H, so it may come before the sum over the neighbors."""
         own, weight, factor = inputs.features, self.weights[layer], 1 + self.epsilons[layer]
         if inputs.propagated:
-            return self.operator.transform(factor * own + inputs.value, weight, layer)
+            return self.operator.transform(self._sum(own, factor, inputs.value), weight, layer)
         if self.options.propagates_first(layer, weight.shape[1]):
-            return self.operator.transform(factor * own + self.operator.propagate(own, layer), weight, layer)
+            own, source = fork(own, self.operator.workspace)
+            summed = self._sum(own, factor, self.operator.propagate(source, layer))
+            return self.operator.transform(summed, weight, layer)
         transformed = self.operator.transform(own, weight, layer)
-        summed: Tensor = factor * transformed + self.operator.propagate(transformed, layer)
-        return summed
+        transformed, source = fork(transformed, self.operator.workspace)
+        return self._sum(transformed, factor, self.operator.propagate(source, layer))
+
+    def _sum(self, own: Tensor, factor: Tensor, neighbors: Tensor) -> Tensor:
+        return scaled_sum(own, factor, neighbors, self.operator.workspace)

@@ -33,12 +33,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
-from gnnloom.trainer.kernels.dispatch import Dropout
+from gnnloom.trainer.kernels.dispatch import Dropout, rectify
 from gnnloom.trainer.layout.partial_parameters import PartialParameter, columns_of, held, vertex_piece
 from gnnloom.trainer.networks.norm import build_norms, unit_rows
 from gnnloom.trainer.operators.operator import LayerPlan, Operator
@@ -53,11 +55,13 @@ class Inputs:
             of them, such as the adjacency times the features. It is formed once if the features never change.
         propagated: see ``value``.
         own: (num_rows, dim) the features themselves in the layout of a propagated ``value``, if the model needs both.
+        dropped: ``value`` has gone through the layer's dropout already.
     """
 
     value: Tensor
     propagated: bool = False
     own: Tensor | None = None
+    dropped: bool = False
 
     @property
     def features(self) -> Tensor:
@@ -233,7 +237,7 @@ class Model(nn.Module, ABC):
         """The last layer's input: (num_rows, last hidden width), or the inputs of a one-layer model. Collective."""
         hidden = inputs
         for layer in range(self.num_layers - 1):
-            hidden = Inputs(self._hidden_layer(hidden, layer))
+            hidden = self.hidden_layer(hidden, layer)
         if self.options.unit_embedding and self.num_layers > 1:
             return Inputs(unit_rows(hidden.value, self.operator.layout(self.num_layers - 1)))
         return hidden
@@ -241,34 +245,54 @@ class Model(nn.Module, ABC):
     def classify(self, hidden: Inputs) -> Tensor:
         """Scores from the result of :meth:`embed`. Collective."""
         last = self.num_layers - 1
-        return self.layer(self._dropped(hidden, last), last)
+        return self.layer(self.after_dropout(hidden, last), last)
 
-    def _hidden_layer(self, inputs: Inputs, layer: int) -> Tensor:
-        output = self.layer(self._dropped(inputs, layer), layer)
-        if len(self.norms):
-            output = self.norms[layer](output, self.operator.layout(layer + 1), self.operator.weight_axes)
-        output = self.activate(output)
-        return output + self._realigned(inputs.value, layer) if self.adds_input(layer) else output
+    def hidden_layer(self, inputs: Inputs, layer: int) -> Inputs:
+        """The next layer's input: a layer's output, normalized, activated, and with its input added. Collective."""
+        output = self.activate(self.normalized(self.layer(self.after_dropout(inputs, layer), layer), layer))
+        return Inputs(output + self.aligned_input(inputs, layer) if self.adds_input(layer) else output)
 
     @abstractmethod
     def layer(self, inputs: Inputs, layer: int) -> Tensor:
         """(num_rows, columns held) output of a layer before normalization and activation. Collective."""
 
+    def normalized(self, output: Tensor, layer: int) -> Tensor:
+        """A hidden layer's output after its normalization, if there is one. Collective."""
+        if not len(self.norms):
+            return output
+        result: Tensor = self.norms[layer](output, self.operator.layout(layer + 1), self.operator.weight_axes)
+        return result
+
     def activate(self, output: Tensor) -> Tensor:
-        return torch.relu(output)
+        return rectify(output, None, None, self.dropout)
+
+    def aligned_input(self, inputs: Inputs, layer: int) -> Tensor:
+        """A layer's input in the layout of its output. Collective."""
+        source, target = self.operator.layout(layer), self.operator.layout(layer + 1)
+        return self.operator.align(inputs.value, source, target, self.options.dims[layer])
 
     def adds_input(self, layer: int) -> bool:
         """Whether a layer adds its input to its output: only between hidden layers of equal width."""
         return self.options.residual and layer > 0 and self.options.dims[layer] == self.options.dims[layer + 1]
 
-    def _dropped(self, inputs: Inputs, layer: int) -> Inputs:
-        if not self.training or (layer == 0 and not self.options.input_dropout):
+    def after_dropout(self, inputs: Inputs, layer: int) -> Inputs:
+        """A layer's input after its dropout. Communicates nothing."""
+        if inputs.dropped or not self.drops(layer):
             return inputs
+        value = self.dropout.apply(inputs.value, *self.dropout_place(layer), self.epoch, layer)
+        return replace(inputs, value=value, dropped=True)
+
+    def drops(self, layer: int) -> bool:
+        """Whether dropout applies to a layer's input now."""
+        return self.training and (layer > 0 or self.options.input_dropout)
+
+    def dropout_place(self, layer: int) -> tuple[NDArray[np.int64], int]:
+        """Ids of this rank's rows of a layer's input, and its first column there.
+
+        They choose the mask, so it is the same for every layout.
+        """
         layout = self.operator.layout(layer)
-        # Global vertex ids and columns choose the mask, so it is the same for every layout.
-        first_column = layout.columns(self.options.dims[layer]).start
-        value = self.dropout.apply(inputs.value, layout.vertex, first_column, self.epoch, layer)
-        return replace(inputs, value=value)
+        return layout.vertex, layout.columns(self.options.dims[layer]).start
 
     def product(self, inputs: Inputs, weight: Tensor, layer: int) -> Tensor:
         """The adjacency times the inputs times ``weight``, in the cheaper order. Collective."""
@@ -288,20 +312,20 @@ class Model(nn.Module, ABC):
             return self.operator.transform(self.operator.align(inputs.value, source, target, before), weight, layer)
         return self.operator.align(self.operator.transform(inputs.value, weight, layer), source, target, after)
 
-    def _realigned(self, features: Tensor, layer: int) -> Tensor:
-        """A layer's input in the layout of its output. Collective."""
-        source, target = self.operator.layout(layer), self.operator.layout(layer + 1)
-        return self.operator.align(features, source, target, self.options.dims[layer])
-
     def held_weight(self, whole: Tensor, layer: int) -> nn.Parameter:
         """A layer's weight, of which this rank keeps the piece that the algorithm assigns to it."""
         return held(whole, self.operator.weight_piece(layer, (whole.shape[0], whole.shape[1])))
 
     def with_bias(self, output: Tensor, biases: nn.ParameterList, layer: int) -> Tensor:
         """The output plus the layer's bias, if there is one."""
+        bias = self.bias_columns(biases, layer)
+        return output if bias is None else output + bias
+
+    def bias_columns(self, biases: nn.ParameterList, layer: int) -> Tensor | None:
+        """(columns held,) the layer's bias in the layout of its output; None without biases. Differentiable."""
         if not self.options.bias:
-            return output
-        return output + columns_of(biases[layer], self.operator.layout(layer + 1), self.operator.weight_axes)
+            return None
+        return columns_of(biases[layer], self.operator.layout(layer + 1), self.operator.weight_axes)
 
 
 def glorot(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:

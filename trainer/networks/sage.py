@@ -6,13 +6,17 @@ loop, as in PyG's SAGEConv on the same edges.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
-from gnnloom.trainer.networks.model import Inputs, Model
+from gnnloom.trainer.kernels.dispatch import add_to, fork
+from gnnloom.trainer.networks.model import Inputs
+from gnnloom.trainer.networks.rectified import RectifiedModel
 
 
-class GraphSAGE(Model):
+class GraphSAGE(RectifiedModel):
     """Two weight matrices and a bias per layer, over the adjacency with mean normalization."""
 
     keeps_product = True
@@ -23,7 +27,7 @@ class GraphSAGE(Model):
         self.self_weights = self.held_weights(generator)
         self.biases = self.zero_biases(self.options.dims[1:])
 
-    def layer(self, inputs: Inputs, layer: int) -> Tensor:
-        neighbors = self.product(inputs, self.weights[layer], layer)
-        output = neighbors + self.own_product(inputs, self.self_weights[layer], layer)
-        return self.with_bias(output, self.biases, layer)
+    def unbiased(self, inputs: Inputs, layer: int) -> Tensor:
+        value, own = fork(inputs.value, self.operator.workspace)
+        neighbors = self.product(replace(inputs, value=value), self.weights[layer], layer)
+        return add_to(neighbors, self.own_product(replace(inputs, value=own), self.self_weights[layer], layer))

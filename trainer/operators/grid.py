@@ -6,14 +6,16 @@ An algorithm provides the plain products, forward and backward; see :class:`Grid
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
-from gnnloom.trainer.comm.traffic import GEMM, SPMM
-from gnnloom.trainer.kernels.dispatch import SparseProduct
+from gnnloom.trainer.comm.traffic import GEMM, SPMM, Kind
+from gnnloom.trainer.kernels.dispatch import SparseProduct, matmul
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import Piece
 from gnnloom.trainer.layout.realignment import Realigner
@@ -30,8 +32,9 @@ class GridOperator(ABC):
         self.grid = grid
         self.adjacency = adjacency
         self.weight_axes = weight_axes
+        self.workspace = adjacency.workspace
         self._layouts: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Layout] = {}
-        self._realigner = Realigner(adjacency)
+        self._realigner = Realigner(adjacency, self.workspace)
 
     @abstractmethod
     def layout(self, layer: int) -> Layout:
@@ -130,7 +133,21 @@ class GridOperator(ABC):
     def gemm(self, left: Tensor, right: Tensor) -> Tensor:
         """A dense product, timed. Communicates nothing."""
         with self.grid.comm.traffic.timing(GEMM):
-            return left @ right
+            return matmul(left, right, self.workspace)
+
+    def all_gather(self, group: Communicator, block: Tensor, sizes: Sequence[int], kind: Kind) -> Tensor:
+        """See :meth:`Communicator.all_gather`; the result is in the workspace. Collective."""
+        if group.size == 1:
+            return block
+        out = self.workspace.empty((sum(sizes), *block.shape[1:]), block.dtype)
+        return group.all_gather(block, sizes, kind, out)
+
+    def reduce_scatter(self, group: Communicator, whole: Tensor, sizes: Sequence[int], kind: Kind) -> Tensor:
+        """See :meth:`Communicator.reduce_scatter`; the result is in the workspace. Collective."""
+        if group.size == 1:
+            return whole
+        out = self.workspace.empty((sizes[group.rank], *whole.shape[1:]), whole.dtype)
+        return group.reduce_scatter(whole, sizes, kind, out)
 
     def add_product(self, product: SparseProduct, features: Tensor, out: Tensor, row_scale: Tensor) -> None:
         """Add diag(row_scale) A features to ``out``, timed. Communicates nothing.
@@ -158,8 +175,8 @@ class GridOperator(ABC):
         sides = self.adjacency.scaling(self.adjacency.order(layer + backward), self.rows(row_axes))
         factor = sides.left if backward else sides.right
         if len(factor) < len(features):  # (0,) stands for ones
-            return features.contiguous()
-        return features.contiguous() * torch.from_numpy(factor).unsqueeze(1)
+            return self.workspace.contiguous(features)
+        return torch.mul(features, torch.from_numpy(factor).unsqueeze(1), out=self.workspace.like(features))
 
     def row_scale(self, layer: int, row_axes: tuple[str, ...], *, backward: bool) -> Tensor:
         """The normalization's factors on the left side, for the kernel: (num_rows,), or (0,) for ones."""
@@ -195,6 +212,6 @@ class _Transform(torch.autograd.Function):
         operator, layer = ctx.operator, ctx.layer
         # Autograd may pass a gradient that is not contiguous, which a transport cannot send.
         of_features, of_weight = operator.weight_adjoints(
-            gradient.contiguous(), rows, weight, layer, of_features=ctx.needs_input_grad[0]
+            operator.workspace.contiguous(gradient), rows, weight, layer, of_features=ctx.needs_input_grad[0]
         )
         return of_features, operator.scatter_gradient(of_weight, layer), None, None

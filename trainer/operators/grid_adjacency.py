@@ -17,7 +17,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.ranges import Span, split_range
 from gnnloom.trainer.data.adjacency_scaling import Scaling, scaling
-from gnnloom.trainer.kernels.dispatch import SparseProduct, Threads, sparse_product
+from gnnloom.trainer.kernels.dispatch import SparseProduct, Threads, Workspace, sparse_product
 
 
 def vertex_order(layer: int) -> str:
@@ -35,11 +35,13 @@ class GridAdjacency:
         dtype: np.dtype[Any],
         threads: Threads,
         counter: ReadCounter | None = None,
+        workspace: Workspace | None = None,
     ) -> None:
         self.shards = shards
         self.num_vertices = shards.num_vertices
         self.dtype = dtype
         self.threads = threads
+        self.workspace = workspace or Workspace()
         self._normalization = normalization
         self._counter = counter
         self._stored = stored_variants(symmetric=shards.symmetric, double=shards.permutation == "double")

@@ -15,6 +15,7 @@ from torch import Tensor
 from gnnloom.storage.artifacts.row_shards import ShardMatrix
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.kernels.dispatch import Workspace
 
 
 @dataclass(frozen=True)
@@ -36,24 +37,32 @@ class Arrival:
 class HaloExchange:
     """Which rows of a rank go where, for the products with one matrix. Methods are collective."""
 
-    def __init__(self, comm: Communicator, matrix: ShardMatrix) -> None:
-        self.comm = comm
+    def __init__(self, comm: Communicator, matrix: ShardMatrix, workspace: Workspace | None = None) -> None:
+        self.comm, self.workspace = comm, workspace or Workspace()
         self.num_own = matrix.own.num_rows
         self._halo_offset = matrix.halo_offset.tolist()
         self._send_offset = matrix.send_offset.tolist()
         self._send_row = torch.from_numpy(matrix.send_row)
 
-    def begin(self, own: Tensor, kind: Kind) -> Arrival:
+    def begin(self, own: Tensor, kind: Kind, scale: Tensor | None = None) -> Arrival:
         """Begin to fetch the halo rows: (num_halo, dim), ordered by owner, then by the owner's local number.
 
         Args:
             own: (num_own, dim) this rank's rows.
+            scale: (number of rows sent, 1) their factors, in the order of :meth:`sent`; None for ones.
         """
-        halo = own.new_empty(self._halo_offset[-1], own.shape[1])
+        halo = self.workspace.empty((self._halo_offset[-1], own.shape[1]), own.dtype)
         # Receives are posted first, so that arriving rows go to their buffer without another copy.
         receives = self._receive(halo, self._halo_offset)
-        packed = own.index_select(0, self._send_row)
+        packed = self.workspace.empty((len(self._send_row), own.shape[1]), own.dtype)
+        torch.index_select(own, 0, self._send_row, out=packed)
+        if scale is not None:
+            packed *= scale
         return Arrival(halo, receives, self._send(packed, self._send_offset, kind), packed)
+
+    def sent(self, own: Tensor) -> Tensor:
+        """The rows that this rank sends, one for every rank that needs it. Communicates nothing."""
+        return own.index_select(0, self._send_row)
 
     def gather(self, own: Tensor, kind: Kind) -> Tensor:
         """Fetch the (num_halo, dim) halo rows."""
@@ -68,8 +77,8 @@ class HaloExchange:
             halo: (num_halo, dim), usually gradients.
         """
         # The adjoint swaps the roles of the offsets: halo rows are sent, and rows that were sent before arrive.
-        packed = halo.contiguous()
-        returned = halo.new_empty(self._send_offset[-1], halo.shape[1])
+        packed = self.workspace.contiguous(halo)
+        returned = self.workspace.empty((self._send_offset[-1], halo.shape[1]), halo.dtype)
         receives = self._receive(returned, self._send_offset)
         return Arrival(returned, receives, self._send(packed, self._halo_offset, kind), packed)
 
@@ -79,7 +88,8 @@ class HaloExchange:
         # A row comes back once from each rank that fetched it. The buffer is ordered by rank, whatever the order of
         # arrival, so the order of the sum and its last bits are the same in every run.
         returned = arrival.rows
-        return returned.new_zeros(self.num_own, returned.shape[1]).index_add_(0, self._send_row, returned)
+        total = self.workspace.zeros((self.num_own, returned.shape[1]), returned.dtype)
+        return total.index_add_(0, self._send_row, returned)
 
     def _send(self, rows: Tensor, offset: list[int], kind: Kind) -> list[Request]:
         requests: list[Request] = []

@@ -8,6 +8,7 @@ from typing import Protocol
 from torch import Tensor
 
 from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.kernels.dispatch import Workspace
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import Piece
 
@@ -49,10 +50,12 @@ class Operator(Protocol):
     Attributes:
         grid: the ranks.
         weight_axes: axes along which to sum the gradients of a parameter that all ranks hold.
+        workspace: where the results of both products are.
     """
 
     grid: ProcessGrid
     weight_axes: tuple[str, ...]
+    workspace: Workspace
 
     def layout(self, layer: int) -> Layout:
         """Layout of the input of a layer, which is the output of the layer before."""

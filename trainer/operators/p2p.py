@@ -17,7 +17,7 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SPMM, Kind
 from gnnloom.trainer.data.adjacency_scaling import Scaling, degrees, scaling
-from gnnloom.trainer.kernels.dispatch import Threads, sparse_product
+from gnnloom.trainer.kernels.dispatch import Threads, Workspace, sparse_product
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import Piece
 from gnnloom.trainer.operators.halo import HaloExchange
@@ -38,6 +38,7 @@ class PointToPoint:
         normalization: str,
         dtype: np.dtype[Any],
         threads: Threads,
+        workspace: Workspace | None = None,
         *,
         multiplies: bool = True,
     ) -> None:
@@ -46,6 +47,7 @@ class PointToPoint:
         Args:
             normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.
             dtype: dtype of the features, float32 or float64.
+            workspace: where products and rows on their way are; of its own by default.
             multiplies: the model differentiates products with the adjacency. Attention does not, and needs no
                 transpose; none is read for it.
 
@@ -58,7 +60,8 @@ class PointToPoint:
         where = f"{shard.shards.artifact.path}/{shard.prefix}"
         sides = scaling(where, normalization, degrees(matrix.own, matrix.halo), dtype)
         #: This rank's rows of the adjacency, not normalized, and the exchange of the rows that their columns need.
-        self.matrix, self.exchange = matrix, HaloExchange(comm, matrix)
+        self.workspace = workspace or Workspace()
+        self.matrix, self.exchange = matrix, HaloExchange(comm, matrix, self.workspace)
         self.threads = threads
         self.forward_product = HaloProduct(self.exchange, matrix, sides, Kind.HALO_FORWARD, threads)
         self.backward_product = self._adjoint(shard, sides) if multiplies else None
@@ -68,7 +71,7 @@ class PointToPoint:
         same = shard.shards.symmetric
         transpose = self.matrix if same else shard.matrix(transpose=True)
         # The transpose of an asymmetric pattern refers to other rows, so it needs an exchange of its own.
-        exchange = self.exchange if same else HaloExchange(self.grid.comm, transpose)
+        exchange = self.exchange if same else HaloExchange(self.grid.comm, transpose, self.workspace)
         return HaloProduct(exchange, transpose, sides.transposed, Kind.HALO_BACKWARD, self.threads)
 
     def weight_piece(self, layer: int, shape: tuple[int, int]) -> Piece | None:  # noqa: ARG002
@@ -91,7 +94,7 @@ class PointToPoint:
         return result
 
     def transform(self, features: Tensor, weight: Tensor, layer: int) -> Tensor:  # noqa: ARG002
-        return timed_product(features, weight, self.grid.comm.traffic)
+        return timed_product(features, weight, self.grid.comm.traffic, self.workspace)
 
 
 class HaloProduct:
@@ -103,8 +106,9 @@ class HaloProduct:
         self._exchange = exchange
         self._kind = kind
         self._left = torch.from_numpy(sides.left)
-        # Owners scale their rows before they send them, so no rank needs the factors of its halo.
-        self._right = torch.from_numpy(sides.right).unsqueeze(1) if len(sides.right) else None
+        self._right = torch.from_numpy(sides.right) if len(sides.right) else None
+        # Owners scale the rows that they send, so no rank needs the factors of its halo.
+        self._sent = None if self._right is None else exchange.sent(self._right).unsqueeze(1)
         # Factors that stand for ones are empty but have the dtype of the features.
         dtype = sides.left.dtype
         self._own = sparse_product(matrix.own, threads, dtype)
@@ -119,15 +123,15 @@ class HaloProduct:
         Returns:
             (num_own, dim).
         """
-        scaled = features.contiguous() if self._right is None else features * self._right
-        comm = self._exchange.comm
+        comm, space = self._exchange.comm, self._exchange.workspace
+        own = space.contiguous(features)
         with comm.traffic.timing(self._kind):
-            arrival = self._exchange.begin(scaled, self._kind)
+            arrival = self._exchange.begin(own, self._kind, self._sent)
         # The own columns need no rows of other ranks: their product hides the exchange. It overwrites every row, so the
         # buffer need not be zeroed.
-        product = torch.empty_like(scaled)
+        product = space.like(own)
         with comm.traffic.timing(SPMM):
-            self._own.multiply(scaled, product, self._left)
+            self._own.multiply(own, product, self._left, column_scale=self._right)
         # A profiled run meets before this wait and not before `begin`, which waits for no rank.
         with comm.traffic.timing(self._kind, comm):
             comm.wait(arrival.receives)

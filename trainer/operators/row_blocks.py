@@ -5,7 +5,6 @@ Tripathy, Yelick, Buluc, "Reducing Communication in Graph Neural Network Trainin
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from gnnloom.storage.matrix.ranges import split_range
@@ -60,12 +59,15 @@ class RowBlocks(GridOperator):
     def multiply(self, features: Tensor, layer: int, *, backward: bool) -> Tensor:
         kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
         own = self.scaled(features, layer, _ROW, backward=backward)
-        result, row_scale = torch.zeros_like(own), self.row_scale(layer, _ROW, backward=backward)
+        result = self.workspace.zeros(own.shape, own.dtype)
+        row_scale = self.row_scale(layer, _ROW, backward=backward)
         group = self.grid.group(_ROW)
         # One block of the features in memory at a time: its owner broadcasts it, all ranks of the copy multiply. They
         # have the same sources, and so call the broadcasts in the same order.
         for source, product in zip(self._sources, self._products[layer, backward], strict=True):
-            block = own if source == group.rank else own.new_empty(product.num_columns, own.shape[1])
+            block = (
+                own if source == group.rank else self.workspace.empty((product.num_columns, own.shape[1]), own.dtype)
+            )
             group.broadcast(block, source, kind)
             self.add_product(product, block, result, row_scale)
         # Without copies the group has one rank, and nothing is sent.

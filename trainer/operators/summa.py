@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR, index_dtype
@@ -19,6 +21,8 @@ from gnnloom.storage.matrix.ranges import Span, split_range
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.kernels.arrays import as_array, tensor_dtype
+from gnnloom.trainer.kernels.dispatch import SparseProduct
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.operators.grid import GridOperator
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
@@ -71,6 +75,7 @@ class Summa(GridOperator):
         self._feature_rows = _ROW + self._layer_axes
         self._stages = self._cut_stages(width)
         self._blocks = {(layer, backward): self._read(layer, backward=backward) for layer, backward in plan.products}
+        self._products: dict[int, SparseProduct] = {}
         self._nnz: dict[tuple[int, bool], list[int]] = {}
 
     def _cut_stages(self, width: int) -> list[Stage]:
@@ -107,6 +112,8 @@ class Summa(GridOperator):
 
     def release(self, layer: int) -> None:
         del self._blocks[layer, False]
+        kept = {id(block) for blocks in self._blocks.values() for block in blocks.values()}
+        self._products = {number: product for number, product in self._products.items() if number in kept}
 
     def layout(self, layer: int) -> Layout:
         return self.grid_layout(layer, self._feature_rows, _COLUMN)
@@ -115,7 +122,7 @@ class Summa(GridOperator):
         kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
         own = self.scaled(features, layer, self._feature_rows, backward=backward)
         first, last = self.rows(_ROW)
-        result = own.new_zeros(last - first, own.shape[1])
+        result = self.workspace.zeros((last - first, own.shape[1]), own.dtype)
         row_scale = self.row_scale(layer, _ROW, backward=backward)
         # All groups here: forming one is collective over all ranks, and a layer without vertices has no stage below.
         down, _, fiber = (self.grid.group(axes) for axes in (_ROW, _COLUMN, self._layer_axes))
@@ -123,11 +130,20 @@ class Summa(GridOperator):
             # Both operands of the stage are broadcast; then every rank multiplies them locally.
             block = self._broadcast_block(number, layer, backward=backward)
             rows = own[stage.offset : stage.offset + stage.width]
-            rows = rows if stage.row == down.rank else own.new_empty(stage.width, own.shape[1])
+            if stage.row != down.rank:
+                rows = self.workspace.empty((stage.width, own.shape[1]), own.dtype)
             down.broadcast(rows, stage.row, kind)
-            self.add_product(self.adjacency.product(block), rows, result, row_scale)
+            is_own = number in self._blocks[layer, backward]
+            product = self._product(block) if is_own else self.adjacency.product(block)
+            self.add_product(product, rows, result, row_scale)
         sizes = self.grid.sizes_along_last(self.adjacency.num_vertices, self._feature_rows)
-        return fiber.reduce_scatter(result, sizes, kind)
+        return self.reduce_scatter(fiber, result, sizes, kind)
+
+    def _product(self, block: CSR) -> SparseProduct:
+        """A block that this rank holds, prepared for products once; layers and directions may share it."""
+        if id(block) not in self._products:
+            self._products[id(block)] = self.adjacency.product(block)
+        return self._products[id(block)]
 
     def _broadcast_block(self, number: int, layer: int, *, backward: bool) -> CSR:
         """The adjacency's block of a stage, from the rank of this process row that holds it. Collective."""
@@ -147,9 +163,12 @@ class Summa(GridOperator):
     def _empty_block(self, nnz: int, width: int) -> CSR:
         """Buffers for a block to receive, with the dtypes of a stored one."""
         first, last = self.rows(_ROW)
-        data = np.empty(nnz, self.adjacency.dtype) if self.adjacency.shards.weighted else None
-        indptr = np.empty(last - first + 1, np.int64)
-        return CSR(first, indptr, np.empty(nnz, index_dtype(width)), data, width)
+        data = self._buffer(nnz, self.adjacency.dtype) if self.adjacency.shards.weighted else None
+        indptr = self._buffer(last - first + 1, np.dtype(np.int64))
+        return CSR(first, indptr, self._buffer(nnz, np.dtype(index_dtype(width))), data, width)
+
+    def _buffer(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        return as_array(self.workspace.empty((count,), tensor_dtype(dtype)))
 
     def _count_entries(self, along: Communicator, layer: int, *, backward: bool) -> list[int]:
         """Nonzeros of the blocks of all stages on this process row. Collective at the first call for a product."""
@@ -165,7 +184,7 @@ class Summa(GridOperator):
         """Multiply the features' blocks of columns, broadcast along the process row, with their rows of the weight."""
         layout, (dim, dim_out) = self.layout(layer), weight.shape
         columns = layout.columns(dim_out)
-        result = features.new_zeros(len(features), columns.stop - columns.start)
+        result = self.workspace.zeros((len(features), columns.stop - columns.start), features.dtype)
         for block, inner in self._column_blocks(features, dim, Kind.TRANSFORM_FORWARD):
             result += self.gemm(block, weight[inner, columns])
         return result
@@ -175,10 +194,10 @@ class Summa(GridOperator):
     ) -> tuple[Tensor | None, Tensor]:
         dim, dim_out = weight.shape
         inner = self.layout(layer).columns(dim)
-        back = torch.zeros_like(features) if of_features else None
+        back = self.workspace.zeros(features.shape, features.dtype) if of_features else None
         # This rank's rows and columns contribute to the rows ``inner`` of the gradient; the sum over all ranks is the
         # whole gradient.
-        of_weight = torch.zeros_like(weight)
+        of_weight = self.workspace.zeros(weight.shape, weight.dtype)
         for block, columns in self._column_blocks(gradient, dim_out, Kind.TRANSFORM_BACKWARD):
             if back is not None:
                 back += self.gemm(block, weight[inner, columns].T)
@@ -195,9 +214,10 @@ class Summa(GridOperator):
             A block, and its columns.
         """
         along = self.grid.group(_COLUMN)
-        own = piece.contiguous()
+        own = self.workspace.contiguous(piece)
         for source in range(along.size):
             columns = slice(*split_range(dim, along.size, source))
-            block = own if source == along.rank else own.new_empty(len(own), columns.stop - columns.start)
+            shape = len(own), columns.stop - columns.start
+            block = own if source == along.rank else self.workspace.empty(shape, own.dtype)
             along.broadcast(block, source, kind)
             yield block, columns

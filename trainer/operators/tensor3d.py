@@ -159,7 +159,8 @@ class Tensor3D(GridOperator):
     ) -> Tensor:
         """The product, summed over a group if there is one. Collective."""
         # Zeros, because the products are added. Blocks of rows are contiguous, so each is reduced in place.
-        result = features.new_zeros(sum(product.num_rows for _, product in products), features.shape[1])
+        num_rows = sum(product.num_rows for _, product in products)
+        result = self.workspace.zeros((num_rows, features.shape[1]), features.dtype)
         requests: list[Request] = []
         for rows, product in products:
             # The left factors scale every summand alike, so scaling before the sum is right. A slice of (0,) is (0,).
@@ -173,12 +174,12 @@ class Tensor3D(GridOperator):
 
     def gather_weight(self, weight: Tensor, layer: int) -> Tensor:
         # These ranks hold consecutive slices of a block's rows, so concatenating them in rank order restores the block.
-        return self._weight_group(layer).all_gather(weight, self._weight_sizes(layer), Kind.WEIGHT)
+        return self.all_gather(self._weight_group(layer), weight, self._weight_sizes(layer), Kind.WEIGHT)
 
     def scatter_gradient(self, gradient: Tensor, layer: int) -> Tensor:
         # Each of these ranks multiplied the block with other rows of the features, so the block's gradient is their
         # sum.
-        return self._weight_group(layer).reduce_scatter(gradient, self._weight_sizes(layer), Kind.WEIGHT)
+        return self.reduce_scatter(self._weight_group(layer), gradient, self._weight_sizes(layer), Kind.WEIGHT)
 
     def _weight_group(self, layer: int) -> Communicator:
         return self.grid.group((self._roles[layer].weight_split,))
@@ -216,20 +217,22 @@ class Tensor3D(GridOperator):
         transposed = self._transposed[layer]
         # All ranks reach a layer's first gradient in the same epoch, so the collective measurement is safe.
         if transposed is None:
-            transposed = self._transposed[layer] = transposed_is_faster(features, gradient, self.grid.comm)
+            transposed = self._transposed[layer] = transposed_is_faster(
+                features, gradient, self.grid.comm, self.workspace
+            )
         with self.grid.comm.traffic.timing(GEMM):
-            return weight_gradient(features, gradient, transposed=transposed)
+            return weight_gradient(features, gradient, self.workspace, transposed=transposed)
 
     def release(self, layer: int) -> None:
         del self._products[layer, False]
 
     def _gather_input(self, features: Tensor, kind: Kind) -> Tensor:
         """The input features' rows of all ranks along the first layer's depth. Collective."""
-        return self.grid.group((self._roles[0].depth,)).all_gather(features, self._input_sizes(), kind)
+        return self.all_gather(self.grid.group((self._roles[0].depth,)), features, self._input_sizes(), kind)
 
     def _scatter_input(self, gradient: Tensor, kind: Kind) -> Tensor:
         """The adjoint of :meth:`_gather_input`: the summed gradient of this rank's rows. Collective."""
-        return self.grid.group((self._roles[0].depth,)).reduce_scatter(gradient, self._input_sizes(), kind)
+        return self.reduce_scatter(self.grid.group((self._roles[0].depth,)), gradient, self._input_sizes(), kind)
 
     def _input_sizes(self) -> list[int]:
         return self.grid.sizes_along_last(self.adjacency.num_vertices, self._roles[0].input_rows)

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import GEMM, Traffic
-from gnnloom.trainer.kernels.dispatch import seconds_of_weight_gradients
+from gnnloom.trainer.kernels.dispatch import Workspace, matmul, seconds_of_weight_gradients, weight_gradient
 
 
-def timed_product(features: Tensor, weight: Tensor, traffic: Traffic) -> Tensor:
+def timed_product(features: Tensor, weight: Tensor, traffic: Traffic, workspace: Workspace) -> Tensor:
     """``features`` times ``weight``, timed forward and backward; differentiable. Communicates nothing.
 
     Args:
@@ -22,11 +22,11 @@ def timed_product(features: Tensor, weight: Tensor, traffic: Traffic) -> Tensor:
     Returns:
         (num_rows, output dim).
     """
-    result: Tensor = _Product.apply(features, weight, traffic)  # type: ignore[no-untyped-call]
+    result: Tensor = _Product.apply(features, weight, traffic, workspace)  # type: ignore[no-untyped-call]
     return result
 
 
-def transposed_is_faster(features: Tensor, gradient: Tensor, comm: Communicator) -> bool:
+def transposed_is_faster(features: Tensor, gradient: Tensor, comm: Communicator, workspace: Workspace) -> bool:
     """Whether (dQ^T H)^T takes less time than H^T dQ, summed over all ranks. Collective; the same on every rank.
 
     Ranjan et al., "Plexus" (SC 2025), section 5.
@@ -36,26 +36,27 @@ def transposed_is_faster(features: Tensor, gradient: Tensor, comm: Communicator)
         gradient: (num_rows, output dim) dQ of this rank.
     """
     # One choice for all ranks, since each waits for the slowest.
-    straight, transposed = comm.gather_numbers(seconds_of_weight_gradients(features, gradient)).sum(0)
+    straight, transposed = comm.gather_numbers(seconds_of_weight_gradients(features, gradient, workspace)).sum(0)
     return bool(transposed < straight)
 
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, features: Tensor, weight: Tensor, traffic: Traffic) -> Tensor:
+    def forward(ctx: Any, features: Tensor, weight: Tensor, traffic: Traffic, workspace: Workspace) -> Tensor:
         ctx.save_for_backward(features, weight)
-        ctx.traffic = traffic
+        ctx.traffic, ctx.workspace = traffic, workspace
         with traffic.timing(GEMM):
-            return features @ weight
+            return matmul(features.detach(), weight.detach(), workspace)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         features, weight = ctx.saved_tensors
         # Fixed input features need no gradient, which saves one of the two products in the first layer.
-        of_features, of_weight, _ = ctx.needs_input_grad
+        of_features, of_weight, *_ = ctx.needs_input_grad
         with ctx.traffic.timing(GEMM):
             return (
-                gradient @ weight.T if of_features else None,
-                features.T @ gradient if of_weight else None,
+                matmul(gradient, weight.T, ctx.workspace) if of_features else None,
+                weight_gradient(features, gradient, ctx.workspace) if of_weight else None,
+                None,
                 None,
             )

@@ -13,7 +13,7 @@ from gnnloom.trainer.algorithms.algorithm import OperatorContext
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import OpenedShards
-from gnnloom.trainer.kernels.dispatch import Dropout, Threads
+from gnnloom.trainer.kernels.dispatch import Dropout, Threads, Workspace
 from gnnloom.trainer.models.registry import MODELS, model_kind
 from gnnloom.trainer.networks.model import Model, ModelOptions
 from gnnloom.trainer.operators.operator import LayerPlan, Operator
@@ -56,6 +56,7 @@ def build_operator(
     plan: LayerPlan,
     threads: Threads,
     counter: ReadCounter,
+    workspace: Workspace,
 ) -> Operator:
     """The operator of the configured algorithm. Reads this rank's adjacency and communicates nothing."""
     algorithm = config.chosen_algorithm
@@ -69,6 +70,7 @@ def build_operator(
         differentiates=config.model_kind.load().multiplies,
         threads=threads,
         counter=counter,
+        workspace=workspace,
         options=config.own_options(),
     )
     return algorithm.build(context)
@@ -76,5 +78,5 @@ def build_operator(
 
 def build_model(operator: Operator, config: TrainConfig, options: ModelOptions, threads: Threads) -> Model:
     """The configured model, with weights from ``config.seed``, the same on every rank. Communicates nothing."""
-    dropout = Dropout(config.dropout, config.seed, threads)
+    dropout = Dropout(config.dropout, config.seed, threads, operator.workspace)
     return config.model_kind.load()(operator, options, dropout, config.seed, getattr(torch, config.dtype))

@@ -204,7 +204,9 @@ class Training:
         layout = self.session.operator.layout(self.model.num_layers)
         self.layout, self.labels = layout, start.labels
         labels = self.labels
-        self.loss = build_loss(layout, labels, "train", class_weights(self.config, layout, labels), start.own_loss)
+        space = self.session.operator.workspace
+        weights = class_weights(self.config, layout, labels)
+        self.loss = build_loss(layout, labels, "train", weights, start.own_loss, space)
         self.metrics = self._build_metrics(start.own_metric)
         if self.loss.num_vertices == 0 or self.loss.num_terms == 0:
             message = f"{self.session.shards.artifact.path}: no vertex has a label and is in the training split"
@@ -222,7 +224,9 @@ class Training:
         self.details: dict[str, Any] | None = None
         lower = lower_is_better(start.own_metric)
         self.course = together(comm, lambda: Course(self.config, self.metrics.names, lower, start.best))
-        self.val_loss = build_loss(layout, labels, "valid", own=start.own_loss) if self.course.needs_val_loss else None
+        self.val_loss = None
+        if self.course.needs_val_loss:
+            self.val_loss = build_loss(layout, labels, "valid", own=start.own_loss, workspace=space)
         for line in self.lines:
             self._follow(line)
 
@@ -280,7 +284,7 @@ class Training:
             self.model.zero_grad()
             contribution = self.loss(self.model(self.inputs))
             contribution.backward()  # type: ignore[no-untyped-call]
-            sum_gradients(self.model.parameters(), operator.grid.group(operator.weight_axes))
+            sum_gradients(self.model.parameters(), operator.grid.group(operator.weight_axes), operator.workspace)
             figures = self._limit_step(epoch)
             self.optimizer.step()
             # The request to stop is summed along with the loss, so all ranks stop after the same epoch.

@@ -11,12 +11,18 @@ from torch import Tensor
 from gnnloom.trainer.comm.communicator import Reduction
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.kernels.dispatch import Workspace
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.training.own_functions import OwnFunction
 
 
 def build_loss(
-    layout: Layout, labels: Labels, split: str = "train", weights: Tensor | None = None, own: OwnFunction | None = None
+    layout: Layout,
+    labels: Labels,
+    split: str = "train",
+    weights: Tensor | None = None,
+    own: OwnFunction | None = None,
+    workspace: Workspace | None = None,
 ) -> MaskedLoss:
     """The loss that fits the labels, or the user's own, over the vertices of a split. Collective.
 
@@ -27,7 +33,14 @@ def build_loss(
         layout: layout of the scores.
         weights: (num_classes,) float64 weights of the classes; not for a regression.
         own: the user's function.
+        workspace: where scores and their gradients are; of its own by default.
     """
+    loss = _loss(layout, labels, split, weights, own)
+    loss.workspace = workspace or loss.workspace
+    return loss
+
+
+def _loss(layout: Layout, labels: Labels, split: str, weights: Tensor | None, own: OwnFunction | None) -> MaskedLoss:
     mask = labels.known(split)
     if own is not None:
         return MaskedOwnLoss(layout, labels.label, mask, own, weights)
@@ -43,6 +56,7 @@ class MaskedLoss(ABC):
     Attributes:
         num_vertices: number of these vertices over all ranks.
         speaks: this rank adds its sum to the loss; ranks that hold copies of the same scores do not.
+        workspace: where scores and their gradients are.
     """
 
     def __init__(self, layout: Layout, mask: Tensor) -> None:
@@ -53,6 +67,7 @@ class MaskedLoss(ABC):
             mask: (num_rows,) bool, the vertices that contribute to the loss.
         """
         self._layout = layout
+        self.workspace = Workspace()
         self._rows = mask.nonzero().squeeze(1)
         self.num_vertices = self._total(len(self._rows) if layout.speaks_for_rows else 0)
         self.speaks = layout.speaks_for_rows
@@ -74,9 +89,18 @@ class MaskedLoss(ABC):
         Args:
             scores: (num_rows, columns held) of the layout.
         """
-        # Only the rows in the mask enter, so the softmax needs no memory for the others.
-        result: Tensor = _MaskedMean.apply(scores[self._rows], self)  # type: ignore[no-untyped-call]
+        result: Tensor = _MaskedMean.apply(scores, self)  # type: ignore[no-untyped-call]
         return result
+
+    def take_rows(self, scores: Tensor) -> Tensor:
+        """(number of this rank's vertices in the mask, columns held) a copy of their scores."""
+        taken = self.workspace.empty((len(self._rows), scores.shape[1]), scores.dtype)
+        return torch.index_select(scores, 0, self._rows, out=taken)
+
+    def put_rows(self, derivative: Tensor, num_rows: int) -> Tensor:
+        """(num_rows, columns held) the gradient of all scores, from that of the vertices in the mask."""
+        whole = self.workspace.zeros((num_rows, derivative.shape[1]), derivative.dtype)
+        return whole.index_copy_(0, self._rows, derivative)
 
     @property
     @abstractmethod
@@ -88,7 +112,7 @@ class MaskedLoss(ABC):
         """The sum of this rank's losses, and its derivative. Collective.
 
         Args:
-            scores: (number of this rank's vertices in the mask, columns held).
+            scores: (number of this rank's vertices in the mask, columns held); overwritten.
 
         Returns:
             () float64, and a tensor of the shape and dtype of ``scores``.
@@ -114,12 +138,16 @@ class MaskedCrossEntropy(MaskedLoss):
             weights: (num_classes,) float64 weights of the classes.
         """
         super().__init__(layout, mask)
-        self._weight = None if weights is None else weights[label[self._rows]]
-        self._num_terms = self.num_vertices if self._weight is None else self._total_weight(self._weight)
+        weight = None if weights is None else weights[label[self._rows]]
+        self._num_terms = self.num_vertices if weight is None else self._total_weight(weight)
+        self._weight = None if weight is None else weight.unsqueeze(1)
         columns = layout.columns(num_classes)
         self._target = label[self._rows] - columns.start
-        # Columns are split over the group, so a label lies in the columns of one rank.
-        self._held = (self._target >= 0) & (self._target < columns.stop - columns.start)
+        # Columns are split over the group, so a label lies in the columns of one rank; the others subtract 0 anywhere.
+        width = columns.stop - columns.start
+        held = (self._target >= 0) & (self._target < width)
+        self._target = self._target.where(held, 0).unsqueeze(1)
+        self._held = held.unsqueeze(1)
 
     @property
     def num_terms(self) -> float:
@@ -129,25 +157,34 @@ class MaskedCrossEntropy(MaskedLoss):
         """The sum of the rows' losses, and its derivative: softmax minus the indicator of the label. Collective."""
         group = self._layout.column_group
         # Subtracting the row's maximum keeps the exponentials from overflowing and does not change the softmax.
-        maximum = _row_maximum(scores)
+        maximum = self._row_maximum(scores)
         group.all_reduce(maximum, Kind.LOSS, Reduction.MAX)
-        softmax = (scores - maximum).exp_()
-        total = softmax.sum(1, keepdim=True)
-        # Exactly one rank of the group holds the label's column; the others add 0.
-        held = self._held.nonzero().squeeze(1)
-        logit = torch.zeros_like(total)
-        logit[held, 0] = scores[held, self._target[held]]
-        # One message for both sums.
-        both = torch.stack([total, logit])
+        # One message for both sums: of the exponentials, and of the label's score. One rank of the group has that.
+        total, logit = both = self.workspace.zeros((2, *maximum.shape), scores.dtype)
+        if scores.shape[1]:
+            torch.gather(scores, 1, self._target, out=logit).mul_(self._held)
+        softmax = scores.sub_(maximum).exp_()
+        torch.sum(softmax, 1, keepdim=True, out=total)
         group.all_reduce(both, Kind.LOSS)
+        softmax /= total
+        if scores.shape[1]:
+            # Memory of the workspace, as the indicator is as long as the rows.
+            indicator = self.workspace.like(total).copy_(self._held).neg_()
+            softmax.scatter_add_(1, self._target, indicator)
         # The largest score of the row adds exp(0) = 1 to the total, so the logarithm is finite.
-        losses = both[0].log() + maximum - both[1]
-        softmax /= both[0]
-        softmax[held, self._target[held]] -= 1
+        losses = total.log_().add_(maximum).sub_(logit)
         if self._weight is not None:
-            weight = self._weight.to(scores.dtype).unsqueeze(1)
-            losses, softmax = losses * weight, softmax * weight
+            weight = self.workspace.like(losses).copy_(self._weight)
+            losses.mul_(weight)
+            softmax.mul_(weight)
         return losses.sum(dtype=torch.float64), softmax
+
+    def _row_maximum(self, scores: Tensor) -> Tensor:
+        maximum = self.workspace.empty((len(scores), 1), scores.dtype)
+        # A rank has no column if the group has more ranks than there are classes, and amax of nothing is an error.
+        if scores.shape[1] == 0:
+            return maximum.fill_(-torch.inf)
+        return torch.amax(scores, 1, keepdim=True, out=maximum)
 
 
 class MaskedBinaryCrossEntropy(MaskedLoss):
@@ -269,25 +306,21 @@ class MaskedOwnLoss(MaskedLoss):
                 losses = losses * self._weight.to(losses.dtype)
             total = losses.sum(dtype=torch.float64)
             (derivative,) = torch.autograd.grad(total, scores)
-        return total.detach(), derivative
-
-
-def _row_maximum(scores: Tensor) -> Tensor:
-    # A rank has no column if the group has more ranks than there are classes, and amax of nothing is an error.
-    if scores.shape[1] == 0:
-        return scores.new_full((len(scores), 1), -torch.inf)
-    return scores.amax(1, keepdim=True)
+        # A copy, because torch may give memory that the function still needs, or the same number for all elements.
+        return total.detach(), derivative.clone(memory_format=torch.contiguous_format)
 
 
 class _MaskedMean(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, loss: MaskedLoss) -> Tensor:
-        total, derivative = loss.parts(scores.detach())
-        ctx.save_for_backward(derivative / loss.num_terms)
+        # Only the rows in the mask enter, so the softmax needs no memory for the others.
+        total, derivative = loss.parts(loss.take_rows(scores.detach()))
+        ctx.save_for_backward(derivative.div_(loss.num_terms))
+        ctx.loss, ctx.num_rows = loss, len(scores)
         return total / loss.num_terms if loss.speaks else torch.zeros((), dtype=torch.float64)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         # The loss is the sum of all ranks' contributions, so every rank differentiates its own with factor 1.
         (derivative,) = ctx.saved_tensors
-        return derivative * gradient.to(derivative.dtype), None
+        return ctx.loss.put_rows(derivative, ctx.num_rows).mul_(gradient.to(derivative.dtype)), None

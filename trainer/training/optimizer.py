@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.kernels.dispatch import Workspace
 from gnnloom.trainer.layout.partial_parameters import PartialParameter
 
 if TYPE_CHECKING:
@@ -44,14 +45,16 @@ class Optimizer(Protocol):
 class SGD:
     """Gradient descent: p -= lr (g + decay p)."""
 
-    def __init__(self, parameters: Mapping[str, nn.Parameter], decay: Mapping[str, float], lr: float) -> None:
-        self._parameters, self._decay, self.lr = parameters, decay, lr
+    def __init__(
+        self, parameters: Mapping[str, nn.Parameter], decay: Mapping[str, float], lr: float, workspace: Workspace
+    ) -> None:
+        self._parameters, self._decay, self.lr, self._workspace = parameters, decay, lr, workspace
         self.state: dict[str, Tensor] = {}
 
     @torch.no_grad()
     def step(self) -> None:
         for name, parameter in self._parameters.items():
-            parameter.sub_(_gradient(parameter, self._decay[name]), alpha=self.lr)
+            parameter.sub_(_gradient(parameter, self._decay[name], self._workspace), alpha=self.lr)
 
 
 class Adam:
@@ -61,8 +64,10 @@ class Adam:
     BETAS = (0.9, 0.999)
     EPSILON = 1e-8
 
-    def __init__(self, parameters: Mapping[str, nn.Parameter], decay: Mapping[str, float], lr: float) -> None:
-        self._parameters, self._decay, self.lr = parameters, decay, lr
+    def __init__(
+        self, parameters: Mapping[str, nn.Parameter], decay: Mapping[str, float], lr: float, workspace: Workspace
+    ) -> None:
+        self._parameters, self._decay, self.lr, self._workspace = parameters, decay, lr, workspace
         # A tensor, because a checkpoint holds tensors only, and a resumed run needs it for the bias corrections.
         self.state = {"step": torch.zeros(1, dtype=torch.int64)}
         for name, parameter in parameters.items():
@@ -74,11 +79,13 @@ class Adam:
         self.state["step"] += 1
         corrections = [1 - beta ** int(self.state["step"]) for beta in self.BETAS]
         for name, parameter in self._parameters.items():
-            gradient = _gradient(parameter, self._decay[name])
+            gradient = _gradient(parameter, self._decay[name], self._workspace)
             first, second = self.state[f"{name}/first"], self.state[f"{name}/second"]
             first.lerp_(gradient, 1 - self.BETAS[0])
             second.mul_(self.BETAS[1]).addcmul_(gradient, gradient, value=1 - self.BETAS[1])
-            size = second.sqrt().div_(math.sqrt(corrections[1])).add_(self.EPSILON)
+            size = (
+                torch.sqrt(second, out=self._workspace.like(second)).div_(math.sqrt(corrections[1])).add_(self.EPSILON)
+            )
             parameter.addcdiv_(first, size, value=-self.lr / corrections[0])
 
 
@@ -97,15 +104,16 @@ def build_optimizer(model: Model, config: TrainConfig) -> Optimizer:
         if (name != "feature" if config.weight_decay_layers == "all" else id(parameter) in first)
     ]
     decay = {name: config.weight_decay if name in chosen else 0.0 for name in parameters}
-    return OPTIMIZERS[config.optimizer](parameters, decay, config.lr)
+    return OPTIMIZERS[config.optimizer](parameters, decay, config.lr, model.operator.workspace)
 
 
-def sum_gradients(parameters: Iterable[nn.Parameter], group: Communicator) -> None:
+def sum_gradients(parameters: Iterable[nn.Parameter], group: Communicator, workspace: Workspace) -> None:
     """Sum the gradients of the parameters that all ranks hold, in one buffer and so in one message. Collective."""
     parameters = [p for p in parameters if p.grad is not None and not isinstance(p, PartialParameter)]
-    if not parameters:
+    if not parameters or group.size == 1:
         return
-    flat = torch.cat([parameter.grad.reshape(-1) for parameter in parameters if parameter.grad is not None])
+    flat = workspace.empty((sum(p.numel() for p in parameters),), parameters[0].dtype)
+    torch.cat([parameter.grad.reshape(-1) for parameter in parameters if parameter.grad is not None], out=flat)
     group.all_reduce(flat, Kind.GRADIENT)
     start = 0
     for parameter in parameters:
@@ -116,7 +124,7 @@ def sum_gradients(parameters: Iterable[nn.Parameter], group: Communicator) -> No
             start = stop
 
 
-def _gradient(parameter: nn.Parameter, decay: float) -> Tensor:
+def _gradient(parameter: nn.Parameter, decay: float, workspace: Workspace) -> Tensor:
     # A parameter that the loss does not reach still decays.
-    gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-    return gradient.add(parameter, alpha=decay) if decay else gradient
+    gradient = workspace.like(parameter).zero_() if parameter.grad is None else parameter.grad
+    return torch.add(gradient, parameter, alpha=decay, out=workspace.like(parameter)) if decay else gradient

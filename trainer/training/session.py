@@ -24,6 +24,7 @@ from gnnloom.trainer.data.open_shards import OpenedShards
 from gnnloom.trainer.data.vertex_data import normalize_feature, read_feature, settled_feature_norm
 from gnnloom.trainer.data.vertex_rows import VertexRows
 from gnnloom.trainer.kernels.threads import Threads
+from gnnloom.trainer.kernels.workspace import Workspace
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import split_rows
 from gnnloom.trainer.networks.model import Inputs, Model
@@ -136,7 +137,7 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
     # The plan of the model comes before the operator, which reads only what the plan multiplies with.
     options = model_options(config, shards.num_features, shards.num_outputs)
     plan = options.layer_plan()
-    operator = build_operator(comm, opened, config, plan, threads, counter)
+    operator = build_operator(comm, opened, config, plan, threads, counter, Workspace())
     last = operator.layout(plan.num_layers)
     label_rows = _vertex_rows(opened, last, last.row_axes)
     first = operator.layout(0)

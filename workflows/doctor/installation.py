@@ -14,7 +14,13 @@ from gnnloom.workflows.doctor.machine import (
     check_memory,
     check_shared_memory,
 )
-from gnnloom.workflows.doctor.software import check_kernels, check_mpi, check_packages, check_python
+from gnnloom.workflows.doctor.software import (
+    check_kernels,
+    check_mpi,
+    check_packages,
+    check_python,
+    check_sparse_product,
+)
 
 
 def examine(folder: Path) -> Iterator[Finding]:
@@ -30,6 +36,7 @@ def examine(folder: Path) -> Iterator[Finding]:
         ("memory", check_memory),
         ("shared memory", check_shared_memory),
         ("kernels", check_kernels),
+        ("sparse product", check_sparse_product),
         ("mpi", check_mpi),
         ("catalog", lambda: check_catalog(folder)),
         ("disk space", lambda: check_disk_space(folder)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 import time
@@ -11,10 +12,12 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from gnnloom.storage.errors import GnnloomError
-from gnnloom.workflows.doctor.finding import FAILED, OK, Finding
+from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Finding
 
 _PACKAGES = ("numpy", "scipy", "numba", "zarr", "numcodecs", "pyarrow", "dask", "distributed", "torch", "mpi4py")
 _MPI_SECONDS = 60
+#: A product of a tenth of a second in the slowest kernel, with a dense matrix of 1 MiB.
+_PRODUCT_ROWS, _PRODUCT_NONZEROS, _PRODUCT_WIDTH = 4096, 4096 * 64, 64
 _RANK_PROGRAM = (
     "from mpi4py import MPI; c = MPI.COMM_WORLD; s = c.allreduce(c.rank + 1);"
     " print(f'sum {s}', flush=True) if c.rank == 0 else None"
@@ -62,6 +65,39 @@ def check_kernels() -> Finding:
     if wrong != -1 or forward != backward:
         return Finding("kernels", FAILED, "a compiled kernel gives a wrong result", "install another version of numba")
     return Finding("kernels", OK, f"compiled and correct in {time.perf_counter() - started:.1f} s")
+
+
+def check_sparse_product() -> Finding:
+    """Check the kernel of sparse products against SciPy, and measure its speed."""
+    import scipy.sparse
+    import torch
+
+    from gnnloom.storage.matrix.csr import CSR
+    from gnnloom.trainer.kernels.dispatch import Threads, sparse_product, sparse_product_kernel
+
+    rng = np.random.default_rng(0)
+    indptr = np.arange(0, _PRODUCT_NONZEROS + 1, _PRODUCT_NONZEROS // _PRODUCT_ROWS)
+    columns = rng.integers(0, _PRODUCT_ROWS, _PRODUCT_NONZEROS).astype(np.int32)
+    dense, out = torch.ones((_PRODUCT_ROWS, _PRODUCT_WIDTH)), torch.empty((_PRODUCT_ROWS, _PRODUCT_WIDTH))
+    dense[:, 0] = torch.arange(_PRODUCT_ROWS)
+    product = sparse_product(CSR(0, indptr, columns, None, _PRODUCT_ROWS), Threads(1), dense.dtype)
+    seconds = []
+    # The first product loads or compiles the kernel.
+    for _ in range(4):
+        started = time.perf_counter()
+        product.multiply(dense, out, torch.empty(0))
+        seconds.append(time.perf_counter() - started)
+    pattern = scipy.sparse.csr_array((np.ones(len(columns)), columns, indptr), shape=(_PRODUCT_ROWS, _PRODUCT_ROWS))
+    kernel = sparse_product_kernel()
+    # Sums of these whole numbers are exact.
+    if not np.array_equal(pattern @ dense.double().numpy(), out.double().numpy()):
+        return Finding("sparse product", FAILED, f"{kernel} gives a wrong result", "set GNNLOOM_KERNELS=numba")
+    rate = _PRODUCT_NONZEROS * _PRODUCT_WIDTH / min(seconds[1:]) / 1e9
+    found = f"{kernel}, {rate:.1f} billion additions per second on one thread"
+    if kernel == "numba" and os.environ.get("GNNLOOM_KERNELS") != "numba":
+        fix = "about three times as fast in C: install a C compiler, and then gnnloom again"
+        return Finding("sparse product", WARNING, found, fix)
+    return Finding("sparse product", OK, found)
 
 
 def check_mpi() -> Finding:

@@ -150,6 +150,7 @@ def _call_trainer() -> list[str]:
         SoftmaxState,
         Threads,
         edge_softmax,
+        rectify,
         sparse_product,
     )
 
@@ -159,7 +160,11 @@ def _call_trainer() -> list[str]:
         for data in (None, np.ones(3, dtype)):
             product = sparse_product(CSR(0, indptr, indices, data, 2), threads, dtype)
             product.multiply(dense, torch.zeros_like(dense), torch.ones(2, dtype=tensor_dtype))
-        Dropout(0.5, 0, threads).apply(dense.requires_grad_(), np.arange(2), 0, 0, 0).sum().backward()  # type: ignore[no-untyped-call]
+        dropout = Dropout(0.5, 0, threads)
+        dropped = dropout.apply(dense.requires_grad_(), np.arange(2), 0, 0, 0)
+        for mask in (None, dropout.mask(np.arange(2), 0, 0, 0)):
+            dropped = rectify(dropped, torch.ones(4, dtype=tensor_dtype), mask, dropout)
+        dropped.sum().backward()  # type: ignore[no-untyped-call]
         values, scores = torch.ones((2, 1, 4), dtype=tensor_dtype), torch.ones((2, 1), dtype=tensor_dtype)
         softmax = edge_softmax(CSR(0, indptr, indices, None, 2), 0.2, threads)
         softmax.accumulate(values, scores, scores, SoftmaxState.like(values))

@@ -12,7 +12,8 @@ TRAINER = Path(gnnloom.trainer.__file__).parent
 ARRAY_DOORS = ("kernels/", "comm/mpi.py")
 MPI_DOOR = "comm/mpi.py"
 #: Implementations; everyone else asks ``kernels.dispatch``.
-IMPLEMENTATIONS = re.compile(r"trainer\.kernels(\.| import \(?[^)]*\b)(numba_spmm|attention|dropout|gemm)\b")
+_BEHIND = "c|numba_spmm|operands|sparse_rows|attention|dropout|elementwise|gemm|rectify"
+IMPLEMENTATIONS = re.compile(rf"trainer\.kernels(\.| import \(?[^)]*\b)({_BEHIND})\b")
 TO_ARRAY = re.compile(r"\.numpy\(|\.__array__\(|np\.(as)?array\(\w*tensor")
 
 

@@ -2,76 +2,76 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import scipy.sparse
 import torch
-from numpy.typing import NDArray
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gnnloom.storage import CSR
 from gnnloom.trainer.kernels.dispatch import Threads, sparse_product
+from gnnloom.trainer.kernels.sparse_rows import listed_rows
+from support.sparse_products import Case, cases, random_csr
 
 NO_SCALE = torch.empty(0)
 
 
-def _random_csr(rows: int, columns: int, density: float, index: type, weighted: bool, seed: int = 0) -> CSR:
-    matrix = scipy.sparse.csr_array(scipy.sparse.random_array((rows, columns), density=density, rng=seed))
-    data = matrix.data if weighted else None
-    return CSR(0, matrix.indptr.astype(np.int64), matrix.indices.astype(index), data, columns)
+@pytest.fixture(params=["c", "numba"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both kernels, one after the other; without a compiler, numba twice."""
+    monkeypatch.setenv("GNNLOOM_KERNELS", request.param)
+    return str(request.param)
 
 
-def _dense(matrix: CSR) -> NDArray[Any]:
-    data = np.ones(matrix.nnz) if matrix.data is None else matrix.data
-    shape = (matrix.num_rows, matrix.num_columns)
-    dense: NDArray[Any] = scipy.sparse.csr_array((data, matrix.indices, matrix.indptr), shape).toarray()
-    return dense
+@pytest.fixture(autouse=True, scope="module")
+def threads_for_the_smallest_products() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gnnloom.trainer.kernels.c.sparse_product._WORTH_A_THREAD", 1)
+        yield
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("index", [np.int32, np.int64])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(
-    ("rows", "columns", "density", "dim"), [(50, 70, 0.2, 17), (3, 4, 0.0, 5), (0, 9, 0.1, 3), (40, 40, 0.5, 1)]
-)
-def test_product_equals_scipy(
-    dtype: type[np.floating[Any]], index: type, weighted: bool, rows: int, columns: int, density: float, dim: int
-) -> None:
-    matrix = _random_csr(rows, columns, density, index, weighted)
-    rng = np.random.default_rng(1)
-    dense: NDArray[Any] = rng.standard_normal((columns, dim)).astype(dtype)
-    scale: NDArray[Any] = rng.uniform(0.5, 2, rows).astype(dtype)
-    before: NDArray[Any] = rng.standard_normal((rows, dim)).astype(dtype)
-    tolerance = 100 * float(np.finfo(dtype).eps)
-    expected = scale[:, None] * (_dense(matrix) @ dense)
-    for threads in (1, 3):
-        product = sparse_product(matrix, Threads(threads), np.dtype(dtype))
-        out = before.copy()
-        given = torch.from_numpy(dense), torch.from_numpy(out), torch.from_numpy(scale)
-        product.multiply(*given)
-        np.testing.assert_allclose(out, expected, rtol=0, atol=tolerance)
-        out[:] = before
-        product.multiply(*given, accumulate=True)
-        np.testing.assert_allclose(out, before + expected, rtol=0, atol=tolerance)
+@settings(max_examples=80, deadline=None)
+@given(case=cases(), threads=st.integers(1, 3), kernel=st.sampled_from(["c", "numba"]))
+def test_product_equals_scipy(case: Case, threads: int, kernel: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GNNLOOM_KERNELS", kernel)
+        product = sparse_product(case.matrix, Threads(threads), case.dtype)
+    assert (product.num_rows, product.num_columns) == (case.matrix.num_rows, case.matrix.num_columns)
+    chosen = product if case.rows is None else product.restricted(case.rows)
+    dense, out = case.dense(), case.before()
+    chosen.multiply(dense, out, case.row_scale(), accumulate=case.accumulate, column_scale=case.column_scale())
+    eps = torch.finfo(case.dtype).eps
+    # Sums of up to 60 products of size about 1, rounded at every step, or for bfloat16 at the end.
+    steps = 2 if case.dtype == torch.bfloat16 else 64
+    expected = case.expected()
+    np.testing.assert_allclose(out.double().numpy(), expected, rtol=steps * eps, atol=64 * eps)
 
 
-def test_the_number_of_threads_changes_no_bit() -> None:
-    matrix = _random_csr(300, 300, 0.1, np.int32, weighted=False)
+def test_empty_matrices_are_multiplied(kernel: str) -> None:
+    for rows, columns, dim in ((0, 9, 3), (3, 0, 5), (3, 4, 0)):
+        out = torch.ones((rows, dim))
+        matrix = CSR(0, np.zeros(rows + 1, np.int64), np.empty(0, np.int32), None, columns)
+        sparse_product(matrix, Threads(2), np.dtype(np.float32)).multiply(torch.ones((columns, dim)), out, NO_SCALE)
+        assert not out.any()
+
+
+def test_neither_repetition_nor_the_number_of_threads_changes_a_bit(kernel: str) -> None:
+    matrix = random_csr(300, 300, 0.1, weighted=False)
     dense = torch.randn(300, 33, generator=torch.Generator().manual_seed(2))
     results = []
-    for threads in (1, 2, 5):
+    for threads in (1, 1, 2, 3, 5):
         out = torch.empty(300, 33)
         sparse_product(matrix, Threads(threads), np.dtype(np.float32)).multiply(dense, out, NO_SCALE)
         results.append(out)
-    assert torch.equal(results[0], results[1])
-    assert torch.equal(results[0], results[2])
+    assert all(torch.equal(results[0], other) for other in results[1:])
 
 
-def test_a_product_copies_neither_the_matrix_nor_the_dense_operands() -> None:
+def test_a_product_copies_neither_the_matrix_nor_the_dense_operands(kernel: str) -> None:
     import tracemalloc
 
-    matrix = _random_csr(2000, 2000, 0.05, np.int32, weighted=False)
+    matrix = random_csr(2000, 2000, 0.05, weighted=False)
     dense, out = torch.ones(2000, 64), torch.zeros(2000, 64)
     sparse_product(matrix, Threads(), np.dtype(np.float32)).multiply(dense, out, NO_SCALE)  # compiles
     address = out.data_ptr()
@@ -87,7 +87,28 @@ def test_a_product_copies_neither_the_matrix_nor_the_dense_operands() -> None:
     assert peak < matrix.indices.nbytes / 8
 
 
-def test_shapes_that_do_not_match_are_refused() -> None:
-    product = sparse_product(_random_csr(4, 5, 0.5, np.int32, False), Threads(), np.dtype(np.float32))
+def test_operands_that_do_not_match_are_refused(kernel: str) -> None:
+    product = sparse_product(random_csr(4, 5, 0.5, weighted=False), Threads(), np.dtype(np.float32))
+    dense, out = torch.ones((5, 2)), torch.ones((4, 2))
     with pytest.raises(ValueError, match=r"\(4, 5\) times \(4, 2\) into \(4, 2\)"):
-        product.multiply(torch.ones(4, 2), torch.ones(4, 2), NO_SCALE)
+        product.multiply(out, out, NO_SCALE)
+    with pytest.raises(ValueError, match=r"dense is torch.float64, not torch.float32"):
+        product.multiply(dense.double(), out, NO_SCALE)
+    with pytest.raises(ValueError, match=r"rows of out are not contiguous"):
+        product.multiply(dense, torch.ones((2, 4)).T, NO_SCALE)
+    with pytest.raises(ValueError, match=r"row factors are \(5,\) torch.float32, not \(4,\)"):
+        product.multiply(dense, out, torch.ones(5))
+    with pytest.raises(ValueError, match=r"column factors are \(5,\) torch.float64"):
+        product.multiply(dense, out, NO_SCALE, column_scale=torch.ones(5, dtype=torch.float64))
+    for rows in ([0, 0], [2, 1], [-1, 2], [3, 4]):
+        with pytest.raises(ValueError, match="strictly ascending"):
+            product.restricted(np.array(rows))
+
+
+def test_few_rows_with_entries_are_listed_and_their_pointers_are_short() -> None:
+    matrix = random_csr(1000, 10, 0.001, weighted=False)
+    rows = listed_rows(matrix)
+    assert rows.target is not None
+    np.testing.assert_array_equal(rows.target, np.flatnonzero(np.diff(matrix.indptr)))
+    assert len(rows.begin) == len(rows.end) == len(rows.target) < 20
+    assert listed_rows(random_csr(1000, 10, 0.5, weighted=False)).target is None

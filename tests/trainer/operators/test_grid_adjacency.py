@@ -22,7 +22,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.grid_rows import GridRows
 from gnnloom.trainer.data.open_shards import SharedGridShards
 from gnnloom.trainer.data.vertex_data import read_feature
-from gnnloom.trainer.kernels.dispatch import Threads
+from gnnloom.trainer.kernels.dispatch import Threads, Workspace
 from gnnloom.trainer.operators.grid import GridOperator
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency, split_rows
 from gnnloom.trainer.training.build import build_operator, model_options
@@ -97,7 +97,9 @@ def _build(shards: GridShards, algorithm: str, grid: tuple[int, ...], rank: int,
         catalog="c", dataset="large", ranks=ranks, algorithm=algorithm, grid=grid, hidden=(16, 16), threads=1
     )
     plan = model_options(config, 5, 3).layer_plan()
-    return build_operator(Rank(rank, ranks), SharedGridShards(shards, counter), config, plan, Threads(), counter)  # type: ignore[arg-type,return-value]
+    return build_operator(
+        Rank(rank, ranks), SharedGridShards(shards, counter), config, plan, Threads(), counter, Workspace()
+    )  # type: ignore[arg-type,return-value]
 
 
 @pytest.mark.parametrize(("algorithm", "grid", "ranks"), PLANES)

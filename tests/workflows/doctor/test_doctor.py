@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -22,7 +23,15 @@ def test_the_doctor_passes_on_this_machine_and_leaves_nothing_behind(tmp_path: P
     content = json.loads(done.output)
     assert done.exit_code == 0, content
     found = {check["check"]: check for check in content["checks"]}
-    for name in ("python", "packages", "kernels", "mpi", "partitioner mtkahypar", "partitioner block"):
+    for name in (
+        "python",
+        "packages",
+        "kernels",
+        "sparse product",
+        "mpi",
+        "partitioner mtkahypar",
+        "partitioner block",
+    ):
         assert found[name]["state"] == OK, found[name]
     assert all(check["fix"] and check["mend"] == check["fix"] for check in content["checks"] if check["state"] != OK)
     assert list(tmp_path.iterdir()) == []
@@ -67,6 +76,26 @@ def test_missing_packages_and_partitioners_are_reported(monkeypatch: pytest.Monk
     assert found["partitioner mtkahypar"].state == FAILED
     assert (found["partitioner metis"].state, found["partitioner random"].state) == (WARNING, OK)
     assert "pip install pymetis" in found["partitioner metis"].fix
+
+
+def test_the_kernel_of_sparse_products_is_named_with_its_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = software.check_sparse_product()
+    assert (found.state, found.found.split()[0]) == (OK, "C")
+    assert re.search(r", [\d.]+ billion additions per second on one thread$", found.found)
+    with monkeypatch.context() as patch:
+        patch.setenv("GNNLOOM_KERNELS", "numba")
+        chosen = software.check_sparse_product()
+    assert (chosen.state, chosen.found.split(",")[0]) == (OK, "numba")
+    monkeypatch.setattr("gnnloom.trainer.kernels.c.library._found_library", lambda: None)
+    missing = software.check_sparse_product()
+    assert missing.state == WARNING
+    assert "install a C compiler" in missing.fix
+
+
+def test_a_wrong_sparse_product_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnnloom.trainer.kernels.c.library.Library.multiply", lambda *arguments: None)
+    found = software.check_sparse_product()
+    assert (found.state, found.fix) == (FAILED, "set GNNLOOM_KERNELS=numba")
 
 
 def test_a_read_only_disk_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

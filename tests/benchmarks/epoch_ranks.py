@@ -1,0 +1,37 @@
+"""One rank of gnnloom in bench_epoch: trains as configured by JSON, and prints figures of the slowest or largest rank.
+
+python -m mpi4py tests/benchmarks/epoch_ranks.py CONFIGURATION
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from epoch_figures import Clock, report
+
+from gnnloom.trainer.comm.mpi import world
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.training.full_graph import train
+
+
+def main() -> None:
+    content, clock, comm = json.loads(sys.argv[1]), Clock(), world()
+
+    def end_of_epoch() -> bool:
+        # Called once in every epoch, at the same place, so two calls are one epoch apart.
+        clock.mark()
+        return False
+
+    result = train(comm, TrainConfig.from_json(content), end_of_epoch, restart=True)
+    figures = clock.figures()
+    rows = comm.gather_numbers(list(figures.values()))
+    found = dict(zip(figures, rows.max(0).tolist(), strict=True))
+    if comm.rank == 0:
+        # Of all ranks together, as with one process of the other side.
+        found |= {"processor": rows[:, 1].sum(), "total_peak": rows[:, 3].sum(), "loss": result["loss"]}
+        report(found)
+
+
+if __name__ == "__main__":
+    main()

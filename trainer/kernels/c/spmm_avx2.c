@@ -1,0 +1,23 @@
+/* Vectors of 32 bytes: x86 processors since 2013. */
+#include "spmm.h"
+
+#if GNNLOOM_X86
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#else
+#pragma GCC target("avx2")
+#endif
+#include <immintrin.h>
+
+#define WIDEST 32
+#define MOST_SUMS 8
+#define MOST_PAIRS 4
+#define STREAM(to, vector) _mm256_stream_si256((__m256i *)(to), (__m256i)(vector))
+#define FENCE _mm_sfence
+#define ENTRY gnnloom_spmm_avx2
+#include "spmm_types.h"
+
+#ifdef __clang__
+#pragma clang attribute pop
+#endif
+#endif

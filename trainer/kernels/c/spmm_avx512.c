@@ -1,0 +1,23 @@
+/* Vectors of 64 bytes, and 32 registers of them. */
+#include "spmm.h"
+
+#if GNNLOOM_X86
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq"))), apply_to = function)
+#else
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq")
+#endif
+#include <immintrin.h>
+
+#define WIDEST 64
+#define MOST_SUMS 8
+#define MOST_PAIRS 8
+#define STREAM(to, vector) _mm512_stream_si512((__m512i *)(to), (__m512i)(vector))
+#define FENCE _mm_sfence
+#define ENTRY gnnloom_spmm_avx512
+#include "spmm_types.h"
+
+#ifdef __clang__
+#pragma clang attribute pop
+#endif
+#endif

@@ -1,0 +1,217 @@
+/* Included once for each instruction set, type and vector size, without a guard.
+ *
+ * VECTOR_BYTES   bytes of a vector
+ * MOST_BLOCKS    blocks of columns whose sums are kept in registers at a time
+ * STORED, SUM    types of an element in memory and in the registers
+ *
+ * A block is as many columns as one vector load brings. Its sums are one vector, or two for bfloat16: a 32-bit word
+ * holds two elements, and the even and the odd ones are widened and summed apart, so that nothing is ever shuffled.
+ *
+ * The order of a sum is that of numba_spmm.py: four entries are added in pairs (two, where they have weights), then to
+ * the total. It depends on the row alone, and products are not contracted to fused multiply-adds (-ffp-contract=off).
+ * So every instruction set, number of threads and implementation gives the same bits.
+ */
+#define NAME(name) JOIN(JOIN(TYPE(name), VECTOR_BYTES), _)
+#define LANES (VECTOR_BYTES / (int)sizeof(STORED))
+#define PARTS ((int)(sizeof(SUM) / sizeof(STORED)))
+
+typedef SUM NAME(vector) __attribute__((vector_size(VECTOR_BYTES)));
+/* A vector in memory, aligned like its elements: rows of any width follow each other without padding. */
+typedef SUM NAME(loose) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(STORED)), may_alias));
+
+typedef struct {
+    NAME(vector) part[PARTS];
+} NAME(block);
+
+#ifdef BFLOAT16
+typedef uint32_t NAME(bits) __attribute__((vector_size(VECTOR_BYTES)));
+typedef uint32_t NAME(loose_bits) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(STORED)), may_alias));
+
+/* Round to the nearest bfloat16, ties to even, in the upper half of each word. */
+INLINE NAME(bits) NAME(rounded)(NAME(vector) value) {
+    NAME(bits) bits = (NAME(bits))value, is_nan = (NAME(bits))(value != value);
+    bits += 0x7fff + ((bits >> 16) & 1);
+    return ((bits & ~is_nan) | (is_nan & 0x7fc00000)) & 0xffff0000;
+}
+#endif
+
+INLINE NAME(block) NAME(load)(const STORED *from) {
+    NAME(block) block;
+#ifdef BFLOAT16
+    NAME(bits) bits = *(const NAME(loose_bits) *)from;
+    block.part[0] = (NAME(vector))(bits << 16);
+    block.part[1] = (NAME(vector))(bits & 0xffff0000);
+#else
+    block.part[0] = *(const NAME(loose) *)from;
+#endif
+    return block;
+}
+
+INLINE void NAME(store)(STORED *to, NAME(block) block, int stream) {
+#ifdef BFLOAT16
+    NAME(bits) packed = NAME(rounded)(block.part[1]) | (NAME(rounded)(block.part[0]) >> 16);
+#else
+    NAME(vector) packed = block.part[0];
+#endif
+#if defined(STREAM) && VECTOR_BYTES == WIDEST
+    if (stream) {
+        STREAM(to, packed);
+        return;
+    }
+#else
+    (void)stream;
+#endif
+#ifdef BFLOAT16
+    *(NAME(loose_bits) *)to = packed;
+#else
+    *(NAME(loose) *)to = packed;
+#endif
+}
+
+/* What one entry adds to a block. */
+INLINE NAME(block) NAME(term)(const STORED *from, SUM factor, const enum factors factors) {
+    NAME(block) block = NAME(load)(from);
+    if (factors != ONES)
+        EACH (part, PARTS)
+            block.part[part] *= factor;
+    return block;
+}
+
+/* First column of a block within its panel. The last block ends where the panel does, and so may overlap the one before
+ * it; both then hold the same sums. */
+INLINE int64_t NAME(offset)(int block, const int blocks, int64_t width) {
+    return block == blocks - 1 ? width - LANES : block * LANES;
+}
+
+/* Fetch the dense rows of entries that come later: their cache misses overlap with the sums of this one. */
+INLINE void NAME(prefetch)(const struct gnnloom_product *product, const STORED *dense, int64_t entry, const int blocks,
+                           const int group) {
+    const int bytes = blocks * VECTOR_BYTES;
+    const int ahead = BYTES_AHEAD / bytes < MOST_AHEAD ? BYTES_AHEAD / bytes : MOST_AHEAD;
+    if (entry + ahead + group > product->entries)
+        return;
+    EACH (k, group) {
+        const int64_t column = column_of(product, entry + ahead + k);
+        const char *row = (const char *)(dense + column * product->dense_stride);
+        EACH (line, (bytes + CACHE_LINE - 1) / CACHE_LINE)
+            __builtin_prefetch(row + line * CACHE_LINE);
+    }
+}
+
+/* Add a group of 1, 2 or 4 entries to the sums of a row. */
+INLINE void NAME(add)(const struct gnnloom_product *product, const STORED *dense, int64_t entry, int64_t width,
+                      const int blocks, const int group, const enum factors factors, NAME(block) *total) {
+    const STORED *row[4];
+    SUM factor[4];
+    EACH (k, group) {
+        const int64_t column = column_of(product, entry + k);
+        row[k] = dense + column * product->dense_stride;
+        factor[k] = factors == ONES      ? 1
+                    : factors == WEIGHTS ? ((const SUM *)product->values)[entry + k]
+                                         : ((const SUM *)product->column_scale)[column];
+    }
+    NAME(prefetch)(product, dense, entry, blocks, group);
+    EACH (block, blocks) {
+        NAME(block) term[4];
+        EACH (k, group)
+            term[k] = NAME(term)(row[k] + NAME(offset)(block, blocks, width), factor[k], factors);
+        EACH (part, PARTS) {
+            NAME(vector) sum = term[0].part[part];
+            if (group >= 2)
+                sum += term[1].part[part];
+            if (group == 4)
+                sum += term[2].part[part] + term[3].part[part];
+            total[block].part[part] += sum;
+        }
+    }
+}
+
+/* Scale a finished row, and write it or add it: the output is touched once per row. */
+INLINE void NAME(finish)(const struct gnnloom_product *product, int64_t target, STORED *out, int64_t width,
+                         const int blocks, NAME(block) *total) {
+    if (product->row_scale)
+        EACH (block, blocks)
+            EACH (part, PARTS)
+                total[block].part[part] *= ((const SUM *)product->row_scale)[target];
+    /* All blocks are read before one is written, since the last two may overlap. */
+    if (product->accumulate)
+        EACH (block, blocks) {
+            NAME(block) before = NAME(load)(out + NAME(offset)(block, blocks, width));
+            EACH (part, PARTS)
+                total[block].part[part] = before.part[part] + total[block].part[part];
+        }
+    EACH (block, blocks)
+        NAME(store)(out + NAME(offset)(block, blocks, width), total[block], product->stream);
+}
+
+/* Rows `start` to `stop` of the list, `width` columns from `first`. `blocks` and `factors` are constants. */
+INLINE void NAME(rows)(const struct gnnloom_product *given, int64_t start, int64_t stop, int64_t first, int64_t width,
+                       const int blocks, const enum factors factors) {
+    /* Copied, since the compiler has to assume that a store to the output may change the original. */
+    const struct gnnloom_product product = *given;
+    const STORED *const dense = (const STORED *)product.dense + first;
+    const int group = factors == WEIGHTS ? 2 : 4;
+    for (int64_t listed = start; listed < stop; listed++) {
+        const int64_t end = product.end[listed];
+        int64_t entry = product.begin[listed];
+        NAME(block) total[MOST_BLOCKS];
+        EACH (block, blocks)
+            total[block] = (NAME(block)){0};
+        for (; entry + group <= end; entry += group)
+            NAME(add)(&product, dense, entry, width, blocks, group, factors, total);
+        for (; entry < end; entry++)
+            NAME(add)(&product, dense, entry, width, blocks, 1, factors, total);
+        const int64_t target = product.target ? product.target[listed] : listed;
+        STORED *const out = (STORED *)product.out + target * product.out_stride + first;
+        NAME(finish)(&product, target, out, width, blocks, total);
+    }
+}
+
+/* One function for each number of blocks and kind of factors. */
+#define DEFINE(BLOCKS)                                                                                          \
+    static void JOIN(NAME(ones), BLOCKS)(const struct gnnloom_product *product, int64_t start, int64_t stop,    \
+                                         int64_t first, int64_t width) {                                        \
+        NAME(rows)(product, start, stop, first, width, BLOCKS, ONES);                                           \
+    }                                                                                                           \
+    static void JOIN(NAME(weights), BLOCKS)(const struct gnnloom_product *product, int64_t start, int64_t stop, \
+                                            int64_t first, int64_t width) {                                     \
+        NAME(rows)(product, start, stop, first, width, BLOCKS, WEIGHTS);                                        \
+    }                                                                                                           \
+    static void JOIN(NAME(scaled), BLOCKS)(const struct gnnloom_product *product, int64_t start, int64_t stop,  \
+                                           int64_t first, int64_t width) {                                      \
+        NAME(rows)(product, start, stop, first, width, BLOCKS, COLUMN_SCALE);                                   \
+    }
+#define LIST(BLOCKS) {JOIN(NAME(ones), BLOCKS), JOIN(NAME(weights), BLOCKS), JOIN(NAME(scaled), BLOCKS)},
+
+/* clang-format off: it takes the list of functions for a declaration */
+JOIN(UP_TO_, MOST_BLOCKS)(DEFINE) static panel_kernel *const
+    NAME(kernels)[MOST_BLOCKS][3] = {JOIN(UP_TO_, MOST_BLOCKS)(LIST)};
+/* clang-format on */
+
+/* Rows of any width from LANES up, in panels of as many columns as there are registers for the sums. */
+static void NAME(panels)(const struct gnnloom_product *given, int64_t start, int64_t stop) {
+    struct gnnloom_product product = *given;
+    const enum factors factors = product.values ? WEIGHTS : product.column_scale ? COLUMN_SCALE : ONES;
+    const int64_t blocks = (product.dim + LANES - 1) / LANES, panels = (blocks + MOST_BLOCKS - 1) / MOST_BLOCKS;
+    /* Stores around the caches need whole, aligned vectors. */
+    product.stream = product.stream && !product.accumulate && product.dim % LANES == 0 &&
+                     (uintptr_t)product.out % VECTOR_BYTES == 0 && product.out_stride % LANES == 0;
+    if (panels == 1) {
+        NAME(kernels)[blocks - 1][factors](&product, start, stop, 0, product.dim);
+        return;
+    }
+    for (int64_t row = start; row < stop; row++)
+        for (int64_t panel = 0; panel < panels; panel++) {
+            const int64_t from = panel * blocks / panels, to = (panel + 1) * blocks / panels;
+            const int64_t first = from * LANES, width = smaller(to * LANES, product.dim) - first;
+            NAME(kernels)[to - from - 1][factors](&product, row, row + 1, first, width);
+        }
+}
+
+#undef DEFINE
+#undef LIST
+#undef NAME
+#undef LANES
+#undef PARTS
+#undef MOST_BLOCKS
+#undef VECTOR_BYTES

@@ -1,0 +1,122 @@
+/* Included once for each instruction set and type, without a guard: the kernel for each vector size and number of
+ * blocks, and the choice between them. Defines TYPE(spmm). */
+
+#ifdef BFLOAT16
+#define MOST_HERE MOST_PAIRS
+#else
+#define MOST_HERE MOST_SUMS
+#endif
+
+#define VECTOR_BYTES 16
+#if WIDEST == VECTOR_BYTES
+#define MOST_BLOCKS MOST_HERE
+#else
+#define MOST_BLOCKS 2
+#endif
+#include "spmm_kernel.h"
+
+#if WIDEST >= 32
+#define VECTOR_BYTES 32
+#if WIDEST == VECTOR_BYTES
+#define MOST_BLOCKS MOST_HERE
+#else
+#define MOST_BLOCKS 2
+#endif
+#include "spmm_kernel.h"
+#endif
+
+#if WIDEST >= 64
+#define VECTOR_BYTES 64
+#define MOST_BLOCKS MOST_HERE
+#include "spmm_kernel.h"
+#endif
+
+INLINE SUM TYPE(widened)(STORED stored) {
+#ifdef BFLOAT16
+    union {
+        uint32_t bits;
+        float value;
+    } word = {(uint32_t)stored << 16};
+    return word.value;
+#else
+    return stored;
+#endif
+}
+
+INLINE STORED TYPE(narrowed)(SUM sum) {
+#ifdef BFLOAT16
+    union {
+        float value;
+        uint32_t bits;
+    } word = {sum};
+    if (sum != sum)
+        return 0x7fc0;
+    return (STORED)((word.bits + 0x7fff + ((word.bits >> 16) & 1)) >> 16);
+#else
+    return sum;
+#endif
+}
+
+INLINE SUM TYPE(term)(const struct gnnloom_product *product, int64_t entry, int64_t at) {
+    const int64_t column = column_of(product, entry);
+    const SUM value = TYPE(widened)(((const STORED *)product->dense)[column * product->dense_stride + at]);
+    if (product->values)
+        return ((const SUM *)product->values)[entry] * value;
+    return product->column_scale ? ((const SUM *)product->column_scale)[column] * value : value;
+}
+
+/* One element of the output: for matrices that are narrower than the smallest vector. Grouped like the vectors. */
+INLINE SUM TYPE(sum)(const struct gnnloom_product *product, int64_t listed, int64_t at) {
+    const int64_t end = product->end[listed];
+    int64_t entry = product->begin[listed];
+    SUM total = 0;
+    if (product->values)
+        for (; entry + 2 <= end; entry += 2)
+            total += TYPE(term)(product, entry, at) + TYPE(term)(product, entry + 1, at);
+    else
+        for (; entry + 4 <= end; entry += 4)
+            total += (TYPE(term)(product, entry, at) + TYPE(term)(product, entry + 1, at)) +
+                     (TYPE(term)(product, entry + 2, at) + TYPE(term)(product, entry + 3, at));
+    for (; entry < end; entry++)
+        total += TYPE(term)(product, entry, at);
+    return total;
+}
+
+static void TYPE(narrow)(const struct gnnloom_product *product, int64_t start, int64_t stop) {
+    for (int64_t listed = start; listed < stop; listed++) {
+        const int64_t target = product->target ? product->target[listed] : listed;
+        STORED *out = (STORED *)product->out + target * product->out_stride;
+        for (int64_t at = 0; at < product->dim; at++) {
+            SUM sum = TYPE(sum)(product, listed, at);
+            if (product->row_scale)
+                sum *= ((const SUM *)product->row_scale)[target];
+            out[at] = TYPE(narrowed)(product->accumulate ? TYPE(widened)(out[at]) + sum : sum);
+        }
+    }
+}
+
+/* The widest vectors that the rows have room for. */
+static void TYPE(spmm)(const struct gnnloom_product *product, int64_t start, int64_t stop) {
+#if WIDEST >= 64
+    if (product->dim * (int64_t)sizeof(STORED) >= 64) {
+        JOIN(JOIN(TYPE(panels), 64), _)(product, start, stop);
+        return;
+    }
+#endif
+#if WIDEST >= 32
+    if (product->dim * (int64_t)sizeof(STORED) >= 32) {
+        JOIN(JOIN(TYPE(panels), 32), _)(product, start, stop);
+        return;
+    }
+#endif
+    if (product->dim * (int64_t)sizeof(STORED) >= 16)
+        JOIN(JOIN(TYPE(panels), 16), _)(product, start, stop);
+    else
+        TYPE(narrow)(product, start, stop);
+}
+
+#undef MOST_HERE
+#undef STORED
+#undef SUM
+#undef TYPE
+#undef BFLOAT16

@@ -1,0 +1,71 @@
+/* Included once for each instruction set, without a guard: instantiates the kernel for every type and vector size.
+ *
+ * WIDEST       bytes of a vector register
+ * MOST_SUMS    blocks of columns whose sums fit the registers; MOST_PAIRS for bfloat16, whose blocks have two vectors
+ * STREAM       store of an aligned vector around the caches, where there is one
+ * FENCE        waits for such stores
+ * ENTRY        name of the function that this file defines
+ */
+#define JOIN_(first, second) first##second
+#define JOIN(first, second) JOIN_(first, second)
+#define INLINE static inline __attribute__((always_inline))
+#define CACHE_LINE 64
+/* Bytes of dense rows between the one that is added and the one that is prefetched: a quarter of a first-level cache.
+ * Narrow rows are limited by their number. */
+#define BYTES_AHEAD 12288
+#define MOST_AHEAD 64
+/* A loop whose bound is a constant wherever it is compiled: unrolled, so that arrays of vectors become registers. */
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+#define EACH(number, bound) UNROLL for (int number = 0; number < (bound); number++)
+
+#define UP_TO_2(DO) DO(1) DO(2)
+#define UP_TO_4(DO) UP_TO_2(DO) DO(3) DO(4)
+#define UP_TO_8(DO) UP_TO_4(DO) DO(5) DO(6) DO(7) DO(8)
+
+/* What the entries are multiplied with. */
+enum factors { ONES, WEIGHTS, COLUMN_SCALE };
+
+INLINE int64_t column_of(const struct gnnloom_product *product, int64_t entry) {
+    return product->wide_columns ? ((const int64_t *)product->columns)[entry]
+                                 : ((const int32_t *)product->columns)[entry];
+}
+
+INLINE int64_t smaller(int64_t one, int64_t other) {
+    return one < other ? one : other;
+}
+
+/* Columns `first` to `first + width` of some rows. */
+typedef void panel_kernel(const struct gnnloom_product *product, int64_t start, int64_t stop, int64_t first,
+                          int64_t width);
+
+#define STORED float
+#define SUM float
+#define TYPE(name) name##_float32_
+#include "spmm_sizes.h"
+
+#define STORED double
+#define SUM double
+#define TYPE(name) name##_float64_
+#include "spmm_sizes.h"
+
+#define STORED uint16_t
+#define SUM float
+#define BFLOAT16 1
+#define TYPE(name) name##_bfloat16_
+#include "spmm_sizes.h"
+
+void ENTRY(const struct gnnloom_product *product, int64_t start, int64_t stop) {
+    if (product->dtype == GNNLOOM_FLOAT32)
+        spmm_float32_(product, start, stop);
+    else if (product->dtype == GNNLOOM_FLOAT64)
+        spmm_float64_(product, start, stop);
+    else
+        spmm_bfloat16_(product, start, stop);
+#ifdef FENCE
+    FENCE();
+#endif
+}

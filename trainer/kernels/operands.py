@@ -1,0 +1,61 @@
+"""What every sparse product checks and converts before its kernel runs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gnnloom.trainer.kernels.sparse_rows import SparseRows
+
+
+class Operands(NamedTuple):
+    """Checked operands of one product.
+
+    Attributes:
+        dense: (num_columns, dim); its columns are contiguous.
+        out: (num_rows, dim); its columns are contiguous.
+        row_scale: (num_rows,) of the dtype of the sums, or (0,) for ones.
+        column_scale: (num_columns,) likewise.
+    """
+
+    dense: Tensor
+    out: Tensor
+    row_scale: Tensor
+    column_scale: Tensor
+
+
+def sum_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of sums, weights and factors in a product of matrices of some dtype."""
+    return torch.float32 if dtype == torch.bfloat16 else dtype
+
+
+def checked_operands(rows: SparseRows, dtype: torch.dtype, operands: Operands) -> Operands:
+    """The operands, if they match the matrix. If it has weights, the factors of columns are multiplied into ``dense``.
+
+    Raises:
+        ValueError: a shape, dtype or layout does not match.
+    """
+    dense, out, row_scale, column_scale = operands
+    if dense.dim() != 2 or dense.shape[0] != rows.num_columns or out.shape != (rows.num_rows, dense.shape[1]):
+        shapes = f"{tuple(dense.shape)} into {tuple(out.shape)}"
+        raise ValueError(f"sparse product: ({rows.num_rows}, {rows.num_columns}) times {shapes}")
+    for name, tensor in (("dense", dense), ("out", out)):
+        if tensor.dtype != dtype:
+            raise ValueError(f"sparse product: {name} is {tensor.dtype}, not {dtype}")
+        if tensor.numel() and tensor.shape[1] > 1 and tensor.stride(1) != 1:
+            raise ValueError(f"sparse product: the rows of {name} are not contiguous")
+    for name, scale, length in (("row", row_scale, rows.num_rows), ("column", column_scale, rows.num_columns)):
+        _check_scale(name, scale, length, sum_dtype(dtype))
+    # No normalization has both weights and factors of columns, so no kernel has both.
+    if rows.data is not None and len(column_scale):
+        scaled = (dense * column_scale.unsqueeze(1)).to(dtype)
+        return operands._replace(dense=scaled, column_scale=column_scale[:0])
+    return operands
+
+
+def _check_scale(name: str, scale: Tensor, length: int, dtype: torch.dtype) -> None:
+    if len(scale) and (scale.shape != (length,) or scale.dtype != dtype or not scale.is_contiguous()):
+        found = f"{tuple(scale.shape)} {scale.dtype}"
+        raise ValueError(f"sparse product: {name} factors are {found}, not ({length},) {dtype}")

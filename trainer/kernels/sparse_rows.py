@@ -1,0 +1,89 @@
+"""The rows of a sparse matrix as the kernels read them: a list of rows, each with its range of entries.
+
+One description covers a whole matrix (CSR), one of whose rows most are empty (doubly compressed rows: Buluc, Gilbert,
+"On the Representation and Multiplication of Hypersparse Matrices", IPDPS 2008), and a subset of the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.matrix.csr import CSR
+
+#: A matrix with at most this share of non-empty rows is doubly compressed.
+_SPARSE_ROWS = 0.5
+
+
+@dataclass(frozen=True)
+class SparseRows:
+    """Some rows of a matrix of (num_rows, num_columns).
+
+    Attributes:
+        begin: (num_listed,) int64 position of each row's first entry.
+        end: (num_listed,) int64 position after its last entry.
+        target: (num_listed,) int64 the rows, ascending; None if all rows are listed.
+        indices: (nnz,) int32 or int64 columns of the entries.
+        data: (nnz,) their weights, or None for ones.
+        is_subset: rows that are not listed are not asked for; otherwise they have no entries.
+    """
+
+    begin: NDArray[np.int64]
+    end: NDArray[np.int64]
+    target: NDArray[np.int64] | None
+    indices: NDArray[Any]
+    data: NDArray[Any] | None
+    num_rows: int
+    num_columns: int
+    is_subset: bool = False
+
+    @property
+    def num_listed(self) -> int:
+        return len(self.begin)
+
+    @property
+    def nnz(self) -> int:
+        return int((self.end - self.begin).sum())
+
+    def offsets(self) -> NDArray[np.int64]:
+        """(num_listed + 1,) int64 entries of the rows before each listed row."""
+        return np.concatenate([[0], np.cumsum(self.end - self.begin)])
+
+    def restricted(self, rows: NDArray[np.int64]) -> SparseRows:
+        """Only some of the rows; shares the entries.
+
+        Args:
+            rows: (num_listed,) strictly ascending rows of the matrix.
+
+        Raises:
+            ValueError: the rows are not strictly ascending, or outside the matrix.
+        """
+        rows = np.ascontiguousarray(rows, np.int64)
+        # A row given twice would have two threads that write it.
+        if len(rows) and (rows[0] < 0 or rows[-1] >= self.num_rows or np.any(np.diff(rows) <= 0)):
+            raise ValueError(f"rows of a product must be strictly ascending, in 0..{self.num_rows - 1}")
+        begin, end = self._bounds(rows)
+        return replace(self, begin=begin, end=end, target=rows, is_subset=True)
+
+    def _bounds(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the entries of some rows begin and end; rows that are not listed have none."""
+        if self.target is None:
+            return self.begin[rows], self.end[rows]
+        # One row beyond the last, without entries, stands for those that are not listed.
+        begin, end = np.append(self.begin, 0), np.append(self.end, 0)
+        position = np.searchsorted(self.target, rows)
+        position[np.append(self.target, -1)[position] != rows] = len(self.target)
+        return begin[position], end[position]
+
+
+def listed_rows(matrix: CSR) -> SparseRows:
+    """The rows of a matrix, whose memory they share; only the non-empty ones if they are at most half."""
+    begin, end = matrix.indptr[:-1], matrix.indptr[1:]
+    rows = SparseRows(begin, end, None, matrix.indices, matrix.data, matrix.num_rows, matrix.num_columns)
+    occupied = np.flatnonzero(end > begin)
+    if len(occupied) > _SPARSE_ROWS * matrix.num_rows or matrix.num_rows == 0:
+        return rows
+    return replace(rows, begin=begin[occupied], end=end[occupied], target=occupied)

@@ -1,0 +1,51 @@
+"""What the models share whose layers end in a bias and a ReLU: both and the next dropout are one pass in place."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+
+from torch import Tensor, nn
+
+from gnnloom.trainer.kernels.dispatch import add_bias, add_to, fork, rectify
+from gnnloom.trainer.networks.model import Inputs, Model
+
+
+class RectifiedModel(Model):
+    """A model that computes a layer's output without the bias, which this class adds.
+
+    A subclass creates ``biases``, which may be empty.
+    """
+
+    biases: nn.ParameterList
+
+    @property
+    def last_biases(self) -> nn.ParameterList:
+        """The biases that end the layers."""
+        return self.biases
+
+    @abstractmethod
+    def unbiased(self, inputs: Inputs, layer: int) -> Tensor:
+        """(num_rows, columns held) output of a layer without its bias, which is overwritten. Collective."""
+
+    def layer(self, inputs: Inputs, layer: int) -> Tensor:
+        output, bias = self.unbiased(inputs, layer), self.bias_columns(self.last_biases, layer)
+        return output if bias is None else add_bias(output, bias)
+
+    def hidden_layer(self, inputs: Inputs, layer: int) -> Inputs:
+        if self.adds_input(layer):
+            value, added = fork(inputs.value, self.operator.workspace)
+            inputs, given = replace(inputs, value=added), self.after_dropout(replace(inputs, value=value), layer)
+        else:
+            given = self.after_dropout(inputs, layer)
+        if len(self.norms):
+            output, bias = self.normalized(self.layer(given, layer), layer), None
+        else:
+            output, bias = self.unbiased(given, layer), self.bias_columns(self.last_biases, layer)
+        # What adds the features to something else needs them without their dropout.
+        drops = self.drops(layer + 1) and not (self.options.residual or self.options.unit_embedding)
+        mask = self.dropout.mask(*self.dropout_place(layer + 1), self.epoch, layer + 1) if drops else None
+        output = rectify(output, bias, mask, self.dropout, in_place=True)
+        if self.adds_input(layer):
+            output = add_to(output, self.aligned_input(inputs, layer))
+        return Inputs(output, dropped=drops)
