@@ -91,5 +91,5 @@ def _clusters_within_parts(hypergraph: DiskHypergraph, part: NDArray[np.int32], 
     limit = min(total // (_CLUSTERS_PER_PART * parts), _VERTICES_PER_CLUSTER * total // hypergraph.num_vertices)
     label = cluster_vertices(hypergraph, limit, _ROUNDS).astype(np.int64)
     # A cluster across a border is split there.
-    _, within = np.unique(label * parts + part, return_inverse=True)
+    within: NDArray[Any] = np.unique(label * parts + part, return_inverse=True)[1]
     return within
