@@ -28,7 +28,7 @@ class Net(nn.Module):
         self.layers = nn.ModuleList()
         for before, after in pairwise(dims):
             # Loops are stored in the graph already.
-            layer = GCNConv(before, after, cached=True, add_self_loops=False)
+            layer = GCNConv(before, after, cached=True, add_self_loops=False)  # type: ignore[abstract]
             with torch.no_grad():
                 layer.lin.weight.copy_(glorot((before, after), generator, torch.float32).T)
             self.layers.append(layer)
@@ -53,7 +53,7 @@ def main() -> None:
     for _ in range(int(epochs)):
         optimizer.zero_grad()
         loss = torch.nn.functional.cross_entropy(net(features, edges)[mask], label[mask])
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         losses.append(float(loss.detach()))
         clock.mark()

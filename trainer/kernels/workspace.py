@@ -81,9 +81,9 @@ class Workspace:
             segment, start, stop = self._returned.popleft()
             segment.give_back(start, stop)
         for segment in self._segments:
-            start = segment.take(nbytes)
-            if start is not None:
-                return segment, start
+            found = segment.take(nbytes)
+            if found is not None:
+                return segment, found
         self._segments.append(_Segment(max(nbytes, _SEGMENT)))
         return self._segments[-1], self._segments[-1].take(nbytes) or 0
 

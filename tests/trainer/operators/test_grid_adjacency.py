@@ -97,9 +97,8 @@ def _build(shards: GridShards, algorithm: str, grid: tuple[int, ...], rank: int,
         catalog="c", dataset="large", ranks=ranks, algorithm=algorithm, grid=grid, hidden=(16, 16), threads=1
     )
     plan = model_options(config, 5, 3).layer_plan()
-    return build_operator(
-        Rank(rank, ranks), SharedGridShards(shards, counter), config, plan, Threads(), counter, Workspace()
-    )  # type: ignore[arg-type,return-value]
+    comm, opened = Rank(rank, ranks), SharedGridShards(shards, counter)
+    return build_operator(comm, opened, config, plan, Threads(), counter, Workspace())  # type: ignore[arg-type,return-value]
 
 
 @pytest.mark.parametrize(("algorithm", "grid", "ranks"), PLANES)

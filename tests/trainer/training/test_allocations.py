@@ -38,11 +38,11 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-class Allocations(TorchDispatchMode):
+class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Lists torch operations whose results are large and neither in the workspace nor in memory that was there."""
 
     def __init__(self, workspace: Workspace) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._workspace = workspace
         self.found: list[str] = []
 
