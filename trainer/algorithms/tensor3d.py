@@ -29,7 +29,8 @@ def build(context: OperatorContext[SharedGridShards]) -> Operator:
 
 def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint]:
     """What a rank holds; see :mod:`gnnloom.trainer.operators.tensor3d` for the roles of the axes."""
-    (outer, inner, depth), found = ("x", "y", "z"), []
+    outer, inner, depth = "x", "y", "z"
+    found: list[Footprint] = []
     # One more than there are layers, for the output.
     for propagates_first in (*orders, True):
         target = depth if propagates_first else inner
