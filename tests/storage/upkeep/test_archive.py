@@ -6,6 +6,7 @@ import errno
 import gzip
 import io
 import json
+import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -322,7 +323,7 @@ def test_a_failed_export_leaves_no_file(tmp_path: Path, catalog: Catalog, monkey
     def full_disk(_: int) -> None:
         raise OSError(errno.ENOSPC, "no space left")
 
-    monkeypatch.setattr(archive.os, "fsync", full_disk)
+    monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(OSError, match="no space left"):
         export_dataset(dataset, tmp_path / "web.tar")
     assert sorted(tmp_path.iterdir()) == before

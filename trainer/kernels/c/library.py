@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 VARIABLE: Final = "GNNLOOM_KERNELS"
 
 #: Version of :class:`Product` and of the functions, as in product.h.
-_ABI: Final = 1
+_ABI: Final = 2
 #: Names of the instruction sets, in the order of spmm.c.
 INSTRUCTION_SETS: Final = ("AVX-512", "AVX2", "portable vectors")
 
