@@ -110,7 +110,7 @@ def test_the_recorded_command_repeats_the_run(catalog: Catalog, monkeypatch: pyt
     def launch(given: TrainConfig, *, restart: bool) -> dict[str, Any]:
         assert not restart
         parsed.append(given)
-        return {"run": "a-run"}
+        return {"run": "a-run", "loss": [1.5, 0.5]}
 
     monkeypatch.setattr("gnnloom.workflows.cli.train.launch", launch)
     words = shlex.split(command_line(chosen))
