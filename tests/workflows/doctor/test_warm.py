@@ -93,8 +93,8 @@ def kernels() -> list[str]:
     found: list[Any] = []
     for package in (gnnloom.storage, gnnloom.pipeline, gnnloom.trainer):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            # Entry points of processes, and code that starts MPI.
-            if module.name.endswith("__main__") or ".comm.mpi" in module.name:
+            # Entry points of processes, the library in C, and code that starts MPI.
+            if module.name.endswith(("__main__", "._kernels")) or ".comm.mpi" in module.name:
                 continue
             values = vars(importlib.import_module(module.name)).values()
             found += [value for value in values if isinstance(value, Dispatcher) and value.stats.cache_path]
