@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from gnnloom.workflows.doctor.finding import OK, WARNING, Finding
-from gnnloom.workflows.doctor.warm_rare import call_rare
+from gnnloom.workflows.doctor.warm_rare import call_rare, read_text
 
 #: Options of every partition that is made: one for each group of kernels.
 _PARTITIONS: tuple[dict[str, Any], ...] = (
@@ -81,8 +81,10 @@ def _call_pipeline(folder: Path) -> list[str]:
         graph = ingest_graph(dataset, source, IngestOptions(**options), cluster)
         if name == "undirected":
             ingest_vertices(dataset, model.vertices(), cluster)
-        if name == "names":
-            call_rare(folder, dataset, graph, cluster)
+        if name in {"names", "lattice"}:
+            read_text(folder, dataset, graph, cluster)
+        if name == "lattice":
+            call_rare(folder, graph, cluster)
         if name not in {"undirected", "directed"}:
             continue
         for chosen in _PARTITIONS:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from gnnloom.storage import Dataset, Graph
 
 
-def call_rare(folder: Path, dataset: Dataset, graph: Graph, cluster: Cluster) -> None:
-    """Call them with the data of a tiny graph whose ids are names ``a0``, ``b0`` and so on.
+def call_rare(folder: Path, graph: Graph, cluster: Cluster) -> None:
+    """Call them with the data of a tiny graph.
 
     Args:
         folder: for temporary files.
@@ -23,7 +23,9 @@ def call_rare(folder: Path, dataset: Dataset, graph: Graph, cluster: Cluster) ->
     _sort_more_than_the_memory(folder)
     _decode_wide_entries()
     _refine_a_boundary(folder, graph, cluster)
-    _read_text(folder, dataset, graph, cluster)
+    _unload_a_part()
+    _sample(graph)
+    _read_ids(folder)
 
 
 def _sort_more_than_the_memory(folder: Path) -> None:
@@ -65,12 +67,34 @@ def _refine_a_boundary(folder: Path, graph: Graph, cluster: Cluster) -> None:
     refine_boundary(hypergraph, part, 2, BoundaryRefinement(lambda *_: True, improve, folder), cluster)
 
 
-def _read_text(folder: Path, dataset: Dataset, graph: Graph, cluster: Cluster) -> None:
-    """Read features and labels from text, in the order of the vertices and by id."""
+def _unload_a_part() -> None:
+    """Balance parts of which one has nearly everything."""
+    from gnnloom.pipeline.partition.balance import repair_balance
+
+    part = np.zeros(10, np.int32)
+    part[0] = 1
+    repair_balance(part, np.ones(10, np.int64), 2, 0.1)
+
+
+def _sample(graph: Graph) -> None:
+    """Draw a batch of every layout, with and without replacement, and count batches."""
+    from gnnloom.storage.artifacts.whole_graph import read_whole_graph
+    from gnnloom.storage.sampling.neighbor import NeighborSampler
+    from gnnloom.storage.sampling.normalization import count_samples
+    from gnnloom.storage.sampling.vertex import VertexSampler
+
+    whole = read_whole_graph(graph, pattern=True)
+    for replace in (False, True):
+        NeighborSampler(whole, 0, np.arange(20), (2, 2), 10, replace=replace).sample(0, 0)
+    count_samples(VertexSampler(whole, 0, 10), 2)
+
+
+def read_text(folder: Path, dataset: Dataset, graph: Graph, cluster: Cluster) -> None:
+    """Read features and labels from text, in the order of the vertices and by id: by name, if the graph has names."""
     from gnnloom.pipeline.ingest.vertices import ingest_vertices
     from gnnloom.pipeline.sources.formats import open_vertices
 
-    ids = graph.original_name()
+    ids = graph.original_name() if graph.has_names else [str(vertex) for vertex in range(graph.num_vertices)]
     feature, label = [f"0.5,{row}e-1" for row in range(len(ids))], [str(row % 3) for row in range(len(ids))]
     for kind in ("files", "keyed"):
         files = {}
@@ -80,3 +104,14 @@ def _read_text(folder: Path, dataset: Dataset, graph: Graph, cluster: Cluster) -
             path.write_text("\n".join(rows) + "\n", encoding="ascii")
             files[name] = str(path)
         ingest_vertices(dataset, open_vertices(kind, (), files, graph), cluster, graph, allow_others=True)
+
+
+def _read_ids(folder: Path) -> None:
+    """Read one id per line."""
+    from gnnloom.pipeline.sources.reading.columns import read_ids
+    from gnnloom.pipeline.sources.reading.files import open_files
+
+    path = folder / "ids.txt"
+    path.write_text("0\n1\n", encoding="ascii")
+    for file in open_files([str(path)]):
+        list(read_ids(file))
