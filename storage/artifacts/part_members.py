@@ -41,10 +41,7 @@ def part_members(part: NDArray[np.int32], num_parts: int) -> PartMembers:
     Args:
         part: (num_vertices,) int32 part of each vertex.
     """
-    offset = np.zeros(num_parts + 1, np.int64)
-    np.cumsum(np.bincount(part, minlength=num_parts), out=offset[1:])
-    # Stable, so that the vertices of a part ascend.
-    return PartMembers(offset, np.argsort(part, kind="stable").astype(index_dtype(len(part))))
+    return PartMembers(_part_offsets(part, num_parts), _sorted_by_part(part))
 
 
 def map_part_members(partition: Partition) -> PartMembers:
@@ -56,17 +53,25 @@ def map_part_members(partition: Partition) -> PartMembers:
 def partition_contents(partition: Partition) -> dict[str, ArrayContent]:
     """The arrays ``offset`` and ``vertex`` of :class:`PartMembers`."""
 
-    def sort() -> PartMembers:
-        return part_members(partition.part(), partition.num_parts)
-
     def offset() -> Iterator[NDArray[np.int64]]:
-        yield sort().offset
+        yield _part_offsets(partition.part(), partition.num_parts)
 
     def vertex() -> Iterator[NDArray[Any]]:
-        yield sort().vertex
+        yield _sorted_by_part(partition.part())
 
     n = partition.num_vertices
     return {
         "offset": ArrayContent((partition.num_parts + 1,), np.dtype(np.int64), offset),
         "vertex": ArrayContent((n,), index_dtype(n), vertex),
     }
+
+
+def _part_offsets(part: NDArray[np.int32], num_parts: int) -> NDArray[np.int64]:
+    offset = np.zeros(num_parts + 1, np.int64)
+    np.cumsum(np.bincount(part, minlength=num_parts), out=offset[1:])
+    return offset
+
+
+def _sorted_by_part(part: NDArray[np.int32]) -> NDArray[Any]:
+    # Stable, so that the vertices of a part ascend.
+    return np.argsort(part, kind="stable").astype(index_dtype(len(part)))

@@ -13,6 +13,7 @@ cache: it can be made again from the artifact at any time.
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import shutil
@@ -161,9 +162,7 @@ def _write_copy(path: Path, contents: Contents) -> None:
 
 def _header(content: ArrayContent) -> bytes:
     """The bytes before the data in a ``.npy`` file."""
-    from io import BytesIO  # noqa: PLC0415
-
-    file = BytesIO()
+    file = io.BytesIO()
     described = {"descr": content.dtype.newbyteorder("<").str, "fortran_order": False, "shape": content.shape}
     np.lib.format.write_array_header_1_0(file, described)
     return file.getvalue()

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.whole_graph import read_whole_graph
-from gnnloom.storage.sampling.edge import EdgeSampler
-from gnnloom.storage.sampling.frontier import FrontierSampler
-from gnnloom.storage.sampling.vertex import VertexSampler
-from gnnloom.storage.sampling.walk import WalkSampler
+from gnnloom.storage.artifacts.whole_graph import WholeGraph, read_whole_graph
+from gnnloom.storage.sampling.kinds import SAMPLERS
 
 if TYPE_CHECKING:
     from gnnloom.storage.artifacts.graph import Graph
-
-_SAMPLERS = {sampler.kind: sampler for sampler in (EdgeSampler, FrontierSampler, VertexSampler, WalkSampler)}
+    from gnnloom.storage.sampling.sampler import Sampler
 
 
 class BatchDrawer:
@@ -30,7 +27,9 @@ class BatchDrawer:
 
     def __init__(self, kind: str, graph: Graph, rate: float, seed: int) -> None:
         size = max(1, round(rate * graph.num_vertices))
-        self._sampler = _SAMPLERS[kind](read_whole_graph(graph, pattern=True), seed, size)
+        # Samplers of these kinds take a graph, a seed and a size.
+        make = cast("Callable[[WholeGraph, int, int], Sampler]", SAMPLERS[kind].load())
+        self._sampler = make(read_whole_graph(graph, pattern=True), seed, size)
 
     def draw(self, number: int) -> NDArray[np.bool_]:
         """Draw the batch with this number; batches with other numbers are independent.

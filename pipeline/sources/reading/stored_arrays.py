@@ -97,7 +97,7 @@ class StoredArray:
             for first in range(start, stop, step):
                 yield flat[first : min(first + step, stop)]
             return
-        with open_member(self.file, self.member) as stream:
+        with open_member(self.file, self.member) as (stream, _):
             _skip(stream, self.data_offset + start * self.dtype.itemsize)
             for first in range(start, stop, step):
                 yield self._read_block(stream, min(step, stop - first))
@@ -147,7 +147,7 @@ def open_array(file: SourceFile, member: str | None = None) -> StoredArray:
             objects.
     """
     where = file.location if member is None else f"{file.location}, array {member}"
-    with open_member(file, member) as stream:
+    with open_member(file, member) as (stream, num_bytes):
         try:
             shape, fortran_order, dtype, offset = _read_header(stream)
         except _HEADER_ERRORS as error:
@@ -159,7 +159,7 @@ def open_array(file: SourceFile, member: str | None = None) -> StoredArray:
         raise InputError(f"{where}: not a NumPy array of data (shape {shape}, dtype {dtype})")
     array = StoredArray(file, member, shape, dtype, fortran_order, offset)
     # Before anything is planned for the size that the header states.
-    array.check_fits(file.most_bytes if member is None else _member_bytes(file, member))
+    array.check_fits(num_bytes)
     return array
 
 
@@ -173,18 +173,16 @@ def member_names(file: SourceFile) -> list[str]:
         return [name.removesuffix(".npy") for name in archive.namelist()]
 
 
-def _member_bytes(file: SourceFile, member: str) -> int:
-    """Size of a member of an ``.npz``, which zipfile compares with what it decompresses."""
-    with _open_archive(file) as archive:
-        return archive.getinfo(f"{member}.npy").file_size
-
-
 @contextmanager
-def open_member(file: SourceFile, member: str | None) -> Iterator[BinaryIO]:
-    """Open a stream of an ``.npy`` file, or of a member of an ``.npz``, positioned at the header."""
+def open_member(file: SourceFile, member: str | None) -> Iterator[tuple[BinaryIO, int | None]]:
+    """Open a stream of an ``.npy`` file, or of a member of an ``.npz``, positioned at the header.
+
+    Yields:
+        The stream, and the most bytes that it can have; None if that is unknown.
+    """
     if member is None:
         with file.open() as stream:
-            yield stream
+            yield stream, file.most_bytes
         return
     with _open_archive(file) as archive:
         try:
@@ -193,7 +191,8 @@ def open_member(file: SourceFile, member: str | None) -> Iterator[BinaryIO]:
             names = ", ".join(name.removesuffix(".npy") for name in archive.namelist())
             raise NotFoundError(f"{file.location}: no array {member}; there are {names or 'none'}") from None
         with stream:
-            yield stream
+            # What a member decompresses to is no longer than its directory says: zipfile stops there.
+            yield stream, archive.getinfo(f"{member}.npy").file_size
 
 
 @contextmanager
