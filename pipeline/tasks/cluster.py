@@ -148,7 +148,7 @@ class DaskCluster:
                 " finished tasks are kept"
             ) from error
         except _LostClusterError:
-            # There is no scheduler left that could cancel the tasks.
+            # The scheduler is gone, so the tasks cannot be canceled.
             raise
         # This includes a caller that stops iterating: tasks that nobody waits for must not go on writing.
         except BaseException:

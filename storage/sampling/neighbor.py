@@ -138,7 +138,7 @@ def _choose(stream: np.uint64, start: int, size: int, drawn: NDArray[np.int64]) 
     for k in range(fanout):
         last = start + size - fanout + k
         number = start + below(stream, k, size - fanout + k + 1)
-        # What was drawn is kept sorted: the same pass tells whether the number is new, and makes room for it.
+        # The drawn numbers stay sorted, so one pass finds both whether a number is new and where it goes.
         place = k
         while place > 0 and drawn[place - 1] > number:
             place -= 1

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.trainer.kernels.arrays import array_dtype, as_array
-from gnnloom.trainer.kernels.operands import Operands, checked_operands, sum_dtype
+from gnnloom.trainer.kernels.operands import prepare, sum_dtype
 from gnnloom.trainer.kernels.sparse_rows import SparseRows
 from gnnloom.trainer.kernels.threads import Threads
 
@@ -47,15 +47,10 @@ class NumbaSparseProduct:
         accumulate: bool = False,
         column_scale: Tensor | None = None,
     ) -> None:
-        factors = row_scale.new_empty(0) if column_scale is None else column_scale
-        dense, out, row_scale, factors = checked_operands(
-            self._rows, self._dtype, Operands(dense, out, row_scale, factors)
-        )
-        # Nothing to add. Without `accumulate` the kernel must still write zeros.
-        if accumulate and self.nnz == 0:
+        operands = prepare(self._rows, self._dtype, dense, out, row_scale, column_scale, accumulate=accumulate)
+        if operands is None:
             return
-        if not accumulate and not self._rows.is_subset and self._rows.target is not None:
-            out.zero_()
+        dense, out, row_scale, factors = operands
         sums = sum_dtype(self._dtype)
         # numba has no bfloat16, and would compile another kernel for rows that are apart: both matrices are converted,
         # and the sums rounded once. C scales while it adds; scaling the whole matrix first gives the same bits.

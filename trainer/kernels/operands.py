@@ -31,12 +31,38 @@ def sum_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype == torch.bfloat16 else dtype
 
 
-def checked_operands(rows: SparseRows, dtype: torch.dtype, operands: Operands) -> Operands:
-    """The operands, if they match the matrix. If it has weights, the factors of columns are multiplied into ``dense``.
+def prepare(
+    rows: SparseRows,
+    dtype: torch.dtype,
+    dense: Tensor,
+    out: Tensor,
+    row_scale: Tensor,
+    column_scale: Tensor | None,
+    *,
+    accumulate: bool,
+) -> Operands | None:
+    """Check the operands of a product, and write the zeros of rows that the kernel does not visit.
+
+    If the matrix has weights, the factors of columns are multiplied into ``dense``.
+
+    Returns:
+        What the kernel reads and writes; None if nothing is left to do.
 
     Raises:
         ValueError: a shape, dtype or layout does not match.
     """
+    factors = row_scale.new_empty(0) if column_scale is None else column_scale
+    operands = _checked(rows, dtype, Operands(dense, out, row_scale, factors))
+    # Nothing to add. Without `accumulate` the kernel must still write zeros.
+    if accumulate and rows.nnz == 0:
+        return None
+    # Rows that are not listed have no entries.
+    if not accumulate and not rows.is_subset and rows.target is not None:
+        out.zero_()
+    return operands
+
+
+def _checked(rows: SparseRows, dtype: torch.dtype, operands: Operands) -> Operands:
     dense, out, row_scale, column_scale = operands
     if dense.dim() != 2 or dense.shape[0] != rows.num_columns or out.shape != (rows.num_rows, dense.shape[1]):
         shapes = f"{tuple(dense.shape)} into {tuple(out.shape)}"

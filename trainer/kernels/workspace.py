@@ -106,7 +106,7 @@ class _Segment:
         self._holes = [(0, nbytes)]  # in the order of their addresses; no two of them touch
 
     def take(self, nbytes: int) -> int | None:
-        """The start of the lowest free part of a size, which is no longer free; None if there is none."""
+        """Take the lowest hole that is large enough; return where it starts, or None if there is none."""
         for number, (start, stop) in enumerate(self._holes):
             if stop - start >= nbytes:
                 rest = start + nbytes

@@ -182,6 +182,6 @@ def _train_in_place(launched: LaunchedRank, given: Mapping[str, Any], *, restart
 def _show_result(dataset: str, result: Mapping[str, Any], *, as_json: bool) -> None:
     losses = result["loss"]
     if losses and not as_json:
-        # One per epoch; the range of them would not tell how the training went.
+        # A list with one loss per epoch: its range would hide whether the loss fell or rose.
         result = {**result, "loss": f"{readable('loss', losses[0])} at first, {readable('loss', losses[-1])} at last"}
     show(result, as_json=as_json, title=f"run {result['run']} of {dataset}", hide=_LARGE)

@@ -206,7 +206,7 @@ def opened_zip(file: SourceFile, fault: str) -> Iterator[tuple[zipfile.ZipFile, 
     """Open a zip archive and the bytes in which it is stored.
 
     Args:
-        fault: what the error says of a file that is no such archive.
+        fault: how the error describes a file that cannot be read as the expected archive.
 
     Raises:
         InputError: the archive is damaged; also raised when it is read.

@@ -58,7 +58,7 @@ def test_pops_are_proportional_to_degrees(enlargement: float, cap: int | None) -
     weight = np.minimum(degree, cap or np.inf)
     sampler = FrontierSampler(graph, 3, 1500, 20, enlargement, cap)
     assert popping(sampler, weight, 4) > 1e-3
-    # The test tells degrees from degrees plus 1, and capped ones from others.
+    # Samplers that weight by degree plus 1, or ignore the cap, would fail this test.
     assert popping(sampler, degree + 1 if cap is None else degree, 4) < 1e-3
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gnnloom.trainer.kernels.arrays import array_dtype
 from gnnloom.trainer.kernels.c.library import Library, Product
-from gnnloom.trainer.kernels.operands import Operands, checked_operands, sum_dtype
+from gnnloom.trainer.kernels.operands import Operands, prepare, sum_dtype
 from gnnloom.trainer.kernels.sparse_rows import SparseRows
 from gnnloom.trainer.kernels.threads import Threads
 
@@ -52,13 +52,9 @@ class CSparseProduct:
         accumulate: bool = False,
         column_scale: Tensor | None = None,
     ) -> None:
-        factors = row_scale.new_empty(0) if column_scale is None else column_scale
-        operands = checked_operands(self._rows, self._dtype, Operands(dense, out, row_scale, factors))
-        if accumulate and self.nnz == 0:
+        operands = prepare(self._rows, self._dtype, dense, out, row_scale, column_scale, accumulate=accumulate)
+        if operands is None:
             return
-        # Rows that are not listed have no entries.
-        if not accumulate and not self._rows.is_subset and self._rows.target is not None:
-            out.zero_()
         product = self._described(operands, accumulate=accumulate)
         num_threads = min(self._threads.num_threads, 1 + self.nnz * out.shape[1] // _WORTH_A_THREAD)
         if num_threads == 1 or self._library.has_threads:
