@@ -7,6 +7,7 @@ One description covers a whole matrix (CSR), one of whose rows most are empty (d
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,8 @@ class SparseRows:
     def num_listed(self) -> int:
         return len(self.begin)
 
-    @property
+    # Kept, as every product asks for it.
+    @cached_property
     def nnz(self) -> int:
         return int((self.end - self.begin).sum())
 
