@@ -78,8 +78,10 @@ def check_sparse_product() -> Finding:
     rng = np.random.default_rng(0)
     indptr = np.arange(0, _PRODUCT_NONZEROS + 1, _PRODUCT_NONZEROS // _PRODUCT_ROWS)
     columns = rng.integers(0, _PRODUCT_ROWS, _PRODUCT_NONZEROS).astype(np.int32)
-    dense, out = torch.ones((_PRODUCT_ROWS, _PRODUCT_WIDTH)), torch.empty((_PRODUCT_ROWS, _PRODUCT_WIDTH))
+    dense = torch.ones((_PRODUCT_ROWS, _PRODUCT_WIDTH))
     dense[:, 0] = torch.arange(_PRODUCT_ROWS)
+    # Not left empty: fresh memory may still hold the right result of an earlier product.
+    out = torch.full_like(dense, torch.nan)
     product = sparse_product(CSR(0, indptr, columns, None, _PRODUCT_ROWS), Threads(1), dense.dtype)
     seconds = []
     # The first product loads or compiles the kernel.
