@@ -5,7 +5,7 @@ BIN := .venv/bin
 SCALE ?= full
 
 .PHONY: install demo test test-long lint typecheck sanitize docs wheel bench-ingest bench-partition bench-algorithms \
-	bench-spmm bench-epoch bench-sampling clean
+	bench-spmm bench-epoch bench-sampling bench-startup clean
 
 install: .venv/installed
 
@@ -64,6 +64,9 @@ docs: .venv/installed-for-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	$(BIN)/python docs/generate/check_links.py build/docs
 
+# Real graphs, where they are there.
+DATA ?= ../shared/data
+
 # The wheel, installed into a virtual environment of its own, as a user would have it. Files of an older build would
 # end up in the wheel.
 wheel:
@@ -72,6 +75,7 @@ wheel:
 	build/wheel/venv/bin/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
 	build/wheel/venv/bin/python -m pip install --quiet --constraint constraints.txt build/wheel/*.whl
 	cd build/wheel && venv/bin/gnnloom check
+	cd build/wheel && PYTHONPATH=../../tests venv/bin/python -m support.quick_start $(abspath $(DATA))
 	rm -rf build/wheel/venv
 
 # Against pandas + SciPy, polars and DuckDB; SCALE=small takes a minute, full half an hour and 10 GB of disk.
@@ -79,7 +83,6 @@ bench-ingest: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_ingest.py --scale $(SCALE)
 
 # On real graphs (in DATA, where they are there) and a lattice; SCALE=small takes a minute, full half an hour.
-DATA ?= ../shared/data
 bench-partition: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_partition.py --scale $(SCALE) --data $(DATA)
 
@@ -97,6 +100,10 @@ bench-spmm: .venv/installed-for-benchmarks
 # Against PyG's GCNConv; SCALE=small takes a minute, full a quarter of an hour and 13 GB of memory.
 bench-epoch: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_epoch.py --scale $(SCALE)
+
+# What commands take before they do anything.
+bench-startup: .venv/installed-for-benchmarks
+	$(BIN)/python tests/benchmarks/bench_startup.py --data $(DATA)
 
 clean:
 	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

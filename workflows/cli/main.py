@@ -22,7 +22,7 @@ from gnnloom.storage.errors import GnnloomError
 from gnnloom.trainer.job.signals import handling, raised_again
 from gnnloom.workflows.cli.clock import start_clock
 from gnnloom.workflows.cli.completion import complete_names
-from gnnloom.workflows.cli.misuse import report_once
+from gnnloom.workflows.cli.misuse import leave_if_another_answers, report_once
 from gnnloom.workflows.cli.suggestions import suggested
 
 #: Module of each subcommand, and its line in the help of the whole command. Modules are imported only when their
@@ -84,6 +84,16 @@ class LazyGroup(click.Group):
         """List the subcommands without importing their modules."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Parse the options before the subcommand; in an MPI job, one rank answers for all."""
+        leave_if_another_answers(args)
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            report_once(error, None)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand; Ctrl-C exits with the code that shells use for it, where click would use 1."""

@@ -1,7 +1,9 @@
-"""Wrong usage on the ranks of an MPI job: one rank prints the message for all."""
+"""Wrong usage and help on the ranks of an MPI job: one rank prints them for all."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from typing import NoReturn
 
 import click
@@ -11,12 +13,20 @@ from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 
 #: Commands that use the ranks of the job in which they are started. None is a command that does not exist.
 _COLLECTIVE = frozenset({"run", "train", "predict", None})
+#: Options that print something and do nothing else.
+_ANSWERED = frozenset({"-h", "--help", "--version"})
 
 
 class _MisuseError(GnnloomError):
     """The command was used wrongly."""
 
     exit_code = click.UsageError.exit_code
+
+
+def leave_if_another_answers(arguments: Sequence[str]) -> None:
+    """Exit on all ranks of an MPI job but the first if the command line asks for help or the version."""
+    if LaunchedRank.from_environment().rank > 0 and not _ANSWERED.isdisjoint(arguments):
+        sys.exit(0)
 
 
 def report_once(error: click.UsageError, command: str | None) -> NoReturn:

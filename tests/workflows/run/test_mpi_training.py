@@ -75,6 +75,23 @@ def test_wrong_usage_is_printed_once_for_all_ranks(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_wrong_usage_before_the_command_is_printed_once_for_all_ranks(tmp_path: Path) -> None:
+    program = str(TESTS / "workflows" / "run" / "programs" / "in_place.py")
+    done = run_ranks(2, program, json.dumps([["--catlog", str(tmp_path), "train", "web"]]))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("Error: No such option '--catlog'.") == 1
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("asked", [["--help"], ["--version"], ["train", "--help"], ["catalog", "ls", "-h"]])
+def test_help_is_printed_by_rank_0_only(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for rank, prints in (("0", True), ("1", False)):
+        monkeypatch.setenv("PMI_RANK", rank)
+        monkeypatch.setenv("PMI_SIZE", "2")
+        done = CliRunner().invoke(cli, asked)
+        assert (done.exit_code, bool(done.stdout)) == (0, prints)
+
+
 def test_training_and_prediction_run_on_the_ranks_of_the_job(catalog: Catalog, tmp_path: Path) -> None:
     problem("web", 30, 90, symmetric=True).store(catalog, 2)
     before = ["--catalog", str(catalog.root)]
