@@ -4,7 +4,9 @@
     mpirun -n 4 python -m mpi4py -m gnnloom.trainer predict --catalog catalog --dataset cora --ranks 4 --run NAME
 
 An error that all ranks know of is reported once, by the lowest rank that has it, and every rank exits with the error's
-code. Any other exception ends the whole job at once, with its traceback (``-m mpi4py`` ensures that). On SIGTERM (or
+code. An error of storage, of the system or of memory that only one rank meets is reported in one line by that rank, which
+ends the job with the error's code. Any other exception ends the whole job at once, with its traceback (``-m mpi4py``
+ensures that). On SIGTERM (or
 SIGUSR1, which MPICH's launcher forwards) the run writes a checkpoint after the current epoch and exits with code 75;
 the same command continues from there. ``--restart`` starts over instead. If ``$GNNLOOM_EXIT_CODE_FILE`` names a file,
 rank 0 writes such a code there, and all ranks exit with code 0.
@@ -21,7 +23,7 @@ from typing import Any
 from gnnloom.storage.format.files import write_json
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.comm.mpi import finalize, world
+from gnnloom.trainer.comm.mpi import end_job, finalize, world
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.arguments import Job, parse_arguments
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
@@ -43,6 +45,9 @@ def main(arguments: Sequence[str]) -> int:
         if error.reports:
             sys.stderr.write(f"error: {error}\n")
         return error.code
+    except Exception as error:
+        end_job(error)
+        raise
     if comm.rank == 0 and job.result is not None:
         write_json(job.result, result)
     return EXIT_STOPPED if result["state"] == "stopped" else 0

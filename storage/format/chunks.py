@@ -19,6 +19,7 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.array_metadata import METADATA, ArrayMetadata, blosc_settings
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ class ChunkWriter:
         temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
         try:
             _write_file(temporary, (encoded, checksum))
+            fault_point("chunk.write", temporary)
             temporary.replace(file)
+            fault_point("chunk.written", file)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise

@@ -73,7 +73,7 @@ def write_list(folder: Path, nodes: Mapping[str, Any] | None = None, *, durable:
     if len(listed) <= MOST_NODES:
         wanted["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": listed}
     if wanted != content or not path.exists():
-        write_json(path, wanted, durable=durable)
+        write_json(path, wanted, durable=durable, sealed=False)
 
 
 def listed_nodes(folder: Path) -> Nodes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import shutil
@@ -35,7 +36,7 @@ from gnnloom.trainer.loggers.registry import check_loggers
 logger = logging.getLogger(__name__)
 
 #: Lines of the ranks' output that an error shows.
-_LAST_LINES = 30
+_LAST_LINES = 100
 
 
 class StoppedError(LaunchError):
@@ -46,7 +47,9 @@ class StoppedError(LaunchError):
 
 #: Prefix of the one line that reports an error of all ranks; their exit code is that of the error's class.
 _ERROR = "error: "
-_ERRORS: Mapping[int, type[GnnloomError]] = {kind.exit_code: kind for kind in (InputError, IncompleteError)}
+_ERRORS: Mapping[int, type[GnnloomError]] = {
+    kind.exit_code: kind for kind in (LaunchError, InputError, IncompleteError)
+}
 
 #: Replaces itself with the command that follows. Linux kills that command when this process ends, however that happens:
 #: ranks without a parent would write to the run that the next command resumes. The launcher kills its ranks when it is
@@ -157,9 +160,18 @@ def _failure(code: int, last_lines: Sequence[str]) -> GnnloomError:
     if code == EXIT_STOPPED:
         return StoppedError("stopped after a checkpoint; the same command, without --restart, continues from there")
     # Any program may exit with these codes; only together with the line do they stand for an error that was reported.
-    if code in _ERRORS and last_lines and last_lines[-1].startswith(_ERROR):
-        return _ERRORS[code](last_lines[-1].removeprefix(_ERROR))
+    # Ranks that are ended because of it may print more lines.
+    reported = _reported(last_lines)
+    if code in _ERRORS and reported:
+        return _ERRORS[code](reported)
     return LaunchError("\n".join([f"the ranks ended with exit code {code}", *last_lines]))
+
+
+def _reported(lines: Sequence[str]) -> str:
+    """The first error that a rank has reported, with the indented lines that follow it; empty if there is none."""
+    begun = list(itertools.dropwhile(lambda line: not line.startswith(_ERROR), lines))
+    table = itertools.takewhile(lambda line: line.startswith("  "), begun[1:])
+    return "\n".join([line.removeprefix(_ERROR) for line in begun[:1]] + list(table))
 
 
 def find_mpiexec() -> str:
@@ -186,6 +198,8 @@ def rank_environment(ranks: int, threads: int = 0) -> dict[str, str]:
     # Waiting threads that spin make an epoch ten times slower as soon as anything else runs on the cores.
     # Freed activations go back to the system, so a rank's memory is what it uses.
     defaults = {"OMP_WAIT_POLICY": "PASSIVE", "MALLOC_TRIM_THRESHOLD_": "65536", "PYTHONUNBUFFERED": "1"}
+    # A rank that ends the job has printed the reason itself.
+    defaults["MPIR_CVAR_SUPPRESS_ABORT_MESSAGE"] = "1"
     # The user's environment overrides the defaults but not the thread counts, which must fit the number of ranks.
     return {**defaults, **os.environ, **dict.fromkeys(names, count)}
 
