@@ -55,6 +55,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(comm: Communicator, job: Job, stop: StopRequest) -> dict[str, Any]:
     if isinstance(job.config, PredictConfig):
+        # A prediction has no checkpoint: it ends at once, and begins again.
+        stop.release()
         return predict(comm, job.config)
     return train(comm, job.config, stop, restart=job.restart)
 

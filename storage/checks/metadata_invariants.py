@@ -30,9 +30,9 @@ def check_metadata(artifact: Artifact) -> None:
     """
     _check_key(artifact)
     records = artifact.records
-    check_tree(artifact.path, records.values(), {MANIFEST})
     for record in records.values():
         _check_array(artifact, record)
+    check_tree(artifact.path, records.values(), {MANIFEST})
     folders = {str(folder) for path in records for folder in PurePosixPath(path).parents}
     for folder in sorted(folders):
         # Earlier versions did not write every group between an artifact and its arrays.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.storage.checks.tree_invariants import check_group, check_tree
-from gnnloom.storage.errors import CorruptError, NotFoundError
+from gnnloom.storage.errors import CorruptError, IncompleteError, NotFoundError
 from gnnloom.storage.format.files import parse_json, parsing
 from gnnloom.storage.format.listing import listed_nodes, nodes_below
 from gnnloom.storage.format.locks import is_held, lock_path
@@ -27,6 +27,7 @@ def check_run(run: Run) -> int:
 
     Raises:
         CorruptError: a file is damaged.
+        IncompleteError: a list for Zarr readers is outdated, because its writer was killed.
     """
     run.config()
     run.inputs()
@@ -83,7 +84,10 @@ def _check_groups(run: Run) -> None:
     for folder in (run.path, run.checkpoints, run.predictions_path):
         listed = listed_nodes(folder) if (folder / "zarr.json").exists() else None
         if listed is not None and listed != nodes_below(folder):
-            raise CorruptError(f"{folder / 'zarr.json'}: lists other groups and arrays than there are below it")
+            raise IncompleteError(
+                f"{folder / 'zarr.json'}: does not list what is stored, which misleads Zarr readers;"
+                f" `gnnloom catalog gc {run.path.parents[1].name}` writes the list again"
+            )
 
 
 def _check_recipe(path: Path) -> None:

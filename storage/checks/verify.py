@@ -11,7 +11,7 @@ from gnnloom.storage.checks.copy_invariants import check_copy
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.checks.metadata_invariants import check_lists
 from gnnloom.storage.checks.run_invariants import check_run
-from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.errors import GnnloomError, IncompleteError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.mapped_copy import copies
 from gnnloom.storage.runs.run import Run
@@ -89,10 +89,12 @@ def _verify_copy(path: Path) -> Finding:
 
 
 def _verify_run(dataset: Dataset, name: str) -> Finding:
-    epochs, problem = 0, None
+    epochs, state, problem = 0, "complete", None
     try:
         epochs = check_run(Run.open(dataset, name))
+    # Only lists are unfinished: a run that did not end must be intact up to its last epoch.
+    except IncompleteError as error:
+        state, problem = "incomplete", str(error)
     except (GnnloomError, OSError) as error:
         problem = str(error)
-    # An unfinished run must be intact up to its last epoch, so any problem counts as damage.
-    return Finding("runs", name, "complete", epochs, problem)
+    return Finding("runs", name, state, epochs, problem)

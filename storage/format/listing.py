@@ -141,3 +141,11 @@ def list_checkpoints(folder: Path) -> None:
     write_list(folder)
     if (folder.parent / METADATA).exists():
         write_list(folder.parent)
+
+
+def refresh_run_lists(run: Path) -> None:
+    """Write the lists of a run, of its checkpoints and of its predictions again; called by who holds its lock."""
+    # Earlier versions wrote no lists, and a run of theirs gets none.
+    for folder in (run / _CHECKPOINTS, run):
+        if (folder / METADATA).exists():
+            write_list(folder)

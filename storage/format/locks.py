@@ -88,6 +88,18 @@ def is_shared(lock: Path) -> bool:
         return not is_ours
 
 
+def is_shared_folder(folder: Path) -> bool:
+    """Whether a living process holds the lock on a folder, for writing or shared."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _takes(descriptor, fcntl.LOCK_EX)
+    finally:
+        os.close(descriptor)
+
+
 def is_held(lock: Path) -> bool:
     """Whether a living process holds the advisory lock on a file or folder."""
     try:

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -22,6 +22,7 @@ from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import GnnloomError, IncompleteError, InputError, LaunchError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of, with_its_run
 from gnnloom.trainer.config.predict_config import PredictConfig
@@ -29,6 +30,7 @@ from gnnloom.trainer.config.stored_predictions import look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import PREDICT
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
+from gnnloom.trainer.job.leftovers import remove_segments_since
 from gnnloom.trainer.job.signals import handling
 from gnnloom.trainer.job.stop import EXIT_CODE_FILE
 from gnnloom.trainer.loggers.registry import check_loggers
@@ -140,8 +142,8 @@ def _launch(
     action: list[str], content: dict[str, Any], ranks: int, threads: int, options: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Run the ranks with a configuration in a file; returns the result that they leave in another file."""
-    with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
-        config, result = Path(folder, "config.json"), Path(folder, "result.json")
+    with own_folder() as folder:
+        config, result = folder / "config.json", folder / "result.json"
         write_json(config, content)
         # mpi4py's runner aborts the whole job when a rank ends with an exception that it does not catch.
         program = [sys.executable, "-m", "mpi4py", "-m", "gnnloom.trainer", *action, str(config)]
@@ -214,6 +216,8 @@ def _run(command: list[str], environment: dict[str, str], *, stops: bool) -> tup
         KeyboardInterrupt: Ctrl-C was pressed, and the ranks have exited.
     """
     last_lines: deque[str] = deque(maxlen=_LAST_LINES)
+    started = time.time()
+    code = None
     # In a session of its own, so that a signal to this process group reaches the ranks only through this process. Both
     # output streams share one pipe: a single reader then drains them, and the ranks never block on a full pipe.
     with subprocess.Popen(
@@ -236,9 +240,15 @@ def _run(command: list[str], environment: dict[str, str], *, stops: bool) -> tup
                 code = process.wait()
         except BaseException:
             # An interrupted launcher leaves no rank behind that writes to the run; killed ranks lose only what follows
-            # the last checkpoint.
-            os.killpg(process.pid, signal.SIGKILL)
+            # the last checkpoint. Once the launcher has been waited for, its number may be that of another process.
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
             raise
+        finally:
+            # Ranks that did not end in an orderly way leave the memory that they shared.
+            if code not in {0, EXIT_STOPPED}:
+                remove_segments_since(started)
     # Even if the training ended before it heard of the request: nothing that follows it should begin.
     if requests.interrupted:
         raise KeyboardInterrupt

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.pipeline.partition.settings import FORMER_METHOD
 from gnnloom.pipeline.partition.stage import METHODS, PartitionOptions, partition_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
@@ -25,7 +25,7 @@ _SECONDS = 60
 
 def check_partitioners() -> Iterator[Finding]:
     """Run every partitioner on a tiny graph, native ones in their child process; optional ones may be missing."""
-    with tempfile.TemporaryDirectory(prefix="gnnloom-doctor-") as folder:
+    with own_folder("gnnloom-doctor-") as folder:
         for name in METHODS:
             yield run_check(f"partitioner {name}", partial(_check_partitioner, Path(folder), name))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.storage import Dataset, Graph
 from gnnloom.storage.artifacts.graph import block_path
 from gnnloom.storage.errors import NotFoundError
@@ -124,7 +124,7 @@ def edge_table(graph: Graph) -> Table:
 
 
 def _edges(graph: Graph) -> Iterator[tuple[Any, ...]]:
-    with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
+    with own_folder() as folder:
         # Edges look up ids in random order, and every look-up in a stored array would decompress a whole chunk. The
         # arrays are therefore copied to uncompressed local files and mapped.
         ids = _map(graph, "original_id", Path(folder))

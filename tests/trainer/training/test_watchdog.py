@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.comm.watchdog import WAITING, StandstillError, Transfer, Watch
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch
+from gnnloom.trainer.job.leftovers import remove_segments_since
 from support.problems import problem
 
 PROBLEM = problem("graph", 60, 240, symmetric=False)
@@ -42,9 +44,16 @@ def test_a_standstill_is_reported_and_the_last_checkpoint_is_kept(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, fault: str, silent: bool
 ) -> None:
     run = "stopped" if silent else "dropped"
+    removed: list[Path] = []
+    monkeypatch.setattr(
+        "gnnloom.trainer.job.launch.remove_segments_since", lambda began: removed.extend(remove_segments_since(began))
+    )
     monkeypatch.setenv(VARIABLE, fault)
     with pytest.raises(LaunchError, match=r"waited longer than 8 s for other ranks") as raised:
         launch(_config(catalog, run, 8.0))
+    # The ranks were ended, so MPI did not remove what they shared; the launcher did.
+    assert removed
+    assert not any(path.exists() for path in removed)
     lines = str(raised.value).splitlines()
     assert len(lines) == 4, lines
     assert "receive from 1" in lines[2]
@@ -59,10 +68,8 @@ def test_a_standstill_is_reported_and_the_last_checkpoint_is_kept(
     assert not (stored.path / WAITING).exists()
 
 
-def test_a_wait_that_ends_leaves_nothing(tmp_path: object) -> None:
-    from pathlib import Path
-
-    folder = Path(str(tmp_path)) / WAITING
+def test_a_wait_that_ends_leaves_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / WAITING
     watch = Watch(4.0, folder, rank=3, size=5)
     watch.epoch, watch.step = 2, "layer 1 backward"
     watch.overdue(2.1, [Transfer("send", "halo forward", (1,))])
