@@ -75,6 +75,12 @@ class LaunchError(GnnloomError, RuntimeError):
     exit_code = 1
 
 
+class DivergedError(GnnloomError, ArithmeticError):
+    """A training has left the range of numbers."""
+
+    exit_code = 1
+
+
 class MissingPackageError(GnnloomError, ImportError):
     """A package that only some commands need is not installed."""
 

@@ -68,6 +68,10 @@ def _log_from_first_rank(comm: Communicator) -> None:
 
 if __name__ == "__main__":
     exit_code = agreed_exit_code(main(sys.argv[1:]), is_first=world().rank == 0)
+    # The work is done and stored: a signal from now on must not turn it into a failure. Python, while it ends, would
+    # give signals that it handles their default effect again, but leaves ignored ones.
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
     # Otherwise `-m mpi4py` would take the exit code of all ranks for a failure of this one, and report it.
     finalize()
     sys.exit(exit_code)

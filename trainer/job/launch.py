@@ -55,12 +55,14 @@ _ERRORS: Mapping[int, type[GnnloomError]] = {
 
 #: Replaces itself with the command that follows. Linux kills that command when this process ends, however that happens:
 #: ranks without a parent would write to the run that the next command resumes. The launcher kills its ranks when it is
-#: killed. Option 1 of prctl is PR_SET_PDEATHSIG, which survives exec.
+#: killed. Option 1 of prctl is PR_SET_PDEATHSIG, which survives exec. A parent that has ended before sends no signal.
 _WITH_PARENT = """
 import ctypes, os, signal, sys
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-os.execv(sys.argv[1], sys.argv[1:])
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("the launcher has ended")
+os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
@@ -202,6 +204,8 @@ def rank_environment(ranks: int, threads: int = 0) -> dict[str, str]:
     defaults = {"OMP_WAIT_POLICY": "PASSIVE", "MALLOC_TRIM_THRESHOLD_": "65536", "PYTHONUNBUFFERED": "1"}
     # A rank that ends the job has printed the reason itself.
     defaults["MPIR_CVAR_SUPPRESS_ABORT_MESSAGE"] = "1"
+    # Ranks of one machine need no other network; MPICH with UCX would listen on all of them.
+    defaults["UCX_NET_DEVICES"] = "lo"
     # The user's environment overrides the defaults but not the thread counts, which must fit the number of ranks.
     return {**defaults, **os.environ, **dict.fromkeys(names, count)}
 
@@ -221,7 +225,7 @@ def _run(command: list[str], environment: dict[str, str], *, stops: bool) -> tup
     # In a session of its own, so that a signal to this process group reaches the ranks only through this process. Both
     # output streams share one pipe: a single reader then drains them, and the ranks never block on a full pipe.
     with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _WITH_PARENT, *command],
+        [sys.executable, "-I", "-S", "-c", _WITH_PARENT, str(os.getpid()), *command],
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
