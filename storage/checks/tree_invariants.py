@@ -43,7 +43,9 @@ def check_tree(folder: Path, records: Iterable[ArrayRecord], files: Collection[s
             raise CorruptError(f"{folder / name}: gnnloom did not write this file; remove it")
 
 
-def check_group(path: Path, attributes: Mapping[str, Any] | None = None, listed: Mapping[str, Any] | None = None) -> None:
+def check_group(
+    path: Path, attributes: Mapping[str, Any] | None = None, listed: Mapping[str, Any] | None = None
+) -> None:
     """Check the text of a group's metadata.
 
     Args:

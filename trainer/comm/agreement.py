@@ -52,4 +52,6 @@ def together(comm: Communicator, action: Callable[[], Result]) -> Result:
         return result
     first = int(np.flatnonzero(codes)[0])
     # Only exit codes travel. A rank that succeeded does not know the text, and `reports` keeps it from printing one.
-    raise CollectiveError(message or f"rank {first} failed", reports=first == comm.rank, code=int(codes[first])) from failure
+    raise CollectiveError(
+        message or f"rank {first} failed", reports=first == comm.rank, code=int(codes[first])
+    ) from failure

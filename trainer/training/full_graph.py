@@ -217,9 +217,7 @@ class Training:
             together(comm, lambda: restore(checkpoint, self.model, self.optimizer))
         # Rank 0 may be rewriting this file already; it does so with one rename, and keeps exactly the lines that pass
         # this filter, so all ranks read the same.
-        self.lines = together(
-            comm, lambda: [line for line in self.run.metrics() if line["epoch"] < self.first_epoch]
-        )
+        self.lines = together(comm, lambda: [line for line in self.run.metrics() if line["epoch"] < self.first_epoch])
         self.last_traffic = TrafficCounts()
         self.unsaved_seconds = 0.0
         self.log = RunLog()

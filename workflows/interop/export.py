@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.storage import Dataset, Graph
 from gnnloom.storage.artifacts.graph import block_path
 from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.memory_map import map_copy
+from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.interop.metrics import metrics_table
 from gnnloom.workflows.interop.tables import Column, Table, write_table

@@ -48,7 +48,7 @@ def _kind(path: Path) -> str:
 
 def _flip(catalog: Catalog, flips: int, seed: int) -> list[str]:
     """Flip one bit at a time, in files of all kinds alike; returns the flips that nobody noticed."""
-    chosen, missed = random.Random(seed), []  # noqa: S311 - no secret
+    chosen, missed = random.Random(seed), []
     files: dict[str, list[Path]] = {}
     for path in sorted(catalog["web"].path.rglob("*")):
         if path.is_file() and path.stat().st_size:
@@ -130,7 +130,7 @@ def test_files_of_earlier_versions_have_no_checksum_and_are_read(tmp_path: Path)
         write_json(path, content)
         assert read_json(path) == content
         assert path.read_bytes().startswith(b'{\n "checksum": "')
-    check_text(b'[a]\nb = 1\n', "recipe")
+    check_text(b"[a]\nb = 1\n", "recipe")
     with pytest.raises(CorruptError, match="checksum"):
         check_text(seal_text("[a]\nb = 1\n").encode().replace(b"1", b"2"), "recipe")
 

@@ -58,9 +58,10 @@ def test_the_temporary_folder_of_a_killed_process_is_found_and_no_other(tmp_path
         "with own_folder(within=Path(sys.argv[1])) as folder: print(folder, flush=True); time.sleep(99)"
     )
     (tmp_path / "gnnloom-datasets").mkdir()
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    ) as process, own_folder(within=tmp_path) as mine:
+    with (
+        subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process,
+        own_folder(within=tmp_path) as mine,
+    ):
         assert process.stdout is not None
         folder = Path(process.stdout.readline().strip())
         assert (mine / MARK).exists()
