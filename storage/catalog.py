@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from gnnloom.storage.artifacts.grid_shards import GridShards
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
-_ENCODING = "gnnloom-dataset"
+#: What the metadata of a dataset says that it is.
+DATASET_ENCODING = "gnnloom-dataset"
 LOGGER = logging.getLogger("gnnloom.storage")
 
 
@@ -83,7 +84,8 @@ class Dataset:
         self.name = path.name
         if not path.is_dir():
             raise NotFoundError(f"{path}: there is no such dataset; `gnnloom catalog ls` lists the existing ones")
-        _check_dataset_group(path)
+        #: Version of the format.
+        self.version = _check_dataset_group(path)
 
     def __repr__(self) -> str:
         kinds = [f"{info.kind}/{info.key}" for info in self.artifacts()]
@@ -289,10 +291,12 @@ def _make_dataset(path: Path) -> None:
         return
     if foreign:
         raise ExistsError(f"{path}: this folder exists and is not a dataset; choose another name")
-    write_json(path / METADATA, group_metadata({"encoding-type": _ENCODING, "encoding-version": str(FORMAT_VERSION)}))
+    attributes = {"encoding-type": DATASET_ENCODING, "encoding-version": str(FORMAT_VERSION)}
+    write_json(path / METADATA, group_metadata(attributes), sealed=False)
 
 
-def _check_dataset_group(path: Path) -> None:
+def _check_dataset_group(path: Path) -> int:
+    """Check that a folder is a dataset; returns the version of its format."""
     # Read without Zarr, whose import takes longer than listing a catalog.
     try:
         content = read_json(path / "zarr.json")
@@ -302,10 +306,11 @@ def _check_dataset_group(path: Path) -> None:
     version = str(attributes.get("encoding-version"))
     # Python also calls superscripts digits, and refuses to convert thousands of digits.
     is_version = version.isascii() and version.isdigit() and len(version) < 10
-    if attributes.get("encoding-type") != _ENCODING or not is_version:
+    if attributes.get("encoding-type") != DATASET_ENCODING or not is_version or int(version) < 1:
         raise FormatError(f"{path}: a Zarr {node_type}, but not a gnnloom dataset")
     if int(version) > FORMAT_VERSION:
         raise FormatError(f"{path}: format {version} is newer than {FORMAT_VERSION}, the newest this gnnloom reads")
+    return int(version)
 
 
 def _artifact_info(kind: str, path: Path) -> ArtifactInfo:

@@ -7,6 +7,7 @@ can catch what they know.
 
 from __future__ import annotations
 
+import errno
 from typing import ClassVar
 
 
@@ -74,7 +75,48 @@ class LaunchError(GnnloomError, RuntimeError):
     exit_code = 1
 
 
+class DivergedError(GnnloomError, ArithmeticError):
+    """A training has left the range of numbers."""
+
+    exit_code = 1
+
+
 class MissingPackageError(GnnloomError, ImportError):
     """A package that only some commands need is not installed."""
 
     exit_code = 1
+
+
+#: The disk is full, failing or not writable, or a limit on files is reached.
+_DISK_ERRORS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EIO, errno.EFBIG, errno.EMFILE, errno.ENFILE}
+)
+#: A path that the user named cannot be used.
+_PATH_ERRORS = frozenset({errno.ENOTDIR, errno.ENOENT, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP})
+#: How torch, which has no error of its own for it, says that memory is used up.
+_TORCH_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory")
+
+
+def in_one_line(error: BaseException) -> tuple[str, int] | None:
+    """The message and the exit code for an error that is reported without a traceback; None for a defect of ours.
+
+    Errors of gnnloom, of storage and of memory are reported in one line. An OSError that is about neither a disk nor a
+    path is a defect.
+    """
+    if isinstance(error, GnnloomError):
+        return str(error), error.exit_code
+    if isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(text in str(error) for text in _TORCH_OUT_OF_MEMORY)
+    ):
+        return f"out of memory ({str(error).splitlines()[0] if str(error) else 'an allocation failed'})", 1
+    return _system_error(error) if isinstance(error, OSError) else None
+
+
+def _system_error(error: OSError) -> tuple[str, int] | None:
+    where = f"{error.filename}: " if error.filename else ""
+    if error.errno in _PATH_ERRORS and error.filename:
+        return f"{where}{error.strerror}; choose another path", 3
+    # Libraries raise an OSError with a sentence and no number if a write failed.
+    if error.errno in _DISK_ERRORS or (error.errno is None and not isinstance(error, ConnectionError)):
+        return f"{where}{error.strerror or error}; finished work is kept, run the command again to continue", 1
+    return None

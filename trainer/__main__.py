@@ -4,7 +4,9 @@
     mpirun -n 4 python -m mpi4py -m gnnloom.trainer predict --catalog catalog --dataset cora --ranks 4 --run NAME
 
 An error that all ranks know of is reported once, by the lowest rank that has it, and every rank exits with the error's
-code. Any other exception ends the whole job at once, with its traceback (``-m mpi4py`` ensures that). On SIGTERM (or
+code. An error of storage, of the system or of memory that only one rank meets is reported in one line by that rank, which
+ends the job with the error's code. Any other exception ends the whole job at once, with its traceback (``-m mpi4py``
+ensures that). On SIGTERM (or
 SIGUSR1, which MPICH's launcher forwards) the run writes a checkpoint after the current epoch and exits with code 75;
 the same command continues from there. ``--restart`` starts over instead. If ``$GNNLOOM_EXIT_CODE_FILE`` names a file,
 rank 0 writes such a code there, and all ranks exit with code 0.
@@ -21,7 +23,7 @@ from typing import Any
 from gnnloom.storage.format.files import write_json
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.comm.mpi import finalize, world
+from gnnloom.trainer.comm.mpi import end_job, finalize, world
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.arguments import Job, parse_arguments
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
@@ -43,6 +45,9 @@ def main(arguments: Sequence[str]) -> int:
         if error.reports:
             sys.stderr.write(f"error: {error}\n")
         return error.code
+    except Exception as error:
+        end_job(error)
+        raise
     if comm.rank == 0 and job.result is not None:
         write_json(job.result, result)
     return EXIT_STOPPED if result["state"] == "stopped" else 0
@@ -50,6 +55,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(comm: Communicator, job: Job, stop: StopRequest) -> dict[str, Any]:
     if isinstance(job.config, PredictConfig):
+        # A prediction has no checkpoint: it ends at once, and begins again.
+        stop.release()
         return predict(comm, job.config)
     return train(comm, job.config, stop, restart=job.restart)
 
@@ -61,6 +68,10 @@ def _log_from_first_rank(comm: Communicator) -> None:
 
 if __name__ == "__main__":
     exit_code = agreed_exit_code(main(sys.argv[1:]), is_first=world().rank == 0)
+    # The work is done and stored: a signal from now on must not turn it into a failure. Python, while it ends, would
+    # give signals that it handles their default effect again, but leaves ignored ones.
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
     # Otherwise `-m mpi4py` would take the exit code of all ranks for a failure of this one, and report it.
     finalize()
     sys.exit(exit_code)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -24,7 +25,7 @@ from gnnloom.storage.errors import CorruptError, InputError, LaunchError
 from gnnloom.storage.format.files import read_json
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Client, Future, Worker
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -41,6 +42,10 @@ THREAD_LOSS = 0.1
 
 #: Numbers that a stage works on faster in threads than in workers that have to be started first.
 FEW_ENTRIES = 10_000_000
+
+
+#: Longest wait for tasks that run when another one fails, and seconds between looks. A task takes seconds.
+_STOP_SECONDS, _STOP_POLL_SECONDS = 300.0, 0.05
 
 
 class Cluster(Protocol):
@@ -142,6 +147,7 @@ class DaskCluster:
         try:
             yield from _completed(futures)
         except KilledWorker as error:
+            self._stop(futures)
             raise LaunchError(
                 "several worker processes in a row were killed at the same task, most often because memory ran out:"
                 " lower --memory (what each may use) or --workers (how many there are), and run the command again;"
@@ -150,10 +156,28 @@ class DaskCluster:
         except _LostClusterError:
             # The scheduler is gone, so the tasks cannot be canceled.
             raise
+        # What is running writes into folders that the caller is about to remove.
+        except Exception:
+            self._stop(futures)
+            raise
         # This includes a caller that stops iterating: tasks that nobody waits for must not go on writing.
         except BaseException:
             self._client.cancel(futures)
             raise
+
+    def _stop(self, futures: Sequence[Future[Result]]) -> None:
+        """Cancel all tasks, and wait for those that are running: a thread in a worker cannot be stopped."""
+        self._client.cancel(futures)
+        deadline = time.monotonic() + _STOP_SECONDS
+        # Workers that are gone, or whose scheduler is, run nothing.
+        with suppress(OSError, TimeoutError, ValueError):
+            while any(self._client.run(_running).values()) and time.monotonic() < deadline:
+                time.sleep(_STOP_POLL_SECONDS)
+
+
+def _running(dask_worker: Worker) -> int:
+    """Number of tasks that a worker is running, canceled ones included; the argument's name asks Dask for it."""
+    return len(dask_worker.state.executing)
 
 
 def _completed(futures: Sequence[Future[Result]]) -> Iterator[Result]:

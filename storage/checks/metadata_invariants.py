@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -10,12 +11,15 @@ import numpy as np
 import zarr
 
 from gnnloom.storage.artifacts.csr_group import ENCODING_TYPE
-from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.catalog import DATASET_ENCODING, Dataset
+from gnnloom.storage.checks.tree_invariants import check_group, check_tree
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ArrayRecord
-from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.artifact import MANIFEST, Artifact, artifact_key
 from gnnloom.storage.format.files import parsing, read_json
 from gnnloom.storage.format.listing import dataset_nodes, listed_nodes, nodes_below
+from gnnloom.storage.format.locks import is_held, lock_path
+from gnnloom.storage.format.schema import SCHEMAS
 
 
 def check_metadata(artifact: Artifact) -> None:
@@ -24,9 +28,11 @@ def check_metadata(artifact: Artifact) -> None:
     Raises:
         CorruptError: some metadata cannot be read or differs.
     """
+    _check_key(artifact)
     records = artifact.records
     for record in records.values():
         _check_array(artifact, record)
+    check_tree(artifact.path, records.values(), {MANIFEST})
     folders = {str(folder) for path in records for folder in PurePosixPath(path).parents}
     for folder in sorted(folders):
         # Earlier versions did not write every group between an artifact and its arrays.
@@ -36,20 +42,63 @@ def check_metadata(artifact: Artifact) -> None:
     # Earlier versions wrote no lists.
     if listed is not None and listed != nodes_below(artifact.path):
         raise CorruptError(f"{artifact.path / 'zarr.json'}: lists other groups and arrays than there are below it")
+    for folder in sorted(folders):
+        if (artifact.path / folder / "zarr.json").exists():
+            check_group(artifact.path / folder)
 
 
-def check_list(dataset: Dataset) -> str | None:
-    """Compare a dataset's list for Zarr readers with what is stored; returns the problem, if there is one."""
-    listed = listed_nodes(dataset.path)
-    # A run may have begun or ended between the two lookups, so runs are not compared.
-    wanted = {name: node for name, node in dataset_nodes(dataset.path).items() if not name.startswith("runs")}
-    found = {name: node for name, node in (listed or {}).items() if not name.startswith("runs")}
-    if listed is None or found == wanted:
-        return None
-    return (
-        f"{dataset.path / 'zarr.json'}: does not list what is stored, which misleads Zarr readers;"
-        f" `gnnloom catalog gc {dataset.name}` writes the list again"
-    )
+def _check_key(artifact: Artifact) -> None:
+    """Check that the artifact has the name that follows from what it was made from."""
+    manifest = artifact.manifest
+    wanted = artifact_key(artifact.kind, artifact.parameters, artifact.inputs, manifest["format"])
+    if (manifest["kind"], manifest["key"], wanted) != (artifact.kind, artifact.key, artifact.key):
+        raise CorruptError(
+            f"{artifact.path / MANIFEST}: the manifest of {manifest['kind']}/{manifest['key']}, whose parameters and"
+            f" inputs give the key {wanted}"
+        )
+
+
+def check_lists(dataset: Dataset) -> tuple[str | None, str | None]:
+    """Check the metadata of a dataset and of its kinds of artifacts.
+
+    Returns:
+        What is damaged, and which list for Zarr readers is outdated; None for nothing.
+    """
+    attributes = {"encoding-type": DATASET_ENCODING, "encoding-version": str(dataset.version)}
+    groups = {".": attributes} | {kind: {} for kind in (*SCHEMAS, "runs") if (dataset.path / kind).is_dir()}
+    try:
+        for folder, wanted in groups.items():
+            if (dataset.path / folder / "zarr.json").exists():
+                check_group(dataset.path / folder, wanted)
+        return None, _outdated(dataset, list(groups))
+    except CorruptError as error:
+        return str(error), None
+
+
+def _outdated(dataset: Dataset, groups: list[str]) -> str | None:
+    """Which group of a dataset lists something else than there is."""
+    there = _settled(dataset, dataset_nodes(dataset.path))
+    for folder in groups:
+        listed = listed_nodes(dataset.path / folder) if (dataset.path / folder / "zarr.json").exists() else None
+        prefix = "" if folder == "." else f"{folder}/"
+        wanted = {name.removeprefix(prefix): node for name, node in there.items() if name.startswith(prefix)}
+        if listed is not None and _settled(dataset, listed, prefix) != wanted:
+            return (
+                f"{dataset.path / folder / 'zarr.json'}: does not list what is stored, which misleads Zarr readers;"
+                f" `gnnloom catalog gc {dataset.name}` writes the list again"
+            )
+    return None
+
+
+def _settled(dataset: Dataset, nodes: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The nodes without those of runs that a process is writing."""
+    lock = cache(lambda run: is_held(lock_path(dataset.path, "runs", run)))
+
+    def is_settled(name: str) -> bool:
+        parts = PurePosixPath(prefix + name).parts
+        return parts[0] != "runs" or len(parts) == 1 or not lock(parts[1])
+
+    return {name: node for name, node in nodes.items() if is_settled(name)}
 
 
 def _check_array(artifact: Artifact, record: ArrayRecord) -> None:
@@ -81,7 +130,7 @@ def _check_group(artifact: Artifact, folder: str) -> None:
 def _expected_attributes(artifact: Artifact, folder: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Values of a group's attributes that follow from the manifest."""
     if folder == ".":
-        return {"encoding-type": f"gnnloom-{artifact.kind}"}
+        return {"encoding-type": f"gnnloom-{artifact.kind}", "encoding-version": str(artifact.manifest["format"])}
     pointers, indices = (artifact.records.get(f"{folder}/{name}") for name in ("indptr", "indices"))
     # Only groups of CSR matrices have attributes that follow from the manifest.
     if pointers is None or indices is None or "encoding-type" not in attributes:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from gnnloom.storage.errors import CorruptError, NotFoundError
-from gnnloom.storage.format.files import parsing
-from gnnloom.storage.runs.checkpoint import checkpoint_epochs, read_checkpoint
+from gnnloom.storage.checks.tree_invariants import check_group, check_tree
+from gnnloom.storage.errors import CorruptError, IncompleteError, NotFoundError
+from gnnloom.storage.format.files import parse_json, parsing
+from gnnloom.storage.format.listing import listed_nodes, nodes_below
+from gnnloom.storage.format.locks import is_held, lock_path
+from gnnloom.storage.format.seal import check_text
+from gnnloom.storage.runs.checkpoint import CHECKPOINT_INDEX, checkpoint_epochs, read_checkpoint
+from gnnloom.storage.runs.predictions import PREDICTIONS_INDEX
 from gnnloom.storage.runs.provenance import read_sessions
 from gnnloom.storage.runs.run import Run
 
@@ -20,35 +27,82 @@ def check_run(run: Run) -> int:
 
     Raises:
         CorruptError: a file is damaged.
+        IncompleteError: a list for Zarr readers is outdated, because its writer was killed.
     """
     run.config()
     run.inputs()
     read_sessions(run.path)
-    if run.is_finished:
-        run.result()
     _check_recipe(run.path / "recipe.toml")
-    epochs = [line["epoch"] for line in run.metrics()]
+    metrics = run.metrics()
+    epochs = [line["epoch"] for line in metrics]
     if epochs != list(range(len(epochs))):
-        raise CorruptError(f"{run.path / 'metrics.jsonl'}: the epochs do not follow each other from 0 on")
+        raise CorruptError(f"{run.metrics_path}: the epochs do not follow each other from 0 on")
+    if run.is_finished:
+        _check_result(run, metrics)
     for folder in (run.checkpoints, run.best_checkpoint):
         for epoch in checkpoint_epochs(folder):
             _verify_checkpoint(folder, epoch)
     # Whether there is a folder, not an index: a folder without its index is damage, which opening it reports.
     if run.predictions_path.is_dir():
         run.predictions().verify()
+        check_tree(run.predictions_path, run.predictions().records, {PREDICTIONS_INDEX})
+    _check_links(run.path)
+    # A process that writes the run changes its lists at any time.
+    if not is_held(lock_path(run.path.parents[1], "runs", run.name)):
+        _check_groups(run)
     return len(epochs)
+
+
+def _check_result(run: Run, metrics: Sequence[Mapping[str, Any]]) -> None:
+    """Check that the summary of a finished run says what its metrics say."""
+    result = run.result()
+    last: dict[str, Any] = {}
+    text = run.metrics_path.read_bytes() if run.metrics_path.exists() else b""
+    if text and not text.endswith(b"\n"):
+        raise CorruptError(f"{run.metrics_path}: the last line of a finished run has no end")
+    for line in metrics:
+        last |= {name: value for name, value in line.items() if name.endswith(("accuracy", "f1"))}
+    # Earlier versions did not write all of these.
+    wanted = {**last, "loss": [line.get("loss") for line in metrics], "epochs": len(metrics)}
+    for name, value in wanted.items():
+        if name in result and result[name] != value:
+            raise CorruptError(f"{run.path / 'result.json'}: {name} is not that of the last line of the metrics")
+
+
+def _check_links(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        if path.is_symlink():
+            raise CorruptError(f"{path}: a link, which gnnloom never writes; remove it")
+
+
+def _check_groups(run: Run) -> None:
+    """Check the text of all metadata of groups, and the list of the run."""
+    for file in run.path.rglob("zarr.json"):
+        hidden = any(part.startswith(".") for part in file.relative_to(run.path).parts)
+        if not hidden and parse_json(file.read_bytes(), str(file)).get("node_type") == "group":
+            check_group(file.parent)
+    for folder in (run.path, run.checkpoints, run.predictions_path):
+        listed = listed_nodes(folder) if (folder / "zarr.json").exists() else None
+        if listed is not None and listed != nodes_below(folder):
+            raise IncompleteError(
+                f"{folder / 'zarr.json'}: does not list what is stored, which misleads Zarr readers;"
+                f" `gnnloom catalog gc {run.path.parents[1].name}` writes the list again"
+            )
 
 
 def _check_recipe(path: Path) -> None:
     """Check that the run's recipe, if it has one, is valid TOML."""
     if path.exists():
+        check_text(path.read_bytes(), str(path))
         with parsing(path, "a recipe"):
             tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def _verify_checkpoint(folder: Path, epoch: int) -> None:
     try:
-        read_checkpoint(folder, epoch)
+        stored = read_checkpoint(folder, epoch)
+        records = [reader.record for reader in stored.readers.values()]
+        check_tree(folder / f"{epoch:08d}", records, {CHECKPOINT_INDEX})
     except (CorruptError, FileNotFoundError, NotFoundError):
         # A running trainer may have dropped this checkpoint in the meantime, which is not damage.
         if epoch in checkpoint_epochs(folder):

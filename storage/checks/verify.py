@@ -9,9 +9,9 @@ from typing import Final
 from gnnloom.storage.catalog import ArtifactInfo, Dataset
 from gnnloom.storage.checks.copy_invariants import check_copy
 from gnnloom.storage.checks.invariants import check_artifact
-from gnnloom.storage.checks.metadata_invariants import check_list
+from gnnloom.storage.checks.metadata_invariants import check_lists
 from gnnloom.storage.checks.run_invariants import check_run
-from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.errors import GnnloomError, IncompleteError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.mapped_copy import copies
 from gnnloom.storage.runs.run import Run
@@ -56,9 +56,14 @@ def verify_dataset(dataset: Dataset, *, quick: bool = False) -> list[Finding]:
     artifacts = [_verify_artifact(dataset, info, quick=quick) for info in dataset.artifacts()]
     runs = [_verify_run(dataset, run) for run in dataset.runs()]
     copied = [_verify_copy(path) for path in copies(dataset.path)]
-    problem = check_list(dataset)
-    # The list belongs to no artifact. It can be derived, so an outdated one is unfinished work rather than damage.
-    return artifacts + runs + copied + ([Finding("list", "zarr.json", "incomplete", 0, problem)] if problem else [])
+    return artifacts + runs + copied + _verify_lists(dataset)
+
+
+def _verify_lists(dataset: Dataset) -> list[Finding]:
+    damage, outdated = check_lists(dataset)
+    # The lists belong to no artifact. They can be derived, so an outdated one is unfinished work rather than damage.
+    found = [("complete", damage), ("incomplete", outdated)]
+    return [Finding("list", "zarr.json", state, 0, problem) for state, problem in found if problem]
 
 
 def _verify_artifact(dataset: Dataset, info: ArtifactInfo, *, quick: bool) -> Finding:
@@ -84,10 +89,12 @@ def _verify_copy(path: Path) -> Finding:
 
 
 def _verify_run(dataset: Dataset, name: str) -> Finding:
-    epochs, problem = 0, None
+    epochs, state, problem = 0, "complete", None
     try:
         epochs = check_run(Run.open(dataset, name))
+    # Only lists are unfinished: a run that did not end must be intact up to its last epoch.
+    except IncompleteError as error:
+        state, problem = "incomplete", str(error)
     except (GnnloomError, OSError) as error:
         problem = str(error)
-    # An unfinished run must be intact up to its last epoch, so any problem counts as damage.
-    return Finding("runs", name, "complete", epochs, problem)
+    return Finding("runs", name, state, epochs, problem)

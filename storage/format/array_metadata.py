@@ -31,7 +31,12 @@ def write_metadata(path: Path, content: JsonObject) -> None:
     """Write the metadata of the array or group in the folder ``path``, as Zarr formats it."""
     # Not synced: the commit of the artifact syncs its whole tree at once.
     with written_aside(path / METADATA) as aside:
-        aside.write_text(json.dumps(content, indent=2), encoding="utf-8")
+        aside.write_text(metadata_text(content), encoding="utf-8")
+
+
+def metadata_text(content: JsonObject) -> str:
+    """The metadata of an array, as Zarr formats it."""
+    return json.dumps(content, indent=2)
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,10 @@ class ArrayMetadata:
             codec=_codec_of(path, content["codecs"], dtype),
             dims=tuple(str(dim) for dim in content.get("dimension_names") or ()),
         )
+
+    def text(self) -> str:
+        """The content of the file, as :meth:`create` writes it."""
+        return metadata_text(self._to_json())
 
     def _to_json(self) -> dict[str, Any]:
         # In the order of Zarr's own keys, so that the bytes equal those of arrays stored by earlier versions.

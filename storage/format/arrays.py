@@ -305,6 +305,7 @@ class ArrayReader:
         stop = len(self) if stop is None else stop
         if not 0 <= start <= stop <= len(self):
             raise IndexError(f"{self._where}: rows {start}:{stop} of {len(self)}")
+        self._check_last(start, stop)
         rows = np.empty((stop - start, *self.shape[1:]), dtype=self.dtype)
         if rows.size == 0:
             return rows
@@ -314,6 +315,13 @@ class ArrayReader:
             begin, end = max(start, first), min(stop, first + self.chunk_rows)
             rows[begin - start : end - start] = self._chunk(number)[begin - first : end - first]
         return rows
+
+    def _check_last(self, start: int, stop: int) -> None:
+        """Check that the last chunk of a range of several is there, before memory is taken for all of them."""
+        last = (stop - 1) // self.chunk_rows
+        # A damaged or hostile shape can ask for any amount.
+        if last > start // self.chunk_rows and 0 not in self.shape and not self._chunks.file(last).exists():
+            raise CorruptError(f"{self._chunks.file(last)}: the chunk is missing")
 
     def chunks(self) -> Iterator[Array]:
         """All rows in order, one chunk in memory at a time."""

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.storage.errors import CorruptError, IncompleteError, NotFoundError
+from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, ReadCounter
 from gnnloom.storage.format.files import JsonObject, parsing, read_json, sync_tree, tree_bytes, write_json
 from gnnloom.storage.format.groups import METADATA, write_group
@@ -41,9 +42,9 @@ __all__ = ["MANIFEST", "WORK", "Artifact", "ArtifactWriter", "TaskOutput", "Task
 WORK = ".work"
 
 
-def artifact_key(kind: str, parameters: JsonObject, inputs: JsonObject) -> str:
-    """16 hexadecimal digits that name what a stage makes of these parameters and inputs."""
-    content = {"format": FORMAT_VERSION, "kind": kind, "parameters": parameters, "inputs": inputs}
+def artifact_key(kind: str, parameters: JsonObject, inputs: JsonObject, version: int = FORMAT_VERSION) -> str:
+    """16 hexadecimal digits that name what a stage makes of these parameters and inputs in a version of the format."""
+    content = {"format": version, "kind": kind, "parameters": parameters, "inputs": inputs}
     # Sorted keys and no spaces: equal parameters must give equal text. NaN is refused, since it is not JSON.
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     # 64 bits: a dataset holds far too few artifacts for two keys to collide.
@@ -183,6 +184,7 @@ class ArtifactWriter:
             yield writer
 
     def _prepare(self, parameters: JsonObject, inputs: JsonObject, scratch: Path | None) -> None:
+        fault_point(f"stage.begin.{self.kind}")
         open_work_folder(self.work, scratch)
         plan_path = self.work / "plan.json"
         # The plan gets the new boot only after the check of the records, so a kill during the check repeats it.
@@ -219,7 +221,9 @@ class ArtifactWriter:
         # No ``finally``: a task that raises must leave no record.
         output = TaskOutput(self, name)
         started, before = time.perf_counter(), bytes_moved()
+        fault_point(f"task.begin.{self.kind}")
         yield output
+        fault_point(f"task.end.{self.kind}")
         bytes_read, bytes_written = (now - then for now, then in zip(bytes_moved(), before, strict=True))
         seconds = round(time.perf_counter() - started, 4)
         # The record is written last, when all chunks are in place under their final names. A kill before this line
@@ -293,7 +297,9 @@ class ArtifactWriter:
         write_list(self.path)
         # Data first, then the manifest: a manifest on disk means that everything it lists is there, too.
         sync_tree(self.path, without=WORK)
+        fault_point(f"manifest.write.{self.kind}")
         write_json(self.path / MANIFEST, manifest)
+        fault_point(f"manifest.written.{self.kind}")
         refresh_list(self.path.parents[1])
         # A kill before this line leaves a complete artifact with scratch, which garbage collection removes.
         remove_work_folder(self.work)

@@ -19,6 +19,7 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.array_metadata import METADATA, ArrayMetadata, blosc_settings
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 #: Names of Blosc's filters, at the numbers that numcodecs gives them.
 _SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
+
+
+#: Where Blosc's header has the size of the data before compression.
+_BLOSC_SIZE: Final = slice(4, 8)
 
 
 class ChunkWriter:
@@ -70,7 +75,9 @@ class ChunkWriter:
         temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
         try:
             _write_file(temporary, (encoded, checksum))
+            fault_point("chunk.write", temporary)
             temporary.replace(file)
+            fault_point("chunk.written", file)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -115,10 +122,12 @@ class ChunkReader:
         encoded = stored[:-4]
         if google_crc32c.value(encoded) != int.from_bytes(stored[-4:], "little"):
             raise ValueError("the checksum is wrong")
+        # A valid checksum shows that the bytes are those written, not that they fit the shape in zarr.json. Blosc says
+        # in its header how long they become, so that a short file cannot fill the memory.
+        size = int.from_bytes(encoded[_BLOSC_SIZE], "little") if self._compressed else len(encoded)
+        if size != self.dtype.itemsize * math.prod(self.chunks):
+            raise ValueError(f"{size} bytes, expected {self.dtype.itemsize * math.prod(self.chunks)}")
         plain = Blosc().decode(encoded) if self._compressed else encoded
-        # A valid checksum shows that the bytes are those written, not that they fit the shape in zarr.json.
-        if len(plain) != self.dtype.itemsize * math.prod(self.chunks):
-            raise ValueError(f"{len(plain)} bytes, expected {self.dtype.itemsize * math.prod(self.chunks)}")
         return np.frombuffer(plain, self.dtype).reshape(self.chunks), len(stored)
 
 

@@ -12,26 +12,35 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.storage.errors import CorruptError, GnnloomError
+from gnnloom.storage.faults import fault_point
+from gnnloom.storage.format.seal import open_object, seal_object
 
 JsonObject = Mapping[str, Any]
 
 
-def write_json(path: Path, content: JsonObject, *, durable: bool = True) -> None:
+def write_json(path: Path, content: JsonObject, *, durable: bool = True, sealed: bool = True) -> None:
     """Write ``content`` to a temporary file and rename it to ``path``.
 
     Args:
+        sealed: add a checksum, which :func:`read_json` compares; false for files that other programs read.
         durable: return only after the file is on disk; if false, a later :func:`sync_tree` has to make it durable.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_aside(path) as aside, aside.open("w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1, sort_keys=True, allow_nan=False)
-        file.write("\n")
+    text = json_text(content)
+    with written_aside(path) as aside, aside.open("wb") as file:
+        file.write(seal_object(text.removesuffix("\n")) if sealed else text.encode())
+        file.flush()
+        fault_point("json.write", aside)
         # Synced before the rename: after a crash, the name would otherwise refer to a file without its content.
         if durable:
-            file.flush()
             os.fsync(file.fileno())
     if durable:
         sync_folder(path.parent)
+
+
+def json_text(content: JsonObject) -> str:
+    """A JSON object as :func:`write_json` writes it without a checksum: the same object gives the same text."""
+    return json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
 @contextmanager
@@ -42,22 +51,25 @@ def written_aside(path: Path) -> Iterator[Path]:
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         yield aside
+        fault_point("file.rename", aside)
         aside.replace(path)
+        fault_point("file.renamed", path)
     finally:
         aside.unlink(missing_ok=True)
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
+    """Read a JSON object, and compare it with its checksum if it has one.
 
     Raises:
-        CorruptError: ``path`` is not a file, or its content is not a JSON object.
+        CorruptError: ``path`` is not a file, its content is not a JSON object, or the checksum is wrong.
         FileNotFoundError: there is no such file.
     """
     try:
-        return parse_json(path.read_bytes(), str(path))
+        raw = path.read_bytes()
     except (IsADirectoryError, NotADirectoryError) as error:
         raise CorruptError(f"{path}: expected a file ({error.strerror})") from error
+    return open_object(raw, parse_json(raw, str(path)), str(path))
 
 
 def parse_json(text: bytes, where: str) -> dict[str, Any]:
@@ -99,6 +111,7 @@ def parsing(path: Path, what: str) -> Iterator[None]:
 
 def sync_folder(path: Path) -> None:
     """Make the names in a folder durable."""
+    fault_point("folder.sync")
     # A rename is durable only when the folder that holds the name is synced, not the file.
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -137,5 +150,7 @@ def remove_tree(path: Path) -> None:
     doomed = path.with_name(f".removed-{path.name}")
     if doomed.exists():
         shutil.rmtree(doomed)
+    fault_point("tree.remove")
     path.rename(doomed)
+    fault_point("tree.removed")
     shutil.rmtree(doomed)

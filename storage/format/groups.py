@@ -18,7 +18,7 @@ def write_group(path: Path, attributes: JsonObject) -> None:
     them write the same. Zarr's own functions to open or make a group race with each other.
     """
     # Not synced here: the commit of the artifact syncs its whole tree once, which is cheaper than once per group.
-    write_json(path / METADATA, group_metadata(attributes), durable=False)
+    write_json(path / METADATA, group_metadata(attributes), durable=False, sealed=False)
 
 
 def group_metadata(attributes: JsonObject) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def write_list(folder: Path, nodes: Mapping[str, Any] | None = None, *, durable:
     if len(listed) <= MOST_NODES:
         wanted["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": listed}
     if wanted != content or not path.exists():
-        write_json(path, wanted, durable=durable)
+        write_json(path, wanted, durable=durable, sealed=False)
 
 
 def listed_nodes(folder: Path) -> Nodes | None:
@@ -141,3 +141,11 @@ def list_checkpoints(folder: Path) -> None:
     write_list(folder)
     if (folder.parent / METADATA).exists():
         write_list(folder.parent)
+
+
+def refresh_run_lists(run: Path) -> None:
+    """Write the lists of a run, of its checkpoints and of its predictions again; called by who holds its lock."""
+    # Earlier versions wrote no lists, and a run of theirs gets none.
+    for folder in (run / _CHECKPOINTS, run):
+        if (folder / METADATA).exists():
+            write_list(folder)

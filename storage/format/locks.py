@@ -5,11 +5,14 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 LOCKS = ".locks"
+#: How often, and how long apart, a lock is tried that another process may only be looking at.
+_LOOKS, _LOOK_SECONDS = 5, 0.01
 LOGGER = logging.getLogger("gnnloom.storage")
 
 
@@ -56,7 +59,7 @@ def held(lock: Path | None) -> Iterator[bool]:
     flags = os.O_RDONLY if lock.is_dir() else os.O_RDWR | os.O_CREAT
     descriptor = os.open(lock, flags, 0o644)
     try:
-        yield _takes(descriptor, fcntl.LOCK_EX) and _is_named(descriptor, lock)
+        yield _takes_soon(descriptor) and _is_named(descriptor, lock)
     finally:
         os.close(descriptor)
 
@@ -85,6 +88,18 @@ def is_shared(lock: Path) -> bool:
         return not is_ours
 
 
+def is_shared_folder(folder: Path) -> bool:
+    """Whether a living process holds the lock on a folder, for writing or shared."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _takes(descriptor, fcntl.LOCK_EX)
+    finally:
+        os.close(descriptor)
+
+
 def is_held(lock: Path) -> bool:
     """Whether a living process holds the advisory lock on a file or folder."""
     try:
@@ -104,6 +119,16 @@ def _is_named(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
         return False
+
+
+def _takes_soon(descriptor: int) -> bool:
+    """Lock an open file for writing, unless another process holds it for longer than a look takes."""
+    # Whoever asks whether a lock is held takes it, shared, for an instant, and must not be taken for its holder.
+    for _ in range(_LOOKS):
+        if _takes(descriptor, fcntl.LOCK_EX):
+            return True
+        time.sleep(_LOOK_SECONDS)
+    return _takes(descriptor, fcntl.LOCK_EX)
 
 
 def _takes(descriptor: int, kind: int) -> bool:

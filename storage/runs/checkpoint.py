@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.storage.errors import CorruptError, FormatError, NotFoundError
+from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.arrays import Array, ArrayReader, ArrayRecord, write_array
 from gnnloom.storage.format.files import JsonObject, read_json, sync_folder, sync_tree, write_json
 from gnnloom.storage.format.listing import complete_groups, list_checkpoints, write_list
 from gnnloom.storage.format.schema import FORMAT_VERSION
 
-_INDEX = "checkpoint.json"
+#: File that lists the arrays of a checkpoint.
+CHECKPOINT_INDEX = "checkpoint.json"
 #: Checkpoints that are kept: the last one and the one before it.
 _KEPT = 2
 
@@ -48,7 +50,7 @@ class StoredCheckpoint:
 
 def checkpoint_epochs(folder: Path) -> list[int]:
     """Epochs of the complete checkpoints below ``folder``, ascending."""
-    return sorted(int(path.parent.name) for path in folder.glob(f"[0-9]*/{_INDEX}"))
+    return sorted(int(path.parent.name) for path in folder.glob(f"[0-9]*/{CHECKPOINT_INDEX}"))
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
@@ -106,12 +108,14 @@ def publish_checkpoint(
     write_list(aside)
     # The index and all arrays are durable before the rename, so a name that is a number means a complete checkpoint.
     # Old checkpoints are dropped only after the rename is durable.
-    write_json(aside / _INDEX, content)
+    write_json(aside / CHECKPOINT_INDEX, content)
     sync_tree(aside)
     # A resumed run can reach an epoch again whose checkpoint it did not start from.
+    fault_point("checkpoint.publish")
     if final.exists():
         shutil.rmtree(final)
     aside.rename(final)
+    fault_point("checkpoint.published")
     sync_folder(folder)
     others = [each for each in checkpoint_epochs(folder) if each != epoch]
     for old in others[: max(0, len(others) + 1 - kept)]:
@@ -126,7 +130,7 @@ def checkpoint_facts(folder: Path) -> tuple[int, JsonObject] | None:
     if not epochs:
         return None
     path = folder / f"{epochs[-1]:08d}"
-    return epochs[-1], _facts(path, read_json(path / _INDEX))
+    return epochs[-1], _facts(path, read_json(path / CHECKPOINT_INDEX))
 
 
 def read_checkpoint(folder: Path, epoch: int | None = None) -> StoredCheckpoint:
@@ -147,7 +151,7 @@ def read_checkpoint(folder: Path, epoch: int | None = None) -> StoredCheckpoint:
         wanted = "checkpoint" if epoch is None else f"checkpoint of epoch {epoch}"
         raise NotFoundError(f"{folder}: no {wanted}; there are {epochs}")
     path = folder / f"{chosen:08d}"
-    content = read_json(path / _INDEX)
+    content = read_json(path / CHECKPOINT_INDEX)
     if content.get("format", 0) > FORMAT_VERSION:
         raise FormatError(f"{path}: format {content['format']} is newer than {FORMAT_VERSION}")
     return StoredCheckpoint(chosen, _open_arrays(path, content), _facts(path, content))
@@ -157,7 +161,7 @@ def _open_arrays(path: Path, content: Mapping[str, Any]) -> dict[str, ArrayReade
     try:
         records = [ArrayRecord.from_json(name, array) for name, array in content["arrays"].items()]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptError(f"{path / _INDEX}: not the index of a checkpoint ({error})") from error
+        raise CorruptError(f"{path / CHECKPOINT_INDEX}: not the index of a checkpoint ({error})") from error
     readers = {record.path: ArrayReader(path, record) for record in records}
     # Everything is read and compared first: resuming from damaged weights would go unnoticed.
     for reader in readers.values():
@@ -168,5 +172,5 @@ def _open_arrays(path: Path, content: Mapping[str, Any]) -> dict[str, ArrayReade
 def _facts(path: Path, content: Mapping[str, Any]) -> JsonObject:
     facts = content.get("facts")
     if not isinstance(facts, dict):
-        raise CorruptError(f"{path / _INDEX}: lacks its facts")
+        raise CorruptError(f"{path / CHECKPOINT_INDEX}: lacks its facts")
     return facts

@@ -42,6 +42,11 @@ class Predictions:
     def __contains__(self, name: str) -> bool:
         return name in self._records
 
+    @property
+    def records(self) -> list[ArrayRecord]:
+        """The records of all arrays."""
+        return list(self._records.values())
+
     def array(self, name: str) -> ArrayReader:
         """Open ``label``, ``multilabel`` or ``target``, ``score`` or ``embedding``, to read ranges of it.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import CorruptError, ExistsError, IncompleteError, NotFoundError
+from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.files import (
     JsonObject,
@@ -24,6 +26,7 @@ from gnnloom.storage.format.files import (
 from gnnloom.storage.format.listing import list_run, write_list
 from gnnloom.storage.format.locks import held, lock_path
 from gnnloom.storage.format.schema import FORMAT_VERSION
+from gnnloom.storage.format.seal import open_line, seal_line
 from gnnloom.storage.runs.predictions import PREDICTIONS_INDEX, Predictions
 
 _CONFIG = "config.json"
@@ -33,6 +36,9 @@ _INPUTS = "inputs.json"
 _PREDICTIONS = "predictions"
 #: Predictions that are being replaced; they count until the new ones have their name.
 _REPLACED = "replaced-predictions"
+
+#: Where ranks of an earlier job that stood still reported what they waited for.
+_WAITING = ".waiting"
 
 #: Entries of a line of metrics that are not single numbers, and their types.
 _TABLES: Mapping[str, type] = {"bytes": dict, "messages": dict, "profile": list}
@@ -44,6 +50,10 @@ def _check_line(line: Mapping[str, Any], where: str) -> None:
     for name, value in line.items():
         if not (isinstance(value, _TABLES.get(name, int | float | None)) and _is_figures(value)):
             raise CorruptError(f"{where}: expected figures as {name}, found {value!r:.60}")
+
+
+def _line_text(line: JsonObject) -> str:
+    return seal_line(json.dumps(line, allow_nan=False)) + "\n"
 
 
 def _is_figures(value: object) -> bool:
@@ -125,7 +135,9 @@ class Run:
             return []
         # A killed writer leaves a last line without a line end.
         lines = path.read_bytes().split(b"\n")[:-1]
-        metrics = [parse_json(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
+        metrics = [
+            parse_json(open_line(line, f"{path}:{number}"), f"{path}:{number}") for number, line in enumerate(lines, 1)
+        ]
         for number, line in enumerate(metrics, 1):
             _check_line(line, f"{path}:{number}")
         return metrics
@@ -218,13 +230,17 @@ class Run:
         kept = [line for line in self.metrics() if line["epoch"] < first_epoch]
         # The result goes first: with it, a kill in the next lines would leave a run that counts as finished.
         (self.path / _RESULT).unlink(missing_ok=True)
+        shutil.rmtree(self.path / _WAITING, ignore_errors=True)
         if first_epoch == 0:
             self.drop_predictions()
             shutil.rmtree(self.checkpoints, ignore_errors=True)
-        text = "".join(json.dumps(line) + "\n" for line in kept)
+        text = "".join(_line_text(line) for line in kept)
         # Rewritten aside and renamed, so that a kill leaves either the old metrics or the new ones.
         aside = self.path / f".{_METRICS}"
-        aside.write_text(text, encoding="utf-8")
+        with aside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
         aside.replace(self.metrics_path)
         write_json(self.path / _INPUTS, dict(inputs or {}))
         # Last: a folder with a configuration counts as a run, and one without it is a leftover.
@@ -235,10 +251,15 @@ class Run:
         """Append the line of one epoch; called by rank 0 only."""
         with self.metrics_path.open("a", encoding="utf-8") as file:
             # A kill leaves at most a last line that is cut short, which readers skip and a resume drops.
-            file.write(json.dumps(line, allow_nan=False) + "\n")
+            file.write(_line_text(line))
+            file.flush()
+            fault_point("metrics.append", self.metrics_path)
 
     def finish(self, result: JsonObject) -> None:
         """Write the summary, which makes the run complete."""
+        # The metrics are appended without waiting for the disk; a summary on disk means that they are there as well.
+        with self.metrics_path.open("rb") as file:
+            os.fsync(file.fileno())
         write_json(self.path / _RESULT, result)
 
     def predictions_aside(self) -> Path:
@@ -268,8 +289,11 @@ class Run:
         if final.is_dir():
             # Left by a replacement that was killed at its end. Without ``final`` these are the only predictions.
             shutil.rmtree(replaced, ignore_errors=True)
+            fault_point("predictions.replace")
             final.rename(replaced)
+        fault_point("predictions.publish")
         aside.rename(final)
+        fault_point("predictions.published")
         sync_folder(self.path)
         shutil.rmtree(replaced, ignore_errors=True)
         list_run(self.path)

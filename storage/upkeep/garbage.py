@@ -18,7 +18,7 @@ from gnnloom.storage.catalog import ArtifactInfo, Catalog, Dataset
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
 from gnnloom.storage.format.files import tree_bytes
-from gnnloom.storage.format.listing import LISTING_LOCK, is_list_current, refresh_list
+from gnnloom.storage.format.listing import LISTING_LOCK, is_list_current, refresh_list, refresh_run_lists
 from gnnloom.storage.format.locks import LOCKS, held, is_held, is_shared, lock_path
 from gnnloom.storage.format.mapped_copy import MAPPED, copies, copy_lock
 from gnnloom.storage.format.schema import SCHEMAS
@@ -85,6 +85,10 @@ def collect_garbage(dataset: Dataset, *, dry_run: bool = False) -> list[Garbage]
     if dry_run:
         return find_garbage(dataset)
     removed = remove_garbage(find_garbage(dataset))
+    for run in dataset.runs():
+        with held(lock_path(dataset.path, "runs", run)) as is_ours:
+            if is_ours:
+                refresh_run_lists(dataset.run_path(run))
     # Also gives a list to datasets of earlier versions.
     if not is_list_current(dataset.path):
         refresh_list(dataset.path)

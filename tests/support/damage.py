@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,13 +9,14 @@ import numpy as np
 
 from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
+from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.format.manifest import digest_arrays
 
 
 def edit_manifest(artifact: Artifact, **changes: Any) -> Artifact:
     """Replace entries of the manifest."""
     path = artifact.path / MANIFEST
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    write_json(path, read_json(path) | changes)
     return Artifact(artifact.path)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from gnnloom.storage import Catalog, Dataset
@@ -34,10 +36,11 @@ def store_small_dataset(catalog: Catalog, name: str = "web") -> Dataset:
     return dataset
 
 
-def store_run(dataset: Dataset, name: str = "first") -> Run:
-    """Store a finished run of three epochs with a checkpoint and predictions."""
+def store_run(dataset: Dataset, name: str = "first", inputs: Mapping[str, str] | None = None) -> Run:
+    """Store a finished run of three epochs with a checkpoint and predictions; by default made from the shards."""
     run = Run(dataset.run_path(name))
-    run.start({"dataset": dataset.name, "ranks": 2, "method": "given"}, 0, {"shards": dataset.find("shards").key})
+    inputs = {"shards": dataset.find("shards").key} if inputs is None else inputs
+    run.start({"dataset": dataset.name, "ranks": 2, "method": "given"}, 0, inputs)
     for epoch in range(3):
         run.append_metrics({"epoch": epoch, "loss": 1.0 / (epoch + 1)})
     write_checkpoint(run.checkpoints, Checkpoint(3, {"layers/0/weight": np.eye(3)}, {"step": 3}))

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.errors import GnnloomError, in_one_line
 from gnnloom.trainer.comm.communicator import Communicator
 
 Result = TypeVar("Result")
@@ -34,19 +34,24 @@ def together(comm: Communicator, action: Callable[[], Result]) -> Result:
         action: must not communicate, as a failed rank would leave the others waiting.
 
     Raises:
-        CollectiveError: ``action`` raised a GnnloomError on some rank.
+        CollectiveError: ``action`` raised a GnnloomError, or an error of storage or memory, on some rank.
     """
-    failure: GnnloomError | None = None
+    failure: Exception | None = None
+    message, code = "", 0
     try:
         result = action()
-    # Other exceptions are not caught: mpi4py's runner then aborts the whole job, so no rank waits for this one.
-    except GnnloomError as error:
-        failure = error
+    except Exception as error:
+        reported = in_one_line(error)
+        # Other exceptions are defects: whoever started the rank aborts the whole job, so no rank waits for this one.
+        if reported is None:
+            raise
+        failure, (message, code) = error, reported
     # Every rank reaches this exchange, whether or not its action failed, so no rank waits for a failed one.
-    codes = comm.gather_numbers([failure.exit_code if failure else 0])[:, 0]
+    codes = comm.gather_numbers([code])[:, 0]
     if not codes.any():
         return result
     first = int(np.flatnonzero(codes)[0])
     # Only exit codes travel. A rank that succeeded does not know the text, and `reports` keeps it from printing one.
-    message = str(failure) if failure else f"rank {first} failed"
-    raise CollectiveError(message, reports=first == comm.rank, code=int(codes[first])) from failure
+    raise CollectiveError(
+        message or f"rank {first} failed", reports=first == comm.rank, code=int(codes[first])
+    ) from failure

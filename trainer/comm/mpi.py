@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 import torch
@@ -13,8 +14,11 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.storage.errors import in_one_line
+from gnnloom.storage.faults import fault_point
 from gnnloom.trainer.comm.communicator import Reduction, Request
 from gnnloom.trainer.comm.traffic import Kind, Ring, Traffic
+from gnnloom.trainer.comm.watchdog import Transfer
 
 #: Elements in one MPI call; most MPI libraries keep counts in a C int.
 MAX_COUNT = 2**31 - 1
@@ -26,11 +30,26 @@ _SPIN_SECONDS = 2e-4
 _SLEEP_SECONDS, _LONGEST_SLEEP_SECONDS = 5e-5, 5e-3
 #: Largest delay of a wake-up, as a fraction of the time waited so far.
 _LATE = 1 / 32
+#: Most seconds that count as waiting between two looks.
+_LONGEST_STEP_SECONDS = 1.0
 
 _OPERATIONS = {Reduction.SUM: MPI.SUM, Reduction.MAX: MPI.MAX, Reduction.MIN: MPI.MIN}
 
 #: An MPI communicator, for libraries that take one.
 RawCommunicator = MPI.Comm
+
+
+class _Request(MPI.Request):
+    """A request that knows what it is for."""
+
+    transfer: Transfer
+
+    @classmethod
+    def of(cls, request: MPI.Request, transfer: Transfer) -> _Request:
+        """The same request, with a description of what it transfers."""
+        known = cls(request)
+        known.transfer = transfer
+        return known
 
 
 class MpiCommunicator:
@@ -56,6 +75,7 @@ class MpiCommunicator:
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
         self.members: Sequence[int] = members if members is not None else range(self.size)
+        self._others = tuple(member for number, member in enumerate(self.members) if number != self.rank)
         # Collectives are counted as rings whatever the library does, so figures are the same with every MPI.
         self._ring = Ring(self.traffic, self.rank, self.members)
 
@@ -93,21 +113,36 @@ class MpiCommunicator:
             self.traffic.counts.add(kind, tensor.nbytes, len(segments), self.members[destination])
         # All messages have the same tag: MPI matches those between two ranks in the order in which they are sent, so
         # the segments of consecutive tensors cannot be mixed up.
-        return [self._comm.Isend(segment, destination) for segment in segments]
+        if fault_point(f"send.{kind}"):
+            return []
+        transfer = Transfer("send", kind, (self.members[destination],))
+        return [_Request.of(self._comm.Isend(segment, destination), transfer) for segment in segments]
 
     def receive(self, tensor: Tensor, source: int) -> list[Request]:
         # Nothing is counted here: the sender counts a message.
-        return [self._comm.Irecv(segment, source) for segment in self._segments(tensor)]
+        transfer = Transfer("receive", "", (self.members[source],))
+        return [_Request.of(self._comm.Irecv(segment, source), transfer) for segment in self._segments(tensor)]
 
     def wait(self, requests: Sequence[Request]) -> None:
-        pending = cast("list[MPI.Request]", list(requests))
-        started = time.perf_counter()
+        pending, watch = cast("list[MPI.Request]", list(requests)), self.traffic.watch
+        waited, last = 0.0, time.perf_counter()
         # Testall returns at once, so the rank can sleep; MPI's own wait spins on most libraries.
         while not MPI.Request.Testall(pending):
-            waited = time.perf_counter() - started
+            now = time.perf_counter()
+            # While this process is itself stopped, it does not wait for others.
+            waited, last = waited + min(now - last, _LONGEST_STEP_SECONDS), now
+            if waited > watch.notes_after:
+                watch.overdue(waited, self._transfers(pending))
             if waited > _SPIN_SECONDS:
                 # The longer the wait, the less a late wake-up matters, so check less often.
                 time.sleep(min(max(_SLEEP_SECONDS, waited * _LATE), _LONGEST_SLEEP_SECONDS))
+        watch.moved()
+
+    def _transfers(self, pending: Sequence[MPI.Request]) -> list[Transfer]:
+        """What has not completed yet; requests that have are null afterwards, which a test for all allows."""
+        left = [request for request in pending if not request.Test()]
+        collective = Transfer("collective operation", "", self._others)
+        return [request.transfer if isinstance(request, _Request) else collective for request in left]
 
     def all_reduce(self, tensor: Tensor, kind: Kind, operation: Reduction = Reduction.SUM) -> None:
         self.finish(self.begin_all_reduce(tensor, kind, operation), kind)
@@ -119,7 +154,15 @@ class MpiCommunicator:
         # Nonblocking collectives match in the order in which they begin; all ranks cut the same segments in the same
         # order.
         mpi_operation = _OPERATIONS[operation]
-        return [self._comm.Iallreduce(MPI.IN_PLACE, segment, op=mpi_operation) for segment in self._segments(tensor)]
+        segments = self._segments(tensor)
+        begun = [self._comm.Iallreduce(MPI.IN_PLACE, segment, op=mpi_operation) for segment in segments]
+        return self._named("all-reduce", kind, begun)
+
+    def _named(self, operation: str, kind: str, requests: Sequence[MPI.Request]) -> list[Request]:
+        """Describe the requests of a collective for the watchdog."""
+        fault_point(f"collective.{kind or operation}")
+        transfer = Transfer(operation, kind, self._others)
+        return [_Request.of(request, transfer) for request in requests]
 
     def finish(self, requests: Sequence[Request], kind: Kind) -> None:
         if self.size > 1:
@@ -130,7 +173,8 @@ class MpiCommunicator:
         if self.size == 1:
             return
         with self.traffic.timing(kind, self):
-            self.wait([self._comm.Ibcast(segment, root) for segment in self._segments(tensor)])
+            begun = [self._comm.Ibcast(segment, root) for segment in self._segments(tensor)]
+            self.wait(self._named("broadcast", kind, begun))
         self._ring.count_broadcast(kind, tensor.nbytes, root)
 
     def all_gather(self, block: Tensor, sizes: Sequence[int], kind: Kind, out: Tensor | None = None) -> Tensor:
@@ -145,7 +189,8 @@ class MpiCommunicator:
             if whole.numel() <= self._max_count:
                 # The variant with counts, since blocks differ in size and may be empty.
                 counts = [other.numel() for other in blocks]
-                self.wait([self._comm.Iallgatherv(MPI.IN_PLACE, [whole.view(-1).numpy(), counts])])
+                begun = [self._comm.Iallgatherv(MPI.IN_PLACE, [whole.view(-1).numpy(), counts])]
+                self.wait(self._named("all-gather", kind, begun))
             else:
                 # Allgatherv's displacements would overflow a C int, so each rank broadcasts its block in segments.
                 segments = [(segment, root) for root, other in enumerate(blocks) for segment in self._segments(other)]
@@ -162,7 +207,8 @@ class MpiCommunicator:
             if whole.numel() <= self._max_count:
                 counts = [block.numel() for block in blocks]
                 flat = (whole.view(-1).numpy(), mine.view(-1).numpy())
-                self.wait([self._comm.Ireduce_scatter(*flat, recvcounts=counts)])
+                begun = [self._comm.Ireduce_scatter(*flat, recvcounts=counts)]
+                self.wait(self._named("reduce-scatter", kind, begun))
             else:
                 # The counts add up to more than a C int, in which a library may keep their sum.
                 self._reduce_block_by_block(blocks, mine)
@@ -191,11 +237,11 @@ class MpiCommunicator:
         # float64 holds every integer below 2^53 exactly, enough for counts of edges and bytes.
         mine = np.array(numbers, np.float64)
         everyones = np.empty((self.size, len(mine)), np.float64)
-        self.wait([self._comm.Iallgather(mine, everyones)])
+        self.wait(self._named("agreement", "", [self._comm.Iallgather(mine, everyones)]))
         return everyones
 
     def barrier(self) -> None:
-        self.wait([self._comm.Ibarrier()])
+        self.wait(self._named("barrier", "", [self._comm.Ibarrier()]))
 
 
 def world() -> MpiCommunicator:
@@ -208,9 +254,29 @@ def duplicate_world() -> RawCommunicator:
     return MPI.COMM_WORLD.Dup()
 
 
-def abort(code: int) -> None:
+def abort(code: int) -> NoReturn:
     """End all ranks of the job at once."""
+    # The process ends inside MPI, and whatever Python has buffered is lost.
+    sys.stdout.flush()
+    sys.stderr.flush()
     MPI.COMM_WORLD.Abort(code)
+    # Not reached; an MPI that returns from it must not let this rank go on.
+    os._exit(code)
+
+
+def end_job(error: BaseException) -> None:
+    """End the job for an error that only this rank knows of, in one line; returns if the error is a defect.
+
+    The other ranks wait for this one somewhere, so they cannot be asked to leave by themselves.
+    """
+    reported = in_one_line(error)
+    if reported is None:
+        return
+    message, code = reported
+    where = f"rank {MPI.COMM_WORLD.Get_rank()}: " if MPI.COMM_WORLD.Get_size() > 1 else ""
+    # One write, so that lines of several ranks do not mix.
+    sys.stderr.write(f"error: {where}{message}\n")
+    abort(code)
 
 
 def finalize() -> None:

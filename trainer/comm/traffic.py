@@ -28,6 +28,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from gnnloom.trainer.comm.watchdog import Watch
+
 #: Names of a profile's entries that are not messages: products with the adjacency, products with weights, idle time.
 SPMM, GEMM, WAITING = "spmm", "gemm", "waiting"
 
@@ -92,12 +94,14 @@ class Traffic:
         counts: the record that is being written.
         profiled: measure where the time goes. Ranks then meet before each collective, so that the time spent
             waiting for a late rank is not counted as communication.
+        watch: reports waits that take too long.
     """
 
     def __init__(self) -> None:
         # Counted always, since a count costs next to nothing; timed on request, since meeting costs a barrier.
         self.counts = TrafficCounts()
         self.profiled = False
+        self.watch = Watch()
 
     @contextmanager
     def timing(self, name: str, group: Meeting | None = None) -> Iterator[None]:

@@ -28,6 +28,9 @@ class PredictConfig(Config):
         "Checkpoint: the best one, the last one, or the best one if there is one",
         choices=("auto", "best", "last"),
     )
+    wait_timeout: float = option(
+        600.0, "Seconds that a rank waits for others before it ends with a report; 0: forever", least=0, later=True
+    )
     threads: int = option(0, "Threads per rank; 0: the machine's cores divided among its ranks", least=0)
 
     @classmethod
@@ -86,4 +89,5 @@ class PredictConfig(Config):
             embeddings=embeddings,
             threads=threads,
             checkpoint=checkpoint,
+            wait_timeout=trained.wait_timeout,
         )

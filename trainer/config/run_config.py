@@ -21,6 +21,13 @@ class RunConfig(Config):
     run: str | None = option(None, "Name of the run; derived from the parameters by default", free=True)
     log: tuple[str, ...] = option((), f"Also log the metrics to some of {', '.join(LOGGERS)}", free=True, later=True)
     save_embeddings: bool = option(False, "Predict after training and keep the last hidden layer too", free=True)
+    wait_timeout: float = option(
+        600.0,
+        "Seconds that a rank waits for others before the run ends with a report; 0: forever",
+        free=True,
+        least=0,
+        later=True,
+    )
     profile: bool = option(
         False, "Add a time profile of every rank to the metrics; costs a barrier per message", free=True
     )

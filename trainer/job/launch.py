@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -21,6 +22,7 @@ from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import GnnloomError, IncompleteError, InputError, LaunchError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of, with_its_run
 from gnnloom.trainer.config.predict_config import PredictConfig
@@ -28,6 +30,7 @@ from gnnloom.trainer.config.stored_predictions import look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import PREDICT
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
+from gnnloom.trainer.job.leftovers import remove_segments_since
 from gnnloom.trainer.job.signals import handling
 from gnnloom.trainer.job.stop import EXIT_CODE_FILE
 from gnnloom.trainer.loggers.registry import check_loggers
@@ -35,7 +38,7 @@ from gnnloom.trainer.loggers.registry import check_loggers
 logger = logging.getLogger(__name__)
 
 #: Lines of the ranks' output that an error shows.
-_LAST_LINES = 30
+_LAST_LINES = 100
 
 
 class StoppedError(LaunchError):
@@ -46,16 +49,20 @@ class StoppedError(LaunchError):
 
 #: Prefix of the one line that reports an error of all ranks; their exit code is that of the error's class.
 _ERROR = "error: "
-_ERRORS: Mapping[int, type[GnnloomError]] = {kind.exit_code: kind for kind in (InputError, IncompleteError)}
+_ERRORS: Mapping[int, type[GnnloomError]] = {
+    kind.exit_code: kind for kind in (LaunchError, InputError, IncompleteError)
+}
 
 #: Replaces itself with the command that follows. Linux kills that command when this process ends, however that happens:
 #: ranks without a parent would write to the run that the next command resumes. The launcher kills its ranks when it is
-#: killed. Option 1 of prctl is PR_SET_PDEATHSIG, which survives exec.
+#: killed. Option 1 of prctl is PR_SET_PDEATHSIG, which survives exec. A parent that has ended before sends no signal.
 _WITH_PARENT = """
 import ctypes, os, signal, sys
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-os.execv(sys.argv[1], sys.argv[1:])
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("the launcher has ended")
+os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
@@ -137,8 +144,8 @@ def _launch(
     action: list[str], content: dict[str, Any], ranks: int, threads: int, options: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Run the ranks with a configuration in a file; returns the result that they leave in another file."""
-    with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
-        config, result = Path(folder, "config.json"), Path(folder, "result.json")
+    with own_folder() as folder:
+        config, result = folder / "config.json", folder / "result.json"
         write_json(config, content)
         # mpi4py's runner aborts the whole job when a rank ends with an exception that it does not catch.
         program = [sys.executable, "-m", "mpi4py", "-m", "gnnloom.trainer", *action, str(config)]
@@ -157,9 +164,18 @@ def _failure(code: int, last_lines: Sequence[str]) -> GnnloomError:
     if code == EXIT_STOPPED:
         return StoppedError("stopped after a checkpoint; the same command, without --restart, continues from there")
     # Any program may exit with these codes; only together with the line do they stand for an error that was reported.
-    if code in _ERRORS and last_lines and last_lines[-1].startswith(_ERROR):
-        return _ERRORS[code](last_lines[-1].removeprefix(_ERROR))
+    # Ranks that are ended because of it may print more lines.
+    reported = _reported(last_lines)
+    if code in _ERRORS and reported:
+        return _ERRORS[code](reported)
     return LaunchError("\n".join([f"the ranks ended with exit code {code}", *last_lines]))
+
+
+def _reported(lines: Sequence[str]) -> str:
+    """The first error that a rank has reported, with the indented lines that follow it; empty if there is none."""
+    begun = list(itertools.dropwhile(lambda line: not line.startswith(_ERROR), lines))
+    table = itertools.takewhile(lambda line: line.startswith("  "), begun[1:])
+    return "\n".join([line.removeprefix(_ERROR) for line in begun[:1]] + list(table))
 
 
 def find_mpiexec() -> str:
@@ -186,6 +202,10 @@ def rank_environment(ranks: int, threads: int = 0) -> dict[str, str]:
     # Waiting threads that spin make an epoch ten times slower as soon as anything else runs on the cores.
     # Freed activations go back to the system, so a rank's memory is what it uses.
     defaults = {"OMP_WAIT_POLICY": "PASSIVE", "MALLOC_TRIM_THRESHOLD_": "65536", "PYTHONUNBUFFERED": "1"}
+    # A rank that ends the job has printed the reason itself.
+    defaults["MPIR_CVAR_SUPPRESS_ABORT_MESSAGE"] = "1"
+    # Ranks of one machine need no other network; MPICH with UCX would listen on all of them.
+    defaults["UCX_NET_DEVICES"] = "lo"
     # The user's environment overrides the defaults but not the thread counts, which must fit the number of ranks.
     return {**defaults, **os.environ, **dict.fromkeys(names, count)}
 
@@ -200,10 +220,12 @@ def _run(command: list[str], environment: dict[str, str], *, stops: bool) -> tup
         KeyboardInterrupt: Ctrl-C was pressed, and the ranks have exited.
     """
     last_lines: deque[str] = deque(maxlen=_LAST_LINES)
+    started = time.time()
+    code = None
     # In a session of its own, so that a signal to this process group reaches the ranks only through this process. Both
     # output streams share one pipe: a single reader then drains them, and the ranks never block on a full pipe.
     with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _WITH_PARENT, *command],
+        [sys.executable, "-I", "-S", "-c", _WITH_PARENT, str(os.getpid()), *command],
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -222,9 +244,15 @@ def _run(command: list[str], environment: dict[str, str], *, stops: bool) -> tup
                 code = process.wait()
         except BaseException:
             # An interrupted launcher leaves no rank behind that writes to the run; killed ranks lose only what follows
-            # the last checkpoint.
-            os.killpg(process.pid, signal.SIGKILL)
+            # the last checkpoint. Once the launcher has been waited for, its number may be that of another process.
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
             raise
+        finally:
+            # Ranks that did not end in an orderly way leave the memory that they shared.
+            if code not in {0, EXIT_STOPPED}:
+                remove_segments_since(started)
     # Even if the training ended before it heard of the request: nothing that follows it should begin.
     if requests.interrupted:
         raise KeyboardInterrupt

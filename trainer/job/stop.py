@@ -19,14 +19,23 @@ class StopRequest:
 
     def __init__(self, *signals: signal.Signals) -> None:
         self.received = False
+        self._heard: list[signal.Signals] = []
         self.hear(*signals)
 
     def hear(self, *signals: signal.Signals) -> None:
         """Remember these signals from now on, whatever happened on them before."""
         for number in signals:
             signal.signal(number, self._receive)
+            self._heard.append(number)
         # Whoever started this process may have blocked them, so that none is lost while Python starts.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+
+    def release(self) -> None:
+        """Let the signals end this process from now on; one that has come already ends it now."""
+        for number in self._heard:
+            signal.signal(number, signal.SIG_DFL)
+        if self.received:
+            signal.raise_signal(signal.SIGTERM)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
         # The handler only sets a flag: a checkpoint is collective, so ranks act on the signal together, after an epoch.

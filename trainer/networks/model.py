@@ -277,10 +277,19 @@ class Model(nn.Module, ABC):
 
     def after_dropout(self, inputs: Inputs, layer: int) -> Inputs:
         """A layer's input after its dropout. Communicates nothing."""
+        self._enter(inputs.value, layer)
         if inputs.dropped or not self.drops(layer):
             return inputs
         value = self.dropout.apply(inputs.value, *self.dropout_place(layer), self.epoch, layer)
         return replace(inputs, value=value, dropped=True)
+
+    def _enter(self, value: Tensor, layer: int) -> None:
+        """Tell the watchdog in which layer this rank is, forward and backward."""
+        watch = self.operator.grid.comm.traffic.watch
+        watch.step = f"layer {layer + 1} forward"
+        # The gradient of a layer's input is there when the layer's backward pass is done; the one before follows.
+        if layer and value.requires_grad:
+            value.register_hook(lambda _: setattr(watch, "step", f"layer {layer} backward"))
 
     def drops(self, layer: int) -> bool:
         """Whether dropout applies to a layer's input now."""

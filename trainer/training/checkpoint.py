@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from gnnloom.storage.errors import FormatError
+from gnnloom.storage.errors import DivergedError, FormatError
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.files import JsonObject
 from gnnloom.storage.runs.checkpoint import (
@@ -17,6 +17,7 @@ from gnnloom.storage.runs.checkpoint import (
     publish_checkpoint,
     write_arrays,
 )
+from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.arrays import as_array
@@ -44,7 +45,11 @@ def save_checkpoint(
     Args:
         facts: what to store with the checkpoint.
         kept: checkpoints that the folder then has at most.
+
+    Raises:
+        CollectiveError: a parameter is not finite; what the folder has stays.
     """
+    together(comm, lambda: _check_finite(model, epoch))
     pieces = _pieces(model)
     tensors = {_PARAMETER + name: parameter.detach() for name, parameter in model.named_parameters()}
     tensors |= {_BUFFER + name: buffer for name, buffer in model.named_buffers()}
@@ -67,6 +72,17 @@ def save_checkpoint(
         records += write_arrays(checkpoint_aside(folder, epoch), arrays)
         # The rename comes last, after all ranks have written: a kill before it leaves the previous checkpoint in place.
         publish_checkpoint(folder, epoch, records, facts or {}, kept)
+
+
+def _check_finite(model: nn.Module, epoch: int) -> None:
+    """Refuse to keep a model that has diverged: the loss of an epoch is that of the parameters before its step.
+
+    Raises:
+        DivergedError: a parameter is not a finite number.
+    """
+    for name, parameter in model.named_parameters():
+        if not torch.isfinite(parameter.detach()).all():
+            raise DivergedError(f"parameter {name} is not finite after epoch {epoch}; lower the learning rate")
 
 
 def _pieces(model: nn.Module) -> dict[str, Piece]:

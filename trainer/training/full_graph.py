@@ -91,7 +91,7 @@ def train(
             loss is not finite.
     """
     num_threads = threads_per_rank(comm, config.threads)
-    with writing(comm, lambda: run_of(config)):
+    with writing(comm, lambda: run_of(config), config.wait_timeout):
         # Found out before the shards are read, so that a finished run costs nothing.
         begin = together(comm, lambda: find_start(config, _inputs(comm, config), restart=restart))
         _check_same_start(comm, config, begin)
@@ -217,7 +217,7 @@ class Training:
             together(comm, lambda: restore(checkpoint, self.model, self.optimizer))
         # Rank 0 may be rewriting this file already; it does so with one rename, and keeps exactly the lines that pass
         # this filter, so all ranks read the same.
-        self.lines = [line for line in self.run.metrics() if line["epoch"] < self.first_epoch]
+        self.lines = together(comm, lambda: [line for line in self.run.metrics() if line["epoch"] < self.first_epoch])
         self.last_traffic = TrafficCounts()
         self.unsaved_seconds = 0.0
         self.log = RunLog()
@@ -278,12 +278,14 @@ class Training:
 
     def _train_epoch(self, epoch: int, stop: Callable[[], bool]) -> EpochReport:
         started, operator = time.perf_counter(), self.session.operator
+        self.comm.traffic.watch.epoch = epoch + 1
         with self.comm.traffic.recording() as counts:
             self.model.train()
             self.model.epoch = epoch
             self.model.zero_grad()
             contribution = self.loss(self.model(self.inputs))
             contribution.backward()  # type: ignore[no-untyped-call]
+            self.comm.traffic.watch.step = "sum of the gradients"
             sum_gradients(self.model.parameters(), operator.grid.group(operator.weight_axes), operator.workspace)
             figures = self._limit_step(epoch)
             self.optimizer.step()
@@ -375,6 +377,7 @@ class Training:
 
     def _save(self, epoch: int) -> None:
         self.unsaved_seconds = 0.0
+        self.comm.traffic.watch.step = "checkpoint"
         save_checkpoint(self.comm, self.run.checkpoints, epoch, self.model, self.optimizer)
         self._drop_superseded()
 

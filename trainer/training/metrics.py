@@ -152,6 +152,9 @@ def predicted_class(layout: Layout, scores: Tensor, num_classes: int) -> Tensor:
         scores: (num_rows, columns held) of the layout.
     """
     group = layout.column_group
+    # Not a number counts as the highest score, wherever the columns are: MPI leaves its maximum undefined.
+    if torch.isnan(scores).any():
+        scores = scores.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
     if group.size == 1:
         return scores.argmax(1)
     highest = scores.amax(1) if scores.shape[1] else scores.new_full((len(scores),), -torch.inf)

@@ -46,7 +46,7 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
         CollectiveError: the run, its checkpoint or the shards do not exist, or another process writes the run.
     """
     num_threads = threads_per_rank(comm, config.threads)
-    with writing(comm, lambda: _run_of(config)):
+    with writing(comm, lambda: _run_of(config), config.wait_timeout):
         # Rank 0 looks for all, since ranks that disagree would wait for each other.
         found = together(comm, lambda: look_up(_run_of(config), config) if comm.rank == 0 else Found(0, False))
         epoch, embeds = comm.gather_numbers([found.epoch, found.embeds])[0].astype(int).tolist()

@@ -19,6 +19,7 @@ from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.watchdog import WAITING, Watch
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import OpenedShards
 from gnnloom.trainer.data.vertex_data import normalize_feature, read_feature, settled_feature_norm
@@ -102,8 +103,11 @@ def threads_per_rank(comm: Communicator, wanted: int) -> int:
 
 
 @contextmanager
-def writing(comm: Communicator, find: Callable[[], Run]) -> Iterator[None]:
+def writing(comm: Communicator, find: Callable[[], Run], wait_timeout: float = 0.0) -> Iterator[None]:
     """Keep other processes from writing a run inside the block: the first rank holds its lock. Collective.
+
+    Args:
+        wait_timeout: seconds that a rank may wait for others inside the block; 0 for no limit.
 
     Raises:
         CollectiveError: another process writes the run, or ``find`` failed.
@@ -112,7 +116,15 @@ def writing(comm: Communicator, find: Callable[[], Run]) -> Iterator[None]:
         # One rank takes the lock for all, and if it cannot, no rank goes on. The system drops the lock of a killed
         # process.
         together(comm, lambda: held.enter_context(sole_writer(find())) if comm.rank == 0 else None)
-        yield
+        watch = Watch(wait_timeout, find().path / WAITING, comm.rank, comm.size)
+        if comm.rank == 0:
+            watch.clear()
+        comm.barrier()
+        comm.traffic.watch, before = watch, comm.traffic.watch
+        try:
+            yield
+        finally:
+            comm.traffic.watch = before
 
 
 def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> Session:

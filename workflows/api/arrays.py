@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.own_folder import own_folder
 
 #: Bytes of a file that are digested at a time.
 _BLOCK = 1 << 24
@@ -43,7 +43,7 @@ def stored_edges(edges: Any) -> Iterator[str]:
     """
     from scipy.sparse import coo_array, issparse, save_npz
 
-    with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
+    with own_folder() as folder:
         if issparse(edges):
             file = Path(folder, "adjacency.npz")
             # Unlike the other formats, COO keeps equal edges apart.
@@ -69,7 +69,7 @@ def stored_vertices(arrays: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     Raises:
         InputError: a value is not an array.
     """
-    with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
+    with own_folder() as folder:
         given = {name: value for name, value in arrays.items() if value is not None}
         yield {name: _stored(Path(folder), name, value) for name, value in given.items()}
 

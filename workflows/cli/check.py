@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from pathlib import Path
 
 import click
 
+from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.workflows.cli.options import json_option
 from gnnloom.workflows.cli.output import readable_seconds, show, show_rows
 
@@ -27,7 +27,7 @@ def check_command(ranks: int, as_json: bool) -> None:
     from gnnloom.workflows.doctor.tiny_example import run_tiny_example
 
     rows, before = [], time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="gnnloom-check-") as folder:
+    with own_folder("gnnloom-check-") as folder:
         for step in run_tiny_example(Path(folder, "catalog"), ranks):
             now = time.perf_counter()
             rows.append({"step": step.name, "found": step.found, "seconds": round(now - before, 3)})

@@ -6,6 +6,7 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
+from gnnloom.trainer.job.leftovers import find_leftovers, remove_leftovers
 from gnnloom.workflows.cli.options import current_catalog, json_option
 from gnnloom.workflows.cli.output import show
 from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Finding
@@ -17,9 +18,13 @@ _COLORS = {OK: "green", WARNING: "yellow", FAILED: "red"}
 
 @click.command("doctor")
 @click.option("--warm", is_flag=True, help="Fill the cache of compiled kernels instead, so that no command compiles.")
+@click.option("--clean", is_flag=True, help="Remove shared memory and temporary folders that killed processes left.")
 @json_option
-def doctor_command(warm: bool, as_json: bool) -> None:
+def doctor_command(warm: bool, clean: bool, as_json: bool) -> None:
     """Check this machine and the installation: Python, MPI, kernels, partitioners, memory, disk.
+
+    With --clean, remove instead what killed processes of yours left behind and no process uses: the shared memory of MPI
+    ranks and the semaphores of worker processes in /dev/shm, and temporary folders. Catalogs have `gnnloom catalog gc`.
 
     Exits with code 0 if no check failed, 1 otherwise. Warnings are about things that are slow or optional.
 
@@ -27,8 +32,12 @@ def doctor_command(warm: bool, as_json: bool) -> None:
     Example:
       gnnloom doctor
       gnnloom doctor --warm
+      gnnloom doctor --clean
       gnnloom --catalog /scratch/catalog doctor --json
     """
+    if clean:
+        _clean(as_json=as_json)
+        return
     findings = []
     console = Console()
     for finding in warm_kernels() if warm else examine(current_catalog().root):
@@ -40,6 +49,13 @@ def doctor_command(warm: bool, as_json: bool) -> None:
         show({"ok": ok, "checks": [finding.to_json() for finding in findings]}, as_json=True, title="")
     if any(finding.state == FAILED for finding in findings):
         click.get_current_context().exit(1)
+
+
+def _clean(*, as_json: bool) -> None:
+    found = find_leftovers()
+    remove_leftovers(found)
+    removed = {"removed": [str(item.path) for item in found], "bytes": sum(item.bytes for item in found)}
+    show(removed, as_json=as_json, title="left by killed processes")
 
 
 def _show(console: Console, finding: Finding) -> None:

@@ -6,7 +6,6 @@ Exit codes: 0 success, 1 failure while running, 2 wrong usage, 3 invalid input, 
 
 from __future__ import annotations
 
-import errno
 import importlib
 import logging
 import signal
@@ -18,7 +17,7 @@ from typing import Any, TextIO
 import click
 from click.shell_completion import CompletionItem
 
-from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.errors import in_one_line
 from gnnloom.trainer.job.signals import handling, raised_again
 from gnnloom.workflows.cli.clock import start_clock
 from gnnloom.workflows.cli.completion import complete_names
@@ -178,32 +177,13 @@ def main() -> None:
     """Entry point: errors that the user can fix become one line and an exit code."""
     try:
         cli()
-    except GnnloomError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(error.exit_code)
-    except OSError as error:
-        _leave_by(error)
-
-
-#: The disk is full, failing or not writable.
-_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EIO}
-#: A path that the user named cannot be used.
-_PATH_ERRORS = {errno.ENOTDIR, errno.ENOENT, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG}
-
-
-def _leave_by(error: OSError) -> None:
-    """Exit with one line and a code if the user can fix the system's error; otherwise raise it again."""
-    where = f"{error.filename}: " if error.filename else ""
-    if error.errno in _DISK_ERRORS:
-        click.echo(
-            f"error: {where}{error.strerror}; finished work is kept, run the command again to continue", err=True
-        )
-        sys.exit(1)
-    # An error without a file name is a defect of ours, and needs its traceback.
-    if error.errno in _PATH_ERRORS and error.filename:
-        click.echo(f"error: {where}{error.strerror}; choose another path", err=True)
-        sys.exit(3)
-    raise error
+    except Exception as error:
+        reported = in_one_line(error)
+        if reported is None:
+            raise
+        message, code = reported
+        click.echo(f"error: {message}", err=True)
+        sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -16,6 +15,7 @@ from gnnloom.pipeline.partition.stage import METHODS, PartitionOptions, partitio
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.workflows.doctor.finding import FAILED, OK, WARNING, Finding, run_check
 from gnnloom.workflows.doctor.tiny_example import store_tiny_graph
 
@@ -25,7 +25,7 @@ _SECONDS = 60
 
 def check_partitioners() -> Iterator[Finding]:
     """Run every partitioner on a tiny graph, native ones in their child process; optional ones may be missing."""
-    with tempfile.TemporaryDirectory(prefix="gnnloom-doctor-") as folder:
+    with own_folder("gnnloom-doctor-") as folder:
         for name in METHODS:
             yield run_check(f"partitioner {name}", partial(_check_partitioner, Path(folder), name))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.workflows.doctor.finding import OK, WARNING, Finding
 from gnnloom.workflows.doctor.warm_rare import call_rare, read_text
 
@@ -36,7 +36,7 @@ _PARTITIONS: tuple[dict[str, Any], ...] = (
 
 def warm_kernels() -> Iterator[Finding]:
     """Compile every kernel of the pipeline and the trainer that is not in the cache yet; yield each finished step."""
-    with tempfile.TemporaryDirectory(prefix="gnnloom-warm-") as folder:
+    with own_folder("gnnloom-warm-") as folder:
         steps: dict[str, Callable[[], list[str]]] = {
             "warm pipeline": partial(_call_pipeline, Path(folder)),
             "warm trainer": _call_trainer,

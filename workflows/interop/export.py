@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from gnnloom.storage.artifacts.graph import block_path
 from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.memory_map import map_copy
+from gnnloom.storage.format.own_folder import own_folder
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.interop.metrics import metrics_table
 from gnnloom.workflows.interop.tables import Column, Table, write_table
@@ -124,7 +124,7 @@ def edge_table(graph: Graph) -> Table:
 
 
 def _edges(graph: Graph) -> Iterator[tuple[Any, ...]]:
-    with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
+    with own_folder() as folder:
         # Edges look up ids in random order, and every look-up in a stored array would decompress a whole chunk. The
         # arrays are therefore copied to uncompressed local files and mapped.
         ids = _map(graph, "original_id", Path(folder))

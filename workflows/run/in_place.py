@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.trainer.comm.agreement import CollectiveError, together
-from gnnloom.trainer.comm.mpi import abort, duplicate_world, world
+from gnnloom.trainer.comm.mpi import abort, duplicate_world, end_job, world
 from gnnloom.trainer.job.launch import StoppedError
 
 Result = TypeVar("Result")
@@ -79,8 +78,7 @@ def _ending_job_on_crash() -> Iterator[None]:
         yield
     except CollectiveError:
         raise
-    except BaseException:  # noqa: BLE001 - see above
+    except BaseException as error:  # noqa: BLE001 - see above
+        end_job(error)
         traceback.print_exc()
-        # The process ends inside `abort`, and whatever Python has buffered is lost.
-        sys.stderr.flush()
         abort(1)

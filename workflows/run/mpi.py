@@ -17,7 +17,7 @@ from gnnloom.pipeline.tasks.mpi_cluster import LEAST_RANKS, serve_ranks
 from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.comm.mpi import RawCommunicator, abort, duplicate_world, finalize, world
+from gnnloom.trainer.comm.mpi import RawCommunicator, abort, duplicate_world, end_job, finalize, world
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.stop import StopRequest, agreed_exit_code, preparing_signals
 from gnnloom.trainer.training.full_graph import train
@@ -220,10 +220,9 @@ def end_job_on_error() -> Iterator[None]:
         leave(error.code)
     except SystemExit:
         raise
-    except BaseException:  # noqa: BLE001 - the other ranks would wait forever
+    except BaseException as error:  # noqa: BLE001 - the other ranks would wait forever
+        end_job(error)
         traceback.print_exc()
-        # The process ends inside `abort`, and whatever Python has buffered is lost.
-        sys.stderr.flush()
         abort(1)
 
 

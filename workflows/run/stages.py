@@ -20,6 +20,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.seal import seal_text
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.recipe.request import Assignment
@@ -125,7 +126,7 @@ def save_recipe(assignment: Assignment) -> None:
         run.path.mkdir(parents=True, exist_ok=True)
         # Written aside and renamed, so that a killed process never leaves half a recipe.
         aside = run.path / f".{SAVED_RECIPE}"
-        aside.write_text(recipe.anywhere().to_toml(), encoding="utf-8")
+        aside.write_text(seal_text(recipe.anywhere().to_toml()), encoding="utf-8")
         aside.replace(run.path / SAVED_RECIPE)
 
 

@@ -23,11 +23,13 @@ def cut(path: Path) -> None:
 
 
 def edited(**changes: object) -> Callable[[Path], None]:
-    return lambda path: write_text(path, json.dumps(json.loads(path.read_text()) | changes))
+    """The same JSON with other entries, and without a checksum, as earlier versions wrote it."""
 
+    def change(path: Path) -> None:
+        content = {name: value for name, value in json.loads(path.read_text()).items() if name != "checksum"}
+        path.write_text(json.dumps(content | changes))
 
-def write_text(path: Path, text: str) -> None:
-    path.write_text(text)
+    return change
 
 
 def replaced(text: str | bytes) -> Callable[[Path], None]:

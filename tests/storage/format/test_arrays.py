@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
 import pytest
 import zarr
@@ -196,3 +198,21 @@ def test_a_growing_array_has_the_bytes_of_one_written_whole(
     whole = write_array(tmp_path, "whole", ROWS[: sum(cuts)], ("row",))
     assert record.pieces == whole.pieces
     assert _files(tmp_path / "grown") == _files(tmp_path / "whole")
+
+
+def test_sizes_that_a_damaged_file_declares_take_no_memory(tmp_path: Path) -> None:
+    record = write_array(tmp_path, "x", np.zeros(1000, np.int64), ("row",), chunk_rows=100)
+    metadata = tmp_path / "x" / "zarr.json"
+    text = metadata.read_text()
+    # An array of 80 TB.
+    metadata.write_text(text.replace("1000\n", "10000000000000\n"))
+    with pytest.raises(CorruptError, match="the chunk is missing"):
+        ArrayReader(tmp_path, replace(record, shape=(10**13,))).read()
+    metadata.write_text(text)
+    # A chunk that says that it becomes 2 GB, with a checksum that is right.
+    chunk = tmp_path / "x" / "c" / "3"
+    stored = bytearray(chunk.read_bytes()[:-4])
+    stored[4:8] = (2**31 - 1).to_bytes(4, "little")
+    chunk.write_bytes(bytes(stored) + google_crc32c.value(bytes(stored)).to_bytes(4, "little"))
+    with pytest.raises(CorruptError, match=r"c/3: damaged chunk \(2147483647 bytes, expected 800\)"):
+        ArrayReader(tmp_path, record).read()

@@ -15,6 +15,7 @@ import zarr
 from gnnloom.storage.errors import CorruptError, FormatError, IncompleteError, NotFoundError
 from gnnloom.storage.format.arrays import create_array, write_array, write_rows
 from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.format.groups import write_group
 
 PART = np.arange(100, dtype=np.int32) % 4
@@ -32,7 +33,7 @@ def write_partition(dataset: Path, seed: int = 0) -> Artifact:
 
 def edit_manifest(artifact: Artifact, **changes: Any) -> None:
     path = artifact.path / MANIFEST
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    write_json(path, read_json(path) | changes)
 
 
 def test_committed_artifact_reads_back_and_leaves_no_work_folder(tmp_path: Path) -> None:
@@ -103,8 +104,8 @@ def test_records_that_outlived_their_data_are_dropped_after_a_crash(tmp_path: Pa
                 output.add(write_rows(writer.path, "part", 50 * number, PART[50 * number : 50 * number + 50]))
         with writer.task("scatter/0"):
             pass
-    plan = json.loads((writer.work / "plan.json").read_text())
-    (writer.work / "plan.json").write_text(json.dumps(plan | {"boot": "another"}))
+    plan = writer.work / "plan.json"
+    write_json(plan, read_json(plan) | {"boot": "another"})
     (writer.path / "part" / "c" / "1").write_bytes(b"")
     with ArtifactWriter.begin(tmp_path, "partition", {}, {}) as writer:
         assert list(writer.recorded()) == ["part/0"]

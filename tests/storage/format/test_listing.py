@@ -14,7 +14,7 @@ import zarr
 
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.format import listing
-from gnnloom.storage.format.files import read_json
+from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.format.listing import is_list_current, refresh_list
 from support.small_catalogs import begin_partition, store_run, store_small_dataset
 
@@ -28,8 +28,8 @@ def without_lists(dataset: Dataset) -> None:
     """Make a dataset what earlier versions wrote: no lists, and no groups between artifacts and arrays."""
     for path in dataset.path.rglob("zarr.json"):
         content = json.loads(path.read_text())
-        content.pop("consolidated_metadata", None)
-        path.write_text(json.dumps(content))
+        if content.pop("consolidated_metadata", None):
+            write_json(path, content, sealed=False)
     (dataset.graph().artifact.path / "block" / "zarr.json").unlink()
     for path in (dataset.runs_path, dataset.run_path("first"), dataset.run_path("first") / "checkpoint"):
         (path / "zarr.json").unlink()

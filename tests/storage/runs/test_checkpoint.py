@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gnnloom.storage.errors import CorruptError, FormatError, NotFoundError
+from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.runs.checkpoint import Checkpoint, checkpoint_epochs, read_checkpoint, write_checkpoint
 
 
@@ -56,7 +56,7 @@ def test_a_wrong_index_is_refused(
     tmp_path: Path, change: dict[str, object], error: type[Exception], message: str
 ) -> None:
     index = write(tmp_path, 1) / "checkpoint.json"
-    index.write_text(json.dumps(json.loads(index.read_text()) | change))
+    write_json(index, read_json(index) | change)
     with pytest.raises(error, match=message):
         read_checkpoint(tmp_path)
 

@@ -60,6 +60,8 @@ def test_a_killed_replacement_leaves_the_former_or_the_new_predictions(dataset: 
             replace_predictions(run, 1)
     assert run.predictions().label().tolist() in ([0] * 30, [1] * 30)
     run.predictions().verify()
+    assert not any(finding.is_damaged for finding in dataset.verify() if finding.kind == "runs")
+    dataset.collect_garbage()
     assert [finding.problem for finding in dataset.verify() if finding.kind == "runs"] == [None]
     # The next replacement works from any of these states, and leaves only the new predictions.
     replace_predictions(run, 2)

@@ -1,0 +1,99 @@
+"""Every byte of the metadata, and every name: a folder of arrays holds what its records say, and nothing else.
+
+Metadata is compared as text with what gnnloom writes: JSON that another program reads the same may still be damaged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.format.array_metadata import ArrayMetadata
+from gnnloom.storage.format.arrays import ArrayRecord
+from gnnloom.storage.format.artifact import WORK
+from gnnloom.storage.format.files import json_text, parse_json, parsing
+from gnnloom.storage.format.groups import METADATA, group_metadata
+
+#: Temporary names of files that were being written when a process was killed; garbage collection removes them.
+_LEFTOVER = re.compile(r"\..+\.[0-9a-f]{32}")
+
+
+def check_tree(folder: Path, records: Iterable[ArrayRecord], files: Collection[str]) -> None:
+    """Check the names below a folder of arrays, and the text of their metadata.
+
+    Args:
+        records: all arrays below the folder.
+        files: names of the files that the folder has beside them.
+
+    Raises:
+        CorruptError: there is a link or an unknown file, or the metadata is not what gnnloom writes.
+    """
+    wanted = {*files, METADATA}
+    for record in records:
+        wanted |= {f"{parent}/{METADATA}" for parent in PurePosixPath(record.path).parents}
+        wanted |= _array_files(folder, record)
+    wanted = {name.removeprefix("./") for name in wanted}
+    for name in _names_below(folder):
+        if name not in wanted:
+            raise CorruptError(f"{folder / name}: gnnloom did not write this file; remove it")
+
+
+def check_group(
+    path: Path, attributes: Mapping[str, Any] | None = None, listed: Mapping[str, Any] | None = None
+) -> None:
+    """Check the text of a group's metadata.
+
+    Args:
+        path: folder of the group.
+        attributes: what they have to be, if known.
+        listed: metadata of everything below, which the group must list if it lists anything.
+
+    Raises:
+        CorruptError: the text or the content differs.
+    """
+    file = path / METADATA
+    raw = file.read_bytes()
+    content = parse_json(raw, str(file))
+    # Earlier versions let Zarr write groups, which indents by two.
+    if raw not in {json_text(content).encode(), json.dumps(content, indent=2).encode()}:
+        raise CorruptError(f"{file}: not the text that gnnloom writes for its content")
+    with parsing(file, "the metadata of a group"):
+        wanted = group_metadata(content["attributes"] if attributes is None else attributes)
+        listing = content.get("consolidated_metadata")
+        if listing is not None:
+            nodes = listing["metadata"] if listed is None else dict(listed)
+            wanted["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": nodes}
+        if content != wanted:
+            raise CorruptError(f"{file}: not the metadata of this group; `gnnloom catalog gc` writes lists again")
+
+
+def _array_files(folder: Path, record: ArrayRecord) -> set[str]:
+    """Names of the files of one array, whose metadata is checked."""
+    file = folder / record.path / METADATA
+    with parsing(file, "the metadata of an array"):
+        metadata = ArrayMetadata.read(file.parent)
+        if file.read_text(encoding="utf-8") != metadata.text():
+            raise CorruptError(f"{file}: not the text that gnnloom writes for its content")
+    rows = 0 if 0 in record.shape else record.shape[0]
+    below = "/0" * (len(record.shape) - 1)
+    chunks = {f"{record.path}/c/{number}{below}" for number in range(-(-rows // metadata.chunks[0]))}
+    return {f"{record.path}/{METADATA}", *chunks}
+
+
+def _names_below(folder: Path) -> Iterable[str]:
+    """Names of all files and links below a folder, without what a killed process may have left."""
+    for where, folders, names in os.walk(folder):
+        here = Path(where)
+        for name in (*folders, *names):
+            path = here / name
+            if path.is_symlink() and name != WORK:
+                raise CorruptError(f"{path}: a link, which gnnloom never writes; remove it")
+        folders[:] = [name for name in folders if name != WORK and not _LEFTOVER.fullmatch(name)]
+        for name in names:
+            if name != WORK and not _LEFTOVER.fullmatch(name):
+                yield (here / name).relative_to(folder).as_posix()

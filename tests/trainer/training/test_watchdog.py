@@ -1,0 +1,86 @@
+"""No silent standstill: ranks that wait for each other without end say so, and the job ends."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import LaunchError
+from gnnloom.storage.faults import VARIABLE
+from gnnloom.storage.runs.checkpoint import checkpoint_epochs, read_checkpoint
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.comm.watchdog import WAITING, StandstillError, Transfer, Watch
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.job.launch import launch
+from gnnloom.trainer.job.leftovers import remove_segments_since
+from support.problems import problem
+
+PROBLEM = problem("graph", 60, 240, symmetric=False)
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    catalog = Catalog(tmp_path_factory.mktemp("watchdog") / "catalog")
+    PROBLEM.store(catalog, 2)
+    return catalog
+
+
+def _config(catalog: Catalog, run: str, wait_timeout: float) -> TrainConfig:
+    return TrainConfig(
+        catalog=str(catalog.root), dataset="graph", run=run, ranks=2, hidden=(5,), epochs=12, threads=1,
+        checkpoint_every=1, wait_timeout=wait_timeout,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fault", "silent"),
+    [("send.halo forward:SIGSTOP:rank=1:nth=7", True), ("send.halo forward:drop:rank=1:nth=7", False)],
+)
+def test_a_standstill_is_reported_and_the_last_checkpoint_is_kept(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, fault: str, silent: bool
+) -> None:
+    run = "stopped" if silent else "dropped"
+    removed: list[Path] = []
+    monkeypatch.setattr(
+        "gnnloom.trainer.job.launch.remove_segments_since", lambda began: removed.extend(remove_segments_since(began))
+    )
+    monkeypatch.setenv(VARIABLE, fault)
+    with pytest.raises(LaunchError, match=r"waited longer than 8 s for other ranks") as raised:
+        launch(_config(catalog, run, 8.0))
+    # The ranks were ended, so MPI did not remove what they shared; the launcher did.
+    assert removed
+    assert not any(path.exists() for path in removed)
+    lines = str(raised.value).splitlines()
+    assert len(lines) == 4, lines
+    assert "receive from 1" in lines[2]
+    assert re.search(r"layer [12] forward", lines[2])
+    assert ("no report" in lines[3]) == silent
+    stored = Run.open(catalog["graph"], run)
+    (epoch,) = [int(part.partition(",")[0]) for part in lines[2].split("epoch ")[1:]]
+    assert read_checkpoint(stored.checkpoints).epoch == checkpoint_epochs(stored.checkpoints)[-1] == epoch - 1
+    assert json.loads((stored.path / WAITING / "00000.json").read_text())["waits_for"].endswith("receive from 1")
+    monkeypatch.delenv(VARIABLE)
+    assert len(launch(_config(catalog, run, 600.0))["loss"]) == 12
+    assert not (stored.path / WAITING).exists()
+
+
+def test_a_wait_that_ends_leaves_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / WAITING
+    watch = Watch(4.0, folder, rank=3, size=5)
+    watch.epoch, watch.step = 2, "layer 1 backward"
+    watch.overdue(2.1, [Transfer("send", "halo forward", (1,))])
+    assert json.loads((folder / "00003.json").read_text())["place"] == "epoch 2, layer 1 backward"
+    watch.moved()
+    assert list(folder.iterdir()) == []
+
+
+def test_a_rank_reports_even_if_nothing_can_be_written() -> None:
+    watch = Watch(0.01, None, rank=0, size=70)
+    with pytest.raises(StandstillError, match=r"barrier with 1, 2"):
+        watch.overdue(1.0, [Transfer("barrier", "", (1, 2))])
+    assert Watch().notes_after > time.time()
