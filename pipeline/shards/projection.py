@@ -19,6 +19,7 @@ from gnnloom.pipeline.shards.grid_scatter import MAX_RUN_ENTRIES
 from gnnloom.pipeline.shards.grid_stage import grid_shards_key
 from gnnloom.pipeline.shards.grid_vertex_plan import VertexPlan
 from gnnloom.pipeline.shards.grid_vertex_routing import vertex_types
+from gnnloom.pipeline.shards.halo_regrouping import HaloGroups
 from gnnloom.pipeline.shards.row_routed import SEGMENT_NONZEROS
 from gnnloom.pipeline.shards.row_stage import row_shards_key, vertex_ranges
 from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, VertexSizes
@@ -185,8 +186,9 @@ def row_needs(source: ShardSource, parts: PartSizes) -> ShardNeeds:
     nonzeros = graph.nnz * source.matrices
     blocks = graph.num_blocks + source.transpose_blocks
     output = nonzeros * graph.entry_bytes + n * 8 * (1 + 2 * source.matrices) + 12 * sent
+    regroup = source.matrices * total_tasks(HaloGroups(len(parts.vertices)).counts(sent))
     return ShardNeeds(
-        tasks=blocks + source.transpose_tasks + source.vertex_tasks + 2 * len(parts.vertices),
+        tasks=blocks + source.transpose_tasks + source.vertex_tasks + 2 * len(parts.vertices) + regroup,
         peak_memory=BASE_MEMORY + _row_peak(source, parts),
         spill_bytes=nonzeros * graph.entry_bytes + 16 * n * source.matrices + source.vertex_bytes + 4 * n + 16 * sent,
         output_bytes=source.compressed(output, source.vertex_bytes),
