@@ -88,6 +88,8 @@ class IngestProjection:
         seconds: wall time of the whole ingest, with all workers busy.
         edges_low, edges_high: range in which ``edges`` is expected; equal to it if the source states its edges.
         weighted: the edges have weights.
+        compressed_bytes: bytes of the largest compressed file or array that a single task reads from its start,
+            because its compression forces that; 0 if there is none of 1 GiB or more.
     """
 
     files: int
@@ -107,6 +109,7 @@ class IngestProjection:
     edges_low: int = 0
     edges_high: int = 0
     weighted: bool = False
+    compressed_bytes: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -115,6 +118,17 @@ class IngestProjection:
     def work(self) -> float:
         """Approximate seconds that a single worker would need."""
         return self.seconds * self.workers
+
+    def with_packed(self, unpacked_bytes: int, compressed_bytes: int, ranges: int) -> IngestProjection:
+        """The same for a source with large compressed parts.
+
+        Args:
+            unpacked_bytes: of the temporary files into which compressed arrays are unpacked.
+            compressed_bytes: of the largest compressed part.
+            ranges: tasks of pass 1 after unpacking.
+        """
+        spill = self.spill_bytes + unpacked_bytes
+        return replace(self, spill_bytes=spill, compressed_bytes=compressed_bytes, ranges=ranges)
 
     def in_one_process(self) -> IngestProjection:
         """The same with workers as threads of one process, which holds the interpreter and its libraries once."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TypeGuard
 
 from gnnloom.pipeline.external_sort.radix import MERGE_MODES
+from gnnloom.pipeline.ingest.archives import as_unpacked, largest_compressed, packed_arrays, prepared_source
 from gnnloom.pipeline.ingest.calibration import calibrate
 from gnnloom.pipeline.ingest.compact_ids import find_distinct_ids
 from gnnloom.pipeline.ingest.names.arrays import write_name_arrays
@@ -109,7 +110,14 @@ def _project_numbers(
 ) -> IngestProjection:
     compact = options.ids == "compact"
     found = calibrate(source, options.undirected, compact, options.codec, folder)
-    return extrapolate(found, options.undirected, compact, resources)
+    return _with_packed(extrapolate(found, options.undirected, compact, resources), source)
+
+
+def _with_packed(projection: IngestProjection, source: EdgeSource) -> IngestProjection:
+    """Count what has to be unpacked, and what a single task reads."""
+    unpacked = sum(array.data_end for array in packed_arrays(source))
+    ranges = len(as_unpacked(source).ranges()) if unpacked else projection.ranges
+    return projection.with_packed(unpacked, largest_compressed(source), ranges)
 
 
 def _project_names(
@@ -117,7 +125,8 @@ def _project_names(
 ) -> IngestProjection:
     hashed = HashedNames(source)
     found = calibrate(hashed, options.undirected, True, options.codec, folder)
-    return extrapolate(replace(found, name_bytes=hashed.name_bytes()), options.undirected, True, resources)
+    projection = extrapolate(replace(found, name_bytes=hashed.name_bytes()), options.undirected, True, resources)
+    return _with_packed(projection, source)
 
 
 def _admits_names(source: EdgeSource, options: IngestOptions) -> TypeGuard[NamedEdgeSource]:
@@ -149,7 +158,7 @@ def ingest_graph(
         if writer.is_complete:
             return Graph(Artifact(writer.path))
         try:
-            return Graph(_sort(writer, source, options, cluster))
+            return Graph(_sort(writer, prepared_source(writer, source, cluster), options, cluster))
         except UnreachableError:
             # The server may answer later, and what was read is kept.
             raise

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.ingest.archives import prepared_source
 from gnnloom.pipeline.sources.reading.edge_columns import rebatch
 from gnnloom.pipeline.sources.source import KeyedSource, MultilabelSource, TargetSource, VertexSource
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
@@ -113,7 +114,7 @@ def ingest_vertices(
         _check_others(dataset, inputs["graph"], identity)
     with ArtifactWriter.begin(dataset.path, "vertices", _parameters(identity), inputs, cluster.scratch) as writer:
         if not writer.is_complete:
-            _write(writer, source, owner, cluster)
+            _write(writer, prepared_source(writer, source, cluster), owner, cluster)
     return Vertices(Artifact(writer.path))
 
 

@@ -6,7 +6,7 @@ then their float32 weights, if there are any.  A key is ``local row << column_bi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,16 @@ from gnnloom.pipeline.external_sort.spill import read_bytes, write_file
 from gnnloom.pipeline.shards.part_order import Order
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.storage.artifacts.graph import Graph, block_path
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord
+from gnnloom.storage.format.files import read_json, write_json
 
 #: Most entries of one run: 32 MiB of keys and 16 MiB of weights.
 MAX_RUN_ENTRIES = 1 << 22
 #: Bytes that an entry takes while it is scattered: ids, positions, cell and key, and their copies.
 _SCATTER_BYTES = 64
+
+#: File of the work folder with the entries of each run, by task.
+_RUN_SIZES = "run-sizes.json"
 
 Positions = NDArray[np.int64]
 
@@ -78,6 +82,12 @@ def scatter_to_cells(task: ScatterToCellsTask) -> int:
     return sum(sizes)
 
 
+def write_run_sizes(writer: ArtifactWriter, records: Sequence[TaskRecord]) -> None:
+    """Write the entries of all runs into one file, which every cell's task reads instead of all records."""
+    sizes = {record.task: record.facts["entries"] for record in records}
+    write_json(writer.work / _RUN_SIZES, sizes, durable=False)
+
+
 def cell_segments(
     writer: ArtifactWriter, variant: str, num_blocks: int, num_cells: int, number: int
 ) -> Iterator[Segment]:
@@ -87,10 +97,10 @@ def cell_segments(
         num_cells: of the grid.
         number: of the cell, by row and then column.
     """
-    recorded = writer.recorded(f"scatter/{variant}/")
+    sizes = read_json(writer.work / _RUN_SIZES)
     entries_at = 8 * (num_cells + 1)
     for block in range(num_blocks):
-        for run, entries in enumerate(recorded[_scatter_name(variant, block)].facts["entries"]):
+        for run, entries in enumerate(sizes[_scatter_name(variant, block)]):
             path = _run_path(writer.work, variant, block, run)
             # Two offsets and not all: reading the header in every cell's task would take O(cells^2) per run.
             bounds = np.empty(2, dtype=np.int64)

@@ -6,6 +6,7 @@ into spill files; then one task sorts and writes each cell.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +17,18 @@ from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.shards.find_vertices import find_vertices
 from gnnloom.pipeline.shards.grid_cells import WriteCellTask, cell_name, write_cell
 from gnnloom.pipeline.shards.grid_options import PERMUTATIONS, GridOptions
-from gnnloom.pipeline.shards.grid_scatter import ScatterToCellsTask, scatter_to_cells
-from gnnloom.pipeline.shards.grid_vertex_order import WriteOrderTask, write_order
-from gnnloom.pipeline.shards.grid_vertex_routing import RouteRowsTask, route_rows, vertex_table
+from gnnloom.pipeline.shards.grid_scatter import ScatterToCellsTask, scatter_to_cells, write_run_sizes
+from gnnloom.pipeline.shards.grid_vertex_order import WriteBucketTask, bucket_prefix, create_order, write_bucket
+from gnnloom.pipeline.shards.grid_vertex_plan import VertexPlan
+from gnnloom.pipeline.shards.grid_vertex_routing import (
+    MergeRowsTask,
+    RouteRowsTask,
+    VertexTable,
+    level_folder,
+    merge_rows,
+    route_rows,
+    vertex_table,
+)
 from gnnloom.pipeline.shards.part_order import Order, PartOrder
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.run_missing import run_missing
@@ -157,7 +167,8 @@ def _write_cells(stage: _Stage) -> list[str]:
         for variant, matrix in stage.variants.items()
         for block in range(matrix.num_blocks)
     ]
-    run_missing("scatter blocks", stage.cluster, stage.writer, scatter_to_cells, scatter)
+    records = run_missing("scatter blocks", stage.cluster, stage.writer, scatter_to_cells, scatter)
+    write_run_sizes(stage.writer, records)
     # A cell needs its runs from every block, so no cell starts before the scatter has ended.
     cells = [
         WriteCellTask(
@@ -172,22 +183,49 @@ def _write_cells(stage: _Stage) -> list[str]:
 
 
 def _write_orders(stage: _Stage) -> list[str]:
-    """Route the vertex data to the positions of every order, then write each order; returns the writers' names."""
+    """Route the vertex data to the positions of every order, then write its buckets; returns the writers' names."""
     table = vertex_table(stage.graph, stage.vertices, with_ids=stage.options.permutation == "partition")
+    n, grid_rows, memory = stage.graph.num_vertices, stage.options.grid[0], stage.cluster.memory
+    plans = {
+        order: VertexPlan.of(n, grid_rows, table.types, memory, is_identity=stage.orders[order] is None)
+        for order in stage.stored_orders
+    }
+    _route(stage, table, plans)
+    buckets: list[WriteBucketTask] = []
+    recorded = stage.writer.recorded("bucket/")
+    for order, plan in plans.items():
+        # Creating an array deletes its chunks, which is right only if no task has recorded any.
+        if not any(name.startswith(bucket_prefix(order)) for name in recorded):
+            create_order(stage.writer.path, order, plan)
+        buckets += [WriteBucketTask(stage.writer, order, table, plan, bucket) for bucket in plan.buckets()]
+    run_missing("write vertices", stage.cluster, stage.writer, write_bucket, buckets, "vertices")
+    return [task.name for task in buckets]
+
+
+def _route(stage: _Stage, table: VertexTable, plans: Mapping[str, VertexPlan]) -> None:
+    """Sort the vertex data by position: ranges first, then as many levels of merges as the plans have."""
+    writer, cluster = stage.writer, stage.cluster
     route = [
-        RouteRowsTask(stage.writer, order, stage.orders[order], table, number)
-        for order in stage.stored_orders
-        for number in range(table.num_ranges)
+        RouteRowsTask(writer, order, permutation, table, plan, number)
+        for order, plan in plans.items()
+        for permutation in [stage.orders[order]]
+        if permutation is not None
+        for number in range(plan.num_ranges)
     ]
-    run_missing("route vertices", stage.cluster, stage.writer, route_rows, route, "vertices")
-    # A bucket takes rows of every range, so all ranges are routed first.
-    orders = [
-        WriteOrderTask(stage.writer, order, row, stage.options.grid[0], table)
-        for order in stage.stored_orders
-        for row in range(stage.options.grid[0])
-    ]
-    run_missing("write vertices", stage.cluster, stage.writer, write_order, orders, "vertices")
-    return [task.name for task in orders]
+    run_missing("route vertices", cluster, writer, route_rows, route, "vertices")
+    # A file of a level takes rows of many files of the level before, so the levels follow each other.
+    for number in range(1, max(len(plan.levels) for plan in plans.values())):
+        merge = [
+            MergeRowsTask(writer, order, plan, level, source, span)
+            for order, plan in plans.items()
+            for level in plan.levels[number : number + 1]
+            for span in range(level.spans)
+            for source in range(level.sources)
+        ]
+        run_missing("merge vertices", cluster, writer, merge_rows, merge, "vertices")
+        for order, plan in plans.items():
+            if len(plan.levels) > number:
+                shutil.rmtree(level_folder(writer.work, order, plan, plan.levels[number - 1]), ignore_errors=True)
 
 
 def _sizes(stage: _Stage) -> dict[str, int]:

@@ -1,20 +1,24 @@
-"""Vertex data in a permuted order: each range of positions is assembled bucket by bucket and written."""
+"""Vertex data in a permuted order: each bucket of positions is gathered from the routed files and written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.shards.grid_vertex_routing import VertexTable, routed_rows
+from gnnloom.pipeline.shards.grid_vertex_plan import Bucket, VertexPlan, row_bytes
+from gnnloom.pipeline.shards.grid_vertex_routing import VertexTable, routed_path
+from gnnloom.pipeline.shards.routed_rows import Gathered, RoutedFile, opened
 from gnnloom.storage.artifacts.grid_shards import crop_chunk_rows, order_path
-from gnnloom.storage.format.arrays import ArrayAppender
+from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.format.arrays import create_array, write_rows
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.groups import write_group
-from gnnloom.storage.matrix.ranges import split_range
+from gnnloom.storage.matrix.ranges import Span, split_range
 
 _DIMS = {
     "feature": ("row", "feature"),
@@ -28,55 +32,99 @@ _DIMS = {
 
 
 @dataclass(frozen=True)
-class WriteOrderTask:
-    """Writes the vertex data of one range of positions.
+class WriteBucketTask:
+    """Writes the vertex data of one bucket of positions.
 
     Attributes:
         order: ``rows`` or ``columns``.
-        row: number of the range, of ``num_rows`` ranges.
     """
 
     writer: ArtifactWriter
     order: str
-    row: int
-    num_rows: int
     table: VertexTable
+    plan: VertexPlan
+    bucket: Bucket
 
     @property
     def name(self) -> str:
-        return f"order/{self.order}/{self.row:03d}"
+        return f"{bucket_prefix(self.order)}{self.bucket.row:03d}/{self.bucket.number:05d}"
 
 
-def write_order(task: WriteOrderTask) -> int:
-    """Assemble and write the rows of one range of positions; returns their number."""
-    table = task.table
-    first, last = split_range(table.num_vertices, task.num_rows, task.row)
-    path = order_path(task.order, task.row)
-    with task.writer.task(task.name) as output:
-        # Tasks of all ranges write these two groups with the same content, so they need no lock.
-        write_group(task.writer.path / "order", {})
-        write_group(task.writer.path / "order" / task.order, {})
-        write_group(task.writer.path / path, {"encoding-type": "gnnloom-vertex-rows", "row_offset": first})
-        for name, (dtype, trailing) in table.types.items():
-            chunk_rows = crop_chunk_rows(last - first, table.row_bytes(name))
-            shape = (last - first, *trailing)
-            array = ArrayAppender(task.writer.path, f"{path}/{name}", shape, dtype, _DIMS[name], chunk_rows)
-            for rows in _ordered_rows(task, name, first, last):
-                array.append(rows)
-            output.add(array.close())
-    return last - first
+def bucket_prefix(order: str) -> str:
+    """How the names of an order's tasks begin."""
+    return f"bucket/{order}/"
 
 
-def _ordered_rows(task: WriteOrderTask, name: str, first: int, last: int) -> Iterator[NDArray[Any]]:
-    """Yield the rows of positions ``first`` to ``last`` in order, one bucket at a time."""
-    table, work = task.table, task.writer.work
-    dtype, trailing = table.types[name]
-    # Ranges need not end where buckets do: the first and the last bucket are assembled whole and cropped.
-    for bucket in range(first // table.rows, -(-last // table.rows) if last > first else 0):
-        start, stop = table.span(bucket)
-        rows = np.empty((stop - start, *trailing), dtype=dtype)
-        for number in range(table.num_ranges):
-            position, values = routed_rows(work, table, task.order, number, name, bucket)
-            # An order is a bijection, so the ranges together fill every row of the bucket once.
-            rows[position - start] = values
-        yield rows[max(first, start) - start : min(last, stop) - start]
+def create_order(path: Path, order: str, plan: VertexPlan) -> None:
+    """Create the arrays of an order, without chunks; those that exist are emptied.
+
+    Args:
+        path: folder of the artifact.
+        order: ``rows`` or ``columns``.
+    """
+    write_group(path / "order", {})
+    write_group(path / "order" / order, {})
+    for row in range(plan.grid_rows):
+        first, last = split_range(plan.num_vertices, plan.grid_rows, row)
+        folder = order_path(order, row)
+        write_group(path / folder, {"encoding-type": "gnnloom-vertex-rows", "row_offset": first})
+        for name, (dtype, trailing) in plan.types.items():
+            chunk_rows = crop_chunk_rows(last - first, row_bytes(plan.types, name))
+            create_array(path, f"{folder}/{name}", (last - first, *trailing), dtype, _DIMS[name], chunk_rows)
+
+
+def write_bucket(task: WriteBucketTask) -> int:
+    """Gather and write the rows of one bucket; returns their number."""
+    plan = task.plan
+    first, last = split_range(plan.num_vertices, plan.grid_rows, task.bucket.row)
+    with task.writer.task(task.name) as output, _Sections.opened(task) as sections:
+        for name in plan.types:
+            start, stop = plan.written(task.bucket, name)
+            # An array without rows still needs its record.
+            if start < stop or first == last:
+                rows = task.table.read(name, start, stop) if plan.is_identity else sections.rows(name, (start, stop))
+                path = f"{order_path(task.order, task.bucket.row)}/{name}"
+                output.add(write_rows(task.writer.path, path, start - first, rows))
+    return task.bucket.stop - task.bucket.start
+
+
+class _Sections:
+    """The routed files that hold a bucket's rows, each opened once."""
+
+    def __init__(self, task: WriteBucketTask, files: Mapping[int, list[RoutedFile]]) -> None:
+        self._task, self._files = task, files
+        self._gathered: dict[Span, Gathered] = {}
+
+    @classmethod
+    @contextmanager
+    def opened(cls, task: WriteBucketTask) -> Iterator[_Sections]:
+        """Open the files of all spans that the bucket's arrays need."""
+        work, plan, level = task.writer.work, task.plan, task.plan.levels[-1]
+        with ExitStack() as stack:
+            files = {}
+            for span in plan.spans_of(task.bucket):
+                paths = [routed_path(work, task.order, plan, level, span, each) for each in range(level.sources)]
+                files[span] = stack.enter_context(opened(paths, plan.types))
+            yield cls(task, files)
+
+    def rows(self, name: str, positions: Span) -> NDArray[Any]:
+        """All rows of an array at a range of positions.
+
+        Raises:
+            CorruptError: the files lack some.
+        """
+        # Most arrays of a bucket have the same range.
+        if positions not in self._gathered:
+            self._gathered = {positions: self._gather(positions)}
+        return self._gathered[positions].rows(name)
+
+    def _gather(self, positions: Span) -> Gathered:
+        task, plan = self._task, self._task.plan
+        files = [file for span in plan.spans(plan.levels[-1], positions) for file in self._files[span]]
+        gathered = Gathered.of(files, plan.types, positions)
+        if len(gathered.position) != positions[1] - positions[0]:
+            raise CorruptError(
+                f"{task.writer.work}: {len(gathered.position):,} rows for positions {positions[0]:,} to"
+                f" {positions[1]:,} of order {task.order}; remove the unfinished artifact and start again"
+            )
+        return gathered

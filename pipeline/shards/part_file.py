@@ -8,7 +8,8 @@ each column begins, and then the (num_parts + 1) offsets of each column, counted
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,53 @@ def read_all_parts(path: Path, dtype: np.dtype[Any]) -> PartColumn:
         _, num_parts, *_ = np.fromfile(file, np.int64, 4)
         offset = np.fromfile(file, np.int64, num_parts + 1)
         return PartColumn(np.fromfile(file, dtype, offset[-1]), offset)
+
+
+def read_parts(path: Path, first: int, last: int, dtype: np.dtype[Any]) -> PartColumn:
+    """Read parts ``first`` to ``last`` (exclusive) of a file that has only one column, with one element per entry.
+
+    Returns:
+        Their entries, and (last - first + 1,) offsets in the whole column.
+    """
+    with path.open("rb") as file:
+        _, _, _, begin = np.fromfile(file, np.int64, 4)
+        file.seek(8 * (4 + first))
+        offset = np.fromfile(file, np.int64, last - first + 1)
+        file.seek(begin + offset[0] * dtype.itemsize)
+        return PartColumn(np.fromfile(file, dtype, offset[-1] - offset[0]), offset)
+
+
+def read_part_offsets(path: Path, first: int, last: int) -> NDArray[np.int64]:
+    """Read the (last - first + 1,) offsets of parts ``first`` to ``last`` of a file that has only one column."""
+    with path.open("rb") as file:
+        file.seek(8 * (4 + first))
+        return np.fromfile(file, np.int64, last - first + 1)
+
+
+@contextmanager
+def mapped_part_file(path: Path, offset: NDArray[np.int64], dtype: np.dtype[Any]) -> Iterator[NDArray[Any]]:
+    """Write a file of one column through a map of its entries; at the end of the block, wait until it is on disk.
+
+    Args:
+        offset: (num_parts + 1,) int64; the last is the number of entries.
+
+    Yields:
+        (num_entries,) entries to fill.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    begin = 8 * (4 + len(offset))
+    with path.open("wb") as file:
+        file.write(np.array([1, len(offset) - 1, dtype.itemsize, begin], dtype=np.int64).data)
+        file.write(np.ascontiguousarray(offset, dtype=np.int64).data)
+        file.truncate(begin + int(offset[-1]) * dtype.itemsize)
+    # An empty range cannot be mapped.
+    mapped = np.memmap(path, dtype, "r+", begin, (int(offset[-1]),)) if offset[-1] else None
+    yield np.empty(0, dtype) if mapped is None else mapped
+    if mapped is not None:
+        mapped.flush()
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    sync_folder(path.parent)
 
 
 def part_offsets(part: NDArray[np.int32], num_parts: int) -> NDArray[np.int64]:

@@ -17,11 +17,14 @@ from gnnloom.pipeline.shards.find_vertices import find_vertices
 from gnnloom.pipeline.shards.grid_options import GridOptions
 from gnnloom.pipeline.shards.grid_scatter import MAX_RUN_ENTRIES
 from gnnloom.pipeline.shards.grid_stage import grid_shards_key
-from gnnloom.pipeline.shards.grid_vertex_routing import BUFFER_BYTES, buffered_rows
+from gnnloom.pipeline.shards.grid_vertex_plan import VertexPlan
+from gnnloom.pipeline.shards.grid_vertex_routing import vertex_types
+from gnnloom.pipeline.shards.halo_regrouping import HaloGroups
 from gnnloom.pipeline.shards.row_routed import SEGMENT_NONZEROS
 from gnnloom.pipeline.shards.row_stage import row_shards_key, vertex_ranges
 from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, VertexSizes
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, working_memory
+from gnnloom.pipeline.tasks.phase_counts import total_tasks
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.grid_shards import stored_variants
 from gnnloom.storage.artifacts.partition import Partition
@@ -183,8 +186,9 @@ def row_needs(source: ShardSource, parts: PartSizes) -> ShardNeeds:
     nonzeros = graph.nnz * source.matrices
     blocks = graph.num_blocks + source.transpose_blocks
     output = nonzeros * graph.entry_bytes + n * 8 * (1 + 2 * source.matrices) + 12 * sent
+    regroup = source.matrices * total_tasks(HaloGroups(len(parts.vertices)).counts(sent))
     return ShardNeeds(
-        tasks=blocks + source.transpose_tasks + source.vertex_tasks + 2 * len(parts.vertices),
+        tasks=blocks + source.transpose_tasks + source.vertex_tasks + 2 * len(parts.vertices) + regroup,
         peak_memory=BASE_MEMORY + _row_peak(source, parts),
         spill_bytes=nonzeros * graph.entry_bytes + 16 * n * source.matrices + source.vertex_bytes + 4 * n + 16 * sent,
         output_bytes=source.compressed(output, source.vertex_bytes),
@@ -249,31 +253,42 @@ def grid_needs(source: ShardSource, options: GridOptions, memory: int) -> ShardN
     stored = set(stored_variants(symmetric=graph.symmetric, double=is_double).values())
     variants, of_transpose = len(stored), sum(name.endswith("transposed") for name in stored)
     orders = 2 if is_double else 1
-    # The degree, the id if the order cannot be computed, and the vertex data.
-    row_bytes = 8 + (8 if follows_parts else 0) + (source.vertices.row_bytes if source.vertices else 0)
-    ranges = -(-n // buffered_rows(row_bytes))
+    plan = grid_vertex_plan(source, options, memory)
     blocks = (variants - of_transpose) * graph.num_blocks + of_transpose * source.transpose_blocks
     weight = 4 if graph.weighted else 0
     index = 4 if n // columns < 1 << 31 else 8
     output = variants * (graph.nnz * (index + weight) + 8 * n * columns) + 8 * orders * n
-    peak = _grid_peak(graph, options, row_bytes, working_memory(memory))
+    peak = max(_grid_peak(graph, options, working_memory(memory)), plan.peak_memory())
+    # A level is removed when the next one is complete.
+    routed = 0 if plan.is_identity else min(2, len(plan.levels)) * orders * n * plan.routed_row_bytes
     return ShardNeeds(
-        tasks=blocks + variants * rows * columns + orders * (ranges + rows) + source.transpose_tasks,
+        tasks=blocks + variants * rows * columns + orders * total_tasks(plan.counts()) + source.transpose_tasks,
         peak_memory=BASE_MEMORY + peak + (8 * n if follows_parts else 0),
-        spill_bytes=variants * graph.nnz * (8 + weight) + orders * n * (row_bytes + 8),
+        spill_bytes=variants * graph.nnz * (8 + weight) + routed,
         output_bytes=source.compressed(output, orders * source.vertex_bytes),
     )
 
 
-def _grid_peak(graph: GraphSizes, options: GridOptions, row_bytes: int, working: int) -> int:
-    """Bytes of the largest task: one that scatters a block, sorts a cell, or moves vertex data."""
+def grid_vertex_plan(source: ShardSource, options: GridOptions, memory: int) -> VertexPlan:
+    """How the vertex data of grid shards are routed, for each order.
+
+    Raises:
+        BudgetError: a worker's memory is too small for any buffer.
+    """
+    given = source.vertices.types if source.vertices else {}
+    types = vertex_types(given, weighted=source.graph.weighted, with_ids=options.permutation == "partition")
+    n, is_identity = source.graph.num_vertices, options.permutation == "none"
+    return VertexPlan.of(n, options.grid[0], types, memory, is_identity=is_identity)
+
+
+def _grid_peak(graph: GraphSizes, options: GridOptions, working: int) -> int:
+    """Bytes of the largest task that scatters a block or sorts a cell."""
     n, (rows, columns) = graph.num_vertices, options.grid
     heaviest, most_rows = (max(of_blocks, default=0) for of_blocks in (graph.block_nnz, graph.block_rows))
     cell = -(-graph.nnz // (rows * columns))
     return max(
         min(MAX_RUN_ENTRIES, heaviest, working // _SCATTER_BYTES) * _SCATTER_BYTES + 8 * most_rows,
         min(cell, working // _SORT_BYTES) * _SORT_BYTES + 16 * (n // rows),
-        3 * min(BUFFER_BYTES, n * row_bytes),
     )
 
 

@@ -16,10 +16,11 @@ from typing import Any
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.shards.find_vertices import find_vertices
+from gnnloom.pipeline.shards.halo_regrouping import regroup_halos
 from gnnloom.pipeline.shards.row_rank import ShardRankTask, shard_rank
 from gnnloom.pipeline.shards.row_routed import RoutedMatrix, RoutedVertexArray
 from gnnloom.pipeline.shards.row_routing import route_blocks, route_vertices
-from gnnloom.pipeline.shards.row_send_lists import SendListTask, regroup_halos, write_send_lists
+from gnnloom.pipeline.shards.row_send_lists import SendListTask, write_send_lists
 from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.run_missing import run_missing
@@ -195,7 +196,7 @@ def _shard(
     run_missing("shard", cluster, writer, shard_rank, shards, "vertices")
     # Between the passes, since a send list needs the halos of all ranks.
     for matrix in matrices:
-        regroup_halos(writer.work, matrix.kind, num_parts)
+        regroup_halos(writer, matrix.kind, num_parts, cluster)
     run_missing("send lists", cluster, writer, write_send_lists, sends, "vertices")
     # Both passes write arrays of a rank's folder, so the manifest requires the records of both.
     names = [task.name for task in shards] + [task.name for task in sends]

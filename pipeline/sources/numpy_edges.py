@@ -9,7 +9,7 @@ states the number of vertices. Otherwise ids may be any numbers, or text.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any
 
@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.reading.edge_columns import FlatColumn, IdColumn, MajorColumn, read_weights
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, member_names, open_array
+from gnnloom.pipeline.sources.reading.stored_arrays import (
+    StoredArray,
+    Unpacked,
+    member_names,
+    open_array,
+    unpacked_array,
+)
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
@@ -46,7 +52,20 @@ class EdgeArrays:
 
     @property
     def is_mapped(self) -> bool:
-        return self.source.is_mapped and self.target.is_mapped
+        columns = self.source.is_mapped and self.target.is_mapped
+        return columns and (self.weight is None or self.weight.is_mapped)
+
+    def stored_arrays(self) -> tuple[StoredArray, ...]:
+        """All arrays that are read."""
+        weight = () if self.weight is None else (self.weight,)
+        return (*self.source.stored_arrays(), *self.target.stored_arrays(), *weight)
+
+    def replaced(self, unpacked: Unpacked) -> EdgeArrays:
+        """The same edges, read from the files into which arrays were unpacked."""
+        weight = None if self.weight is None else unpacked_array(self.weight, unpacked)
+        return replace(
+            self, source=self.source.replaced(unpacked), target=self.target.replaced(unpacked), weight=weight
+        )
 
     def read(self, start: int, stop: int) -> Iterator[EdgeChunk]:
         """Read edges ``start`` to ``stop``; raises as the columns do."""
@@ -146,6 +165,12 @@ class NumpyEdges:
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         return self.arrays[span.file].read(span.start, span.stop)
+
+    def stored_arrays(self) -> tuple[StoredArray, ...]:
+        return tuple(array for pairs in self.arrays for array in pairs.stored_arrays())
+
+    def with_unpacked(self, unpacked: Unpacked) -> NumpyEdges:
+        return replace(self, arrays=tuple(pairs.replaced(unpacked) for pairs in self.arrays))
 
     @property
     def may_begin_with_header(self) -> bool:

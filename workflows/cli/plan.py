@@ -61,6 +61,8 @@ def show_plan(
 def _for_people(projection: IngestProjection, *, compact: bool) -> dict[str, Any]:
     """The projection with estimated counts as ranges, rather than with more digits than are known."""
     content = projection.to_json()
+    if not projection.compressed_bytes:
+        del content["compressed_bytes"]
     low, high = content.pop("edges_low"), content.pop("edges_high")
     content["edges"] = readable_range(low, high)
     shares = (low / max(1, projection.edges), high / max(1, projection.edges))

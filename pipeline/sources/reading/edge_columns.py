@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.names import HINT, NameFoundError
-from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray
+from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, Unpacked, unpacked_array
 from gnnloom.pipeline.sources.source import CHUNK_EDGES
 from gnnloom.storage.errors import InputError
 
@@ -24,6 +24,14 @@ class IdColumn(Protocol):
     @property
     def is_mapped(self) -> bool:
         """Whether any range can be read without reading what precedes it."""
+        ...
+
+    def stored_arrays(self) -> tuple[StoredArray, ...]:
+        """The arrays that the ids are read from."""
+        ...
+
+    def replaced(self, unpacked: Unpacked) -> IdColumn:
+        """The same ids, read from the files into which arrays were unpacked."""
         ...
 
     def read(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
@@ -53,6 +61,12 @@ class FlatColumn:
     @property
     def is_mapped(self) -> bool:
         return self.array.is_mapped
+
+    def stored_arrays(self) -> tuple[StoredArray, ...]:
+        return (self.array,)
+
+    def replaced(self, unpacked: Unpacked) -> FlatColumn:
+        return replace(self, array=unpacked_array(self.array, unpacked))
 
     def read(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
         for number, block in enumerate(self.read_any(start, stop)):
@@ -84,7 +98,13 @@ class MajorColumn:
 
     @property
     def is_mapped(self) -> bool:
-        return False
+        return self.indptr.is_mapped
+
+    def stored_arrays(self) -> tuple[StoredArray, ...]:
+        return (self.indptr,)
+
+    def replaced(self, unpacked: Unpacked) -> MajorColumn:
+        return replace(self, indptr=unpacked_array(self.indptr, unpacked))
 
     def read(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
         return rebatch(self._expanded(start, stop), CHUNK_EDGES)
@@ -93,17 +113,25 @@ class MajorColumn:
         return self.read(start, stop)
 
     def _expanded(self, start: int, stop: int) -> Iterator[NDArray[np.int64]]:
-        for row, offsets in self._offsets():
+        found = 0
+        for row, offsets in self._offsets(start):
             rows = np.arange(row, row + len(offsets) - 1)
             for low in range(max(start, int(offsets[0])), min(stop, int(offsets[-1])), CHUNK_EDGES):
                 high = min(low + CHUNK_EDGES, stop)
                 # Clipping gives the rows outside of the chunk a length of 0 and cuts those at its ends.
                 yield np.repeat(rows, np.diff(np.clip(offsets, low, high)).astype(np.int64))
+                found += min(high, int(offsets[-1])) - low
+            # The first range reads on, to check all offsets.
+            if start and int(offsets[-1]) >= stop:
+                break
+        if found != stop - start:
+            raise InputError(f"{self.indptr}: the offsets near entry {start:,} do not ascend from 0")
 
-    def _offsets(self) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """Yield the first row and the checked offsets of consecutive groups of rows."""
-        row, before = 0, np.zeros(0, np.int64)
-        for block in self.indptr.read_flat(0, self.indptr.size, _ROWS):
+    def _offsets(self, start: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """Yield the first row and the checked offsets of consecutive groups of rows, from the row of an entry on."""
+        first = self._row_of(start)
+        row, before = first, np.zeros(0, np.int64)
+        for block in self.indptr.read_flat(first, self.indptr.size, _ROWS):
             offsets = np.concatenate([before, block.astype(np.int64)])
             if np.any(np.diff(offsets) < 0) or (row == 0 and not len(before) and offsets[0] != 0):
                 raise InputError(f"{self.indptr}: the offsets near row {row:,} do not ascend from 0")
@@ -113,6 +141,17 @@ class MajorColumn:
         if not len(before) or before[0] != self.num_entries:
             found = before[0] if len(before) else "nothing"
             raise InputError(f"{self.indptr}: ends with {found}, expected the {self.num_entries:,} entries of indices")
+
+    def _row_of(self, start: int) -> int:
+        """The row of an entry, found by halving if the offsets can be read anywhere; otherwise 0."""
+        if not start or not self.is_mapped:
+            return 0
+        low, high = 0, self.indptr.size - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            offset = next(self.indptr.read_flat(middle, middle + 1))[0]
+            low, high = (middle, high) if int(offset) <= start else (low, middle - 1)
+        return low
 
 
 def read_weights(array: StoredArray, start: int, stop: int) -> Iterator[NDArray[np.float32]]:

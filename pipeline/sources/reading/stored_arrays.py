@@ -1,4 +1,9 @@
-"""NumPy arrays in files, read as flat ranges: ``.npy`` memory-mapped or streamed, members of ``.npz`` streamed.
+"""NumPy arrays in files, read as flat ranges: memory-mapped or streamed.
+
+An ``.npy`` is mapped if it is local and not compressed. Members of a small ``.npz`` are streamed, which compares their
+checksums. Members of a large one are mapped where they lie if they are stored without compression (``np.savez``), and
+unpacked once if they are deflated (``np.savez_compressed``); :mod:`~gnnloom.pipeline.ingest.archives` checks the former
+and unpacks the latter before tasks share them.
 
 Nothing is unpickled, and ranges of elements are read in blocks, so no array is held in memory as a whole.
 """
@@ -8,14 +13,16 @@ from __future__ import annotations
 import errno
 import lzma
 import math
+import shutil
 import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -24,9 +31,12 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
+from gnnloom.storage.format.files import written_aside
 
 #: Number of bytes read at a time.
 BLOCK_BYTES = 16 << 20
+#: Bytes of arrays from which on an archive is large: not left to a single task.
+LARGE_BYTES = 1 << 30
 #: What NumPy raises for a damaged header, which it evaluates as a Python literal of at most 10,000 characters.
 _HEADER_ERRORS = (
     ValueError, EOFError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, MemoryError,
@@ -38,6 +48,28 @@ _ZIP_ERRORS = (
     OverflowError,
 )  # fmt: skip
 
+#: How errors describe a damaged archive.
+FAULT = "truncated or damaged .npz file"
+#: End of a member's header in a zip archive: the lengths of its name and its extra field.
+_LOCAL_HEADER = struct.Struct("<26x2H")
+#: Flag of a member that is encrypted.
+_ENCRYPTED = 1
+
+
+@dataclass(frozen=True)
+class StoredMember:
+    """A member's bytes in an archive that stores them as they are.
+
+    Attributes:
+        start: offset of the first byte in the archive.
+        size: number of bytes.
+        checksum: CRC-32 of the bytes.
+    """
+
+    start: int
+    size: int
+    checksum: int
+
 
 @dataclass(frozen=True)
 class StoredArray:
@@ -46,7 +78,10 @@ class StoredArray:
     Attributes:
         member: name within an ``.npz``; None for an ``.npy``.
         fortran_order: whether the first axis varies fastest.
-        data_offset: offset of the data, in bytes.
+        data_offset: offset of the data, in bytes, from the start of the ``.npy``.
+        is_large: whether it is a member of a large archive.
+        stored: where its bytes lie in a large archive; None if they are compressed, or on a server.
+        unpacked: file into which the member was unpacked; None if it was not.
     """
 
     file: SourceFile
@@ -55,6 +90,9 @@ class StoredArray:
     dtype: np.dtype[Any]
     fortran_order: bool
     data_offset: int
+    is_large: bool = field(default=False, kw_only=True)
+    stored: StoredMember | None = field(default=None, kw_only=True)
+    unpacked: Path | None = field(default=None, kw_only=True)
 
     def __str__(self) -> str:
         return self.file.location if self.member is None else f"{self.file.location}, array {self.member}"
@@ -71,7 +109,14 @@ class StoredArray:
     @property
     def is_mapped(self) -> bool:
         """Whether any range can be read without reading what precedes it."""
-        return self.member is None and self.file.is_seekable
+        if self.unpacked is not None:
+            return True
+        return self.file.is_seekable and (self.member is None or self.stored is not None)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it is a member of a large archive that can only be read from its start."""
+        return self.is_large and not self.is_mapped
 
     @cached_property
     def block_elements(self) -> int:
@@ -110,9 +155,10 @@ class StoredArray:
 
     def _mapped(self) -> NDArray[Any]:
         # The file may have become shorter since its header was read.
-        if self.file.path.stat().st_size < self.data_end:
+        path, begin = (self.unpacked, 0) if self.unpacked else (self.file.path, self.stored.start if self.stored else 0)
+        if path.stat().st_size < begin + self.data_end:
             raise self._too_short()
-        return np.memmap(self.file.path, self.dtype, "r", self.data_offset, (self.size,))
+        return np.memmap(path, self.dtype, "r", begin + self.data_offset, (self.size,))
 
     def _read_block(self, stream: BinaryIO, count: int) -> NDArray[Any]:
         wanted = count * self.dtype.itemsize
@@ -138,6 +184,32 @@ class StoredArray:
         return InputError(f"{self}: the file ends before the {self.size:,} elements that its header states")
 
 
+#: File of each unpacked array, by the array's location and member.
+Unpacked = Mapping[tuple[str, str], Path]
+
+
+def unpacked_array(array: StoredArray, unpacked: Unpacked) -> StoredArray:
+    """The array as it is read from the file into which it was unpacked; the array itself if it was not."""
+    path = unpacked.get((array.file.location, array.member or ""))
+    return array if path is None else replace(array, unpacked=path)
+
+
+def unpack_array(array: StoredArray, path: Path) -> int:
+    """Write a member's ``.npy`` to a file, in one pass from its start; returns the bytes written.
+
+    Raises:
+        InputError: the compressed data is damaged, or ends early.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open_member(array.file, array.member) as (stream, _), written_aside(path) as aside:
+        with aside.open("wb") as file:
+            shutil.copyfileobj(stream, file, BLOCK_BYTES)
+            size = file.tell()
+        if size < array.data_end:
+            raise InputError(f"{array}: {FAULT} ({size:,} bytes, expected {array.data_end:,})")
+    return size
+
+
 def open_array(file: SourceFile, member: str | None = None) -> StoredArray:
     """Read the header of an ``.npy``, or of a member of an ``.npz``.
 
@@ -160,7 +232,7 @@ def open_array(file: SourceFile, member: str | None = None) -> StoredArray:
     array = StoredArray(file, member, shape, dtype, fortran_order, offset)
     # Before anything is planned for the size that the header states.
     array.check_fits(num_bytes)
-    return array
+    return array if member is None else _in_archive(array, member)
 
 
 def member_names(file: SourceFile) -> list[str]:
@@ -197,7 +269,7 @@ def open_member(file: SourceFile, member: str | None) -> Iterator[tuple[BinaryIO
 
 @contextmanager
 def _open_archive(file: SourceFile) -> Iterator[zipfile.ZipFile]:
-    with opened_zip(file, "truncated or damaged .npz file") as (archive, _):
+    with opened_zip(file, FAULT) as (archive, _):
         yield archive
 
 
@@ -225,6 +297,33 @@ def opened_zip(file: SourceFile, fault: str) -> Iterator[tuple[zipfile.ZipFile, 
                 f"{file.location}: {fault}, or on a server that cannot send ranges of bytes ({error}); fetch or save it"
                 " again"
             ) from error
+
+
+def _in_archive(array: StoredArray, member: str) -> StoredArray:
+    """The array with what its archive says about it."""
+    with opened_zip(array.file, FAULT) as (archive, stored):
+        if sum(info.file_size for info in archive.infolist()) < LARGE_BYTES:
+            return array
+        info = archive.getinfo(f"{member}.npy")
+        is_plain = info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & _ENCRYPTED
+        if not (is_plain and array.file.is_seekable):
+            return replace(array, is_large=True)
+        return replace(array, is_large=True, stored=StoredMember(data_offset(info, stored), info.file_size, info.CRC))
+
+
+def data_offset(info: zipfile.ZipInfo, stored: BinaryIO) -> int:
+    """Offset of the data of a zip archive's member.
+
+    Args:
+        stored: the bytes of the archive.
+
+    Raises:
+        struct.error: the archive ends before.
+    """
+    # The central directory does not give the length of the local header, whose extra field writers pad to align data.
+    stored.seek(info.header_offset)
+    name_bytes, extra_bytes = _LOCAL_HEADER.unpack(stored.read(_LOCAL_HEADER.size))
+    return info.header_offset + _LOCAL_HEADER.size + int(name_bytes) + int(extra_bytes)
 
 
 def _read_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.restricted_pickle import Record, read_pickle
-from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, opened_zip
+from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, data_offset, opened_zip
 from gnnloom.storage.errors import InputError
 
 TENSOR = "torch._utils._rebuild_tensor_v2"
@@ -83,11 +83,7 @@ class TorchFile:
         """Offset and size in bytes of an uncompressed member."""
         if info.compress_type != zipfile.ZIP_STORED:
             raise InputError(f"{self.file.location}: {info.filename} is compressed, which torch.save never does")
-        # The central directory does not give the length of the local header, whose extra field torch pads to align
-        # the data.
-        stored.seek(info.header_offset)
-        name_bytes, extra_bytes = _LOCAL_HEADER.unpack(stored.read(_LOCAL_HEADER.size))
-        return info.header_offset + _LOCAL_HEADER.size + name_bytes + extra_bytes, info.file_size
+        return data_offset(info, stored), info.file_size
 
     def tensor(self, record: Any, name: str) -> StoredTensor:
         """The array described by the record of a tensor.

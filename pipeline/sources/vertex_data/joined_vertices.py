@@ -8,6 +8,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.sources.reading.packed import PackedSource
+from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, Unpacked
 from gnnloom.pipeline.sources.source import MultilabelSource, TargetSource, VertexSource
 from gnnloom.storage.errors import InputError
 
@@ -67,6 +69,18 @@ class JoinedVertices:
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         return self.source_of(array).read_rows(array, start, stop)
+
+    def stored_arrays(self) -> tuple[StoredArray, ...]:
+        sources = [source for source in self.sources if isinstance(source, PackedSource)]
+        return tuple(array for source in sources for array in source.stored_arrays())
+
+    def with_unpacked(self, unpacked: Unpacked) -> JoinedVertices:
+        return JoinedVertices(
+            tuple(
+                source.with_unpacked(unpacked) if isinstance(source, PackedSource) else source
+                for source in self.sources
+            )
+        )
 
     def source_of(self, array: str) -> VertexSource:
         """The source of one array.

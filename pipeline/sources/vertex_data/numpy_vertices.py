@@ -8,7 +8,7 @@ codes (0 none, 1 train, 2 valid, 3 test), or an ``.npz`` with arrays ``train``, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.label_values import EXPECTED_BINARY, EXPECTED_TARGET, binary_labels, targets
-from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, member_names, open_array
+from gnnloom.pipeline.sources.reading.stored_arrays import (
+    StoredArray,
+    Unpacked,
+    member_names,
+    open_array,
+    unpacked_array,
+)
 from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError
 
@@ -87,6 +93,17 @@ class NumpyVertices:
     def random_access(self) -> bool:
         # A split given as lists of ids says nothing about a range of vertices until all lists are read.
         return all(array.is_mapped for array in self._stored()) and len(self.split) < 2
+
+    def stored_arrays(self) -> tuple[StoredArray, ...]:
+        return tuple(self._stored())
+
+    def with_unpacked(self, unpacked: Unpacked) -> NumpyVertices:
+        feature, label, target = (
+            None if array is None else unpacked_array(array, unpacked)
+            for array in (self.feature, self.label, self.target)
+        )
+        split = tuple(unpacked_array(array, unpacked) for array in self.split)
+        return replace(self, feature=feature, label=label, target=target, split=split)
 
     def _stored(self) -> list[StoredArray]:
         return [array for array in (self.feature, self.label, *self.split, self.target) if array]

@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gnnloom.pipeline.shards.halo_regrouping import HaloGroups, regroup_halos, sent_rows
 from gnnloom.pipeline.shards.part_file import PartColumn, write_part_file
 from gnnloom.pipeline.shards.row_halo import Halo, find_halo, halo_path
 from gnnloom.pipeline.shards.row_routed import RowSegment
-from gnnloom.pipeline.shards.row_send_lists import regroup_halos
+from gnnloom.storage.format.artifact import ArtifactWriter
+from support.counting import CountingCluster
 
 PART = np.array([0, 2, 1, 0, 2, 1, 1, 0], dtype=np.int32)
 
@@ -41,18 +43,37 @@ def test_a_rank_without_foreign_columns_has_an_empty_halo() -> None:
     assert (own_nonzeros, halo_nonzeros) == (2, 0)
 
 
-def test_regrouped_halos_list_what_each_rank_sends_by_receiver(tmp_path: Path) -> None:
-    needed = [[1, 2, 6], [0, 4], [3, 5, 7]]
+@pytest.mark.parametrize("num_parts", [1, 2, 3, 10, 17])
+def test_regrouped_halos_list_what_each_rank_sends_by_receiver(tmp_path: Path, num_parts: int) -> None:
+    rng, n = np.random.default_rng(num_parts), 60
+    part = rng.integers(0, num_parts, n).astype(np.int32)
+    needed = [np.flatnonzero((part != rank) & (rng.random(n) < 0.3)) for rank in range(num_parts)]
+    # A rank that needs nothing.
+    needed[-1] = needed[-1][:0]
+    writer = ArtifactWriter(tmp_path, "shards", "key")
     for rank, vertices in enumerate(needed):
-        halo = Halo.of(np.array(vertices), PART[vertices], 3)
-        write_part_file(halo_path(tmp_path, "forward", rank), [PartColumn(halo.vertex, halo.offset)])
-    regroup_halos(tmp_path, "forward", 3)
-    begin = np.load(tmp_path / "send-begin-forward.npy")
-    ids = np.load(tmp_path / "send-needed-forward.npy")
-    groups = np.split(ids, begin.reshape(-1)[1:])
-    expected = [
-        [vertex for vertex in needed[receiver] if PART[vertex] == sender]
-        for sender in range(3)
-        for receiver in range(3)
-    ]
-    assert [group.tolist() for group in groups] == expected
+        halo = Halo.of(vertices, part[vertices], num_parts)
+        write_part_file(halo_path(writer.work, "forward", rank), [PartColumn(halo.vertex, halo.offset)])
+    cluster = CountingCluster()
+    regroup_halos(writer, "forward", num_parts, cluster)
+    for sender in range(num_parts):
+        sent = sent_rows(writer.work, "forward", num_parts, sender)
+        groups = np.split(sent.entry, (sent.offset - sent.offset[0])[1:-1])
+        expected = [[int(vertex) for vertex in vertices if part[vertex] == sender] for vertices in needed]
+        assert [group.tolist() for group in groups] == expected
+    planned = HaloGroups(num_parts).counts(sum(map(len, needed)))
+    assert cluster.tasks == sum(phase.tasks for phase in planned)
+    assert max(phase.most_opens for phase in planned) <= 2 * int(np.ceil(np.sqrt(num_parts)))
+
+
+def test_halos_that_are_regrouped_again_stay_as_they_are(tmp_path: Path) -> None:
+    writer, cluster = ArtifactWriter(tmp_path, "shards", "key"), CountingCluster()
+    for rank, vertices in enumerate(([3], [0, 5])):
+        part = np.array([0, 0, 0, 1, 1, 0], np.int32)
+        halo = Halo.of(np.array(vertices), part[vertices], 2)
+        write_part_file(halo_path(writer.work, "forward", rank), [PartColumn(halo.vertex, halo.offset)])
+    regroup_halos(writer, "forward", 2, cluster)
+    first = cluster.tasks
+    regroup_halos(writer, "forward", 2, cluster)
+    assert cluster.tasks == first
+    assert sent_rows(writer.work, "forward", 2, 0).entry.tolist() == [0, 5]

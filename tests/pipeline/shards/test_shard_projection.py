@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,22 +17,8 @@ from gnnloom.pipeline.shards.projection import project_grid_shards, project_row_
 from gnnloom.pipeline.shards.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, InProcessCluster
 from gnnloom.storage import Catalog, Dataset
+from support.counting import CountingCluster
 from support.graphs import random_adjacency, store_graph, store_vertices
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-
-class CountingCluster(InProcessCluster):
-    """Counts the tasks that it runs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tasks = 0
-
-    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        self.tasks += len(items)
-        return super().map(function, items)
 
 
 def store(catalog: Catalog, *, symmetric: bool) -> Dataset:

@@ -1,0 +1,145 @@
+"""Members of large archives, made ready for tasks that share them.
+
+A member that is stored without compression is mapped where it lies, which checks nothing, so tasks compare its checksum
+first, a range each. A deflated member can only be read from its start: one task unpacks it into the work folder,
+because its compression forces that. Members of small archives are streamed by one task, which checks them on the way.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from gnnloom.pipeline.sources.reading import stored_arrays
+from gnnloom.pipeline.sources.reading.checksums import combined_crc
+from gnnloom.pipeline.sources.reading.compressed import SUFFIXES
+from gnnloom.pipeline.sources.reading.packed import PackedSource
+from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, unpack_array
+from gnnloom.pipeline.sources.source import EdgeSource
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.run_missing import run_missing
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
+
+Source = TypeVar("Source")
+
+#: Bytes of a stored member whose checksum one task computes.
+CHECK_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class UnpackTask:
+    """Unpacks one array."""
+
+    writer: ArtifactWriter
+    array: StoredArray
+    number: int
+
+    @property
+    def name(self) -> str:
+        return f"unpack/{self.number:04d}"
+
+    @property
+    def path(self) -> Path:
+        return self.writer.work / "unpacked" / f"{self.number:04d}.npy"
+
+
+@dataclass(frozen=True)
+class CheckTask:
+    """Computes the checksum of bytes ``start`` to ``stop`` of a file."""
+
+    writer: ArtifactWriter
+    path: Path
+    number: int
+    start: int
+    stop: int
+
+    @property
+    def name(self) -> str:
+        return f"check/{self.number:04d}/{self.start}"
+
+
+def packed_arrays(source: object) -> list[StoredArray]:
+    """The arrays of a source that are large and compressed, each once."""
+    return [array for array in _members(source) if array.is_packed]
+
+
+def _members(source: object) -> list[StoredArray]:
+    """The members of archives that a source reads, each once."""
+    arrays = source.stored_arrays() if isinstance(source, PackedSource) else ()
+    distinct = {(array.file.location, array.member): array for array in arrays if array.member is not None}
+    return list(distinct.values())
+
+
+def as_unpacked(source: Source) -> Source:
+    """The source as it will be when its large compressed arrays are unpacked; for planning only."""
+    arrays = packed_arrays(source)
+    if not arrays or not isinstance(source, PackedSource):
+        return source
+    return source.with_unpacked({(array.file.location, array.member or ""): Path() for array in arrays})
+
+
+def largest_compressed(source: EdgeSource) -> int:
+    """Bytes of the largest compressed file or array that one task has to read alone; 0 if all are small."""
+    arrays = [array.data_end for array in packed_arrays(source)]
+    files = [file["size"] or 0 for file in source.identity().get("files", ()) if file["name"].endswith(SUFFIXES)]
+    largest = max([*arrays, *files], default=0)
+    return largest if largest >= stored_arrays.LARGE_BYTES else 0
+
+
+def prepared_source(writer: ArtifactWriter, source: Source, cluster: Cluster) -> Source:
+    """The same source, after its large members of archives have been checked or unpacked into the work folder.
+
+    Raises:
+        InputError: an archive is damaged.
+    """
+    _check_stored(writer, source, cluster)
+    arrays = packed_arrays(source)
+    if not arrays or not isinstance(source, PackedSource):
+        return source
+    tasks = [UnpackTask(writer, array, number) for number, array in enumerate(arrays)]
+    run_missing("unpack", cluster, writer, _unpack, tasks, "bytes", is_usable=_is_there)
+    return source.with_unpacked({(task.array.file.location, task.array.member or ""): task.path for task in tasks})
+
+
+def _check_stored(writer: ArtifactWriter, source: object, cluster: Cluster) -> None:
+    """Compare the checksums of the members that are mapped."""
+    members = [(array, array.stored) for array in _members(source) if array.stored is not None]
+    tasks = [
+        CheckTask(writer, array.file.path, number, start, min(start + CHECK_BYTES, stored.start + stored.size))
+        for number, (array, stored) in enumerate(members)
+        for start in range(stored.start, stored.start + stored.size, CHECK_BYTES)
+    ]
+    if not tasks:
+        return
+    records = run_missing("check archives", cluster, writer, _checksum, tasks, "bytes")
+    found = dict.fromkeys(range(len(members)), 0)
+    for task, record in zip(tasks, records, strict=True):
+        found[task.number] = combined_crc(found[task.number], record.facts["checksum"], task.stop - task.start)
+    for number, (array, stored) in enumerate(members):
+        if found[number] != stored.checksum:
+            raise InputError(
+                f"{array}: {stored_arrays.FAULT} (its CRC-32 is {found[number]:08x}, expected {stored.checksum:08x});"
+                " fetch or save it again"
+            )
+
+
+def _checksum(task: CheckTask) -> int:
+    checksum, rest = 0, task.stop - task.start
+    with task.writer.task(task.name) as output, task.path.open("rb") as file:
+        file.seek(task.start)
+        while rest and (block := file.read(min(stored_arrays.BLOCK_BYTES, rest))):
+            checksum, rest = zlib.crc32(block, checksum), rest - len(block)
+        output.facts["checksum"] = checksum
+    return task.stop - task.start
+
+
+def _is_there(task: UnpackTask, _: TaskRecord) -> bool:
+    return task.path.exists()
+
+
+def _unpack(task: UnpackTask) -> int:
+    with task.writer.task(task.name):
+        return unpack_array(task.array, task.path)

@@ -1,0 +1,228 @@
+"""How vertex data reach a permuted order: ranges of vertices, levels of routed files, and buckets of positions.
+
+Each range of vertices is sorted by position into one *routed* file. Each bucket of positions is then written by one
+task, which reads a section of every routed file. With more ranges than a task should open files, levels lie in between:
+a task merges the files of several ranges for one *span* of positions, so that the next level has fewer sources and more
+spans. Every level reads and writes all rows once; tasks, and files that a task opens, stay few whatever the number of
+vertices.
+
+Ranges and levels follow from the memory of a worker, and leave no trace in the artifact. Buckets decide how arrays are
+divided into pieces, so they depend on the arrays only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from gnnloom.pipeline.tasks.memory import working_memory
+from gnnloom.pipeline.tasks.phase_counts import PhaseCount
+from gnnloom.storage.artifacts.grid_shards import crop_chunk_rows
+from gnnloom.storage.format.arrays import CHUNK_BYTES
+from gnnloom.storage.matrix.ranges import Span, overlapped, split_range
+
+#: Most routed files that one task opens for a span of positions.
+FAN_IN = 32
+#: Bytes of the rows of a range, unless the memory of a worker is smaller.
+RANGE_BYTES = 512 << 20
+#: Most chunks of the widest array in a bucket.
+BUCKET_CHUNKS = 16
+#: Bytes of a bucket's rows and positions, except that one chunk always fits.
+_BUCKET_BYTES = 96 << 20
+#: Bytes of a row while it is routed, in addition to two copies of its widest array: positions, and their sort.
+_ROUTE_BYTES = 128
+#: Bytes of a row while a bucket is assembled, in addition to the row: positions, and their places.
+_PLACE_BYTES = 24
+#: Bytes of a position in a routed file.
+POSITION_BYTES = 8
+
+Types = Mapping[str, tuple[str, tuple[int, ...]]]
+
+
+def row_bytes(types: Types, name: str) -> int:
+    """Bytes of one vertex in an array.
+
+    Args:
+        types: name to dtype and trailing shape of each array.
+    """
+    dtype, trailing = types[name]
+    return np.dtype(dtype).itemsize * math.prod(trailing)
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Positions ``start`` to ``stop`` of an order, all in range ``row`` of the grid's rows; one task writes them.
+
+    Attributes:
+        number: of the bucket, in its row of the grid.
+    """
+
+    row: int
+    number: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Level:
+    """Routed files of one level: ``sources`` files for each of ``spans`` equal ranges of positions."""
+
+    number: int
+    sources: int
+    spans: int
+
+
+@dataclass(frozen=True)
+class VertexPlan:
+    """Ranges, levels and buckets of one order.
+
+    Attributes:
+        grid_rows: number of ranges of positions that are stored as separate arrays.
+        types: name to dtype and trailing shape of each array.
+        range_rows: vertices of a range.
+        is_identity: positions are ids, so nothing is routed.
+        fan_in: most files that one task opens for a span.
+    """
+
+    num_vertices: int
+    grid_rows: int
+    types: Types
+    range_rows: int
+    is_identity: bool = False
+    fan_in: int = FAN_IN
+
+    @classmethod
+    def of(cls, num_vertices: int, grid_rows: int, types: Types, memory: int, *, is_identity: bool) -> VertexPlan:
+        """Plan an order for workers that may use ``memory`` bytes each.
+
+        Raises:
+            BudgetError: a worker's memory is too small for any buffer.
+        """
+        widest = max(row_bytes(types, name) for name in types)
+        fitting = working_memory(memory) // (2 * widest + _ROUTE_BYTES)
+        rows = min(fitting, RANGE_BYTES // (POSITION_BYTES + sum(row_bytes(types, name) for name in types)))
+        # Whole chunks of the widest array: a chunk that two ranges share would be decompressed twice.
+        chunk_rows = max(1, CHUNK_BYTES // max(1, widest))
+        rows = max(1, rows // chunk_rows * chunk_rows or rows)
+        return cls(num_vertices, grid_rows, types, rows, is_identity, FAN_IN)
+
+    @property
+    def routed_row_bytes(self) -> int:
+        """Bytes of a vertex in a routed file."""
+        return POSITION_BYTES + sum(row_bytes(self.types, name) for name in self.types)
+
+    @property
+    def num_ranges(self) -> int:
+        return 0 if self.is_identity else -(-self.num_vertices // self.range_rows)
+
+    def range(self, number: int) -> Span:
+        """First and last (exclusive) vertex of a range."""
+        return number * self.range_rows, min((number + 1) * self.range_rows, self.num_vertices)
+
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """All levels; the first has a file per range, and the last at most ``fan_in`` files per span."""
+        levels = [Level(0, self.num_ranges, 1)]
+        merges = 0
+        while self.fan_in ** (merges + 1) < self.num_ranges:
+            merges += 1
+        # The same number of files in every merge: as few as that number of levels allows.
+        merged = math.ceil(self.num_ranges ** (1 / (merges + 1)) - 1e-9)
+        for number in range(1, merges + 1):
+            before = levels[-1]
+            levels.append(Level(number, -(-before.sources // merged), before.spans * merged))
+        return tuple(levels)
+
+    def group(self, level: Level, source: int) -> range:
+        """Sources of the level before ``level`` that are merged into ``source``."""
+        before = self.levels[level.number - 1]
+        size = -(-before.sources // level.sources)
+        return range(source * size, min((source + 1) * size, before.sources))
+
+    def spans(self, level: Level, positions: Span) -> list[int]:
+        """Numbers of a level's spans that overlap a range of positions."""
+        return [span for span, _ in overlapped(positions, self.num_vertices, level.spans)]
+
+    def span(self, level: Level, number: int) -> Span:
+        """First and last (exclusive) position of a span."""
+        return split_range(self.num_vertices, level.spans, number)
+
+    @cached_property
+    def _widest(self) -> int:
+        return max(row_bytes(self.types, name) for name in self.types)
+
+    def bucket_rows(self, row: int) -> int:
+        """Positions of a bucket in range ``row`` of the grid: whole chunks of the widest array."""
+        first, last = split_range(self.num_vertices, self.grid_rows, row)
+        chunk = crop_chunk_rows(last - first, self._widest)
+        return chunk * min(BUCKET_CHUNKS, max(1, _BUCKET_BYTES // (chunk * (self._widest + _PLACE_BYTES))))
+
+    def buckets(self) -> Iterator[Bucket]:
+        """All buckets, in order; at least one for each row of the grid."""
+        for row in range(self.grid_rows):
+            first, last = split_range(self.num_vertices, self.grid_rows, row)
+            step = self.bucket_rows(row)
+            for number, start in enumerate(range(first, max(last, first + 1), step)):
+                yield Bucket(row, number, start, min(start + step, last))
+
+    def written(self, bucket: Bucket, name: str) -> Span:
+        """The positions of one array that a bucket's task writes: its chunks that begin within the bucket."""
+        first, last = split_range(self.num_vertices, self.grid_rows, bucket.row)
+        chunk = crop_chunk_rows(last - first, row_bytes(self.types, name))
+        start, stop = (
+            first + min(-(-(at - first) // chunk) * chunk, last - first) for at in (bucket.start, bucket.stop)
+        )
+        return start, stop
+
+    def spans_of(self, bucket: Bucket) -> list[int]:
+        """Numbers of the last level's spans that hold what the bucket's task writes."""
+        if self.is_identity:
+            return []
+        written = (self.written(bucket, name) for name in self.types)
+        return sorted({span for positions in written for span in self.spans(self.levels[-1], positions)})
+
+    def num_buckets(self) -> int:
+        return sum(1 for _ in self.buckets())
+
+    def peak_memory(self) -> int:
+        """Bytes that the largest task holds."""
+        rows = 0 if self.is_identity else min(self.range_rows, self.num_vertices)
+        bucket = max((self.bucket_rows(row) for row in range(self.grid_rows)), default=0)
+        bucket = min(bucket, -(-self.num_vertices // self.grid_rows))
+        return max(rows * (2 * self._widest + _ROUTE_BYTES), bucket * (self._widest + _PLACE_BYTES) + 2 * CHUNK_BYTES)
+
+    def counts(self) -> list[PhaseCount]:
+        """What the phases will do, for one order."""
+        total = self.num_vertices * self.routed_row_bytes
+        arrays = len(self.types) + 1
+        phases = []
+        if not self.is_identity:
+            largest = min(self.range_rows, self.num_vertices) * self.routed_row_bytes
+            phases.append(PhaseCount("route vertices", self.num_ranges, 0, 0, total, total, largest))
+        for level in self.levels[1:]:
+            groups = [len(self.group(level, source)) for source in range(level.sources)]
+            opens = sum(groups) * level.spans
+            # Positions of a permutation are spread evenly.
+            largest = total * max(groups) // (self.levels[level.number - 1].sources * level.spans)
+            tasks, most = level.sources * level.spans, -(-max(groups) // arrays)
+            phases.append(PhaseCount("merge vertices", tasks, opens, most, total, total, largest))
+        phases.append(self._write_count(arrays))
+        return phases
+
+    def _write_count(self, arrays: int) -> PhaseCount:
+        """The phase that writes the buckets."""
+        last = self.levels[-1]
+        tasks = opens = most = read = largest = 0
+        for bucket in self.buckets():
+            files = last.sources * len(self.spans_of(bucket))
+            spans = {name: self.written(bucket, name) for name in self.types}
+            own = sum((stop - start) * row_bytes(self.types, name) for name, (start, stop) in spans.items())
+            own += POSITION_BYTES * sum(stop - start for start, stop in set(spans.values()))
+            tasks, opens, read = tasks + 1, opens + files, read + own
+            most, largest = max(most, -(-files // arrays)), max(largest, own)
+        written = self.num_vertices * (self.routed_row_bytes - POSITION_BYTES)
+        return PhaseCount("write vertices", tasks, opens, most, read, written, largest)

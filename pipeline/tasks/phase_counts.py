@@ -1,0 +1,43 @@
+"""What the tasks of a phase will do, counted without running them.
+
+A plan that a phase runs with makes these counts, so they cannot differ from what runs. ``tests/scale`` compares them
+with limits for graphs that no machine at hand can hold, and with real runs of small ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class PhaseCount:
+    """Counts of one phase of a stage.
+
+    Attributes:
+        phase: name of the phase.
+        tasks: number of tasks; each is described to the scheduler in a few hundred bytes.
+        opens: files that all tasks open to read, except chunks of stored arrays.
+        most_opens: files that one task opens at most, divided by the arrays that it reads from each.
+        bytes_read, bytes_written: by all tasks, uncompressed.
+        largest_task: bytes that one task reads at most.
+        client_bytes: memory of the client, in addition to the descriptions of the tasks.
+    """
+
+    phase: str
+    tasks: int
+    opens: int = 0
+    most_opens: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    largest_task: int = 0
+    client_bytes: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def total_tasks(phases: Iterable[PhaseCount]) -> int:
+    """Number of tasks of all phases."""
+    return sum(phase.tasks for phase in phases)
