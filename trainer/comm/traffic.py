@@ -53,6 +53,8 @@ class Kind(StrEnum):
     SETUP = "setup"
     CHECKPOINT = "checkpoint"
     PREDICTION = "prediction"
+    ROW_IDS = "row ids"
+    ROWS = "rows"
 
 
 @dataclass
