@@ -26,7 +26,7 @@ from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.arguments import Job, parse_arguments
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.stop import StopRequest, agreed_exit_code
-from gnnloom.trainer.training.full_graph import train
+from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 
 

@@ -12,7 +12,7 @@ from epoch_figures import Clock, report
 
 from gnnloom.trainer.comm.mpi import world
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.training.full_graph import train
+from gnnloom.trainer.training.loop import train
 
 
 def main() -> None:

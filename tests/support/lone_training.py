@@ -10,7 +10,7 @@ import pytest
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import PREDICT
-from gnnloom.trainer.training.full_graph import train
+from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 from support.lone import LoneCommunicator
 

@@ -69,7 +69,7 @@ def serve(path: str) -> None:
 
 def _load() -> None:
     """Import what every rank imports, apart from MPI, which starts when it is imported."""
-    import gnnloom.trainer.training.full_graph
+    import gnnloom.trainer.training.loop
     import gnnloom.trainer.training.predict  # noqa: F401
     from gnnloom.storage.artifacts.grid_window import load_kernels
 

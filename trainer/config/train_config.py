@@ -13,6 +13,7 @@ from gnnloom.trainer.config.algorithm_config import AlgorithmConfig
 from gnnloom.trainer.config.data_config import DataConfig
 from gnnloom.trainer.config.fields import former_names
 from gnnloom.trainer.config.loss_config import LossConfig
+from gnnloom.trainer.config.mode_config import ModeConfig
 from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.run_config import RunConfig
 from gnnloom.trainer.config.run_name import derive_run_name
@@ -22,7 +23,9 @@ from gnnloom.trainer.config.stopping_config import StoppingConfig
 
 # Fields come in the reverse order of the bases: the algorithm's are the first ones in --help.
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig(RunConfig, StoppingConfig, LossConfig, ScheduleConfig, ModelConfig, DataConfig, AlgorithmConfig):
+class TrainConfig(
+    RunConfig, StoppingConfig, LossConfig, ScheduleConfig, ModelConfig, ModeConfig, DataConfig, AlgorithmConfig
+):
     """Everything that determines a training run; checked where it is built (InputError)."""
 
     def __post_init__(self) -> None:
@@ -31,6 +34,17 @@ class TrainConfig(RunConfig, StoppingConfig, LossConfig, ScheduleConfig, ModelCo
         if not needs <= self.chosen_algorithm.capabilities:
             able = ", ".join(algorithms_with(needs))
             raise InputError(f"algorithm {self.algorithm!r}: model {self.model} runs on {able} only")
+        if not self.mode_kind.needs <= self.chosen_algorithm.capabilities:
+            able = ", ".join(algorithms_with(self.mode_kind.needs))
+            raise InputError(f"algorithm {self.algorithm!r}: mode {self.mode} runs on {able} only")
+        if self.mode_kind.is_sampled and self.input_has_gradient:
+            what = "train_features" if self.train_features else "skip_input_gradient"
+            raise InputError(f"{what}: mode {self.mode} forms no gradient of the input features; use mode full")
+
+    @property
+    def input_is_cached(self) -> bool:
+        # The rows of a batch differ from those of the whole graph, and from those of every other batch.
+        return super().input_is_cached and not self.mode_kind.is_sampled
 
     @property
     def run_name(self) -> str:
@@ -69,6 +83,7 @@ class TrainConfig(RunConfig, StoppingConfig, LossConfig, ScheduleConfig, ModelCo
     def deciding(self) -> set[str]:
         """Names of the fields that determine the result."""
         decides = {field.name for field in dataclasses.fields(self) if not field.metadata["free"]}
+        decides |= {"ranks"} if self.mode_kind.ranks_decide else set()
         return decides | ({"eval_every"} if self.lr_follows_evaluations else set())
 
     def _former_identity(self) -> dict[str, Any]:

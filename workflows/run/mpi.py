@@ -20,7 +20,7 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import RawCommunicator, abort, duplicate_world, finalize, world
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.stop import StopRequest, agreed_exit_code, preparing_signals
-from gnnloom.trainer.training.full_graph import train
+from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 from gnnloom.workflows.recipe.request import Assignment, Request
 from gnnloom.workflows.run.interruption import InterruptedPreparation, interrupted_by

@@ -17,7 +17,7 @@ from gnnloom.trainer.comm.mpi import world
 from gnnloom.trainer.config.continuation import configure, run_of
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.stop import StopRequest
-from gnnloom.trainer.training.full_graph import train
+from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 

@@ -8,7 +8,7 @@ from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import world
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.training.full_graph import Training, train
+from gnnloom.trainer.training.loop import Training, train
 
 
 class Unsaved:

@@ -7,7 +7,7 @@ from mpi4py import MPI
 
 from gnnloom.trainer.comm.mpi import MpiCommunicator
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.training.full_graph import train
+from gnnloom.trainer.training.loop import train
 
 asked: list[int] = []
 

@@ -14,7 +14,7 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import MpiCommunicator
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.training.full_graph import train
+from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 
 

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gnnloom.storage import Catalog
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.kernels.workspace import SMALL, Workspace
-from gnnloom.trainer.training.full_graph import EpochReport, Training, train
+from gnnloom.trainer.training.loop import EpochReport, Training, train
 from support.lone import LoneCommunicator
 from support.problems import problem
 

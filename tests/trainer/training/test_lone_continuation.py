@@ -16,8 +16,8 @@ from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.config.continuation import configure
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.training import full_graph
-from gnnloom.trainer.training.full_graph import train
+from gnnloom.trainer.training import loop
+from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 from support.lone import LoneCommunicator
 from support.problems import problem
@@ -78,7 +78,7 @@ def test_checkpoints_are_written_as_time_passes(catalog: Catalog, monkeypatch: p
     timed = config(catalog, run="timed", epochs=4)
     train(LoneCommunicator(), timed)
     assert checkpoint_epochs(run_of(catalog, timed).checkpoints) == [4]
-    monkeypatch.setattr(full_graph, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
     train(LoneCommunicator(), timed, restart=True)
     assert checkpoint_epochs(run_of(catalog, timed).checkpoints) == [3, 4]
     counted = config(catalog, run="counted", epochs=5, checkpoint_every=2)
@@ -124,7 +124,7 @@ def test_a_kill_around_a_checkpoint_leaves_predictions_that_belong_to_one(
     train(LoneCommunicator(), first)
     run, longer = run_of(catalog, first), replace(first, epochs=6, checkpoint_every=1)
     with monkeypatch.context() as patch:
-        patch.setattr(full_graph, "save_checkpoint", kill)
+        patch.setattr(loop, "save_checkpoint", kill)
         with pytest.raises(Killed):
             train(LoneCommunicator(), longer)
     # The checkpoint of epoch 4 was not written, so its predecessor still predicts.

@@ -23,7 +23,7 @@ from gnnloom.trainer.config.command_line import command_line
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.loggers.logger import LogContext, Logger, MetricsLog
 from gnnloom.trainer.loggers.registry import LOGGERS, check_loggers
-from gnnloom.trainer.training.full_graph import train
+from gnnloom.trainer.training.loop import train
 from gnnloom.workflows.cli.main import cli
 from support.lone import LoneCommunicator
 from support.plugins import install_plugin

@@ -1,4 +1,4 @@
-"""Full-graph training: the loop over epochs on every rank, with its metrics, checkpoints and result."""
+"""The loop over the epochs of a training on every rank, with its metrics, checkpoints and result, for all modes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,7 @@ from gnnloom.trainer.training.clipping import clip_gradients
 from gnnloom.trainer.training.course import Course, KeptBest
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
 from gnnloom.trainer.training.metrics import Metrics, build_metrics
+from gnnloom.trainer.training.modes.mode import Mode, ModeContext
 from gnnloom.trainer.training.monitor import VAL_LOSS
 from gnnloom.trainer.training.optimizer import build_optimizer, sum_gradients
 from gnnloom.trainer.training.own_functions import OwnFunction, load_function
@@ -61,7 +63,7 @@ class EpochReport:
         bytes, messages: sent by all ranks, by kind.
         stopped: at least one rank was asked to stop.
         profile: time profile of every rank, if requested; see :func:`gnnloom.trainer.comm.profile.gather_profile`.
-        figures: learning rate and length of the gradient, if they vary.
+        figures: learning rate, and length of the gradient at the last step, if they vary.
     """
 
     loss: float
@@ -104,7 +106,7 @@ def train(
         if comm.rank == 0:
             _begin(training)
         comm.barrier()
-        with recorded(training.run, config, training.first_epoch, comm.rank) as training.log:
+        with closing(training), recorded(training.run, config, training.first_epoch, comm.rank) as training.log:
             stopped = training.run_epochs(stop)
             return training.finish(stopped)
 
@@ -229,6 +231,12 @@ class Training:
             self.val_loss = build_loss(layout, labels, "valid", own=start.own_loss, workspace=space)
         for line in self.lines:
             self._follow(line)
+        context = ModeContext(self.session, self.inputs, labels, self.loss, weights, start.own_loss, self.first_epoch)
+        self.mode: Mode = self.config.mode_kind.load()(context)
+
+    def close(self) -> None:
+        """End what the mode has running; after an error as well."""
+        self.mode.close()
 
     def _build_metrics(self, own: OwnFunction | None) -> Metrics:
         """The metrics of the task, and the user's. Collective."""
@@ -278,19 +286,20 @@ class Training:
 
     def _train_epoch(self, epoch: int, stop: Callable[[], bool]) -> EpochReport:
         started, operator = time.perf_counter(), self.session.operator
+        figures: dict[str, float] = {}
+
+        def update() -> None:
+            sum_gradients(self.model.parameters(), operator.grid.group(operator.weight_axes), operator.workspace)
+            figures.update(self._limit_step(epoch))
+            self.optimizer.step()
+
         with self.comm.traffic.recording() as counts:
             self.model.train()
-            self.model.epoch = epoch
-            self.model.zero_grad()
-            contribution = self.loss(self.model(self.inputs))
-            contribution.backward()  # type: ignore[no-untyped-call]
-            sum_gradients(self.model.parameters(), operator.grid.group(operator.weight_axes), operator.workspace)
-            figures = self._limit_step(epoch)
-            self.optimizer.step()
+            contribution = self.mode.train_epoch(epoch, update)
             # The request to stop is summed along with the loss, so all ranks stop after the same epoch.
             # float64 whatever the model's dtype, so that the reported loss does not lose digits when it is summed over
             # ranks.
-            totals = torch.tensor([float(contribution.detach()), float(stop())], dtype=torch.float64)
+            totals = torch.tensor([contribution, float(stop())], dtype=torch.float64)
             self.comm.all_reduce(totals, Kind.LOSS)
         return self._report(totals, time.perf_counter() - started, counts, figures)
 
@@ -439,6 +448,7 @@ class Training:
             "run": self.run.name,
             "state": "stopped" if stopped else "finished",
             "algorithm": self.config.algorithm,
+            "mode": self.config.mode,
             "ranks": self.comm.size,
             "grid": list(self.session.operator.grid.shape),
             "epochs": len(self.lines),

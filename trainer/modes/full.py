@@ -1,0 +1,14 @@
+"""``full``: the whole graph in every epoch."""
+
+from __future__ import annotations
+
+from gnnloom.trainer.modes.kind import ModeKind
+
+MODE = ModeKind(
+    name="full",
+    order=0,
+    help="One step per epoch, with the exact gradient of the whole graph",
+    source="Kipf, Welling, ICLR 2017, section 3.2",
+    place=("gnnloom.trainer.training.modes.full", "FullMode"),
+    is_sampled=False,
+)

@@ -1,0 +1,25 @@
+"""All modes of training: those of this room, and those that installed packages announce."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import gnnloom.trainer.modes
+from gnnloom.storage.descriptors import load_descriptors
+from gnnloom.trainer.algorithms.option import Option
+from gnnloom.trainer.modes.kind import ModeKind
+
+#: Modes by name, in the order of choices.
+MODES: Mapping[str, ModeKind] = load_descriptors(gnnloom.trainer.modes, "MODE", "gnnloom.modes", ModeKind)
+
+
+def modes_with_option(name: str) -> list[str]:
+    """Names of the modes that have an option."""
+    return [kind.name for kind in MODES.values() if name in kind.options]
+
+
+def shown_option(name: str) -> Option:
+    """An option of gnnloom's modes; its help text ends with the modes that have it."""
+    able = modes_with_option(name)
+    declared = MODES[able[0]].options[name]
+    return declared.explained(f"{declared.help} ({', '.join(able)})")

@@ -1,0 +1,79 @@
+"""What the training loop requires of a mode."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.networks.model import Inputs, Model
+from gnnloom.trainer.training.loss import MaskedLoss
+from gnnloom.trainer.training.own_functions import OwnFunction
+from gnnloom.trainer.training.session import Session
+
+
+@dataclass(frozen=True)
+class ModeContext:
+    """What a mode may use on one rank.
+
+    Attributes:
+        session: the shards, operator and model; the loop evaluates with them.
+        inputs: the input features of this rank's rows, in the first layer's layout, as the loop evaluates with them.
+        labels: labels and split of this rank's rows of the output.
+        loss: the loss over all training vertices.
+        class_weights: (num_classes,) float64 weights of the classes; None for equal ones.
+        own_loss: the user's loss, if there is one.
+        first_epoch: epoch at which this process begins.
+    """
+
+    session: Session
+    inputs: Inputs
+    labels: Labels
+    loss: MaskedLoss
+    class_weights: torch.Tensor | None
+    own_loss: OwnFunction | None
+    first_epoch: int
+
+    @property
+    def comm(self) -> Communicator:
+        return self.session.comm
+
+    @property
+    def config(self) -> TrainConfig:
+        return self.session.config
+
+    @property
+    def model(self) -> Model:
+        return self.session.model
+
+
+class Mode(ABC):
+    """How an epoch becomes updates of the parameters.
+
+    The loop around it is the same for all modes: evaluation on the whole graph, learning rates, checkpoints, metrics
+    and early stopping. A mode keeps no state from one epoch to the next that its random streams, which depend on the
+    seed, epoch and batch, would not give again: a run that is resumed after any epoch has the same losses.
+    """
+
+    def __init__(self, context: ModeContext) -> None:
+        """Prepare. Collective."""
+        self.context = context
+
+    @abstractmethod
+    def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
+        """Train one epoch, with the model in training mode. Collective.
+
+        Args:
+            update: sums the gradients of the parameters over all ranks, limits them, and steps. Collective.
+
+        Returns:
+            This rank's contribution to the loss of the epoch; the sum of all ranks' contributions is the loss.
+        """
+
+    def close(self) -> None:  # noqa: B027 - most modes have nothing to free
+        """Free what a process must not leave behind, such as threads; called once, also after an error."""
