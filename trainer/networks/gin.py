@@ -22,6 +22,7 @@ class GIN(RectifiedModel):
     """
 
     keeps_product = True
+    takes_blocks = True
     needs_features = True
 
     def create_parameters(self, generator: torch.Generator) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.transpose import transposed
-from gnnloom.storage.sampling.layered import LayeredBatch, empty_batch
+from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SPMM

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from gnnloom.storage.sampling.layered import LayeredBatch, empty_batch, layered_batch
+from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
+from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import ALL, NeighborSampler
 from gnnloom.trainer.kernels.dispatch import Dropout, Threads, Workspace
 from gnnloom.trainer.models.registry import MODELS

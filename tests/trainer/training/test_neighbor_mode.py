@@ -1,0 +1,162 @@
+"""Neighbor mode: with all neighbors its steps are those of dense training on the batches; runs repeat exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.runs.checkpoint import read_checkpoint
+from gnnloom.storage.sampling.neighbor import ALL, NeighborSampler
+from gnnloom.trainer.comm.agreement import CollectiveError
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.training.loop import train
+from support.dense_models import DenseModel
+from support.lone import LoneCommunicator
+from support.mpi import train_all
+from support.problems import Problem, problem
+from support.sampled import sampled_config, store_for_sampling
+from support.samples import in_memory
+from support.tolerance import assert_close
+
+RANKS = (1, 2, 3)
+EVERYTHING = (ALL,) * 3
+PROBLEMS = {
+    given.name: given
+    for given in (
+        problem("directed", 60, 240, symmetric=False),
+        problem("undirected", 61, 150, symmetric=True),
+        # Other ranks have no vertex, or no training vertex.
+        problem("empty-ranks", 40, 160, symmetric=False, crowded=True),
+        problem("training-on-one-rank", 60, 200, symmetric=False, gathered=True),
+    )
+}
+MODELS = ("gcn", "sage", "gin")
+
+
+class Results:
+    """All runs of one MPI job, by name."""
+
+    def __init__(self, catalog: Catalog, configs: list[TrainConfig], folder: Path) -> None:
+        self.catalog = catalog
+        self.by_run = dict(zip([(c.dataset, c.run) for c in configs], train_all(folder, configs), strict=True))
+
+    def loss(self, dataset: str, run: str) -> list[float]:
+        losses: list[float] = self.by_run[dataset, run]["loss"]
+        return losses
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    folder = tmp_path_factory.mktemp("neighbor")
+    catalog = Catalog(folder / "catalog")
+    configs = []
+    for name, given in PROBLEMS.items():
+        store_for_sampling(catalog, given, *RANKS)
+        configs += [
+            sampled_config(catalog, name, 1, f"start-{model}", model=model, lr=0.0, epochs=1) for model in MODELS
+        ]
+        every = {"fanout": EVERYTHING, "batch_size": 4, "optimizer": "sgd", "lr": 0.3}
+        for ranks in RANKS:
+            configs.append(sampled_config(catalog, name, ranks, f"gcn-{ranks}", **every))
+            sampled = {"fanout": (3, 2, 2), "batch_size": 4, "dropout": 0.4}
+            configs.append(sampled_config(catalog, name, ranks, f"sampled-{ranks}", **sampled))
+            configs.append(sampled_config(catalog, name, ranks, f"uncached-{ranks}", **sampled, cache_memory=0))
+            configs.append(sampled_config(catalog, name, ranks, f"unthreaded-{ranks}", **sampled, sampler_threads=0))
+    for model in MODELS:
+        configs.append(sampled_config(catalog, "directed", 2, f"{model}-two", model=model, **every))
+    configs.append(sampled_config(catalog, "directed", 2, "batch-norm", norm="batch", **every))
+    return Results(catalog, configs, folder)
+
+
+def dense_losses(results: Results, given: Problem, ranks: int, model: str) -> list[float]:
+    """SGD in dense torch; a step's loss is the mean over the batches of all ranks."""
+    arrays = dict(read_checkpoint(results.catalog[given.name].run_path(f"start-{model}") / "checkpoint").arrays)
+    dense = DenseModel.from_arrays(model, given.adjacency.toarray(), arrays)
+    graph, part = in_memory(given.adjacency), given.part(ranks)
+    samplers = [
+        NeighborSampler(graph, 3, seeds, EVERYTHING, 4)
+        for seeds in (np.flatnonzero(given.training & (part == rank)) for rank in range(ranks))
+        if len(seeds)
+    ]
+    steps = torch.optim.SGD(list(dense.parameters.values()), lr=0.3)
+    feature, label = torch.tensor(given.feature).double(), torch.tensor(given.label)
+    losses = []
+    for epoch in range(3):
+        total = 0.0
+        for batch in range(max(sampler.num_batches for sampler in samplers)):
+            drawn = [sampler.draw(epoch, batch) for sampler in samplers if batch < sampler.num_batches]
+            seeds = np.concatenate(drawn)
+            steps.zero_grad()
+            loss = torch.nn.functional.cross_entropy(dense.scores(feature)[seeds], label[seeds])
+            loss.backward()  # type: ignore[no-untyped-call]
+            steps.step()
+            total += loss.item() * len(seeds)
+        losses.append(total / given.training.sum())
+    return losses
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("ranks", RANKS)
+def test_with_all_neighbors_every_step_is_that_of_dense_training_on_the_batch(
+    results: Results, name: str, ranks: int
+) -> None:
+    expected = dense_losses(results, PROBLEMS[name], ranks, "gcn")
+    assert_close(results.loss(name, f"gcn-{ranks}"), expected, steps=60)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_runs_on_blocks(results: Results, model: str) -> None:
+    expected = dense_losses(results, PROBLEMS["directed"], 2, model)
+    assert_close(results.loss("directed", f"{model}-two"), expected, steps=60)
+
+
+def test_batch_normalization_covers_the_batches_of_all_ranks(results: Results) -> None:
+    found = results.loss("directed", "batch-norm")
+    assert np.isfinite(found).all()
+    assert found[-1] < found[0]
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("ranks", RANKS)
+def test_neither_the_cache_nor_the_threads_change_a_loss(results: Results, name: str, ranks: int) -> None:
+    losses = results.loss(name, f"sampled-{ranks}")
+    assert results.loss(name, f"uncached-{ranks}") == losses
+    assert results.loss(name, f"unthreaded-{ranks}") == losses
+    assert len(set(losses)) == 3
+
+
+def test_the_cache_saves_messages_and_one_rank_sends_none(results: Results) -> None:
+    cached, uncached, alone = (
+        results.by_run["directed", run]["bytes_by_kind"].get("rows", 0) for run in ("sampled-2", "uncached-2", "gcn-1")
+    )
+    assert cached < uncached
+    assert alone == 0
+
+
+def test_a_resumed_run_has_the_losses_of_an_uninterrupted_one(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "catalog")
+    store_for_sampling(catalog, PROBLEMS["undirected"], 1)
+    options: dict[str, Any] = {"fanout": (3, 2, 2), "batch_size": 5, "dropout": 0.3}
+    whole = train(LoneCommunicator(), sampled_config(catalog, "undirected", 1, "whole", epochs=5, **options))
+    train(LoneCommunicator(), sampled_config(catalog, "undirected", 1, "twice", epochs=2, **options))
+    twice = train(LoneCommunicator(), sampled_config(catalog, "undirected", 1, "twice", epochs=5, **options))
+    assert twice["loss"] == whole["loss"]
+    assert len(set(whole["loss"])) == 5
+    other = train(LoneCommunicator(), sampled_config(catalog, "undirected", 1, "other", epochs=5, **options, seed=4))
+    assert other["loss"] != whole["loss"]
+
+
+def test_what_does_not_fit_the_model_is_refused(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "catalog")
+    store_for_sampling(catalog, PROBLEMS["undirected"], 1)
+    with pytest.raises(CollectiveError, match="the model has 3 layers"):
+        train(LoneCommunicator(), sampled_config(catalog, "undirected", 1, "a", fanout=(3, 2)))
+    with pytest.raises(CollectiveError, match="each 1 or more, or -1"):
+        train(LoneCommunicator(), sampled_config(catalog, "undirected", 1, "b", fanout=(3, 0, 2)))
+    with pytest.raises(CollectiveError, match="use gcn, sage or gin"):
+        train(LoneCommunicator(), sampled_config(catalog, "undirected", 1, "c", model="gat", hidden=(8, 8)))
