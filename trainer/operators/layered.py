@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.storage.matrix.transpose import transposed
 from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
+from gnnloom.storage.matrix.transpose import transposed
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SPMM
