@@ -1,23 +1,40 @@
-"""Draws batches ahead of their use, by threads. The kernels of the samplers release Python's lock."""
+"""Prepares batches ahead of their use, by threads. The kernels of the samplers release Python's lock."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
+from typing import TypeVar
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.sampling.sampler import Sample, Sampler
 
+Place = TypeVar("Place")
+Batch = TypeVar("Batch")
 
-def sample_ahead(sampler: Sampler, places: Iterable[tuple[int, int]], threads: int, pool: int) -> Iterator[Sample]:
-    """Draw batches while earlier ones are used. The batches and their order do not depend on the threads.
+
+def sample_ahead(
+    sampler: Sampler, places: Iterable[tuple[int, int]], threads: int, pool: int
+) -> Generator[Sample, None, None]:
+    """Draw batches while earlier ones are used; see :func:`prepare_ahead`.
 
     Args:
         places: epoch and batch of each sample.
-        threads: number of threads that draw; 0 draws each batch when it is asked for.
-        pool: most batches that are drawn or being drawn and not yet used, at least 1. Bounds the memory.
+    """
+    return prepare_ahead(lambda at: sampler.sample(*at), places, threads, pool)
+
+
+def prepare_ahead(
+    prepare: Callable[[Place], Batch], places: Iterable[Place], threads: int, pool: int
+) -> Generator[Batch, None, None]:
+    """Prepare batches while earlier ones are used. The batches and their order do not depend on the threads.
+
+    Args:
+        prepare: makes the batch of a place; several threads may call it at a time.
+        threads: number of threads that prepare; 0 prepares each batch when it is asked for.
+        pool: most batches that are ready or being prepared and not yet used, at least 1. Bounds the memory.
 
     Raises:
         InputError: an argument is out of its range.
@@ -26,19 +43,21 @@ def sample_ahead(sampler: Sampler, places: Iterable[tuple[int, int]], threads: i
     """
     if threads < 0 or pool < 1:
         raise InputError(f"{threads} threads and a pool of {pool} batches: expected 0 or more, and 1 or more")
-    return _drawn_ahead(sampler, iter(places), threads, pool) if threads else (sampler.sample(*at) for at in places)
+    return _prepared(prepare, iter(places), threads, pool) if threads else (prepare(at) for at in places)
 
 
-def _drawn_ahead(sampler: Sampler, places: Iterator[tuple[int, int]], threads: int, pool: int) -> Iterator[Sample]:
+def _prepared(
+    prepare: Callable[[Place], Batch], places: Iterator[Place], threads: int, pool: int
+) -> Generator[Batch, None, None]:
     with ThreadPoolExecutor(threads, thread_name_prefix="sampler") as executor:
         # Results are taken in the order of the places, whichever thread is done first.
-        pending: deque[Future[Sample]] = deque(executor.submit(sampler.sample, *at) for at in islice(places, pool))
+        pending: deque[Future[Batch]] = deque(executor.submit(prepare, at) for at in islice(places, pool))
         try:
             while pending:
-                sample = pending.popleft().result()
-                pending.extend(executor.submit(sampler.sample, *at) for at in islice(places, 1))
-                yield sample
+                batch = pending.popleft().result()
+                pending.extend(executor.submit(prepare, at) for at in islice(places, 1))
+                yield batch
         finally:
-            # Whoever stops early, or fails, waits for the batches that are being drawn only.
+            # Whoever stops early, or fails, waits for the batches that are being prepared only.
             for future in pending:
                 future.cancel()

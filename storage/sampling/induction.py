@@ -98,3 +98,52 @@ def _grown(
     new_columns, new_entry = np.empty(size, np.int32), np.empty(size, np.int64)
     new_columns[:end], new_entry[:end] = columns[:end], entry[:end]
     return new_columns, new_entry
+
+
+def restrict(
+    matrix: CSR,
+    rows: NDArray[np.int64],
+    batch: int,
+    column_batch: NDArray[np.int64],
+    column_position: NDArray[np.int64],
+    num_columns: int,
+) -> CSR:
+    """Restrict a matrix to some of its rows, and to the columns of one batch of a division of all columns.
+
+    Args:
+        rows: (num_rows,) int64, ascending.
+        column_batch: (columns of the matrix,) int64 batch of each.
+        column_position: (columns of the matrix,) int64 number of each in its batch.
+        num_columns: columns in the batch.
+
+    Returns:
+        (num_rows, num_columns), with the columns numbered in the batch.
+    """
+    indptr, columns, entry = _restricted(matrix.indptr, matrix.indices, rows, batch, column_batch, column_position)
+    return CSR(0, indptr, columns, None if matrix.data is None else matrix.data[entry], num_columns)
+
+
+@njit(cache=True, nogil=True)
+def _restricted(
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    rows: NDArray[np.int64],
+    batch: int,
+    column_batch: NDArray[np.int64],
+    column_position: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+    out_indptr = np.zeros(len(rows) + 1, np.int64)
+    for row in range(len(rows)):
+        count = 0
+        for position in range(indptr[rows[row]], indptr[rows[row] + 1]):
+            count += column_batch[indices[position]] == batch
+        out_indptr[row + 1] = out_indptr[row] + count
+    columns, entry = np.empty(out_indptr[-1], np.int32), np.empty(out_indptr[-1], np.int64)
+    end = 0
+    for row in rows:
+        for position in range(indptr[row], indptr[row + 1]):
+            column = indices[position]
+            if column_batch[column] == batch:
+                columns[end], entry[end] = column_position[column], position
+                end += 1
+    return out_indptr, columns, entry

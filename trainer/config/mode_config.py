@@ -3,35 +3,62 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.config.fields import Config, field_of, option
+from gnnloom.trainer.modes.batches import SAMPLER_OPTIONS
 from gnnloom.trainer.modes.kind import ModeKind
 from gnnloom.trainer.modes.registry import MODES, modes_with_option, shown_option
 
 
+def _mode_option(name: str, *, free: bool = False) -> Any:
+    return field_of(shown_option(name), free=free, later=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModeConfig(Config):
-    """A mode and its options. An option of another mode is refused, as it would do nothing."""
+    """A mode and its options. An option of another mode or sampler is refused, as it would do nothing."""
 
     mode: str = option("full", "What an epoch trains on", choices=tuple(MODES), later=True)
-    fanout: tuple[int, ...] = field_of(shown_option("fanout"), later=True)
-    batch_size: int = field_of(shown_option("batch_size"), later=True)
-    replace: bool = field_of(shown_option("replace"), later=True)
-    samples: str | None = field_of(shown_option("samples"), later=True)
-    # Free: where rows and batches come from does not change them.
-    cache_memory: int = field_of(shown_option("cache_memory"), free=True, later=True)
-    sampler_threads: int = field_of(shown_option("sampler_threads"), free=True, later=True)
+    batch_size: int = _mode_option("batch_size")
+    batches: int = _mode_option("batches")
+    sampler: str = _mode_option("sampler")
+    frontier: int = _mode_option("frontier")
+    enlargement: float = _mode_option("enlargement")
+    degree_cap: int = _mode_option("degree_cap")
+    walk_length: int = _mode_option("walk_length")
+    cluster_parts: int = _mode_option("cluster_parts")
+    cluster_key: str = _mode_option("cluster_key")
+    parts_per_batch: int = _mode_option("parts_per_batch")
+    presamples: int = _mode_option("presamples")
+    fanout: tuple[int, ...] = _mode_option("fanout")
+    replace: bool = _mode_option("replace")
+    samples: str | None = _mode_option("samples")
+    # Free: neither the cache nor what prepares batches ahead changes them.
+    cache_memory: int = _mode_option("cache_memory", free=True)
+    sampler_threads: int = _mode_option("sampler_threads", free=True)
+    pool: int = _mode_option("pool", free=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for field in dataclasses.fields(ModeConfig):
-            able = modes_with_option(field.name)
-            if able and self.mode not in able and getattr(self, field.name) != field.default:
-                raise InputError(f"{field.name}: mode {self.mode} has no such option, only {', '.join(able)}")
+        changed = [each.name for each in dataclasses.fields(ModeConfig) if getattr(self, each.name) != each.default]
+        for name in changed:
+            able = modes_with_option(name)
+            if able and self.mode not in able:
+                raise InputError(f"{name}: mode {self.mode} has no such option, only {', '.join(able)}")
+            samplers = [sampler for sampler, options in SAMPLER_OPTIONS.items() if name in options]
+            if samplers and self.sampler not in samplers:
+                raise InputError(f"{name}: sampler {self.sampler} has no such option, only {', '.join(samplers)}")
 
     @property
     def mode_kind(self) -> ModeKind:
         """The descriptor of the mode."""
         return MODES[self.mode]
+
+    def sampler_arguments(self) -> Mapping[str, Any]:
+        """Arguments of the sampler that are options; without those that stand for its defaults."""
+        pairs = [(argument, getattr(self, name)) for name, argument in SAMPLER_OPTIONS[self.sampler].items()]
+        return {argument: value for argument, value in pairs if argument and value}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
 from gnnloom.trainer.algorithms.option import Option
+from gnnloom.trainer.modes.batches import AHEAD, BATCH_SIZE
 from gnnloom.trainer.modes.kind import ModeKind
 
 MODE = ModeKind(
@@ -22,7 +23,7 @@ MODE = ModeKind(
             " by default 10 in every layer",
             least=-1,
         ),
-        "batch_size": Option(default=1024, help="Vertices of a batch on each rank", least=1),
+        "batch_size": BATCH_SIZE,
         "replace": Option(default=False, help="Draw neighbors with replacement"),
         "samples": Option(default=None, help="Key of the samples on disk to read instead of drawing"),
         "cache_memory": Option(
@@ -30,8 +31,6 @@ MODE = ModeKind(
             help="Memory per rank for the most frequent feature rows of other ranks, such as 512M",
             least=0,
         ),
-        "sampler_threads": Option(
-            default=1, help="Threads per rank that draw batches ahead; 0: draw each when it is needed", least=0
-        ),
+        **AHEAD,
     },
 )

@@ -7,6 +7,7 @@ not to the attention weights.
 from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -51,10 +52,26 @@ class GAT(Model):
         if not isinstance(operator, NeighborOperator):
             raise InputError("model gat: the algorithm does not fetch the rows of neighbors; use p2p")
         super().__init__(operator, options, dropout, seed, dtype)
-        self._exchange = operator.exchange
-        self._attention = Attention(
-            operator.matrix, options.own["negative_slope"], operator.threads, operator.grid.comm.traffic
-        )
+        #: Sampled training puts another operator in the place of the model's for each batch.
+        self._attentions: WeakKeyDictionary[Operator, Attention] = WeakKeyDictionary()
+
+    @property
+    def _exchange(self) -> HaloExchange:
+        return self._neighbors.exchange
+
+    @property
+    def _attention(self) -> Attention:
+        """Attention over the rows of the present operator, prepared once for each."""
+        operator = self._neighbors
+        if operator not in self._attentions:
+            slope, traffic = self.options.own["negative_slope"], operator.grid.comm.traffic
+            self._attentions[operator] = Attention(operator.matrix, slope, operator.threads, traffic)
+        return self._attentions[operator]
+
+    @property
+    def _neighbors(self) -> NeighborOperator:
+        operator: NeighborOperator = self.operator  # type: ignore[assignment]
+        return operator
 
     def create_parameters(self, generator: torch.Generator) -> None:
         heads, widths = self._heads, [self._head_width(layer) for layer in range(self.num_layers)]

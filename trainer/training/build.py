@@ -67,7 +67,8 @@ def build_operator(
         normalization=config.normalization,
         dtype=np.dtype(config.dtype),
         plan=plan,
-        differentiates=config.model_kind.load().multiplies,
+        # Sampled training differentiates the products with its batches only.
+        differentiates=config.model_kind.load().multiplies and not config.mode_kind.is_sampled,
         threads=threads,
         counter=counter,
         workspace=workspace,

@@ -23,6 +23,7 @@ def build_loss(
     weights: Tensor | None = None,
     own: OwnFunction | None = None,
     workspace: Workspace | None = None,
+    row_weights: Tensor | None = None,
 ) -> MaskedLoss:
     """The loss that fits the labels, or the user's own, over the vertices of a split. Collective.
 
@@ -34,8 +35,10 @@ def build_loss(
         weights: (num_classes,) float64 weights of the classes; not for a regression.
         own: the user's function.
         workspace: where scores and their gradients are; of its own by default.
+        row_weights: (num_rows,) float64 factors of the vertices' terms; ``num_terms`` does not depend on them.
     """
     loss = _loss(layout, labels, split, weights, own)
+    loss.weigh_rows(row_weights)
     loss.workspace = workspace or loss.workspace
     return loss
 
@@ -57,7 +60,12 @@ class MaskedLoss(ABC):
         num_vertices: number of these vertices over all ranks.
         speaks: this rank adds its sum to the loss; ranks that hold copies of the same scores do not.
         workspace: where scores and their gradients are.
+        divisor: what the sum is divided by instead of ``num_terms``, such as the terms of more vertices than these.
     """
+
+    divisor: float | None = None
+    #: Factors of the terms, of a shape that broadcasts to that of the scores in the mask; None for ones.
+    _weight: Tensor | None = None
 
     def __init__(self, layout: Layout, mask: Tensor) -> None:
         """Count the vertices of all ranks. Collective.
@@ -101,6 +109,12 @@ class MaskedLoss(ABC):
         """(num_rows, columns held) the gradient of all scores, from that of the vertices in the mask."""
         whole = self.workspace.zeros((num_rows, derivative.shape[1]), derivative.dtype)
         return whole.index_copy_(0, self._rows, derivative)
+
+    def weigh_rows(self, weights: Tensor | None) -> None:
+        """Multiply the terms of every row by a factor: (num_rows,) float64, or None for ones."""
+        if weights is not None:
+            factor = weights[self._rows].unsqueeze(1)
+            self._weight = factor if self._weight is None else self._weight * factor
 
     @property
     @abstractmethod
@@ -263,7 +277,8 @@ class MaskedSquaredError(MaskedLoss):
     def parts(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """The sum of the squared errors, and its derivative. Communicates nothing."""
         error = torch.where(self._known, scores - self._target, 0).to(scores.dtype)
-        return error.square().sum(dtype=torch.float64), 2 * error
+        weighted = error if self._weight is None else error * self._weight.to(error.dtype)
+        return (error * weighted).sum(dtype=torch.float64), 2 * weighted
 
 
 class MaskedOwnLoss(MaskedLoss):
@@ -287,8 +302,9 @@ class MaskedOwnLoss(MaskedLoss):
         """
         super().__init__(layout, mask)
         self._function, self._label = function, label[self._rows]
-        self._weight = None if weights is None else weights[self._label]
-        self._num_terms = self.num_vertices if self._weight is None else self._total_weight(self._weight)
+        weight = None if weights is None else weights[self._label]
+        self._num_terms = self.num_vertices if weight is None else self._total_weight(weight)
+        self._weight = None if weight is None else weight.unsqueeze(1)
 
     @property
     def num_terms(self) -> float:
@@ -303,7 +319,7 @@ class MaskedOwnLoss(MaskedLoss):
             scores = scores.requires_grad_()
             losses = self._function(scores, self._label)
             if self._weight is not None:
-                losses = losses * self._weight.to(losses.dtype)
+                losses = losses * self._weight.squeeze(1).to(losses.dtype)
             total = losses.sum(dtype=torch.float64)
             (derivative,) = torch.autograd.grad(total, scores)
         # A copy, because torch may give memory that the function still needs, or the same number for all elements.
@@ -315,9 +331,10 @@ class _MaskedMean(torch.autograd.Function):
     def forward(ctx: Any, scores: Tensor, loss: MaskedLoss) -> Tensor:
         # Only the rows in the mask enter, so the softmax needs no memory for the others.
         total, derivative = loss.parts(loss.take_rows(scores.detach()))
-        ctx.save_for_backward(derivative.div_(loss.num_terms))
+        divisor = loss.num_terms if loss.divisor is None else loss.divisor
+        ctx.save_for_backward(derivative.div_(divisor))
         ctx.loss, ctx.num_rows = loss, len(scores)
-        return total / loss.num_terms if loss.speaks else torch.zeros((), dtype=torch.float64)
+        return total / divisor if loss.speaks else torch.zeros((), dtype=torch.float64)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:

@@ -1,0 +1,126 @@
+"""The data of batches: the rows and columns of a sample, and the features and labels of its vertices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.storage.artifacts.row_shards import ShardMatrix
+from gnnloom.storage.artifacts.whole_graph import WholeGraph
+from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.matrix.transpose import transposed
+from gnnloom.storage.sampling.normalization import Normalization
+from gnnloom.storage.sampling.sampler import Sample
+from gnnloom.trainer.data.adjacency_scaling import Scaling, degrees, scaling
+from gnnloom.trainer.data.vertex_data import Labels, normalize_feature
+from gnnloom.trainer.kernels.arrays import array_dtype
+
+
+@dataclass(frozen=True)
+class BatchRows:
+    """A rank's rows of the adjacency, restricted to a batch.
+
+    Attributes:
+        vertex: (num_rows,) int64 global ids.
+        matrix: columns of the rank's own vertices and of its halo, with the rows to exchange.
+        transpose: the same of the transpose; ``matrix`` itself if both are equal.
+        sides: factors of the normalization.
+    """
+
+    vertex: NDArray[np.int64]
+    matrix: ShardMatrix
+    transpose: ShardMatrix
+    sides: Scaling
+
+
+def subgraph_rows(
+    sample: Sample,
+    graph: WholeGraph,
+    normalization: str,
+    dtype: np.dtype[Any],
+    *,
+    symmetric: bool,
+    counted: Normalization | None = None,
+) -> BatchRows:
+    """The rows of an induced subgraph, normalized as a graph of its own.
+
+    With counted samples, every nonzero is divided by its share of the samples that have its row, and the degrees are
+    those of the whole graph: a product is then, on average over the samples, that with the whole row (Zeng et al.,
+    GraphSAINT, ICLR 2020, section 3.2).
+
+    Args:
+        normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.
+        symmetric: the graph's matrix equals its transpose.
+        counted: how often nonzeros are in samples.
+
+    Raises:
+        InputError: a degree is negative or not finite.
+    """
+    block = sample.blocks[0]
+    matrix, degree = block.matrix, block.row_nnz.astype(np.float64)
+    if counted is None:
+        degree = degrees(matrix)
+    else:
+        weight = counted.entry_weight(block, sample.vertices)
+        data = weight if matrix.data is None else weight * matrix.data
+        matrix = replace(matrix, data=data.astype(dtype))
+        degree = degree if graph.matrix.data is None else _whole_row_sums(graph.matrix, sample.vertices)
+    rows = without_halo(matrix)
+    same = symmetric and counted is None
+    sides = scaling("the subgraph of a batch", normalization, degree, dtype)
+    return BatchRows(sample.vertices, rows, rows if same else without_halo(transposed(matrix)), sides)
+
+
+def without_halo(matrix: CSR) -> ShardMatrix:
+    """The rows of a square matrix that one rank has alone."""
+    none, offset = np.empty(0, np.int64), np.zeros(2, np.int64)
+    empty = CSR(0, np.zeros(matrix.num_rows + 1, np.int64), np.empty(0, np.int32), None, 0)
+    return ShardMatrix(matrix, empty, none, offset, none, offset)
+
+
+def _whole_row_sums(matrix: CSR, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """(num_rows,) float64 sums of some rows of a matrix with weights."""
+    begin = matrix.indptr[rows]
+    counts = matrix.indptr[rows + 1] - begin
+    first = np.cumsum(counts) - counts
+    entry = np.arange(counts.sum()) + np.repeat(begin - first, counts)
+    data = np.empty(0) if matrix.data is None else matrix.data[entry]
+    return np.bincount(np.repeat(np.arange(len(rows)), counts), weights=data, minlength=len(rows))
+
+
+class VertexTable:
+    """Features and labels of all vertices, for random access to those of a batch; any thread may read them."""
+
+    def __init__(
+        self, arrays: Mapping[str, NDArray[Any]], num_outputs: int, feature_norm: str, dtype: torch.dtype
+    ) -> None:
+        """Wrap arrays that are in memory or mapped.
+
+        Args:
+            arrays: (num_vertices, ...) ``feature``, ``split`` and one of ``label``, ``multilabel`` and ``target``.
+            num_outputs: number of classes, or of the numbers that a regression predicts.
+            feature_norm: ``row`` or ``none``; see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
+            dtype: dtype of the features.
+        """
+        self._arrays, self._num_outputs, self._feature_norm, self._dtype = arrays, num_outputs, feature_norm, dtype
+        self._label = next(name for name in ("target", "multilabel", "label") if name in arrays)
+
+    def feature(self, vertices: NDArray[np.int64]) -> Tensor:
+        """(num_vertices, num_features) scaled features of some vertices."""
+        # Taken before they are converted, so that only the rows of the batch are.
+        rows = np.take(self._arrays["feature"], vertices, axis=0).astype(array_dtype(self._dtype), copy=False)
+        return normalize_feature(torch.from_numpy(rows), self._feature_norm)
+
+    def labels(self, vertices: NDArray[np.int64]) -> Labels:
+        """Labels and split of some vertices."""
+        label = np.take(self._arrays[self._label], vertices, axis=0)
+        # int64, because torch indexes with labels.
+        label = label.astype(np.int64) if self._label == "label" else label
+        split = np.take(self._arrays["split"], vertices, axis=0)
+        return Labels(torch.from_numpy(label), torch.from_numpy(split), self._num_outputs)

@@ -1,0 +1,31 @@
+"""``subgraph``: every rank trains on subgraphs of its own."""
+
+from __future__ import annotations
+
+from gnnloom.trainer.algorithms.algorithm import ONE_LAYOUT
+from gnnloom.trainer.algorithms.option import Option
+from gnnloom.trainer.modes.batches import AHEAD, BATCH_SIZE, SUBGRAPHS
+from gnnloom.trainer.modes.kind import ModeKind
+
+MODE = ModeKind(
+    name="subgraph",
+    order=1,
+    help="Every rank trains on sampled subgraphs of its own, and gradients are averaged over the ranks",
+    source="Zeng et al., IPDPS 2019; GraphSAINT, ICLR 2020; Cluster-GCN, KDD 2019",
+    place=("gnnloom.trainer.training.modes.subgraph", "SubgraphMode"),
+    ranks_decide=True,
+    needs=frozenset({ONE_LAYOUT}),
+    options={
+        "batch_size": BATCH_SIZE,
+        "batches": Option(
+            default=0, help="Batches per epoch of all ranks; 0: as many as draw every vertex once on average", least=0
+        ),
+        "presamples": Option(
+            default=0,
+            help="Batches drawn beforehand to estimate GraphSAINT's weights of losses and edges; 0: no weights",
+            least=0,
+        ),
+        **SUBGRAPHS,
+        **AHEAD,
+    },
+)

@@ -1,0 +1,144 @@
+"""``minibatch``: all ranks train on the same batches of random vertices, each on the rows that it owns.
+
+Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training on Distributed-Memory Systems"
+(PVLDB 16(4), 2022), section 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import Lock
+
+import numpy as np
+import torch
+
+from gnnloom.storage.artifacts.row_shards import RowShard, ShardMatrix
+from gnnloom.storage.sampling.ahead import prepare_ahead
+from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.data.batch_share import EpochShare
+from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.networks.gat import NeighborOperator
+from gnnloom.trainer.networks.model import Inputs
+from gnnloom.trainer.operators.p2p import AXIS
+from gnnloom.trainer.operators.sampled import SampledRows
+from gnnloom.trainer.training.loss import MaskedLoss, build_loss
+from gnnloom.trainer.training.modes.mode import Mode, ModeContext
+from gnnloom.trainer.training.modes.sampled import complete_gradients, multiplying_by
+
+#: Epochs whose division into batches is kept: the present one, and the one that is prepared ahead.
+_EPOCHS = 2
+
+
+@dataclass(frozen=True)
+class _Share:
+    """A rank's share of a batch that is ready for training.
+
+    Attributes:
+        number: of the batch, among those of all epochs.
+        members: (num_rows,) int64 the rank's rows.
+        loss: over these rows only; it sends nothing.
+    """
+
+    number: int
+    operator: SampledRows
+    members: torch.Tensor
+    loss: MaskedLoss
+
+
+class MinibatchMode(Mode):
+    """Each epoch divides all vertices at random into batches; a step uses the graph that a batch induces.
+
+    Losses depend on the number of ranks by rounding only.
+    """
+
+    def __init__(self, context: ModeContext) -> None:
+        """Begin to prepare batches. Collective.
+
+        Raises:
+            CollectiveError: the transpose of a directed graph cannot be read.
+        """
+        super().__init__(context)
+        session, config = context.session, context.config
+        operator: NeighborOperator = session.operator  # type: ignore[assignment]
+        self._whole = operator
+        self._multiplies = config.model_kind.load().multiplies
+        self._transpose = together(context.comm, self._read_transpose)
+        self._num_vertices = session.shards.num_vertices
+        self._batches = -(-self._num_vertices // config.batch_size)
+        #: A grid of this rank alone, for losses of its own rows.
+        self._alone = ProcessGrid(operator.grid.group(()), {AXIS: 1})
+        self._lock = Lock()
+        self._epoch_share = lru_cache(_EPOCHS)(self._divide)
+        self._ready = prepare_ahead(self._prepare, self._numbers(), config.sampler_threads, config.pool)
+
+    def _read_transpose(self) -> ShardMatrix:
+        """The rank's rows of the transpose; those of the adjacency if both are equal or it is not needed."""
+        session = self.context.session
+        if session.shards.symmetric or not self._multiplies:
+            return self._whole.matrix
+        shard: RowShard = session.label_rows  # type: ignore[assignment]
+        return shard.matrix(transpose=True)
+
+    def _numbers(self) -> Iterator[int]:
+        config = self.context.config
+        yield from range(self.context.first_epoch * self._batches, config.epochs * self._batches)
+
+    def _divide(self, epoch: int) -> EpochShare:
+        config, vertex = self.context.config, self._whole.layout(0).vertex
+        sides = self._whole.matrix, self._transpose
+        return EpochShare(vertex, *sides, self._num_vertices, config.batch_size, config.seed, epoch)
+
+    def _prepare(self, number: int) -> _Share:
+        """Restrict this rank's lists to a batch. Communicates nothing; several threads do so at a time."""
+        context, config = self.context, self.context.config
+        epoch, batch = divmod(number, self._batches)
+        # Two threads would divide the same epoch.
+        with self._lock:
+            share = self._epoch_share(epoch)
+        rows = share.rows(batch, config.normalization, np.dtype(config.dtype))
+        workspace, threads = self._whole.workspace, context.model.dropout.threads
+        operator = SampledRows(self._whole.grid, rows, threads, workspace, multiplies=self._multiplies)
+        members = torch.from_numpy(share.members(batch))
+        given = context.labels
+        labels = Labels(given.label[members], given.split[members], given.num_classes)
+        layout = Layout(self._alone, rows.vertex, (AXIS,))
+        loss = build_loss(layout, labels, "train", context.class_weights, context.own_loss, workspace)
+        return _Share(number, operator, members, loss)
+
+    def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:  # noqa: ARG002 - batches come in order
+        total = 0.0
+        for _ in range(self._batches):
+            share = next(self._ready)
+            terms = torch.tensor([share.loss.num_terms], dtype=torch.float64)
+            self.context.comm.all_reduce(terms, Kind.LOSS)
+            # A batch without training vertices has no gradient on any rank.
+            if float(terms):
+                total += self._train_batch(share, float(terms), update)
+        return total
+
+    def _train_batch(self, share: _Share, num_terms: float, update: Callable[[], None]) -> float:
+        """Train one batch; returns this rank's contribution to the mean loss over all training vertices. Collective.
+
+        Args:
+            num_terms: terms of the loss of the batch on all ranks.
+        """
+        context, model = self.context, self.context.model
+        # Decides the masks of dropout, the same on every rank: a vertex loses other features in every epoch.
+        model.epoch = share.number
+        model.zero_grad()
+        share.loss.divisor = num_terms
+        feature = context.inputs.value.index_select(0, share.members)
+        with multiplying_by(share.operator, model):
+            loss = share.loss(model(Inputs(feature)))
+        loss.backward()  # type: ignore[no-untyped-call]
+        complete_gradients(model)
+        update()
+        return float(loss.detach()) * num_terms / context.loss.num_terms
+
+    def close(self) -> None:
+        self._ready.close()

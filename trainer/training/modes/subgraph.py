@@ -1,0 +1,149 @@
+"""``subgraph``: every rank trains on subgraphs of its own, and gradients are averaged over the ranks.
+
+Zeng et al., "Accurate, Efficient and Scalable Graph Embedding" (IPDPS 2019), algorithms 1 and 5; with normalization,
+Zeng et al., "GraphSAINT" (ICLR 2020), algorithm 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnloom.storage.artifacts.mapped_vertices import map_vertices
+from gnnloom.storage.artifacts.part_members import map_part_members
+from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
+from gnnloom.storage.sampling.ahead import prepare_ahead
+from gnnloom.storage.sampling.kinds import SAMPLERS
+from gnnloom.storage.sampling.normalization import Normalization, count_samples
+from gnnloom.storage.sampling.sampler import SubgraphSampler
+from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.data.batch_data import VertexTable, subgraph_rows
+from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.networks.model import Inputs
+from gnnloom.trainer.operators.p2p import AXIS
+from gnnloom.trainer.operators.sampled import SampledRows
+from gnnloom.trainer.training.loss import build_loss
+from gnnloom.trainer.training.modes.mode import Mode, ModeContext
+from gnnloom.trainer.training.modes.sampled import average_buffers, complete_gradients, multiplying_by
+
+
+@dataclass(frozen=True)
+class _Subgraph:
+    """A batch that is ready for training.
+
+    Attributes:
+        number: of the batch, among those of all ranks and epochs.
+        loss_weights: (num_vertices,) float64 factors of the losses; None for ones.
+    """
+
+    number: int
+    operator: SampledRows
+    feature: Tensor
+    labels: Labels
+    loss_weights: Tensor | None
+
+
+class SubgraphMode(Mode):
+    """Batch k of an epoch goes to rank k mod P; a step averages the gradients of up to P batches."""
+
+    def __init__(self, context: ModeContext) -> None:
+        """Map the graph and the vertex data, which all processes of a node share, and begin to draw. Collective.
+
+        Raises:
+            CollectiveError: the dataset lacks the graph, the vertex data or the partition, or the sampler refuses its
+                parameters.
+        """
+        super().__init__(context)
+        session, config = context.session, context.config
+        self._graph, self._table, self._sampler, self._counted = together(context.comm, self._open)
+        # A grid of this rank alone: a subgraph is not spread over ranks.
+        self._grid = ProcessGrid(session.operator.grid.group(()), {AXIS: 1})
+        self._batches = config.batches or self._sampler.num_batches
+        self._ready = prepare_ahead(self._prepare, self._numbers(), config.sampler_threads, config.pool)
+
+    def _open(self) -> tuple[WholeGraph, VertexTable, SubgraphSampler, Normalization | None]:
+        session, config = self.context.session, self.context.config
+        inputs = session.shards.artifact.inputs
+        graph = map_whole_graph(session.dataset.graph(inputs["graph"]))
+        vertices = map_vertices(session.dataset.vertices(inputs["vertices"]))
+        table = VertexTable(vertices, session.shards.num_outputs, session.feature_norm, session.model.dtype)
+        kind: Callable[..., Any] = SAMPLERS[config.sampler].load()
+        arguments = dict(config.sampler_arguments())
+        if config.sampler == "cluster":
+            parts = session.dataset.partition(config.cluster_parts or None, config.cluster_key or None)
+            arguments["parts"] = map_part_members(parts)
+        else:
+            arguments["size"] = config.batch_size
+        sampler: SubgraphSampler = kind(graph, config.seed, **arguments)
+        counted = count_samples(sampler, config.presamples) if config.presamples else None
+        return graph, table, sampler, counted
+
+    def _numbers(self) -> Iterator[int]:
+        """The batches of this rank, in the order of training."""
+        comm = self.context.comm
+        for epoch in range(self.context.first_epoch, self.context.config.epochs):
+            yield from range(epoch * self._batches + comm.rank, (epoch + 1) * self._batches, comm.size)
+
+    def _prepare(self, number: int) -> _Subgraph:
+        """Draw a batch and gather its data; several threads do so at a time."""
+        session, config, counted = self.context.session, self.context.config, self._counted
+        # The sampler's own epochs: one that covers the vertices has a fixed number of batches in each.
+        sample = self._sampler.sample(*divmod(number, self._sampler.num_batches))
+        dtype, symmetric = np.dtype(config.dtype), session.shards.symmetric
+        rows = subgraph_rows(sample, self._graph, config.normalization, dtype, symmetric=symmetric, counted=counted)
+        multiplies = config.model_kind.load().multiplies
+        operator = SampledRows(
+            self._grid, rows, session.model.dropout.threads, session.operator.workspace, multiplies=multiplies
+        )
+        weights = None
+        if counted is not None:
+            # The weighted sum estimates a mean over all vertices; the divisor makes it one over the training vertices.
+            weights = torch.from_numpy(counted.loss_weight(sample) * self._graph.num_vertices)
+        vertices = sample.vertices
+        return _Subgraph(number, operator, self._table.feature(vertices), self._table.labels(vertices), weights)
+
+    def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:  # noqa: ARG002 - batches come in order
+        model, comm = self.context.model, self.context.comm
+        total = 0.0
+        for first in range(0, self._batches, comm.size):
+            together_now = min(comm.size, self._batches - first)
+            model.zero_grad()
+            if comm.rank < together_now:
+                loss = self._loss(next(self._ready))
+                total += float(loss.detach()) / self._batches
+                (loss / together_now).backward()  # type: ignore[no-untyped-call]
+            complete_gradients(model)
+            update()
+        average_buffers(model, comm)
+        return total
+
+    def _loss(self, batch: _Subgraph) -> Tensor:
+        """The loss of a batch, whose gradient goes back through its operator."""
+        context = self.context
+        model = context.model
+        # Decides the masks of dropout: the same vertex loses other features in every batch.
+        model.epoch = batch.number
+        with multiplying_by(batch.operator, model):
+            scores = model(Inputs(batch.feature))
+        loss = build_loss(
+            batch.operator.layout(model.num_layers),
+            batch.labels,
+            "train",
+            context.class_weights,
+            context.own_loss,
+            batch.operator.workspace,
+            batch.loss_weights,
+        )
+        # A batch may be without training vertices, and then contributes nothing.
+        loss.divisor = (loss.num_terms or 1.0) if batch.loss_weights is None else context.loss.num_terms
+        result: Tensor = loss(scores)
+        return result
+
+    def close(self) -> None:
+        self._ready.close()
