@@ -18,12 +18,13 @@ class Drawn:
     Attributes:
         batch: its vertices and rows.
         label: (num_seeds, ...) labels of the seeds, as in :class:`~gnnloom.trainer.data.vertex_data.Labels`.
-        feature: (num_vertices, num_features) features of its vertices, not normalized; None if they are fetched.
+        feature: (num_vertices, num_features) input features of its vertices, normalized; without rows if they are
+            fetched from other ranks.
     """
 
     batch: LayeredBatch
     label: Tensor
-    feature: Tensor | None = None
+    feature: Tensor
 
 
 class Batches(Protocol):
@@ -37,7 +38,7 @@ class Batches(Protocol):
     num_batches: int
     num_layers: int
 
-    def begin(self, epoch: int) -> Generator[Drawn]:
+    def begin(self, epoch: int) -> Generator[Drawn, None, None]:
         """The batches of an epoch, prepared ahead of their use; close it to end what prepares them.
 
         Communicates nothing.

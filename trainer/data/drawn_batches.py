@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import closing
-from typing import Final, cast
+from functools import partial
 
 import numpy as np
 import torch
@@ -12,17 +11,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
-from gnnloom.storage.matrix.layered import empty_batch
-from gnnloom.storage.sampling.ahead import sample_ahead
+from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
+from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.storage.sampling.hot_rows import hot_vertices
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
-from gnnloom.storage.sampling.sampler import Sample
 from gnnloom.trainer.data.batches import Drawn
 from gnnloom.trainer.data.row_exchange import RowExchange
-
-#: Batches that one thread has drawn, or is drawing, ahead of their use.
-_AHEAD: Final = 2
 
 
 class DrawnBatches:
@@ -37,6 +32,7 @@ class DrawnBatches:
         label: Tensor,
         exchange: RowExchange,
         threads: int,
+        pool: int,
     ) -> None:
         """Communicates nothing.
 
@@ -44,10 +40,10 @@ class DrawnBatches:
             sampler: draws this rank's batches; None if it has no training vertex.
             own: (num_own,) int64 this rank's vertices, ascending.
             label: (num_own, ...) their labels.
-            threads: that draw ahead; 0 draws each batch when it is needed.
+            threads, pool: see :func:`gnnloom.storage.sampling.ahead.prepare_ahead`.
         """
         self._graph, self._sampler, self._exchange = graph, sampler, exchange
-        self._own, self._label, self._threads = own, label, threads
+        self._own, self._label, self._threads, self._pool = own, label, threads, pool
         self.num_batches = sampler.num_batches if sampler else 0
         self.num_layers = num_layers
 
@@ -62,21 +58,25 @@ class DrawnBatches:
             found = hot_vertices(self._sampler, memory // max(1, row_bytes), self._exchange.is_remote)
         self._exchange.cache(found)
 
-    def begin(self, epoch: int) -> Generator[Drawn]:
+    def begin(self, epoch: int) -> Generator[Drawn, None, None]:
         if self._sampler is None:
             return
-        places = ((epoch, batch) for batch in range(self.num_batches))
-        samples = sample_ahead(self._sampler, places, self._threads, _AHEAD * max(1, self._threads))
-        # Both kinds of iterators that it returns can be closed.
-        with closing(cast("Generator[Sample]", samples)):
-            for sample in samples:
-                batch = layered_batch(self._graph, sample)
+        draw = partial(_draw, self._graph, self._sampler, epoch)
+        batches = prepare_ahead(draw, range(self.num_batches), self._threads, self._pool)
+        try:
+            for batch in batches:
                 rows = torch.from_numpy(np.searchsorted(self._own, batch.seeds))
-                yield Drawn(batch, self._label[rows])
+                yield Drawn(batch, self._label[rows], self._exchange.nothing)
+        finally:
+            batches.close()
 
     def nothing(self) -> Drawn:
-        return Drawn(empty_batch(self.num_layers), self._label[:0])
+        return Drawn(empty_batch(self.num_layers), self._label[:0], self._exchange.nothing)
 
     def inputs(self, drawn: Drawn) -> Tensor:
         # Owners have normalized their rows.
         return self._exchange.fetch(drawn.batch.vertices)
+
+
+def _draw(graph: WholeGraph, sampler: NeighborSampler, epoch: int, number: int) -> LayeredBatch:
+    return layered_batch(graph, sampler.sample(epoch, number))

@@ -39,6 +39,11 @@ class RowExchange:
         self._cached = np.empty(0, np.int64)
         self._cached_rows = rows[:0]
 
+    @property
+    def nothing(self) -> Tensor:
+        """(0, dim) rows of no vertex."""
+        return self._rows[:0]
+
     def is_remote(self, vertices: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(num_vertices,) bool, whether another rank owns each vertex."""
         if self._owner is None:

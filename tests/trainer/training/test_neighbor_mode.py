@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from gnnloom.pipeline.samples.options import SampleOptions
+from gnnloom.pipeline.samples.stage import write_samples
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.sampling.neighbor import ALL, NeighborSampler
@@ -149,6 +152,56 @@ def test_a_resumed_run_has_the_losses_of_an_uninterrupted_one(tmp_path: Path) ->
     assert len(set(whole["loss"])) == 5
     other = train(LoneCommunicator(), sampled_config(catalog, "undirected", 1, "other", epochs=5, **options, seed=4))
     assert other["loss"] != whole["loss"]
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Runs that draw their batches, and runs that read them from samples of as many epochs, and of fewer."""
+    folder = tmp_path_factory.mktemp("samples")
+    catalog, configs = Catalog(folder / "catalog"), []
+    for name, feature_norm in (("directed", "none"), ("training-on-one-rank", "row")):
+        dataset = store_for_sampling(catalog, PROBLEMS[name], *RANKS)
+        for ranks in RANKS:
+            partition = dataset.partition(parts=ranks)
+            options: dict[str, Any] = {"dropout": 0.4, "feature_norm": feature_norm}
+            drawn: dict[str, Any] = {"fanout": (3, 2, 2), "batch_size": 4}
+            for epochs in (2, 3):
+                given = SampleOptions(**drawn, epochs=epochs, ranks=ranks, seed=3, cache_memory=200)
+                key = write_samples(dataset, dataset.graph(), partition, given, InProcessCluster()).artifact.key
+                run = f"stored-{epochs}-{ranks}"
+                configs.append(sampled_config(catalog, name, ranks, run, samples=key, **options))
+            configs.append(sampled_config(catalog, name, ranks, f"drawn-{ranks}", **drawn, **options))
+    return Results(catalog, configs, folder)
+
+
+@pytest.mark.parametrize("name", ["directed", "training-on-one-rank"])
+@pytest.mark.parametrize("ranks", RANKS)
+def test_training_from_samples_has_the_losses_of_training_that_draws_them(
+    stored: Results, name: str, ranks: int
+) -> None:
+    losses = stored.loss(name, f"drawn-{ranks}")
+    assert stored.loss(name, f"stored-3-{ranks}") == losses
+    # After two epochs, the first one is read again.
+    assert stored.loss(name, f"stored-2-{ranks}")[:2] == losses[:2]
+    assert stored.loss(name, f"stored-2-{ranks}")[2] != losses[2]
+    sent = stored.by_run[name, f"stored-3-{ranks}"]["bytes_by_kind"]
+    assert "rows" not in sent
+
+
+def test_samples_that_do_not_fit_the_run_are_refused(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "catalog")
+    dataset = store_for_sampling(catalog, PROBLEMS["undirected"], 1, 2)
+    options = SampleOptions(fanout=(3, 2, 2), batch_size=4, epochs=1, ranks=2)
+    two = write_samples(dataset, dataset.graph(), dataset.partition(parts=2), options, InProcessCluster())
+    one = write_samples(dataset, dataset.graph(), None, SampleOptions(fanout=(3, 2), epochs=1), InProcessCluster())
+    for message, given in {
+        "samples for 2 ranks": {"samples": two.artifact.key},
+        "the model has 3 layers": {"samples": one.artifact.key},
+        "drawn with batch_size 1024, but 7": {"samples": one.artifact.key, "batch_size": 7},
+        "no samples with key ffff": {"samples": "ffff"},
+    }.items():
+        with pytest.raises(CollectiveError, match=message):
+            train(LoneCommunicator(), sampled_config(catalog, "undirected", 1, "a", **given))
 
 
 def test_what_does_not_fit_the_model_is_refused(tmp_path: Path) -> None:

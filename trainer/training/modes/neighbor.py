@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.part_members import map_part_members
+from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
 from gnnloom.storage.errors import InputError
@@ -23,11 +24,13 @@ from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.batches import Batches, Drawn
 from gnnloom.trainer.data.drawn_batches import DrawnBatches
 from gnnloom.trainer.data.row_exchange import RowExchange
+from gnnloom.trainer.data.stored_batches import StoredBatches
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.networks.model import Inputs
 from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
+from gnnloom.trainer.training.modes.sampled import multiplying_by
 
 #: Fan-out of every layer if none is given.
 _FANOUT = 10
@@ -44,14 +47,31 @@ class NeighborMode(Mode):
         """
         super().__init__(context)
         comm, model, config = context.comm, context.model, context.config
-        self._fanouts = together(comm, lambda: _checked(context))
+        self._samples = together(comm, lambda: _open_samples(context))
+        self._fanouts = together(comm, lambda: _checked(context, self._samples))
         whole = context.session.operator
         dtype, threads = np.dtype(config.dtype), context.model.dropout.threads
         self._operator = Layered(
             comm, model.num_layers, config.normalization, dtype, threads, workspace=whole.workspace
         )
-        self._batches = self._draw()
+        self._batches = self._draw() if self._samples is None else self._read(self._samples)
         self._num_steps = int(comm.gather_numbers([self._batches.num_batches]).max())
+
+    def _read(self, samples: Samples) -> Batches:
+        """Batches that were drawn before. Collective."""
+        context, session = self.context, self.context.session
+        return together(
+            context.comm,
+            lambda: StoredBatches(
+                samples,
+                context.comm.rank,
+                session.feature_norm,
+                session.model.dtype,
+                context.labels.label[:0],
+                session.counter,
+                ahead=context.config.sampler_threads > 0,
+            ),
+        )
 
     def _draw(self) -> Batches:
         """Batches that are drawn during training. Collective."""
@@ -69,7 +89,14 @@ class NeighborMode(Mode):
         sampler = together(context.comm, make)
         exchange = RowExchange(context.comm, own, feature, owner, session.operator.workspace)
         batches = DrawnBatches(
-            graph, sampler, len(self._fanouts), own, context.labels.label, exchange, config.sampler_threads
+            graph,
+            sampler,
+            len(self._fanouts),
+            own,
+            context.labels.label,
+            exchange,
+            config.sampler_threads,
+            config.pool,
         )
         batches.keep_frequent(config.cache_memory, feature.shape[1] * feature.element_size())
         return batches
@@ -111,21 +138,51 @@ class NeighborMode(Mode):
 
     @contextmanager
     def _on_blocks(self) -> Iterator[None]:
-        """Let the model multiply with the blocks of batches, and afterwards with the whole graph again."""
+        """Let the model multiply with the blocks of batches inside the block."""
         model = self.context.model
-        whole, options = model.operator, model.options
-        model.operator = self._operator
+        options = model.options
         # A layer's output has far fewer rows than its input, so a product with the weight costs less after the one with
         # the block.
         if options.product_order == "auto":
             model.options = replace(options, product_order="propagate-first")
         try:
-            yield
+            with multiplying_by(self._operator, model):
+                yield
         finally:
-            model.operator, model.options = whole, options
+            model.options = options
 
 
-def _checked(context: ModeContext) -> tuple[int, ...]:
+def _open_samples(context: ModeContext) -> Samples | None:
+    """The samples on disk that the configuration names, if it does.
+
+    Raises:
+        NotFoundError: there are none with this key.
+        InputError: they are for other ranks, of other data, or drawn with other options than those given.
+    """
+    session, config, comm = context.session, context.config, context.comm
+    if config.samples is None:
+        return None
+    samples = session.dataset.samples(config.samples, session.counter)
+    where = samples.artifact.path
+    if samples.num_ranks != comm.size:
+        raise InputError(f"{where}: samples for {samples.num_ranks} ranks, but the run has {comm.size}")
+    theirs, ours = samples.artifact.inputs, session.shards.artifact.inputs
+    # One rank owns all vertices, so its samples need no partition.
+    different = [kind for kind, key in theirs.items() if ours.get(kind) != key]
+    if different:
+        raise InputError(
+            f"{where}: made from another {different[0]} ({theirs[different[0]]}) than the shards"
+            f" ({ours.get(different[0])})"
+        )
+    drawn = {"fanout": samples.fanouts, "batch_size": samples.batch_size, "replace": samples.replace}
+    for name, value in drawn.items():
+        given = getattr(config, name)
+        if given not in (value, config.__dataclass_fields__[name].default):
+            raise InputError(f"{where}: drawn with {name} {value}, but {given} was asked for")
+    return samples
+
+
+def _checked(context: ModeContext, samples: Samples | None) -> tuple[int, ...]:
     """The fan-outs of all layers, from that of the seeds on.
 
     Raises:
@@ -137,7 +194,7 @@ def _checked(context: ModeContext) -> tuple[int, ...]:
             f"mode neighbor: the layers of model {config.model} need the same rows before and after; use gcn, sage or"
             " gin, or another mode"
         )
-    fanouts = config.fanout or (_FANOUT,) * model.num_layers
+    fanouts = samples.fanouts if samples else config.fanout or (_FANOUT,) * model.num_layers
     if len(fanouts) != model.num_layers:
         raise InputError(f"fanout {fanouts}: the model has {model.num_layers} layers, so give as many numbers")
     return fanouts
