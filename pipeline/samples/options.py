@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from gnnloom.storage.errors import InputError
@@ -45,11 +45,7 @@ class SampleOptions:
             if getattr(self, name) < least:
                 raise InputError(f"{name} {getattr(self, name)}: expected at least {least}")
 
-    def parameters(self, hot_rows: int) -> dict[str, Any]:
-        """What determines the bytes of the samples.
-
-        Args:
-            hot_rows: rows for which ``cache_memory`` suffices.
-        """
-        names = ("mode", "batch_size", "epochs", "ranks", "seed", "replace")
-        return {"fanout": list(self.fanout), "hot_rows": hot_rows, **{name: getattr(self, name) for name in names}}
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What determines the bytes of the samples."""
+        return {**asdict(self), "fanout": list(self.fanout)}

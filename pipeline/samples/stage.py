@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from gnnloom.pipeline.samples.inputs import SampleInputs, find_inputs
@@ -30,11 +31,10 @@ def write_samples(
         InputError: there are no features, labels or split, no training vertex, or the partition does not fit.
         BudgetError: one batch may need more memory than a worker has.
     """
-    inputs = _inputs(dataset, graph, partition, options)
+    inputs = checked_inputs(dataset, graph, partition, options)
     sizes = SampleSizes.of(inputs, options)
     sizes.check_memory(cluster.memory)
-    parameters = options.parameters(sizes.hot_rows)
-    with ArtifactWriter.begin(dataset.path, "samples", parameters, inputs.keys, cluster.scratch) as writer:
+    with ArtifactWriter.begin(dataset.path, "samples", options.parameters, inputs.keys, cluster.scratch) as writer:
         if writer.is_complete:
             return Samples(Artifact(writer.path))
         # Here, before the tasks: the first use of the uncompressed copies makes them, and would keep workers waiting.
@@ -55,18 +55,21 @@ def write_samples(
         return Samples(writer.commit(names, _dims(inputs), _facts(inputs, sizes, options, records)))
 
 
-def samples_key(graph: str, vertices: str, partition: str | None, options: SampleOptions, row_bytes: int) -> str:
+def samples_key(inputs: Mapping[str, str], options: SampleOptions) -> str:
     """Compute the key of the artifact that :func:`write_samples` makes or finds.
 
     Args:
-        graph, vertices, partition: keys of the inputs.
-        row_bytes: bytes of the features of a vertex.
+        inputs: kind to key of the graph, the vertices and, for several ranks, the partition.
     """
-    keys = {"graph": graph, "vertices": vertices} | ({"partition": partition} if partition else {})
-    return artifact_key("samples", options.parameters(options.cache_memory // max(1, row_bytes)), keys)
+    return artifact_key("samples", options.parameters, inputs)
 
 
-def _inputs(dataset: Dataset, graph: Graph, partition: Partition | None, options: SampleOptions) -> SampleInputs:
+def checked_inputs(dataset: Dataset, graph: Graph, partition: Partition | None, options: SampleOptions) -> SampleInputs:
+    """What these options sample from.
+
+    Raises:
+        InputError: there are no features, labels or split, or the partition does not fit.
+    """
     if partition is None and options.ranks > 1:
         raise InputError(f"samples for {options.ranks} ranks need a partition of as many parts")
     if partition is not None and partition.num_parts != options.ranks:

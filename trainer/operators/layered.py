@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
@@ -69,6 +70,15 @@ class Layered:
         self._layouts = [Layout(self.grid, batch.vertices[:size], row_axes=(AXIS,)) for size in batch.layer_sizes]
         self._blocks = [ScaledBlock(block, batch.row_nnz, sides, self._dtype, self.threads) for block in batch.blocks]
 
+    def rest(self, vertex: NDArray[np.int64]) -> None:
+        """Have these rows in every layer, and multiply with nothing, until a batch is loaded.
+
+        Args:
+            vertex: (num_own,) int64 this rank's vertices.
+        """
+        self._layouts = [Layout(self.grid, vertex, row_axes=(AXIS,))] * (len(self._layouts))
+        self._blocks = []
+
     def weight_piece(self, layer: int, shape: tuple[int, int]) -> Piece | None:  # noqa: ARG002
         return None
 
@@ -99,7 +109,7 @@ class ScaledBlock:
     """diag(left) B diag(right) of one block B, and its transpose once that is needed."""
 
     def __init__(
-        self, block: CSR, row_nnz: np.ndarray[Any, Any], sides: Scaling, dtype: np.dtype[Any], threads: Threads
+        self, block: CSR, row_nnz: NDArray[np.int64], sides: Scaling, dtype: np.dtype[Any], threads: Threads
     ) -> None:
         """Prepare the product.
 

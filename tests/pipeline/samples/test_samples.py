@@ -108,8 +108,8 @@ def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_a_kill(
 def test_asking_twice_makes_nothing_new_and_the_key_is_known_before(tmp_path: Path) -> None:
     dataset = store(tmp_path)
     first = sample(dataset)
-    graph, vertices = dataset.graph().artifact.key, dataset.vertices().artifact.key
-    assert samples_key(graph, vertices, None, SampleOptions(**OPTIONS, cache_memory=800), 20) == first.artifact.key
+    inputs = {"graph": dataset.graph().artifact.key, "vertices": dataset.vertices().artifact.key}
+    assert samples_key(inputs, SampleOptions(**OPTIONS, cache_memory=800)) == first.artifact.key
     before = first.artifact.manifest
     assert sample(dataset).artifact.manifest == before
     assert sample(dataset, seed=6).artifact.key != first.artifact.key

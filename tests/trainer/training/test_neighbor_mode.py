@@ -14,10 +14,15 @@ from gnnloom.pipeline.samples.stage import write_samples
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.runs.checkpoint import read_checkpoint
+from gnnloom.storage.runs.run import Run
 from gnnloom.storage.sampling.neighbor import ALL, NeighborSampler
 from gnnloom.trainer.comm.agreement import CollectiveError
+from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.training.layerwise import layerwise_scores
 from gnnloom.trainer.training.loop import train
+from gnnloom.trainer.training.predict import predict
+from gnnloom.trainer.training.session import open_session
 from support.dense_models import DenseModel
 from support.lone import LoneCommunicator
 from support.mpi import train_all
@@ -163,7 +168,9 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Results:
         dataset = store_for_sampling(catalog, PROBLEMS[name], *RANKS)
         for ranks in RANKS:
             partition = dataset.partition(parts=ranks)
-            options: dict[str, Any] = {"dropout": 0.4, "feature_norm": feature_norm}
+            options: dict[str, Any] = {"dropout": 0.4, "feature_norm": feature_norm, "eval_every": 1}
+            # Only so that the loss of the validation split is measured.
+            options |= {"patience": 100, "monitor": "val_loss"}
             drawn: dict[str, Any] = {"fanout": (3, 2, 2), "batch_size": 4}
             for epochs in (2, 3):
                 given = SampleOptions(**drawn, epochs=epochs, ranks=ranks, seed=3, cache_memory=200)
@@ -188,6 +195,61 @@ def test_training_from_samples_has_the_losses_of_training_that_draws_them(
     assert "rows" not in sent
 
 
+@pytest.mark.parametrize("name", ["directed", "training-on-one-rank"])
+@pytest.mark.parametrize("ranks", RANKS)
+def test_evaluation_from_disk_is_that_of_the_whole_graph(stored: Results, name: str, ranks: int) -> None:
+    dataset = stored.catalog[name]
+    from_disk, whole = (Run.open(dataset, f"{run}-{ranks}").metrics() for run in ("stored-3", "drawn"))
+    for mine, other in zip(from_disk, whole, strict=True):
+        assert_close(mine["val_loss"], other["val_loss"], steps=60)
+        for figure in ("train_accuracy", "val_accuracy", "test_accuracy"):
+            assert mine[figure] == other[figure]
+    # The shards' adjacency and features were not read.
+    mine, other = (stored.by_run[name, f"{run}-{ranks}"]["feature_norm"] for run in ("stored-3", "drawn"))
+    assert mine == other
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("step", [1, 40, 1 << 20])
+def test_layer_by_layer_from_disk_the_scores_are_those_of_the_whole_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, step: int
+) -> None:
+    monkeypatch.setattr("gnnloom.trainer.training.layerwise._GATHERED", step)
+    catalog = Catalog(tmp_path / "catalog")
+    dataset = store_for_sampling(catalog, PROBLEMS["undirected"], 1)
+    given = SampleOptions(fanout=(3, 2, 2), batch_size=4, epochs=1)
+    samples = write_samples(dataset, dataset.graph(), None, given, InProcessCluster())
+    options: dict[str, Any] = {"model": model, "norm": "layer", "unit_embedding": True, "hidden": (7, 7)}
+    options |= {"residual": True, "feature_norm": "row"}
+    whole, stored = (
+        open_session(LoneCommunicator(), sampled_config(catalog, "undirected", 1, "a", **options, **given), 1)
+        for given in ({}, {"samples": samples.artifact.key})
+    )
+    whole.model.eval()
+    stored.model.eval()
+    with torch.no_grad():
+        expected = whole.model(whole.take_inputs())
+        stored.take_inputs()
+        found = layerwise_scores(stored)
+    assert_close(found, expected, steps=30)
+    assert stored.counter.bytes < whole.counter.bytes
+    assert [path.name for path in dataset.path.iterdir() if path.is_file()] == ["zarr.json"]
+
+
+def test_a_run_from_samples_is_predicted_from_its_shards(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "catalog")
+    dataset = store_for_sampling(catalog, PROBLEMS["undirected"], 1)
+    samples = write_samples(
+        dataset, dataset.graph(), None, SampleOptions(fanout=(3, 2, 2), epochs=1), InProcessCluster()
+    )
+    config = sampled_config(catalog, "undirected", 1, "a", samples=samples.artifact.key)
+    result = train(LoneCommunicator(), config)
+    predict(LoneCommunicator(), PredictConfig(catalog=str(catalog.root), dataset="undirected", run="a"))
+    label, given = Run.open(dataset, "a").predictions().label(), PROBLEMS["undirected"]
+    test = (given.split == 3) & (given.label >= 0)
+    assert (label[test] == given.label[test]).mean() == result["test_accuracy"]
+
+
 def test_samples_that_do_not_fit_the_run_are_refused(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path / "catalog")
     dataset = store_for_sampling(catalog, PROBLEMS["undirected"], 1, 2)
@@ -196,8 +258,8 @@ def test_samples_that_do_not_fit_the_run_are_refused(tmp_path: Path) -> None:
     one = write_samples(dataset, dataset.graph(), None, SampleOptions(fanout=(3, 2), epochs=1), InProcessCluster())
     for message, given in {
         "samples for 2 ranks": {"samples": two.artifact.key},
-        "the model has 3 layers": {"samples": one.artifact.key},
-        "drawn with batch_size 1024, but 7": {"samples": one.artifact.key, "batch_size": 7},
+        "but the model has 3 layers": {"samples": one.artifact.key},
+        "drawn with batch_size 1024, but 7": {"samples": one.artifact.key, "batch_size": 7, "hidden": (9,)},
         "no samples with key ffff": {"samples": "ffff"},
     }.items():
         with pytest.raises(CollectiveError, match=message):

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gnnloom.storage.artifacts.part_members import map_part_members
 from gnnloom.storage.artifacts.samples import Samples
@@ -28,6 +29,7 @@ from gnnloom.trainer.data.stored_batches import StoredBatches
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.networks.model import Inputs
 from gnnloom.trainer.operators.layered import Layered
+from gnnloom.trainer.training.layerwise import layerwise_scores
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
 from gnnloom.trainer.training.modes.sampled import multiplying_by
@@ -47,8 +49,8 @@ class NeighborMode(Mode):
         """
         super().__init__(context)
         comm, model, config = context.comm, context.model, context.config
-        self._samples = together(comm, lambda: _open_samples(context))
-        self._fanouts = together(comm, lambda: _checked(context, self._samples))
+        self._samples = context.session.samples
+        self._fanouts = together(comm, lambda: _checked(context))
         whole = context.session.operator
         dtype, threads = np.dtype(config.dtype), context.model.dropout.threads
         self._operator = Layered(
@@ -115,6 +117,12 @@ class NeighborMode(Mode):
                 terms += weight
         return total / max(terms, 1)
 
+    def scores(self) -> Tensor:
+        """See :meth:`Mode.scores`; layer by layer from disk if the batches come from there."""
+        if self._samples is None:
+            return super().scores()
+        return layerwise_scores(self.context.session)
+
     def _step(self, drawn: Drawn) -> tuple[float, float]:
         """Form the gradients of a batch; returns this rank's contribution to the loss, and its terms. Collective."""
         model = self.context.model
@@ -152,37 +160,7 @@ class NeighborMode(Mode):
             model.options = options
 
 
-def _open_samples(context: ModeContext) -> Samples | None:
-    """The samples on disk that the configuration names, if it does.
-
-    Raises:
-        NotFoundError: there are none with this key.
-        InputError: they are for other ranks, of other data, or drawn with other options than those given.
-    """
-    session, config, comm = context.session, context.config, context.comm
-    if config.samples is None:
-        return None
-    samples = session.dataset.samples(config.samples, session.counter)
-    where = samples.artifact.path
-    if samples.num_ranks != comm.size:
-        raise InputError(f"{where}: samples for {samples.num_ranks} ranks, but the run has {comm.size}")
-    theirs, ours = samples.artifact.inputs, session.shards.artifact.inputs
-    # One rank owns all vertices, so its samples need no partition.
-    different = [kind for kind, key in theirs.items() if ours.get(kind) != key]
-    if different:
-        raise InputError(
-            f"{where}: made from another {different[0]} ({theirs[different[0]]}) than the shards"
-            f" ({ours.get(different[0])})"
-        )
-    drawn = {"fanout": samples.fanouts, "batch_size": samples.batch_size, "replace": samples.replace}
-    for name, value in drawn.items():
-        given = getattr(config, name)
-        if given not in (value, config.__dataclass_fields__[name].default):
-            raise InputError(f"{where}: drawn with {name} {value}, but {given} was asked for")
-    return samples
-
-
-def _checked(context: ModeContext, samples: Samples | None) -> tuple[int, ...]:
+def _checked(context: ModeContext) -> tuple[int, ...]:
     """The fan-outs of all layers, from that of the seeds on.
 
     Raises:
@@ -194,6 +172,9 @@ def _checked(context: ModeContext, samples: Samples | None) -> tuple[int, ...]:
             f"mode neighbor: the layers of model {config.model} need the same rows before and after; use gcn, sage or"
             " gin, or another mode"
         )
+    samples = context.session.samples
+    if samples is not None and config.save_embeddings:
+        raise InputError("save_embeddings: training from samples does not predict; run `gnnloom predict` afterwards")
     fanouts = samples.fanouts if samples else config.fanout or (_FANOUT,) * model.num_layers
     if len(fanouts) != model.num_layers:
         raise InputError(f"fanout {fanouts}: the model has {model.num_layers} layers, so give as many numbers")
