@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.row_shards import RowShards
+from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.differences import differences, in_words
 from gnnloom.storage.errors import CorruptError, ExistsError, FormatError, GnnloomError, InputError, NotFoundError
@@ -161,6 +162,11 @@ class Dataset:
 
         artifact = self.find("shards", key, layout="grid", **parameters)
         return GridShards(Artifact(artifact.path, counter))
+
+    def samples(self, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any) -> Samples:
+        """Samples on disk, found by their parameters (``ranks``, ``batch_size``, ``seed``, ...)."""
+        artifact = self.find("samples", key, **parameters)
+        return Samples(Artifact(artifact.path, counter))
 
     @property
     def runs_path(self) -> Path:

@@ -21,10 +21,12 @@ class PartMembers:
     Attributes:
         offset: (num_parts + 1,) int64 where each part begins in ``vertex``.
         vertex: (num_vertices,) int32 or int64, sorted by part, and within a part.
+        part: (num_vertices,) int32 part of each vertex.
     """
 
     offset: NDArray[np.int64]
     vertex: NDArray[Any]
+    part: NDArray[np.int32]
 
     @property
     def num_parts(self) -> int:
@@ -41,17 +43,17 @@ def part_members(part: NDArray[np.int32], num_parts: int) -> PartMembers:
     Args:
         part: (num_vertices,) int32 part of each vertex.
     """
-    return PartMembers(_part_offsets(part, num_parts), _sorted_by_part(part))
+    return PartMembers(_part_offsets(part, num_parts), _sorted_by_part(part), part)
 
 
 def map_part_members(partition: Partition) -> PartMembers:
     """Map the vertices of each part from files that all processes share; see :mod:`..format.mapped_copy`."""
     arrays = open_copy(partition.artifact, partition_contents(partition))
-    return PartMembers(arrays["offset"], arrays["vertex"])
+    return PartMembers(arrays["offset"], arrays["vertex"], arrays["part"])
 
 
 def partition_contents(partition: Partition) -> dict[str, ArrayContent]:
-    """The arrays ``offset`` and ``vertex`` of :class:`PartMembers`."""
+    """The arrays of :class:`PartMembers`."""
 
     def offset() -> Iterator[NDArray[np.int64]]:
         yield _part_offsets(partition.part(), partition.num_parts)
@@ -63,6 +65,7 @@ def partition_contents(partition: Partition) -> dict[str, ArrayContent]:
     return {
         "offset": ArrayContent((partition.num_parts + 1,), np.dtype(np.int64), offset),
         "vertex": ArrayContent((n,), index_dtype(n), vertex),
+        "part": ArrayContent((n,), np.dtype(np.int32), partition.artifact.array("part").chunks),
     }
 
 

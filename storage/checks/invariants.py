@@ -18,6 +18,7 @@ from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT, Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.checks.csr_invariants import MatrixPrint, check_csr, check_offsets
 from gnnloom.storage.checks.metadata_invariants import check_metadata
+from gnnloom.storage.checks.sample_invariants import check_samples
 from gnnloom.storage.checks.shard_invariants import check_grid_shards, check_row_shards
 from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
@@ -156,10 +157,16 @@ def _check_shards(dataset: Dataset, artifact: Artifact) -> None:
     check(artifact, None if graph is None else graph.nnz)
 
 
+def _check_samples(dataset: Dataset, artifact: Artifact) -> None:
+    del dataset
+    check_samples(artifact)
+
+
 _CHECKS: Mapping[str, Callable[[Dataset, Artifact], None]] = {
     "graph": _check_graph,
     "transpose": _check_transpose,
     "vertices": _check_vertices,
     "partition": _check_partition,
     "shards": _check_shards,
+    "samples": _check_samples,
 }

@@ -111,12 +111,32 @@ _GRID_SHARDS = {
     "order/*/*/split": ArraySpec(("row",), ("uint8",), required=False),
 }
 
+_SEGMENT = "rank/*/epoch/*/segment/*"
+_SAMPLES = {
+    "rank/*/seed": ArraySpec(("seed",), ("int64",)),
+    "rank/*/hot_vertex": ArraySpec(("hot",), ("int64",)),
+    "rank/*/hot_feature": ArraySpec(("hot", "feature"), FLOAT),
+    f"{_SEGMENT}/layer_size": ArraySpec(("batch", "layer+1"), ("int64",)),
+    f"{_SEGMENT}/vertex": ArraySpec(("row",), ("int64",)),
+    f"{_SEGMENT}/row_nnz": ArraySpec(("row",), ("int64",)),
+    f"{_SEGMENT}/degree": ArraySpec(("row",), ("float64",), required=False),
+    f"{_SEGMENT}/hot": ArraySpec(("row",), ("int32",)),
+    f"{_SEGMENT}/drawn": ArraySpec(("drawn_row",), ("int64",)),
+    f"{_SEGMENT}/indices": ArraySpec(("nonzero",), ("int32",)),
+    f"{_SEGMENT}/data": ArraySpec(("nonzero",), FLOAT, required=False),
+    f"{_SEGMENT}/feature": ArraySpec(("packed", "feature"), FLOAT),
+    f"{_SEGMENT}/label": ArraySpec(("seed",), ("int32",), required=False),
+    f"{_SEGMENT}/multilabel": ArraySpec(("seed", "class"), ("int8",), required=False),
+    f"{_SEGMENT}/target": ArraySpec(("seed", "target"), ("float32",), required=False),
+}
+
 SCHEMAS: Mapping[str, Mapping[str, ArraySpec]] = {
     "graph": _GRAPH,
     "transpose": _GRAPH,
     "vertices": _VERTICES,
     "partition": _PARTITION,
     "shards": {**_ROW_SHARDS, **_GRID_SHARDS},
+    "samples": _SAMPLES,
 }
 
 

@@ -55,6 +55,8 @@ class Kind(StrEnum):
     SETUP = "setup"
     CHECKPOINT = "checkpoint"
     PREDICTION = "prediction"
+    ROW_IDS = "row ids"
+    ROWS = "rows"
 
 
 @dataclass

@@ -34,6 +34,11 @@ class ModeConfig(Config):
     cluster_key: str = _mode_option("cluster_key")
     parts_per_batch: int = _mode_option("parts_per_batch")
     presamples: int = _mode_option("presamples")
+    fanout: tuple[int, ...] = _mode_option("fanout")
+    replace: bool = _mode_option("replace")
+    samples: str | None = _mode_option("samples")
+    # Free: neither the cache nor what prepares batches ahead changes them.
+    cache_memory: int = _mode_option("cache_memory", free=True)
     sampler_threads: int = _mode_option("sampler_threads", free=True)
     pool: int = _mode_option("pool", free=True)
 

@@ -13,6 +13,7 @@ class GCN(RectifiedModel):
     """One weight matrix and bias per layer, over the normalized adjacency."""
 
     keeps_product = True
+    takes_blocks = True
 
     def create_parameters(self, generator: torch.Generator) -> None:
         self.weights = self.held_weights(generator)

@@ -22,6 +22,7 @@ class GIN(RectifiedModel):
     """
 
     keeps_product = True
+    takes_blocks = True
     needs_features = True
 
     def create_parameters(self, generator: torch.Generator) -> None:
@@ -47,12 +48,14 @@ class GIN(RectifiedModel):
         if inputs.propagated:
             return self.operator.transform(self._sum(own, factor, inputs.value), weight, layer)
         if self.options.propagates_first(layer, weight.shape[1]):
-            own, source = fork(own, self.operator.workspace)
-            summed = self._sum(own, factor, self.operator.propagate(source, layer))
-            return self.operator.transform(summed, weight, layer)
-        transformed = self.operator.transform(own, weight, layer)
-        transformed, source = fork(transformed, self.operator.workspace)
-        return self._sum(transformed, factor, self.operator.propagate(source, layer))
+            return self.operator.transform(self._with_neighbors(own, factor, layer), weight, layer)
+        return self._with_neighbors(self.operator.transform(own, weight, layer), factor, layer)
+
+    def _with_neighbors(self, features: Tensor, factor: Tensor, layer: int) -> Tensor:
+        """The features times a factor, plus the sums over the neighbors. Collective."""
+        own, source = fork(features, self.operator.workspace)
+        aligned = self.operator.align(own, *self.operator.product_layouts(layer), features.shape[1])
+        return self._sum(aligned, factor, self.operator.propagate(source, layer))
 
     def _sum(self, own: Tensor, factor: Tensor, neighbors: Tensor) -> Tensor:
         return scaled_sum(own, factor, neighbors, self.operator.workspace)

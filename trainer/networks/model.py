@@ -147,6 +147,9 @@ class Model(nn.Module, ABC):
     multiplies: ClassVar[bool] = True
     #: The layers use the features themselves as well as their product with the adjacency.
     needs_features: ClassVar[bool] = False
+    #: A layer's output may have fewer rows than its input, the leading ones, as with sampled neighbors. What a layer
+    #: adds to a product then goes through ``own_product`` or ``operator.align`` first.
+    takes_blocks: ClassVar[bool] = False
 
     def __init__(
         self, operator: Operator, options: ModelOptions, dropout: Dropout, seed: int, dtype: torch.dtype

@@ -20,6 +20,7 @@ class GraphSAGE(RectifiedModel):
     """Two weight matrices and a bias per layer, over the adjacency with mean normalization."""
 
     keeps_product = True
+    takes_blocks = True
     needs_features = True
 
     def create_parameters(self, generator: torch.Generator) -> None:

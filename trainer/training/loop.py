@@ -344,7 +344,7 @@ class Training:
         self.model.eval()
         # A separate traffic record, so the epoch's own counts only training.
         with torch.no_grad(), self.comm.traffic.recording():
-            scores = self.model(self.inputs)
+            scores = self.mode.scores()
             if is_last:
                 self.details = class_scores(self.layout, self.labels, scores)
             figures = self.metrics(scores)

@@ -74,7 +74,8 @@ def _open(comm: Communicator, config: PredictConfig, num_threads: int) -> tuple[
     trained = TrainConfig.of_run(run)
     # Only the places to read from and the ranks change; the model is that of the training.
     where = {name: getattr(config, name) for name in ("catalog", "dataset", "ranks", "shards", "method", "grid", "run")}
-    session = open_session(comm, replace(trained, **where), num_threads)
+    # Samples hold batches of training; predictions come from the shards.
+    session = open_session(comm, replace(trained, **where, samples=None), num_threads)
     return session, run, _checkpoint_of(run, config)
 
 

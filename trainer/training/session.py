@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.artifacts.grid_window import load_kernels
-from gnnloom.storage.artifacts.row_shards import RowShards
+from gnnloom.storage.artifacts.row_shards import RowShard, RowShards
+from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.meters import peak_memory
@@ -21,7 +23,8 @@ from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.watchdog import WAITING, Watch
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.open_shards import OpenedShards
+from gnnloom.trainer.data.open_samples import open_samples
+from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard
 from gnnloom.trainer.data.vertex_data import normalize_feature, read_feature, settled_feature_norm
 from gnnloom.trainer.data.vertex_rows import VertexRows
 from gnnloom.trainer.kernels.threads import Threads
@@ -29,6 +32,7 @@ from gnnloom.trainer.kernels.workspace import Workspace
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import split_rows
 from gnnloom.trainer.networks.model import Inputs, Model
+from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.training.build import build_model, build_operator, check_graph, model_options
 
@@ -54,6 +58,7 @@ class Session:
         label_rows: the rows of the last layer's output, whose labels this rank has.
         feature: (num_rows, num_features) the input features that this rank read; None after :meth:`take_inputs`.
         feature_norm: how the features are scaled; ``auto`` until :meth:`take_inputs` has settled it.
+        samples: the samples that batches are read from, if any. Then no features and no adjacency are in memory.
         counter: counts the bytes that this rank read.
     """
 
@@ -68,12 +73,17 @@ class Session:
     counter: ReadCounter
     loaded: Loaded
     feature_norm: str = "auto"
+    samples: Samples | None = None
 
     def take_inputs(self) -> Inputs:
         """The model's input: the features, or the constant part of the first layer. Collective.
 
         The session drops the features, so they are freed as soon as nothing else needs them.
         """
+        if self.samples is not None:
+            norm, by_row = self.config.feature_norm, not self.samples.has_negative_feature
+            self.feature_norm = norm if norm != "auto" else "row" if by_row else "none"
+            return Inputs(torch.empty((0, self.samples.num_features), dtype=self.model.dtype))
         if self.feature is None:
             raise ValueError("the inputs of a session can be taken only once")
         layout = self.operator.layout(0)
@@ -146,6 +156,8 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
     opened = config.chosen_algorithm.reads.open(dataset, config, comm.rank, comm.size, counter)
     shards = opened.shards
     check_graph(config.model, shards)
+    if config.samples is not None and isinstance(opened, OwnRowShard):
+        return _open_samples(comm, config, dataset, opened.shard, threads, counter)
     # The plan of the model comes before the operator, which reads only what the plan multiplies with.
     options = model_options(config, shards.num_features, shards.num_outputs)
     plan = options.layer_plan()
@@ -161,6 +173,25 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
     # After the measurement of what was loaded: the model's own parameters are not part of the shards.
     model = build_model(operator, config, options, threads)
     return Session(comm, config, dataset, shards, label_rows, operator, model, feature, counter, loaded)
+
+
+def _open_samples(
+    comm: Communicator, config: TrainConfig, dataset: Dataset, shard: RowShard, threads: Threads, counter: ReadCounter
+) -> Session:
+    """A session that reads batches from disk: only the ids, labels and split of the rank's vertices are in memory.
+
+    Raises:
+        InputError: the samples do not fit the run.
+    """
+    started, before = time.perf_counter(), peak_memory()
+    samples = open_samples(dataset, config, shard.shards.artifact, comm.size, counter)
+    options = model_options(config, samples.num_features, samples.num_outputs)
+    dtype, layers = np.dtype(config.dtype), len(options.pairs)
+    operator = Layered(comm, layers, config.normalization, dtype, threads)
+    operator.rest(shard.vertex())
+    loaded = Loaded(time.perf_counter() - started, peak_memory() - before)
+    model = build_model(operator, config, options, threads)
+    return Session(comm, config, dataset, shard.shards, shard, operator, model, None, counter, loaded, samples=samples)
 
 
 def _vertex_rows(opened: OpenedShards, layout: Layout, axes: tuple[str, ...]) -> VertexRows:

@@ -32,6 +32,7 @@ _COMMANDS = {
     "features": ("ingest", "Store features, labels and a split."),
     "partition": ("partition", "Partition the vertices so that ranks exchange few rows."),
     "shard": ("partition", "Write the shards that each rank reads."),
+    "sample": ("sample", "Draw the batches of a training ahead of it."),
     "train": ("train", "Train on the whole graph."),
     "predict": ("predict", "Predict the class of every vertex."),
     "catalog": ("catalog", "List, show, verify, move and remove datasets."),

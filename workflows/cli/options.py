@@ -33,6 +33,24 @@ class MemorySize(click.ParamType[int, object]):
             self.fail(str(error), param, ctx)
 
 
+class Fanouts(click.ParamType[tuple[int, ...], object]):
+    """Numbers of neighbors separated by commas, such as ``15,10,5``; -1 stands for all."""
+
+    name = "fan-outs"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            fanouts = tuple(int(fanout) for fanout in str(value).split(",") if fanout.strip())
+        except ValueError:
+            # Fails the check below, which has the message.
+            fanouts = (0,)
+        if any(fanout < 1 and fanout != -1 for fanout in fanouts):
+            self.fail(f"{value!r} is not a list of numbers from 1 upwards, or -1, such as 15,10,5", param, ctx)
+        return fanouts
+
+
 class Widths(click.ParamType[tuple[int, ...], object]):
     """Layer widths separated by commas, such as ``128,128``."""
 

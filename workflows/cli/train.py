@@ -18,7 +18,16 @@ from gnnloom.trainer.config.fields import former_names, option_of
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.launch import launch, prepare_launch
-from gnnloom.workflows.cli.options import Names, Sizes, Widths, current_catalog, json_option, split_run
+from gnnloom.workflows.cli.options import (
+    Fanouts,
+    MemorySize,
+    Names,
+    Sizes,
+    Widths,
+    current_catalog,
+    json_option,
+    split_run,
+)
 from gnnloom.workflows.cli.output import readable, show
 from gnnloom.workflows.cli.progress import shown_epochs
 from gnnloom.workflows.cli.train_plan import show_train_plan
@@ -82,6 +91,10 @@ def _other_option(name: str, option: Option) -> Decorator:
 def _type(field: dataclasses.Field[Any], option: Option) -> Any:
     if option.choices:
         return _Choice(option)
+    if field.name == "fanout":
+        return Fanouts()
+    if field.name.endswith("_memory"):
+        return MemorySize()
     if isinstance(option.default, tuple):
         return Names() if field.type == "tuple[str, ...]" else Widths()
     if field.name == "grid":

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gnnloom.workflows.api.partition import partition, shard
     from gnnloom.workflows.api.recipe import run
     from gnnloom.workflows.api.run import Run
+    from gnnloom.workflows.api.sample import sample
     from gnnloom.workflows.api.train import predict, train
 
     __version__: str
@@ -42,6 +43,7 @@ __all__ = [
     "partition",
     "predict",
     "run",
+    "sample",
     "shard",
     "train",
 ]
@@ -58,6 +60,7 @@ _HOMES = {
     "partition": f"{_API}.partition",
     "predict": f"{_API}.train",
     "run": f"{_API}.recipe",
+    "sample": f"{_API}.sample",
     "shard": f"{_API}.partition",
     "train": f"{_API}.train",
 }

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -74,6 +75,14 @@ class Mode(ABC):
         Returns:
             This rank's contribution to the loss of the epoch; the sum of all ranks' contributions is the loss.
         """
+
+    def scores(self) -> Tensor:
+        """(num_rows, columns held) scores of the present parameters on the whole graph, exactly. Collective.
+
+        Called without gradients, with the model in evaluation mode.
+        """
+        scores: Tensor = self.context.model(self.context.inputs)
+        return scores
 
     def close(self) -> None:  # noqa: B027 - most modes have nothing to free
         """Free what a process must not leave behind, such as threads; called once, also after an error."""

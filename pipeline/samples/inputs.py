@@ -1,0 +1,104 @@
+"""What samples are drawn from: the graph, its vertex data and, for several ranks, a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.shards.find_vertices import find_vertices
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.mapped_vertices import map_vertices
+from gnnloom.storage.artifacts.part_members import map_part_members
+from gnnloom.storage.artifacts.partition import Partition
+from gnnloom.storage.artifacts.samples import LABELS
+from gnnloom.storage.artifacts.vertices import SPLIT, Vertices
+from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.errors import InputError
+
+#: Vertices that are looked at together: their masks and labels are small.
+_CHUNK = 1 << 18
+
+
+@dataclass(frozen=True)
+class SampleInputs:
+    """The artifacts that samples are made from; small and picklable. Tasks map their arrays.
+
+    Attributes:
+        partition: None for one rank.
+    """
+
+    graph: Graph
+    vertices: Vertices
+    partition: Partition | None
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """Kind to key."""
+        keys = {"graph": self.graph.artifact.key, "vertices": self.vertices.artifact.key}
+        return keys | ({"partition": self.partition.artifact.key} if self.partition else {})
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the features of a vertex."""
+        return self.vertices.num_features * self.vertices.artifact.array("feature").dtype.itemsize
+
+    @property
+    def label_name(self) -> str:
+        """Name of the array of labels; as in training, targets come before several labels, these before one."""
+        return next(name for name in reversed(LABELS) if name in self.vertices.artifact)
+
+    def map_graph(self) -> WholeGraph:
+        return map_whole_graph(self.graph)
+
+    def map_all(self) -> tuple[object, ...]:
+        """Map everything, so that the uncompressed copies exist; they stay as long as the result does."""
+        parts = () if self.partition is None else (map_part_members(self.partition),)
+        return self.map_graph(), map_vertices(self.vertices), *parts
+
+    def seeds(self, rank: int) -> NDArray[np.int64]:
+        """(num_seeds,) int64 vertices of a rank that are in the training split and have a label, ascending."""
+        arrays = map_vertices(self.vertices)
+        label, split = arrays[self.label_name], arrays["split"]
+        found = [np.empty(0, np.int64)]
+        for vertices in self._vertices_of(rank):
+            known = label[vertices]
+            mask = ~np.isnan(known) if known.dtype.kind == "f" else known >= 0
+            mask = mask.any(axis=1) if mask.ndim == 2 else mask
+            found.append(vertices[mask & (split[vertices] == SPLIT["train"])].astype(np.int64))
+        return np.concatenate(found)
+
+    def has_negative_feature(self, rank: int) -> bool:
+        """Whether a feature of a rank's vertices is negative."""
+        feature = map_vertices(self.vertices)["feature"]
+        return any(bool((feature[vertices] < 0).any()) for vertices in self._vertices_of(rank))
+
+    def _vertices_of(self, rank: int) -> Iterator[NDArray[np.int64]]:
+        if self.partition is None:
+            for start in range(0, self.graph.num_vertices, _CHUNK):
+                yield np.arange(start, min(start + _CHUNK, self.graph.num_vertices))
+            return
+        own = map_part_members(self.partition).of(rank)
+        for start in range(0, len(own), _CHUNK):
+            yield own[start : start + _CHUNK].astype(np.int64)
+
+
+def find_inputs(dataset: Dataset, graph: Graph, partition: Partition | None) -> SampleInputs:
+    """What to sample from.
+
+    Raises:
+        InputError: there are no features, labels or split for this graph, or the partition is of another graph.
+    """
+    vertices = find_vertices(dataset, graph.artifact.key)
+    if vertices is None or vertices.num_vertices != graph.num_vertices:
+        raise InputError(f"{dataset.path}: the graph has no vertex data; add some with `gnnloom features`")
+    missing = [name for name in ("feature", "split") if name not in vertices.artifact]
+    missing += [] if any(name in vertices.artifact for name in LABELS) else ["label"]
+    if missing:
+        raise InputError(f"{vertices.artifact.path}: no {', '.join(missing)}; training needs features, labels, a split")
+    if partition is not None and partition.artifact.inputs["graph"] != graph.artifact.key:
+        raise InputError(f"{partition.artifact.path}: a partition of another graph than {graph.artifact.key}")
+    return SampleInputs(graph, vertices, partition)

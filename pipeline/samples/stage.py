@@ -1,0 +1,118 @@
+"""The stage: two passes of independent tasks, over the ranks and over the segments of their epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from gnnloom.pipeline.samples.inputs import SampleInputs, find_inputs
+from gnnloom.pipeline.samples.options import SampleOptions
+from gnnloom.pipeline.samples.sizes import SampleSizes
+from gnnloom.pipeline.samples.tasks import RankTask, SegmentTask, prepare_rank, write_segment
+from gnnloom.pipeline.tasks.cluster import Cluster, for_few
+from gnnloom.pipeline.tasks.run_missing import run_missing
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.partition import Partition
+from gnnloom.storage.artifacts.samples import Samples
+from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord, artifact_key
+
+
+def write_samples(
+    dataset: Dataset, graph: Graph, partition: Partition | None, options: SampleOptions, cluster: Cluster
+) -> Samples:
+    """Draw the batches of some epochs and pack what they read, or find them; resumes what an earlier run left.
+
+    Args:
+        partition: for several ranks, the one whose parts are theirs.
+
+    Raises:
+        InputError: there are no features, labels or split, no training vertex, or the partition does not fit.
+        BudgetError: one batch may need more memory than a worker has.
+    """
+    inputs = checked_inputs(dataset, graph, partition, options)
+    sizes = SampleSizes.of(inputs, options)
+    sizes.check_memory(cluster.memory)
+    with ArtifactWriter.begin(dataset.path, "samples", options.parameters, inputs.keys, cluster.scratch) as writer:
+        if writer.is_complete:
+            return Samples(Artifact(writer.path))
+        # Here, before the tasks: the first use of the uncompressed copies makes them, and would keep workers waiting.
+        copies = inputs.map_all()
+        cluster = for_few(cluster, sizes.rows * options.epochs * max(1, inputs.vertices.num_features))
+        ranks = [RankTask(writer, inputs, options, sizes.hot_rows, rank) for rank in range(options.ranks)]
+        records = run_missing("seeds", cluster, writer, prepare_rank, ranks, "vertices")
+        segments = [
+            segment
+            for task, record in zip(ranks, records, strict=True)
+            for segment in _segments(task, record, sizes.segment_batches)
+        ]
+        if not segments:
+            raise InputError(f"{inputs.vertices.artifact.path}: no vertex has a label and is in the training split")
+        run_missing("samples", cluster, writer, write_segment, segments, "vertices")
+        del copies
+        names = [task.name for task in (*ranks, *segments)]
+        return Samples(writer.commit(names, _dims(inputs), _facts(inputs, sizes, options, records)))
+
+
+def samples_key(inputs: Mapping[str, str], options: SampleOptions) -> str:
+    """Compute the key of the artifact that :func:`write_samples` makes or finds.
+
+    Args:
+        inputs: kind to key of the graph, the vertices and, for several ranks, the partition.
+    """
+    return artifact_key("samples", options.parameters, inputs)
+
+
+def checked_inputs(dataset: Dataset, graph: Graph, partition: Partition | None, options: SampleOptions) -> SampleInputs:
+    """What these options sample from.
+
+    Raises:
+        InputError: there are no features, labels or split, or the partition does not fit.
+    """
+    if partition is None and options.ranks > 1:
+        raise InputError(f"samples for {options.ranks} ranks need a partition of as many parts")
+    if partition is not None and partition.num_parts != options.ranks:
+        raise InputError(f"{partition.artifact.path}: {partition.num_parts} parts, but {options.ranks} ranks")
+    return find_inputs(dataset, graph, partition if options.ranks > 1 else None)
+
+
+def _segments(task: RankTask, record: TaskRecord, segment_batches: int) -> list[SegmentTask]:
+    """The segments of all epochs of a rank."""
+    arrays = {Path(array.path).name: array for array in record.arrays}
+    batches = -(-int(record.facts["num_seeds"]) // task.options.batch_size)
+    return [
+        SegmentTask(
+            task,
+            arrays["seed"],
+            arrays["hot_vertex"],
+            epoch,
+            number,
+            first,
+            min(first + segment_batches, batches),
+        )
+        for epoch in range(task.options.epochs)
+        for number, first in enumerate(range(0, batches, segment_batches))
+    ]
+
+
+def _dims(inputs: SampleInputs) -> dict[str, int]:
+    dims = {"vertex": inputs.graph.num_vertices, "feature": inputs.vertices.num_features}
+    if inputs.label_name == "multilabel":
+        dims["class"] = inputs.vertices.num_classes
+    if inputs.label_name == "target":
+        dims["target"] = inputs.vertices.num_targets
+    return dims
+
+
+def _facts(
+    inputs: SampleInputs, sizes: SampleSizes, options: SampleOptions, records: list[TaskRecord]
+) -> dict[str, object]:
+    return {
+        "weighted": inputs.graph.weighted,
+        "num_classes": inputs.vertices.num_classes,
+        "num_targets": inputs.vertices.num_targets,
+        "num_batches": [-(-int(record.facts["num_seeds"]) // options.batch_size) for record in records],
+        "segment_batches": sizes.segment_batches,
+        "has_negative_feature": any(record.facts["has_negative_feature"] for record in records),
+    }

@@ -1,0 +1,140 @@
+"""The tasks of the stage: each rank's seeds and frequent vertices, then segments of batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.samples.inputs import SampleInputs
+from gnnloom.pipeline.samples.options import SampleOptions
+from gnnloom.storage.artifacts.mapped_vertices import map_vertices
+from gnnloom.storage.artifacts.samples import PACKED, pack_structure, rank_path, segment_path
+from gnnloom.storage.artifacts.whole_graph import WholeGraph
+from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayAppender, ArrayReader, ArrayRecord, write_array
+from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.matrix.layered import LayeredBatch
+from gnnloom.storage.sampling.hot_rows import hot_vertices
+from gnnloom.storage.sampling.layered import layered_batch
+from gnnloom.storage.sampling.neighbor import NeighborSampler
+
+
+@dataclass(frozen=True)
+class RankTask:
+    """Finds the seeds of a rank, and its frequent vertices; writes both, and the features of these.
+
+    Attributes:
+        hot_rows: most frequent vertices to keep the features of.
+    """
+
+    writer: ArtifactWriter
+    inputs: SampleInputs
+    options: SampleOptions
+    hot_rows: int
+    rank: int
+
+    @property
+    def name(self) -> str:
+        return f"rank/{self.rank}"
+
+    def path(self, name: str) -> str:
+        return f"{rank_path(self.rank)}/{name}"
+
+    def sampler(self, graph: WholeGraph, seeds: NDArray[np.int64]) -> NeighborSampler:
+        """The sampler that training would use."""
+        options = self.options
+        return NeighborSampler(graph, options.seed, seeds, options.fanout, options.batch_size, replace=options.replace)
+
+
+def prepare_rank(task: RankTask) -> int:
+    """Write the arrays of one rank; returns the number of its seeds."""
+    root, inputs = task.writer.path, task.inputs
+    with task.writer.task(task.name) as output:
+        seeds, hot = inputs.seeds(task.rank), np.empty(0, np.int64)
+        if len(seeds):
+            hot = hot_vertices(task.sampler(inputs.map_graph(), seeds), task.hot_rows)
+        output.add(write_array(root, task.path("seed"), seeds, ("seed",)))
+        output.add(write_array(root, task.path("hot_vertex"), hot, ("hot",)))
+        output.add(_write_features(task.writer, task.path("hot_feature"), "hot", inputs, [hot]))
+        output.facts["has_negative_feature"] = inputs.has_negative_feature(task.rank)
+        output.facts["num_seeds"] = len(seeds)
+    return len(seeds)
+
+
+@dataclass(frozen=True)
+class SegmentTask:
+    """Draws consecutive batches of one epoch of a rank, and packs what they read.
+
+    Attributes:
+        seeds, hot: records of the arrays of the rank's seeds and frequent vertices.
+        number: of the segment in its epoch.
+        first, stop: its batches.
+    """
+
+    of: RankTask
+    seeds: ArrayRecord
+    hot: ArrayRecord
+    epoch: int
+    number: int
+    first: int
+    stop: int
+
+    @property
+    def name(self) -> str:
+        return f"segment/{self.of.rank}/{self.epoch}/{self.number}"
+
+    @property
+    def path(self) -> str:
+        return segment_path(self.of.rank, self.epoch, self.number)
+
+
+def write_segment(task: SegmentTask) -> int:
+    """Write one segment; returns the number of vertices in its batches."""
+    writer, inputs = task.of.writer, task.of.inputs
+    root = writer.path
+    graph = inputs.map_graph()
+    sampler = task.of.sampler(graph, ArrayReader(root, task.seeds).read())
+    batches = [layered_batch(graph, sampler.sample(task.epoch, k)) for k in range(task.first, task.stop)]
+    hot = ArrayReader(root, task.hot).read()
+    places = [_hot_places(hot, batch.vertices) for batch in batches]
+    packed = [batch.vertices[place == PACKED] for batch, place in zip(batches, places, strict=True)]
+    with writer.task(task.name) as output:
+        sizes = np.array([batch.layer_sizes for batch in batches], np.int64)
+        output.add(write_array(root, f"{task.path}/layer_size", sizes, ("batch", "layer+1")))
+        for name, (array, dim) in pack_structure(batches, weighted=inputs.graph.weighted).items():
+            output.add(write_array(root, f"{task.path}/{name}", array, (dim,)))
+        output.add(write_array(root, f"{task.path}/hot", np.concatenate(places), ("row",)))
+        output.add(_write_labels(task, batches))
+        output.add(_write_features(writer, f"{task.path}/feature", "packed", inputs, packed))
+    return sum(len(batch.vertices) for batch in batches)
+
+
+def _hot_places(hot: NDArray[np.int64], vertices: NDArray[np.int64]) -> NDArray[np.int32]:
+    """(num_vertices,) int32 row of each vertex among the frequent ones, or ``PACKED``."""
+    place = np.searchsorted(hot, vertices)
+    found = np.append(hot, PACKED)[place] == vertices
+    return np.where(found, place, PACKED).astype(np.int32)
+
+
+def _write_labels(task: SegmentTask, batches: list[LayeredBatch]) -> ArrayRecord:
+    inputs = task.of.inputs
+    name = inputs.label_name
+    dims = inputs.vertices.artifact.records[name].dims
+    label = map_vertices(inputs.vertices)[name][np.concatenate([batch.seeds for batch in batches])]
+    return write_array(task.of.writer.path, f"{task.path}/{name}", label, ("seed", *dims[1:]))
+
+
+def _write_features(
+    writer: ArtifactWriter, path: str, dim: str, inputs: SampleInputs, vertices: list[NDArray[np.int64]]
+) -> ArrayRecord:
+    """Write the features of vertices in this order, a chunk in memory at a time."""
+    feature: NDArray[Any] = map_vertices(inputs.vertices)["feature"]
+    shape = (sum(map(len, vertices)), feature.shape[1])
+    appender = ArrayAppender(writer.path, path, shape, feature.dtype, (dim, "feature"))
+    step = max(1, CHUNK_BYTES // max(1, inputs.row_bytes))
+    for some in vertices:
+        for start in range(0, len(some), step):
+            appender.append(feature[some[start : start + step]])
+    return appender.close()

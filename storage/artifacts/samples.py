@@ -1,0 +1,180 @@
+"""Samples on disk: the batches of some epochs, with the features packed in the order in which training reads them.
+
+Batches are stored in *segments*, each of some consecutive batches of one rank and epoch; whoever trains reads segment
+after segment. Features of frequent vertices are *hot*: stored once for a rank, and held in memory. Those of all other
+vertices are stored with every batch that has them.
+
+Liu et al., "DiskGNN: Bridging I/O Efficiency and Model Accuracy for Out-of-Core GNN Training" (SIGMOD 2025), section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.matrix.layered import LayeredBatch
+
+#: Names of the arrays of labels, of which samples have one.
+LABELS: Final = ("label", "multilabel", "target")
+#: In ``hot``: the features of the vertex are packed with the batch.
+PACKED: Final = -1
+
+
+@dataclass(frozen=True)
+class StoredBatch:
+    """One batch.
+
+    Attributes:
+        batch: its vertices and rows.
+        label: (num_seeds, ...) labels of the seeds, as in the vertex data.
+        feature: (num_vertices, num_features) features of its vertices.
+    """
+
+    batch: LayeredBatch
+    label: NDArray[Any]
+    feature: NDArray[Any]
+
+
+def rank_path(rank: int) -> str:
+    """Path of what is stored for a rank in a samples artifact."""
+    return f"rank/{rank:05d}"
+
+
+def segment_path(rank: int, epoch: int, number: int) -> str:
+    """Path of one segment of the batches of an epoch."""
+    return f"{rank_path(rank)}/epoch/{epoch:05d}/segment/{number:06d}"
+
+
+class Samples:
+    """The stored batches of all ranks.
+
+    Attributes:
+        fanouts: as for :class:`~gnnloom.storage.sampling.neighbor.NeighborSampler`.
+        num_batches: batches per epoch of every rank.
+        has_negative_feature: a feature of some vertex of the graph is negative.
+    """
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.artifact = artifact
+        self.num_vertices: int = artifact.sizes["vertex"]
+        self.num_features: int = artifact.sizes["feature"]
+        self.num_classes: int = artifact.facts["num_classes"]
+        #: Width of a model's output: the classes, or the numbers that a regression predicts.
+        self.num_outputs: int = artifact.facts["num_targets"] or self.num_classes
+        self.weighted: bool = artifact.facts["weighted"]
+        self.has_negative_feature: bool = artifact.facts["has_negative_feature"]
+        self.num_ranks: int = artifact.parameters["ranks"]
+        self.num_epochs: int = artifact.parameters["epochs"]
+        self.batch_size: int = artifact.parameters["batch_size"]
+        self.replace: bool = artifact.parameters["replace"]
+        self.fanouts: tuple[int, ...] = tuple(artifact.parameters["fanout"])
+        self.num_batches: list[int] = artifact.facts["num_batches"]
+        self._segment_batches: int = artifact.facts["segment_batches"]
+
+    def __repr__(self) -> str:
+        return f"Samples({self.num_epochs} epochs of {sum(self.num_batches)} batches for {self.num_ranks} ranks)"
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.fanouts)
+
+    def num_segments(self, rank: int) -> int:
+        """Segments of each epoch of a rank."""
+        return -(-self.num_batches[rank] // self._segment_batches)
+
+    def label_name(self, rank: int) -> str:
+        """Which of ``LABELS`` the batches of a rank with batches have."""
+        path = segment_path(rank, 0, 0)
+        return next(name for name in LABELS if f"{path}/{name}" in self.artifact)
+
+    def hot_feature(self, rank: int, counter: ReadCounter | None = None) -> NDArray[Any]:
+        """(num_hot, num_features) features of a rank's frequent vertices."""
+        return self.artifact.array(f"{rank_path(rank)}/hot_feature", counter).read()
+
+    def read_segment(
+        self, rank: int, epoch: int, number: int, hot_feature: NDArray[Any], counter: ReadCounter | None = None
+    ) -> Iterator[StoredBatch]:
+        """Read a segment; its packed features and structure are in memory while batches are taken from it.
+
+        Args:
+            hot_feature: see :meth:`hot_feature`.
+
+        Raises:
+            CorruptError: the arrays do not fit together.
+        """
+        prefix = segment_path(rank, epoch, number)
+
+        def read(name: str) -> NDArray[Any]:
+            return self.artifact.array(f"{prefix}/{name}", counter).read()
+
+        names = ["vertex", "row_nnz", "drawn", "indices", "hot", *self._optional(prefix, "degree", "data")]
+        reader = _Cursor(prefix, {name: read(name) for name in names}, read("layer_size"))
+        feature, label = read("feature"), read(self.label_name(rank))
+        first, first_seed = 0, 0
+        for batch, hot in reader.batches():
+            packed = hot == PACKED
+            rows = np.empty((len(hot), self.num_features), feature.dtype)
+            stop, stop_seed = first + np.count_nonzero(packed), first_seed + batch.num_seeds
+            rows[packed] = feature[first:stop]
+            rows[~packed] = hot_feature[hot[~packed]]
+            yield StoredBatch(batch, label[first_seed:stop_seed], rows)
+            first, first_seed = stop, stop_seed
+
+    def _optional(self, prefix: str, *names: str) -> list[str]:
+        return [name for name in names if f"{prefix}/{name}" in self.artifact]
+
+
+def pack_structure(batches: Sequence[LayeredBatch], *, weighted: bool) -> dict[str, tuple[NDArray[Any], str]]:
+    """The arrays of a segment's vertices and rows, by name, with their first dimension."""
+    blocks = [block for batch in batches for block in batch.blocks]
+    no_ids = np.empty(0, np.int64)
+    arrays = {
+        "vertex": (np.concatenate([no_ids, *(batch.vertices for batch in batches)]), "row"),
+        "row_nnz": (np.concatenate([no_ids, *(batch.row_nnz for batch in batches)]), "row"),
+        "drawn": (np.concatenate([no_ids, *(np.diff(block.indptr) for block in blocks)]), "drawn_row"),
+        "indices": (np.concatenate([np.empty(0, np.int32), *(block.indices for block in blocks)]), "nonzero"),
+    }
+    if weighted:
+        data = [block.data for block in blocks if block.data is not None]
+        arrays["degree"] = (np.concatenate([batch.degree for batch in batches]), "row")
+        arrays["data"] = (np.concatenate(data), "nonzero")
+    return arrays
+
+
+class _Cursor:
+    """Takes batches from the arrays of a segment, one after the other."""
+
+    def __init__(self, where: str, arrays: dict[str, NDArray[Any]], layer_size: NDArray[np.int64]) -> None:
+        self._where, self._arrays, self._layer_size = where, arrays, layer_size
+        self._position = dict.fromkeys(arrays, 0)
+
+    def batches(self) -> Iterator[tuple[LayeredBatch, NDArray[np.int32]]]:
+        """Every batch, and the hot rows of its vertices."""
+        for sizes in self._layer_size.tolist():
+            hot = self._take("hot", sizes[0])
+            blocks = tuple(self._block(*pair) for pair in zip(sizes[1:], sizes[:-1], strict=True))
+            row_nnz = self._take("row_nnz", sizes[0])
+            degree = self._take("degree", sizes[0]) if "degree" in self._arrays else row_nnz.astype(np.float64)
+            yield LayeredBatch(self._take("vertex", sizes[0]), blocks, row_nnz, degree), hot
+
+    def _block(self, num_rows: int, num_columns: int) -> CSR:
+        indptr = np.zeros(num_rows + 1, np.int64)
+        np.cumsum(self._take("drawn", num_rows), out=indptr[1:])
+        nnz = int(indptr[-1])
+        data = self._take("data", nnz) if "data" in self._arrays else None
+        return CSR(0, indptr, self._take("indices", nnz), data, num_columns)
+
+    def _take(self, name: str, count: int) -> NDArray[Any]:
+        start = self._position[name]
+        self._position[name] = start + count
+        if start + count > len(self._arrays[name]):
+            raise CorruptError(f"{self._where}/{name}: {len(self._arrays[name])} entries, expected more")
+        return self._arrays[name][start : start + count]

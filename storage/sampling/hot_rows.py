@@ -1,0 +1,43 @@
+"""The vertices whose features batches read most often, found by a counted pre-sampling.
+
+Yang et al., "GNNLab: A Factored System for Sample-based GNN Training over GPUs" (EuroSys 2022), section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.storage.sampling.neighbor import NeighborSampler
+
+#: Batches that are counted; their vertices bound the memory.
+COUNTED_BATCHES: Final = 16
+#: Epoch of the counted batches. Epochs of training are not negative, so the random streams are independent.
+_COUNTED_EPOCH: Final = -1
+
+Choice = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
+
+
+def hot_vertices(sampler: NeighborSampler, most: int, chosen: Choice | None = None) -> NDArray[np.int64]:
+    """The vertices that most of the counted batches contain; of equally frequent ones, the lowest.
+
+    Args:
+        most: number of vertices to return, at most.
+        chosen: which of some (num_vertices,) int64 vertices may be returned; by default, all.
+
+    Returns:
+        (num_hot,) int64, ascending. No array with an entry for every vertex is made.
+    """
+    if most < 1:
+        return np.empty(0, np.int64)
+    batches = min(COUNTED_BATCHES, sampler.num_batches)
+    drawn = [sampler.sample(_COUNTED_EPOCH, batch).vertices for batch in range(batches)]
+    vertices, count = np.unique(np.concatenate([np.empty(0, np.int64), *drawn]), return_counts=True)
+    if chosen is not None:
+        mask = chosen(vertices)
+        vertices, count = vertices[mask], count[mask]
+    # Stable, so that equally frequent vertices stay in ascending order.
+    return np.sort(vertices[np.argsort(-count, kind="stable")[:most]])

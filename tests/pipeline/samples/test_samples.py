@@ -1,0 +1,185 @@
+"""Samples on disk are the batches that training would draw, with the features of their vertices."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gnnloom.pipeline.samples.options import SampleOptions
+from gnnloom.pipeline.samples.stage import samples_key, write_samples
+from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
+from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.artifacts.samples import Samples
+from gnnloom.storage.checks.invariants import check_artifact
+from gnnloom.storage.errors import BudgetError, CorruptError, InputError
+from gnnloom.storage.sampling.layered import layered_batch
+from gnnloom.storage.sampling.neighbor import NeighborSampler
+from support.damage import replace_array
+from support.problems import Problem, problem
+from support.sampled import store_for_sampling
+from support.samples import in_memory
+
+GIVEN = problem("web", 300, 1500, symmetric=False)
+OPTIONS = {"fanout": (4, 3), "batch_size": 7, "epochs": 2, "seed": 5}
+MIB = 1 << 20
+
+
+def store(root: Path, given: Problem = GIVEN) -> Dataset:
+    return store_for_sampling(Catalog(root), given, 1, 3)
+
+
+def sample(dataset: Dataset, cluster: Any = None, **options: Any) -> Samples:
+    chosen = SampleOptions(**{**OPTIONS, "cache_memory": 40 * 20, **options})
+    partition = dataset.partition(parts=chosen.ranks) if chosen.ranks > 1 else None
+    return write_samples(dataset, dataset.graph(), partition, chosen, cluster or InProcessCluster())
+
+
+def content(folder: Path) -> dict[str, str]:
+    """Digest of every file of an artifact but the manifest, which has times in it."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json")
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_batches_are_those_of_the_sampler_with_the_features_and_labels_of_their_vertices(
+    tmp_path: Path, ranks: int, weighted: bool
+) -> None:
+    given = problem("web", 300, 1500, symmetric=False, weighted=weighted)
+    dataset = store(tmp_path, given)
+    samples = sample(dataset, ranks=ranks)
+    graph, part = in_memory(given.adjacency, weighted=weighted), given.part(ranks)
+    for rank in range(ranks):
+        seeds = np.flatnonzero(given.training & (part == rank))
+        sampler = NeighborSampler(graph, 5, seeds, (4, 3), 7)
+        assert samples.num_batches[rank] == sampler.num_batches > 1
+        hot = samples.hot_feature(rank)
+        assert len(hot) == 40
+        for epoch in range(2):
+            stored = [
+                batch
+                for number in range(samples.num_segments(rank))
+                for batch in samples.read_segment(rank, epoch, number, hot)
+            ]
+            for number, found in enumerate(stored):
+                expected = layered_batch(graph, sampler.sample(epoch, number))
+                np.testing.assert_array_equal(found.batch.vertices, expected.vertices)
+                np.testing.assert_array_equal(found.batch.row_nnz, expected.row_nnz)
+                np.testing.assert_array_equal(found.batch.degree, expected.degree)
+                for mine, other in zip(found.batch.blocks, expected.blocks, strict=True):
+                    np.testing.assert_array_equal(mine.indptr, other.indptr)
+                    np.testing.assert_array_equal(mine.indices, other.indices)
+                    assert (mine.data is None) == (not weighted)
+                    np.testing.assert_array_equal(mine.data, other.data)
+                np.testing.assert_array_equal(found.feature, given.feature[expected.vertices])
+                np.testing.assert_array_equal(found.label, given.label[expected.seeds])
+            assert len(stored) == sampler.num_batches
+
+
+def test_the_bytes_are_the_same_for_any_number_of_workers_and_after_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One batch per segment, so that there are many tasks.
+    monkeypatch.setattr("gnnloom.pipeline.samples.sizes.SEGMENT_BYTES", 1)
+    dataset = store(tmp_path / "one")
+    expected = content(sample(dataset, ranks=3).artifact.path)
+    other = store(tmp_path / "two")
+    assert content(sample(other, ThreadedCluster(3, 1 << 30), ranks=3).artifact.path) == expected
+    assert len([name for name in expected if name.endswith("layer_size/zarr.json")]) == 20
+
+    class Killed(InProcessCluster):
+        """Ends after some tasks, as a killed process would."""
+
+        def map(self, function: Any, items: Any) -> Any:
+            yield from super().map(function, items[:5])
+            if len(items) > 5:
+                raise KeyboardInterrupt
+
+    third = store(tmp_path / "three")
+    with pytest.raises(KeyboardInterrupt):
+        sample(third, Killed(), ranks=3)
+    assert content(sample(third, ranks=3).artifact.path) == expected
+
+
+def test_asking_twice_makes_nothing_new_and_the_key_is_known_before(tmp_path: Path) -> None:
+    dataset = store(tmp_path)
+    first = sample(dataset)
+    inputs = {"graph": dataset.graph().artifact.key, "vertices": dataset.vertices().artifact.key}
+    assert samples_key(inputs, SampleOptions(**OPTIONS, cache_memory=800)) == first.artifact.key
+    before = first.artifact.manifest
+    assert sample(dataset).artifact.manifest == before
+    assert sample(dataset, seed=6).artifact.key != first.artifact.key
+    assert dataset.samples(seed=5, ranks=1).artifact.key == first.artifact.key
+
+
+def test_the_frequent_rows_are_stored_once(tmp_path: Path) -> None:
+    dataset = store(tmp_path)
+    with_hot, without = sample(dataset), sample(dataset, cache_memory=0)
+    packed = [
+        sum(record.shape[0] for name, record in each.artifact.records.items() if name.endswith("/feature"))
+        for each in (with_hot, without)
+    ]
+    occurrences = sum(
+        len(batch.batch.vertices)
+        for epoch in range(2)
+        for number in range(without.num_segments(0))
+        for batch in without.read_segment(0, epoch, number, without.hot_feature(0))
+    )
+    assert packed[1] == occurrences
+    # The frequent vertices are in more batches than others.
+    assert packed[0] < occurrences * (1 - 40 / 300)
+
+
+def _second_vertex_twice(vertex: np.ndarray) -> np.ndarray:
+    changed = vertex.copy()
+    changed[1] = changed[0]
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("indices", lambda array: array + 10**6, "outside its block"),
+        ("vertex", _second_vertex_twice, "twice in a batch"),
+        ("vertex", lambda array: array + 300, "outside the graph"),
+        ("hot", lambda array: np.where(array < 0, 0, array), "one for each packed vertex"),
+        ("hot", lambda array: array + 40, "outside the 40"),
+        ("drawn", lambda array: array + 1, "outside its block"),
+    ],
+)
+def test_verification_finds_wrong_samples(tmp_path: Path, name: str, change: Any, message: str) -> None:
+    dataset = store(tmp_path)
+    artifact = sample(dataset).artifact
+    check_artifact(dataset, artifact)
+    damaged = replace_array(artifact, f"rank/00000/epoch/00001/segment/000000/{name}", change)
+    with pytest.raises(CorruptError, match=message):
+        check_artifact(dataset, damaged)
+
+
+def test_verification_finds_a_seed_that_an_epoch_lacks(tmp_path: Path) -> None:
+    dataset = store(tmp_path)
+    damaged = replace_array(sample(dataset).artifact, "rank/00000/seed", lambda array: array[1:])
+    with pytest.raises(CorruptError, match="every seed once"):
+        check_artifact(dataset, damaged)
+
+
+def test_what_cannot_be_sampled_is_refused(tmp_path: Path) -> None:
+    dataset = store(tmp_path)
+    with pytest.raises(InputError, match="expected one number per layer"):
+        SampleOptions(fanout=(3, 0))
+    with pytest.raises(InputError, match="batch_size 0"):
+        SampleOptions(batch_size=0)
+    with pytest.raises(InputError, match="need a partition"):
+        write_samples(dataset, dataset.graph(), None, SampleOptions(ranks=2), InProcessCluster())
+    with pytest.raises(InputError, match="3 parts, but 2 ranks"):
+        write_samples(dataset, dataset.graph(), dataset.partition(parts=3), SampleOptions(ranks=2), InProcessCluster())
+    with pytest.raises(BudgetError, match="more --memory"):
+        sample(dataset, InProcessCluster(memory=300 * MIB))
+    unlabeled = problem("empty", 50, 100, symmetric=True)
+    unlabeled.split[:] = 3
+    with pytest.raises(InputError, match="no vertex has a label"):
+        sample(store_for_sampling(Catalog(tmp_path / "none"), unlabeled, 1))

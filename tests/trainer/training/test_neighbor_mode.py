@@ -1,0 +1,277 @@
+"""Neighbor mode: with all neighbors its steps are those of dense training on the batches; runs repeat exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from gnnloom.pipeline.samples.options import SampleOptions
+from gnnloom.pipeline.samples.stage import write_samples
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog
+from gnnloom.storage.runs.checkpoint import read_checkpoint
+from gnnloom.storage.runs.run import Run
+from gnnloom.storage.sampling.neighbor import ALL, NeighborSampler
+from gnnloom.trainer.comm.agreement import CollectiveError
+from gnnloom.trainer.config.predict_config import PredictConfig
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.training.layerwise import layerwise_scores
+from gnnloom.trainer.training.loop import train
+from gnnloom.trainer.training.predict import predict
+from gnnloom.trainer.training.session import open_session
+from support.dense_models import DenseModel
+from support.lone import LoneCommunicator
+from support.mpi import train_all
+from support.problems import Problem, problem
+from support.sampled import sampled_config, store_for_sampling
+from support.samples import in_memory
+from support.tolerance import assert_close
+
+RANKS = (1, 2, 3)
+EVERYTHING = (ALL,) * 3
+PROBLEMS = {
+    given.name: given
+    for given in (
+        problem("directed", 60, 240, symmetric=False),
+        problem("undirected", 61, 150, symmetric=True),
+        # Other ranks have no vertex, or no training vertex.
+        problem("empty-ranks", 40, 160, symmetric=False, crowded=True),
+        problem("training-on-one-rank", 60, 200, symmetric=False, gathered=True),
+    )
+}
+MODELS = ("gcn", "sage", "gin")
+
+
+class Results:
+    """All runs of one MPI job, by name."""
+
+    def __init__(self, catalog: Catalog, configs: list[TrainConfig], folder: Path) -> None:
+        self.catalog = catalog
+        self.by_run = dict(zip([(c.dataset, c.run) for c in configs], train_all(folder, configs), strict=True))
+
+    def loss(self, dataset: str, run: str) -> list[float]:
+        losses: list[float] = self.by_run[dataset, run]["loss"]
+        return losses
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    folder = tmp_path_factory.mktemp("neighbor")
+    catalog = Catalog(folder / "catalog")
+    configs = []
+    for name, given in PROBLEMS.items():
+        store_for_sampling(catalog, given, *RANKS)
+        configs += [
+            sampled_config(catalog, name, 1, f"start-{model}", model=model, lr=0.0, epochs=1) for model in MODELS
+        ]
+        every = {"fanout": EVERYTHING, "batch_size": 4, "optimizer": "sgd", "lr": 0.3}
+        for ranks in RANKS:
+            configs.append(sampled_config(catalog, name, ranks, f"gcn-{ranks}", **every))
+            sampled = {"fanout": (3, 2, 2), "batch_size": 4, "dropout": 0.4}
+            configs.append(sampled_config(catalog, name, ranks, f"sampled-{ranks}", **sampled))
+            configs.append(sampled_config(catalog, name, ranks, f"uncached-{ranks}", **sampled, cache_memory=0))
+            configs.append(sampled_config(catalog, name, ranks, f"unthreaded-{ranks}", **sampled, sampler_threads=0))
+    for model in MODELS:
+        configs.append(sampled_config(catalog, "directed", 2, f"{model}-two", model=model, **every))
+    configs.append(sampled_config(catalog, "directed", 2, "batch-norm", norm="batch", **every))
+    return Results(catalog, configs, folder)
+
+
+def dense_losses(results: Results, given: Problem, ranks: int, model: str) -> list[float]:
+    """SGD in dense torch; a step's loss is the mean over the batches of all ranks."""
+    arrays = dict(read_checkpoint(results.catalog[given.name].run_path(f"start-{model}") / "checkpoint").arrays)
+    dense = DenseModel.from_arrays(model, given.adjacency.toarray(), arrays)
+    graph, part = in_memory(given.adjacency), given.part(ranks)
+    samplers = [
+        NeighborSampler(graph, 3, seeds, EVERYTHING, 4)
+        for seeds in (np.flatnonzero(given.training & (part == rank)) for rank in range(ranks))
+        if len(seeds)
+    ]
+    steps = torch.optim.SGD(list(dense.parameters.values()), lr=0.3)
+    feature, label = torch.tensor(given.feature).double(), torch.tensor(given.label)
+    losses = []
+    for epoch in range(3):
+        total = 0.0
+        for batch in range(max(sampler.num_batches for sampler in samplers)):
+            drawn = [sampler.draw(epoch, batch) for sampler in samplers if batch < sampler.num_batches]
+            seeds = np.concatenate(drawn)
+            steps.zero_grad()
+            loss = torch.nn.functional.cross_entropy(dense.scores(feature)[seeds], label[seeds])
+            loss.backward()  # type: ignore[no-untyped-call]
+            steps.step()
+            total += loss.item() * len(seeds)
+        losses.append(total / given.training.sum())
+    return losses
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("ranks", RANKS)
+def test_with_all_neighbors_every_step_is_that_of_dense_training_on_the_batch(
+    results: Results, name: str, ranks: int
+) -> None:
+    expected = dense_losses(results, PROBLEMS[name], ranks, "gcn")
+    assert_close(results.loss(name, f"gcn-{ranks}"), expected, steps=60)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_runs_on_blocks(results: Results, model: str) -> None:
+    expected = dense_losses(results, PROBLEMS["directed"], 2, model)
+    assert_close(results.loss("directed", f"{model}-two"), expected, steps=60)
+
+
+def test_batch_normalization_covers_the_batches_of_all_ranks(results: Results) -> None:
+    found = results.loss("directed", "batch-norm")
+    assert np.isfinite(found).all()
+    assert found[-1] < found[0]
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("ranks", RANKS)
+def test_neither_the_cache_nor_the_threads_change_a_loss(results: Results, name: str, ranks: int) -> None:
+    losses = results.loss(name, f"sampled-{ranks}")
+    assert results.loss(name, f"uncached-{ranks}") == losses
+    assert results.loss(name, f"unthreaded-{ranks}") == losses
+    assert len(set(losses)) == 3
+
+
+def test_the_cache_saves_messages_and_one_rank_sends_none(results: Results) -> None:
+    cached, uncached, alone = (
+        results.by_run["directed", run]["bytes_by_kind"].get("rows", 0) for run in ("sampled-2", "uncached-2", "gcn-1")
+    )
+    assert cached < uncached
+    assert alone == 0
+
+
+def test_a_resumed_run_has_the_losses_of_an_uninterrupted_one(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "catalog")
+    store_for_sampling(catalog, PROBLEMS["undirected"], 1)
+    options: dict[str, Any] = {"fanout": (3, 2, 2), "batch_size": 5, "dropout": 0.3}
+    whole = train(LoneCommunicator(), sampled_config(catalog, "undirected", 1, "whole", epochs=5, **options))
+    train(LoneCommunicator(), sampled_config(catalog, "undirected", 1, "twice", epochs=2, **options))
+    twice = train(LoneCommunicator(), sampled_config(catalog, "undirected", 1, "twice", epochs=5, **options))
+    assert twice["loss"] == whole["loss"]
+    assert len(set(whole["loss"])) == 5
+    other = train(LoneCommunicator(), sampled_config(catalog, "undirected", 1, "other", epochs=5, **options, seed=4))
+    assert other["loss"] != whole["loss"]
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Runs that draw their batches, and runs that read them from samples of as many epochs, and of fewer."""
+    folder = tmp_path_factory.mktemp("samples")
+    catalog, configs = Catalog(folder / "catalog"), []
+    for name, feature_norm in (("directed", "none"), ("training-on-one-rank", "row")):
+        dataset = store_for_sampling(catalog, PROBLEMS[name], *RANKS)
+        for ranks in RANKS:
+            partition = dataset.partition(parts=ranks)
+            options: dict[str, Any] = {"dropout": 0.4, "feature_norm": feature_norm, "eval_every": 1}
+            # Only so that the loss of the validation split is measured.
+            options |= {"patience": 100, "monitor": "val_loss"}
+            drawn: dict[str, Any] = {"fanout": (3, 2, 2), "batch_size": 4}
+            for epochs in (2, 3):
+                given = SampleOptions(**drawn, epochs=epochs, ranks=ranks, seed=3, cache_memory=200)
+                key = write_samples(dataset, dataset.graph(), partition, given, InProcessCluster()).artifact.key
+                run = f"stored-{epochs}-{ranks}"
+                configs.append(sampled_config(catalog, name, ranks, run, samples=key, **options))
+            configs.append(sampled_config(catalog, name, ranks, f"drawn-{ranks}", **drawn, **options))
+    return Results(catalog, configs, folder)
+
+
+@pytest.mark.parametrize("name", ["directed", "training-on-one-rank"])
+@pytest.mark.parametrize("ranks", RANKS)
+def test_training_from_samples_has_the_losses_of_training_that_draws_them(
+    stored: Results, name: str, ranks: int
+) -> None:
+    losses = stored.loss(name, f"drawn-{ranks}")
+    assert stored.loss(name, f"stored-3-{ranks}") == losses
+    # After two epochs, the first one is read again.
+    assert stored.loss(name, f"stored-2-{ranks}")[:2] == losses[:2]
+    assert stored.loss(name, f"stored-2-{ranks}")[2] != losses[2]
+    sent = stored.by_run[name, f"stored-3-{ranks}"]["bytes_by_kind"]
+    assert "rows" not in sent
+
+
+@pytest.mark.parametrize("name", ["directed", "training-on-one-rank"])
+@pytest.mark.parametrize("ranks", RANKS)
+def test_evaluation_from_disk_is_that_of_the_whole_graph(stored: Results, name: str, ranks: int) -> None:
+    dataset = stored.catalog[name]
+    from_disk, whole = (Run.open(dataset, f"{run}-{ranks}").metrics() for run in ("stored-3", "drawn"))
+    for mine, other in zip(from_disk, whole, strict=True):
+        assert_close(mine["val_loss"], other["val_loss"], steps=60)
+        for figure in ("train_accuracy", "val_accuracy", "test_accuracy"):
+            assert mine[figure] == other[figure]
+    # The shards' adjacency and features were not read.
+    mine, other = (stored.by_run[name, f"{run}-{ranks}"]["feature_norm"] for run in ("stored-3", "drawn"))
+    assert mine == other
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("step", [1, 40, 1 << 20])
+def test_layer_by_layer_from_disk_the_scores_are_those_of_the_whole_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, step: int
+) -> None:
+    monkeypatch.setattr("gnnloom.trainer.training.layerwise._GATHERED", step)
+    catalog = Catalog(tmp_path / "catalog")
+    dataset = store_for_sampling(catalog, PROBLEMS["undirected"], 1)
+    given = SampleOptions(fanout=(3, 2, 2), batch_size=4, epochs=1)
+    samples = write_samples(dataset, dataset.graph(), None, given, InProcessCluster())
+    options: dict[str, Any] = {"model": model, "norm": "layer", "unit_embedding": True, "hidden": (7, 7)}
+    options |= {"residual": True, "feature_norm": "row"}
+    whole, stored = (
+        open_session(LoneCommunicator(), sampled_config(catalog, "undirected", 1, "a", **options, **given), 1)
+        for given in ({}, {"samples": samples.artifact.key})
+    )
+    whole.model.eval()
+    stored.model.eval()
+    with torch.no_grad():
+        expected = whole.model(whole.take_inputs())
+        stored.take_inputs()
+        found = layerwise_scores(stored)
+    assert_close(found, expected, steps=30)
+    assert stored.counter.bytes < whole.counter.bytes
+    assert [path.name for path in dataset.path.iterdir() if path.is_file()] == ["zarr.json"]
+
+
+def test_a_run_from_samples_is_predicted_from_its_shards(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "catalog")
+    dataset = store_for_sampling(catalog, PROBLEMS["undirected"], 1)
+    samples = write_samples(
+        dataset, dataset.graph(), None, SampleOptions(fanout=(3, 2, 2), epochs=1), InProcessCluster()
+    )
+    config = sampled_config(catalog, "undirected", 1, "a", samples=samples.artifact.key)
+    result = train(LoneCommunicator(), config)
+    predict(LoneCommunicator(), PredictConfig(catalog=str(catalog.root), dataset="undirected", run="a"))
+    label, given = Run.open(dataset, "a").predictions().label(), PROBLEMS["undirected"]
+    test = (given.split == 3) & (given.label >= 0)
+    assert (label[test] == given.label[test]).mean() == result["test_accuracy"]
+
+
+def test_samples_that_do_not_fit_the_run_are_refused(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "catalog")
+    dataset = store_for_sampling(catalog, PROBLEMS["undirected"], 1, 2)
+    options = SampleOptions(fanout=(3, 2, 2), batch_size=4, epochs=1, ranks=2)
+    two = write_samples(dataset, dataset.graph(), dataset.partition(parts=2), options, InProcessCluster())
+    one = write_samples(dataset, dataset.graph(), None, SampleOptions(fanout=(3, 2), epochs=1), InProcessCluster())
+    for message, given in {
+        "samples for 2 ranks": {"samples": two.artifact.key},
+        "but the model has 3 layers": {"samples": one.artifact.key},
+        "drawn with batch_size 1024, but 7": {"samples": one.artifact.key, "batch_size": 7, "hidden": (9,)},
+        "no samples with key ffff": {"samples": "ffff"},
+    }.items():
+        with pytest.raises(CollectiveError, match=message):
+            train(LoneCommunicator(), sampled_config(catalog, "undirected", 1, "a", **given))
+
+
+def test_what_does_not_fit_the_model_is_refused(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "catalog")
+    store_for_sampling(catalog, PROBLEMS["undirected"], 1)
+    with pytest.raises(CollectiveError, match="the model has 3 layers"):
+        train(LoneCommunicator(), sampled_config(catalog, "undirected", 1, "a", fanout=(3, 2)))
+    with pytest.raises(CollectiveError, match="each 1 or more, or -1"):
+        train(LoneCommunicator(), sampled_config(catalog, "undirected", 1, "b", fanout=(3, 0, 2)))
+    with pytest.raises(CollectiveError, match="use gcn, sage or gin"):
+        train(LoneCommunicator(), sampled_config(catalog, "undirected", 1, "c", model="gat", hidden=(8, 8)))

@@ -1,0 +1,115 @@
+"""Rows of any vertices from the ranks that own them: one exchange of ids, one of rows, and a cache of frequent rows.
+
+As users of DistDGL know it (Zheng et al., "DistDGL: Distributed Graph Neural Network Training for Billion-Scale
+Graphs", IA3 2020), without servers: all ranks ask and answer at the same time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.trainer.comm.communicator import Communicator, Request
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.kernels.dispatch import Workspace
+
+
+class RowExchange:
+    """Fetches rows of a (n, dim) matrix that is spread over the ranks by vertices."""
+
+    def __init__(
+        self,
+        comm: Communicator,
+        own: NDArray[np.int64],
+        rows: Tensor,
+        owner: NDArray[np.int32] | None,
+        workspace: Workspace | None = None,
+    ) -> None:
+        """Keep this rank's rows. Communicates nothing.
+
+        Args:
+            own: (num_own,) int64 this rank's vertices, ascending.
+            rows: (num_own, dim) their rows.
+            owner: (n,) int32 rank of every vertex; None if this rank owns all.
+        """
+        self._comm, self._own, self._rows = comm, own, rows
+        self._owner, self._workspace = owner, workspace or Workspace()
+        self._cached = np.empty(0, np.int64)
+        self._cached_rows = rows[:0]
+
+    @property
+    def nothing(self) -> Tensor:
+        """(0, dim) rows of no vertex."""
+        return self._rows[:0]
+
+    def is_remote(self, vertices: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(num_vertices,) bool, whether another rank owns each vertex."""
+        if self._owner is None:
+            return np.zeros(len(vertices), np.bool_)
+        return np.asarray(self._owner[vertices] != self._comm.rank)
+
+    def cache(self, vertices: NDArray[np.int64]) -> None:
+        """Keep the rows of these vertices of other ranks from now on. Collective.
+
+        Args:
+            vertices: (num_cached,) int64, ascending.
+        """
+        self._cached_rows = self.fetch(vertices)
+        self._cached = vertices
+
+    def fetch(self, vertices: NDArray[np.int64]) -> Tensor:
+        """The rows of any vertices. Collective; ranks may ask for different numbers of vertices, also for none.
+
+        Args:
+            vertices: (num_vertices,) int64, each at most once.
+
+        Returns:
+            (num_vertices, dim).
+        """
+        out = self._workspace.empty((len(vertices), self._rows.shape[1]), self._rows.dtype)
+        if self._owner is None:
+            # The vertices 0 to n - 1 are their own positions.
+            return torch.index_select(self._rows, 0, torch.from_numpy(vertices), out=out)
+        remote = self.is_remote(vertices)
+        _fill(out, np.flatnonzero(~remote), self._rows, np.searchsorted(self._own, vertices[~remote]))
+        places = np.flatnonzero(remote)
+        position = np.searchsorted(self._cached, vertices[places])
+        known = np.append(self._cached, -1)[position] == vertices[places]
+        _fill(out, places[known], self._cached_rows, position[known])
+        asked = places[~known]
+        # By owner, so that what each of them sends is contiguous.
+        owner = self._owner[vertices[asked]]
+        order = np.argsort(owner, kind="stable")
+        out[torch.from_numpy(asked[order])] = self._exchange(vertices[asked[order]], owner[order])
+        return out
+
+    def _exchange(self, vertices: NDArray[np.int64], owner: NDArray[np.int32]) -> Tensor:
+        """Rows of vertices of other ranks, sorted by owner. Collective."""
+        ones = np.ones(self._comm.size, np.int64)
+        counts = np.bincount(owner, minlength=self._comm.size)
+        wanted = self._exchanged(torch.from_numpy(counts), ones, ones, Kind.ROW_IDS).numpy()
+        # No rank asks itself, so nothing arrived there.
+        wanted[self._comm.rank] = 0
+        ids = self._exchanged(torch.from_numpy(vertices), counts, wanted, Kind.ROW_IDS)
+        sent = self._workspace.empty((len(ids), self._rows.shape[1]), self._rows.dtype)
+        torch.index_select(self._rows, 0, torch.from_numpy(np.searchsorted(self._own, ids.numpy())), out=sent)
+        return self._exchanged(sent, wanted, counts, Kind.ROWS)
+
+    def _exchanged(self, sent: Tensor, counts: NDArray[np.int64], arriving: NDArray[np.int64], kind: Kind) -> Tensor:
+        """Send ``counts[rank]`` consecutive rows to each other rank; return what arrives, in the order of the ranks."""
+        comm, requests = self._comm, list[Request]()
+        arrived = self._workspace.empty((int(arriving.sum()), *sent.shape[1:]), sent.dtype)
+        given, taken = (np.concatenate([[0], np.cumsum(sizes)]).tolist() for sizes in (counts, arriving))
+        for step in range(1, comm.size):
+            source, target = (comm.rank - step) % comm.size, (comm.rank + step) % comm.size
+            # Receives are posted first, so that arriving rows go to their buffer without another copy.
+            requests += comm.receive(arrived[taken[source] : taken[source + 1]], source)
+            requests += comm.send(sent[given[target] : given[target + 1]], target, kind)
+        comm.wait(requests)
+        return arrived
+
+
+def _fill(out: Tensor, places: NDArray[np.int64], rows: Tensor, position: NDArray[np.int64]) -> None:
+    out[torch.from_numpy(places)] = rows[torch.from_numpy(position)]

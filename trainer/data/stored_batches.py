@@ -1,0 +1,82 @@
+"""Batches that were drawn ahead of training, read from disk segment by segment."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.storage.artifacts.samples import Samples, StoredBatch
+from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.matrix.layered import empty_batch
+from gnnloom.storage.sampling.ahead import prepare_ahead
+from gnnloom.trainer.data.batches import Drawn
+from gnnloom.trainer.data.vertex_data import normalize_feature
+from gnnloom.trainer.kernels.arrays import array_dtype
+
+
+class StoredBatches:
+    """See :class:`gnnloom.trainer.data.batches.Batches`. Nothing is asked of other ranks.
+
+    Memory: the features of frequent vertices, and two segments, which one thread reads ahead.
+    """
+
+    def __init__(
+        self,
+        samples: Samples,
+        rank: int,
+        feature_norm: str,
+        dtype: torch.dtype,
+        no_label: Tensor,
+        counter: ReadCounter,
+        *,
+        ahead: bool,
+    ) -> None:
+        """Read the features of frequent vertices. Communicates nothing.
+
+        Args:
+            feature_norm: ``row`` or ``none``; see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
+            dtype: dtype of the features.
+            no_label: (0, ...) labels of no vertex.
+            ahead: read a segment while the one before is in use.
+        """
+        self._samples, self._rank, self._counter = samples, rank, counter
+        self._feature_norm, self._dtype, self._no_label = feature_norm, dtype, no_label
+        self._hot = samples.hot_feature(rank, counter)
+        self._threads = 1 if ahead else 0
+        self.num_batches = samples.num_batches[rank]
+        self.num_layers = samples.num_layers
+
+    def begin(self, epoch: int) -> Generator[Drawn, None, None]:
+        # A training of more epochs reads them again, from the first one on.
+        stored = epoch % self._samples.num_epochs
+
+        def read(number: int) -> list[StoredBatch]:
+            found = self._samples.read_segment(self._rank, stored, number, self._hot, self._counter)
+            return list(found)
+
+        segments = prepare_ahead(read, range(self._samples.num_segments(self._rank)), self._threads, 1)
+        try:
+            for segment in segments:
+                while segment:
+                    yield self._drawn(segment.pop(0))
+        finally:
+            segments.close()
+
+    def _drawn(self, stored: StoredBatch) -> Drawn:
+        label: NDArray[Any] = stored.label
+        # int64, because torch indexes with classes.
+        label = label.astype(np.int64) if label.dtype == np.int32 else label
+        feature = torch.from_numpy(stored.feature.astype(array_dtype(self._dtype), copy=False))
+        return Drawn(stored.batch, torch.from_numpy(label), normalize_feature(feature, self._feature_norm))
+
+    def nothing(self) -> Drawn:
+        feature = torch.empty((0, self._samples.num_features), dtype=self._dtype)
+        return Drawn(empty_batch(self.num_layers), self._no_label, feature)
+
+    def inputs(self, drawn: Drawn) -> Tensor:
+        return drawn.feature

@@ -1,0 +1,190 @@
+"""``neighbor``: every rank trains on batches of its own training vertices, with sampled neighbors of each.
+
+Hamilton, Ying, Leskovec, "Inductive Representation Learning on Large Graphs" (NeurIPS 2017), algorithm 2. The
+gradient of a step is that of the mean loss over the batches of all ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.storage.artifacts.part_members import map_part_members
+from gnnloom.storage.artifacts.samples import Samples
+from gnnloom.storage.artifacts.vertices import SPLIT
+from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.sampling.neighbor import NeighborSampler
+from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.data.batches import Batches, Drawn
+from gnnloom.trainer.data.drawn_batches import DrawnBatches
+from gnnloom.trainer.data.row_exchange import RowExchange
+from gnnloom.trainer.data.stored_batches import StoredBatches
+from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.networks.model import Inputs
+from gnnloom.trainer.operators.layered import Layered
+from gnnloom.trainer.training.layerwise import layerwise_scores
+from gnnloom.trainer.training.loss import MaskedLoss, build_loss
+from gnnloom.trainer.training.modes.mode import Mode, ModeContext
+from gnnloom.trainer.training.modes.sampled import multiplying_by
+
+#: Fan-out of every layer if none is given.
+_FANOUT = 10
+
+
+class NeighborMode(Mode):
+    """Steps on batches; a rank with fewer batches than others takes part in the sums with an empty one."""
+
+    def __init__(self, context: ModeContext) -> None:
+        """Prepare the samplers and the cache of remote rows. Collective.
+
+        Raises:
+            CollectiveError: the model cannot run on blocks, the fan-outs do not fit it, or the graph is gone.
+        """
+        super().__init__(context)
+        comm, model, config = context.comm, context.model, context.config
+        self._samples = context.session.samples
+        self._fanouts = together(comm, lambda: _checked(context))
+        whole = context.session.operator
+        dtype, threads = np.dtype(config.dtype), context.model.dropout.threads
+        self._operator = Layered(
+            comm, model.num_layers, config.normalization, dtype, threads, workspace=whole.workspace
+        )
+        self._batches = self._draw() if self._samples is None else self._read(self._samples)
+        self._num_steps = int(comm.gather_numbers([self._batches.num_batches]).max())
+
+    def _read(self, samples: Samples) -> Batches:
+        """Batches that were drawn before. Collective."""
+        context, session = self.context, self.context.session
+        return together(
+            context.comm,
+            lambda: StoredBatches(
+                samples,
+                context.comm.rank,
+                session.feature_norm,
+                session.model.dtype,
+                context.labels.label[:0],
+                session.counter,
+                ahead=context.config.sampler_threads > 0,
+            ),
+        )
+
+    def _draw(self) -> Batches:
+        """Batches that are drawn during training. Collective."""
+        context = self.context
+        session, config, feature = context.session, context.config, context.inputs.value
+        graph, owner = together(context.comm, lambda: _map_graph(context))
+        own = session.operator.layout(0).vertex
+        seeds = own[context.labels.known("train").numpy()]
+
+        def make() -> NeighborSampler | None:
+            if not len(seeds):
+                return None
+            return NeighborSampler(graph, config.seed, seeds, self._fanouts, config.batch_size, replace=config.replace)
+
+        sampler = together(context.comm, make)
+        exchange = RowExchange(context.comm, own, feature, owner, session.operator.workspace)
+        batches = DrawnBatches(
+            graph,
+            sampler,
+            len(self._fanouts),
+            own,
+            context.labels.label,
+            exchange,
+            config.sampler_threads,
+            config.pool,
+        )
+        batches.keep_frequent(config.cache_memory, feature.shape[1] * feature.element_size())
+        return batches
+
+    def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
+        total, terms = 0.0, 0.0
+        with self._on_blocks(), closing(self._batches.begin(epoch)) as batches:
+            for step in range(self._num_steps):
+                drawn = next(batches, None) or self._batches.nothing()
+                # Every step has dropout masks of its own.
+                self.context.model.epoch = epoch * self._num_steps + step
+                contribution, weight = self._step(drawn)
+                if weight:
+                    update()
+                total += contribution * weight
+                terms += weight
+        return total / max(terms, 1)
+
+    def scores(self) -> Tensor:
+        """See :meth:`Mode.scores`; layer by layer from disk if the batches come from there."""
+        if self._samples is None:
+            return super().scores()
+        return layerwise_scores(self.context.session)
+
+    def _step(self, drawn: Drawn) -> tuple[float, float]:
+        """Form the gradients of a batch; returns this rank's contribution to the loss, and its terms. Collective."""
+        model = self.context.model
+        feature = self._batches.inputs(drawn)
+        self._operator.load(drawn.batch)
+        model.zero_grad()
+        loss = self._loss(drawn)
+        if not loss.num_terms:
+            return 0.0, 0.0
+        contribution = loss(model(Inputs(feature)))
+        contribution.backward()  # type: ignore[no-untyped-call]
+        return float(contribution.detach()), loss.num_terms
+
+    def _loss(self, drawn: Drawn) -> MaskedLoss:
+        """The mean loss over the seeds of all ranks' batches. Collective."""
+        context, operator = self.context, self._operator
+        split = torch.full((drawn.batch.num_seeds,), SPLIT["train"], dtype=torch.uint8)
+        labels = Labels(drawn.label, split, context.labels.num_classes)
+        layout = operator.layout(self._batches.num_layers)
+        return build_loss(layout, labels, "train", context.class_weights, context.own_loss, operator.workspace)
+
+    @contextmanager
+    def _on_blocks(self) -> Iterator[None]:
+        """Let the model multiply with the blocks of batches inside the block."""
+        model = self.context.model
+        options = model.options
+        # A layer's output has far fewer rows than its input, so a product with the weight costs less after the one with
+        # the block.
+        if options.product_order == "auto":
+            model.options = replace(options, product_order="propagate-first")
+        try:
+            with multiplying_by(self._operator, model):
+                yield
+        finally:
+            model.options = options
+
+
+def _checked(context: ModeContext) -> tuple[int, ...]:
+    """The fan-outs of all layers, from that of the seeds on.
+
+    Raises:
+        InputError: they do not fit the model, or the model cannot run on blocks.
+    """
+    config, model = context.config, context.model
+    if not model.takes_blocks:
+        raise InputError(
+            f"mode neighbor: the layers of model {config.model} need the same rows before and after; use gcn, sage or"
+            " gin, or another mode"
+        )
+    samples = context.session.samples
+    if samples is not None and config.save_embeddings:
+        raise InputError("save_embeddings: training from samples does not predict; run `gnnloom predict` afterwards")
+    fanouts = samples.fanouts if samples else config.fanout or (_FANOUT,) * model.num_layers
+    if len(fanouts) != model.num_layers:
+        raise InputError(f"fanout {fanouts}: the model has {model.num_layers} layers, so give as many numbers")
+    return fanouts
+
+
+def _map_graph(context: ModeContext) -> tuple[WholeGraph, NDArray[np.int32] | None]:
+    """The graph, and the rank of every vertex if there are several ranks; one copy for all processes of a node."""
+    dataset, inputs = context.session.dataset, context.session.shards.artifact.inputs
+    graph = map_whole_graph(dataset.graph(inputs["graph"]))
+    if context.comm.size == 1:
+        return graph, None
+    return graph, map_part_members(dataset.partition(key=inputs["partition"])).part

@@ -1,0 +1,89 @@
+"""Draws the batches of a training ahead of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from gnnloom.pipeline.samples.options import SampleOptions
+from gnnloom.pipeline.samples.stage import write_samples
+from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
+from gnnloom.storage import Dataset as StoredDataset
+from gnnloom.storage import Graph, Partition
+from gnnloom.storage.artifacts.samples import Samples
+from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, as_dataset
+from gnnloom.workflows.api.cluster import choose_cluster
+from gnnloom.workflows.api.keywords import check_known, split_fields
+from gnnloom.workflows.api.partition import find_partition
+from gnnloom.workflows.api.ranks import once_per_job
+
+
+def sample(
+    dataset: DatasetLike,
+    *,
+    graph: str | None = None,
+    partition: str | None = None,
+    method: str | None = None,
+    catalog: CatalogLike = None,
+    workers: int | None = None,
+    memory: int | str = "1G",
+    scheduler: str | None = None,
+    performance_report: Path | str | None = None,
+    scratch: Path | str | None = None,
+    **options: Any,
+) -> Samples:
+    """Draw the batches of some epochs, and pack the features that they read.
+
+    ``gnnloom.train(dataset, mode="neighbor", samples=result.artifact.key)`` then reads them from disk.
+
+    Args:
+        dataset: the dataset or its name.
+        graph: key, to choose between several graphs.
+        partition: key of the partition for several ranks, if there are several.
+        method: method of that partition, if there are several.
+        catalog, workers, memory, scheduler, performance_report, scratch: as for :func:`gnnloom.ingest`.
+        options: as in ``gnnloom sample --help``: ``fanout``, ``batch_size``, ``epochs``, ``ranks``, ``seed``,
+            ``replace``, ``cache_memory`` (bytes); see :class:`~gnnloom.pipeline.samples.options.SampleOptions`.
+
+    Raises:
+        InputError: an option is unknown, or there are no features, labels or split.
+        NotFoundError: the dataset, its graph or the partition does not exist.
+        BudgetError: a batch may need more memory than a worker has.
+    """
+    found = as_dataset(dataset, catalog)
+    chosen, others = split_fields(SampleOptions, options)
+    check_known("sample", others, list(SampleOptions.__dataclass_fields__))
+    settings = SampleOptions(**chosen)
+    cluster = choose_cluster(workers, memory, scheduler, performance_report, scratch)
+
+    def make() -> Samples:
+        return make_samples(found, *find_sampled(found, settings, graph, partition, method), settings, cluster)
+
+    return once_per_job(make)
+
+
+def find_sampled(
+    dataset: StoredDataset, options: SampleOptions, graph: str | None, partition: str | None, method: str | None
+) -> tuple[Graph, Partition | None]:
+    """What to sample from: the graph, and the partition that says which rank has which vertices.
+
+    Raises:
+        NotFoundError: there is none; the message says how to make one.
+    """
+    chosen = dataset.graph(graph) if graph is not None else None
+    if options.ranks == 1:
+        return chosen or dataset.graph(), None
+    parts = find_partition(dataset, options.ranks, partition, method, chosen)
+    return chosen or dataset.graph(parts.artifact.inputs["graph"]), parts
+
+
+def make_samples(
+    dataset: StoredDataset,
+    graph: Graph,
+    partition: Partition | None,
+    options: SampleOptions,
+    cluster: ClusterOptions,
+) -> Samples:
+    """Draw the samples on a cluster that is open as long as this takes."""
+    with open_cluster(cluster) as opened:
+        return write_samples(dataset, graph, partition, options, opened)
