@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.artifacts.stored_csr import StoredCSR
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.arrays import ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.csr import CSR
 
@@ -25,37 +27,48 @@ class ShardMatrix:
     """One matrix (the adjacency or its transpose) of one rank.
 
     Attributes:
-        own: (num_own, num_own); columns are the rank's own vertices.
-        halo: (num_own, num_halo); columns are halo vertices.
+        own: (num_own, num_own); columns are the rank's own vertices. In memory, or with its entries on disk.
+        halo: (num_own, num_halo); columns are halo vertices. Likewise.
         halo_vertex: (num_halo,) int64 global ids.
         halo_offset: (num_parts + 1,) int64; owner p has the halo vertices halo_offset[p] to halo_offset[p+1].
         send_row: (num_send,) int32 or int64 own local ids to send, for each receiver in the order of its halo.
         send_offset: (num_parts + 1,) int64; receiver p gets send_row[send_offset[p]:send_offset[p+1]].
     """
 
-    own: CSR
-    halo: CSR
+    own: CSR | StoredCSR
+    halo: CSR | StoredCSR
     halo_vertex: NDArray[np.int64]
     halo_offset: NDArray[np.int64]
     send_row: NDArray[Any]
     send_offset: NDArray[np.int64]
 
+    def in_memory(self) -> tuple[CSR, CSR]:
+        """The own and the halo block.
+
+        Raises:
+            InputError: their entries are on disk.
+        """
+        if isinstance(self.own, StoredCSR) or isinstance(self.halo, StoredCSR):
+            raise InputError("the entries of the adjacency are on disk, but have to be in memory")
+        return self.own, self.halo
+
 
 class RowShard:
     """The shard of one rank; reads only its own arrays."""
 
-    def __init__(self, shards: RowShards, rank: int, counter: ReadCounter | None) -> None:
+    def __init__(self, shards: RowShards, rank: int, counter: ReadCounter | None, *, on_disk: bool = False) -> None:
         self.shards = shards
         self.rank = rank
         self.prefix = f"row/{rank:05d}"
         self._counter = counter
+        self._on_disk = on_disk
 
     def __contains__(self, name: str) -> bool:
         return f"{self.prefix}/{name}" in self.shards.artifact
 
     def read(self, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
         """Read a whole array of the shard, such as ``vertex`` or ``feature``; converted if ``dtype`` is given."""
-        array = self.shards.artifact.array(f"{self.prefix}/{name}", self._counter).read()
+        array = self._array(name).read()
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def vertex(self) -> NDArray[np.int64]:
@@ -65,11 +78,12 @@ class RowShard:
     def matrix(self, transpose: bool = False) -> ShardMatrix:
         """Read the rank's rows of the adjacency, or of its transpose.
 
-        For a symmetric graph both are the same matrix, which is stored once.
+        For a symmetric graph both are the same matrix, which is stored once. If the adjacency stays on disk, only its
+        row pointers are read.
         """
         prefix = "transpose/" if transpose and not self.shards.symmetric else ""
         # The number of vertices comes from the manifest, so their ids are not read for it.
-        own_width = len(self.shards.artifact.array(f"{self.prefix}/vertex"))
+        own_width = len(self._array("vertex"))
         halo_vertex = self.read(f"{prefix}halo_vertex")
         return ShardMatrix(
             own=self._csr(f"{prefix}own", own_width),
@@ -80,9 +94,17 @@ class RowShard:
             send_offset=self.read(f"{prefix}send_offset"),
         )
 
-    def _csr(self, name: str, num_columns: int) -> CSR:
-        data = self.read(f"{name}/data") if f"{name}/data" in self else None
-        return CSR(0, self.read(f"{name}/indptr"), self.read(f"{name}/indices"), data, num_columns)
+    def _csr(self, name: str, num_columns: int) -> CSR | StoredCSR:
+        indices = self._array(f"{name}/indices")
+        data = self._array(f"{name}/data") if f"{name}/data" in self else None
+        # Zeros that nobody has read or written take no memory: the halo of a single rank has no entry in any row.
+        indptr = self.read(f"{name}/indptr") if len(indices) else np.zeros(len(self._array(f"{name}/indptr")), np.int64)
+        if self._on_disk:
+            return StoredCSR(indptr, indices, data, num_columns, self._counter)
+        return CSR(0, indptr, indices.read(), None if data is None else data.read(), num_columns)
+
+    def _array(self, name: str) -> ArrayReader:
+        return self.shards.artifact.array(f"{self.prefix}/{name}", self._counter)
 
 
 class RowShards:
@@ -104,15 +126,16 @@ class RowShards:
     def __repr__(self) -> str:
         return f"RowShards({self.num_parts} parts of {self.num_vertices:,} vertices)"
 
-    def shard(self, rank: int, counter: ReadCounter | None = None) -> RowShard:
+    def shard(self, rank: int, counter: ReadCounter | None = None, *, on_disk: bool = False) -> RowShard:
         """The shard of one rank.
 
         Args:
             counter: counts the bytes that the shard reads.
+            on_disk: leave the entries of the adjacency on disk.
 
         Raises:
             IndexError: there is no such rank.
         """
         if not 0 <= rank < self.num_parts:
             raise IndexError(f"{self.artifact.path}: rank {rank} of {self.num_parts}")
-        return RowShard(self, rank, counter)
+        return RowShard(self, rank, counter, on_disk=on_disk)

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, STREAMS
 from gnnloom.trainer.algorithms.registry import algorithms_with
 from gnnloom.trainer.config.algorithm_config import AlgorithmConfig
 from gnnloom.trainer.config.data_config import DataConfig
@@ -31,6 +32,19 @@ class TrainConfig(RunConfig, StoppingConfig, LossConfig, ScheduleConfig, ModelCo
         if not needs <= self.chosen_algorithm.capabilities:
             able = ", ".join(algorithms_with(needs))
             raise InputError(f"algorithm {self.algorithm!r}: model {self.model} runs on {able} only")
+        self._check_adjacency()
+
+    def _check_adjacency(self) -> None:
+        if self.adjacency == "memory":
+            return
+        if STREAMS not in self.chosen_algorithm.capabilities:
+            able = ", ".join(algorithms_with(frozenset({STREAMS})))
+            raise InputError(
+                f"adjacency {self.adjacency!r}: algorithm {self.algorithm} keeps it in memory; choose {able}"
+            )
+        # Attention visits the edges themselves, forward and backward, and not only their products.
+        if NEIGHBORS in self.model_kind.needs:
+            raise InputError(f"adjacency {self.adjacency!r}: model {self.model} needs the adjacency in memory")
 
     @property
     def run_name(self) -> str:

@@ -21,8 +21,9 @@ class Attention:
     """The pattern of a rank's rows, prepared for attention."""
 
     def __init__(self, matrix: ShardMatrix, negative_slope: float, threads: Threads, traffic: Traffic) -> None:
-        self.own = edge_softmax(matrix.own, negative_slope, threads)
-        self.halo = edge_softmax(matrix.halo, negative_slope, threads)
+        own, halo = matrix.in_memory()
+        self.own = edge_softmax(own, negative_slope, threads)
+        self.halo = edge_softmax(halo, negative_slope, threads)
         self.traffic = traffic
 
 
