@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gnnloom.pipeline.shards.part_file import read_all_parts
 from gnnloom.pipeline.shards.row_halo import halo_path
+from gnnloom.pipeline.shards.row_order import LocalNumbers, OwnRows
 from gnnloom.pipeline.shards.row_routed import RoutedMatrix, RoutedRank
 from gnnloom.storage.format.arrays import ArrayRecord, write_array
 from gnnloom.storage.matrix.csr import index_dtype
@@ -68,21 +68,20 @@ def _needed_path(work: Path, kind: str) -> Path:
 def write_send_lists(task: SendListTask) -> int:
     """Write which local rows one rank sends, in the order of each receiver's halo; returns its number of vertices."""
     with task.writer.task(task.name) as output:
-        vertex = task.own_vertices()
+        local = OwnRows.of(*task.own_vertices(), task.reorder).numbering()
         for matrix in task.matrices:
-            for record in _write_matrix_send(task, matrix, vertex):
+            for record in _write_matrix_send(task, matrix, local):
                 output.add(record)
-    return len(vertex)
+    return len(local.ascending)
 
 
-def _write_matrix_send(task: SendListTask, matrix: RoutedMatrix, vertex: NDArray[np.int64]) -> list[ArrayRecord]:
+def _write_matrix_send(task: SendListTask, matrix: RoutedMatrix, local: LocalNumbers) -> list[ArrayRecord]:
     begin = np.load(_begin_path(task.writer.work, matrix.kind), mmap_mode="r", allow_pickle=False)
     needed = np.load(_needed_path(task.writer.work, matrix.kind), mmap_mode="r", allow_pickle=False)
     # The last receiver's rows end where the next sender's begin.
     end = begin[task.rank + 1, 0] if task.rank + 1 < task.num_parts else len(needed)
     offset = np.append(begin[task.rank], end)
-    # Own vertices ascend, so the search gives local row numbers.
-    row = np.searchsorted(vertex, needed[offset[0] : offset[-1]]).astype(index_dtype(len(vertex)))
+    row = local(needed[offset[0] : offset[-1]]).astype(index_dtype(len(local.ascending)))
     root, prefix = task.writer.path, f"{task.folder}/{matrix.prefix}"
     return [
         write_array(root, f"{prefix}send_row", row, ("send",)),

@@ -6,7 +6,7 @@ not to the attention weights.
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,7 @@ class NeighborOperator(Operator, Protocol):
         exchange: fetches the halo rows that the matrix's columns refer to.
     """
 
-    matrix: ShardMatrix
+    matrix: ShardMatrix[Any]
     exchange: HaloExchange
     threads: Threads
 
