@@ -47,8 +47,6 @@ class DatasetSection:
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        if self.reorder not in REORDERS:
-            raise InputError(f"reorder {self.reorder!r}: expected one of {', '.join(REORDERS)}")
         # Building the options checks them.
         self.options()
 
@@ -74,6 +72,8 @@ class ShardsSection:
     def __post_init__(self) -> None:
         if self.layout not in {None, "row", "grid"}:
             raise InputError(f"layout {self.layout!r}: expected 'row' or 'grid'")
+        if self.reorder not in REORDERS:
+            raise InputError(f"reorder {self.reorder!r}: expected one of {', '.join(REORDERS)}")
         # Building the options checks them.
         self.options()
 
