@@ -36,6 +36,8 @@ from gnnloom.storage.format.artifact import MANIFEST, Artifact
 _SEGMENT_BYTES = 72
 #: Bytes of a halo vertex while the halo is found: ids, owners, positions, and what the merge of segments copies.
 _HALO_BYTES = 56
+#: Bytes of a vertex while its rank is reordered: its order, local number, nonzeros, and where they begin and end.
+_REORDER_BYTES = 56
 #: Bytes of a row of a block while its rows are sorted by part.
 _BLOCK_ROW_BYTES = 48
 #: Bytes of an entry while it is scattered into cells, and while a cell is sorted.
@@ -165,21 +167,29 @@ def find_transpose(dataset: Dataset, graph: Graph) -> Graph | None:
 
 
 def project_row_shards(
-    dataset: Dataset, partition: Partition, workers: int, vertices: Vertices | None = None
+    dataset: Dataset, partition: Partition, workers: int, vertices: Vertices | None = None, reorder: str = "none"
 ) -> ShardProjection:
     """Project the row shards of a partition.
+
+    Args:
+        reorder: order of a rank's rows.
 
     Raises:
         InputError: the dataset has several vertices artifacts to choose from.
     """
     inputs = _find_inputs(dataset, dataset.graph(partition.artifact.inputs["graph"]), vertices)
     keys = {**inputs.keys, "partition": partition.artifact.key}
-    key = row_shards_key(partition.num_parts, partition.method, keys)
-    return _projection(inputs, "row", key, row_needs(inputs.sizes, PartSizes.of(partition)), workers)
+    key = row_shards_key(partition.num_parts, partition.method, keys, reorder)
+    needs = row_needs(inputs.sizes, PartSizes.of(partition), workers if reorder != "none" else 0)
+    return _projection(inputs, "row", key, needs, workers)
 
 
-def row_needs(source: ShardSource, parts: PartSizes) -> ShardNeeds:
-    """What making the row shards of these parts takes."""
+def row_needs(source: ShardSource, parts: PartSizes, reordering: int = 0) -> ShardNeeds:
+    """What making the row shards of these parts takes.
+
+    Args:
+        reordering: ranks whose rows are reordered at a time.
+    """
     graph, n = source.graph, source.graph.num_vertices
     # The third pass looks up every row that is sent; the number is the connectivity cut.
     sent = sum(parts.sent) + sum(parts.sent_back)
@@ -189,10 +199,20 @@ def row_needs(source: ShardSource, parts: PartSizes) -> ShardNeeds:
     regroup = source.matrices * total_tasks(HaloGroups(len(parts.vertices)).counts(sent))
     return ShardNeeds(
         tasks=blocks + source.transpose_tasks + source.vertex_tasks + 2 * len(parts.vertices) + regroup,
-        peak_memory=BASE_MEMORY + _row_peak(source, parts),
-        spill_bytes=nonzeros * graph.entry_bytes + 16 * n * source.matrices + source.vertex_bytes + 4 * n + 16 * sent,
+        peak_memory=BASE_MEMORY + _row_peak(source, parts) + (_reordered_peak(parts) if reordering else 0),
+        spill_bytes=nonzeros * graph.entry_bytes
+        + 16 * n * source.matrices
+        + source.vertex_bytes
+        + 4 * n
+        + 16 * sent
+        + reordering * max(parts.nonzeros, default=0) * graph.entry_bytes,
         output_bytes=source.compressed(output, source.vertex_bytes),
     )
+
+
+def _reordered_peak(parts: PartSizes) -> int:
+    """Bytes of the order of a rank's rows, and of one segment of its entries."""
+    return _REORDER_BYTES * max(parts.vertices, default=0) + _SEGMENT_BYTES * SEGMENT_NONZEROS
 
 
 def _row_peak(source: ShardSource, parts: PartSizes) -> int:

@@ -86,6 +86,7 @@ class RoutedRank:
         part_path: ``.npy`` file of the (num_vertices,) int32 parts.
         matrices: the adjacency and, if directed, its transpose.
         vertex_arrays: empty if the dataset has no vertex data.
+        reorder: order of the local numbers, see :data:`gnnloom.pipeline.shards.row_options.REORDERS`.
     """
 
     writer: ArtifactWriter
@@ -94,21 +95,23 @@ class RoutedRank:
     rank: int
     matrices: tuple[RoutedMatrix, ...]
     vertex_arrays: tuple[RoutedVertexArray, ...]
+    reorder: str = "none"
 
     @property
     def folder(self) -> str:
         """The rank's folder in the artifact."""
         return f"row/{self.rank:05d}"
 
-    def own_vertices(self) -> NDArray[np.int64]:
-        """Return the (num_own,) int64 global ids of the rank's rows, ascending."""
+    def own_vertices(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the (num_own,) int64 global ids of the rank's rows, ascending, and the nonzeros of each."""
         # Blocks ascend, and so do the rows of a part within each, so the joined ids ascend.
-        found = [np.empty(0, dtype=np.int64)]
+        found = [[np.empty(0, dtype=np.int64)] * 2]
         matrix = self.matrices[0]
         for block in range(matrix.num_blocks):
             path = self.writer.work / routed_name(matrix.kind, block)
-            found += read_part(path, self.rank, [np.dtype(np.int64)])
-        return np.concatenate(found)
+            found.append(read_part(path, self.rank, [np.dtype(np.int64)] * 2))
+        rows, nonzeros = zip(*found, strict=True)
+        return np.concatenate(rows), np.concatenate(nonzeros)
 
     def segments(self, matrix: RoutedMatrix) -> Iterator[RowSegment]:
         """Yield the rank's rows of a matrix, ascending, at most ``SEGMENT_NONZEROS`` nonzeros (or one row) each."""

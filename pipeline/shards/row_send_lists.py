@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gnnloom.pipeline.shards.halo_regrouping import sent_rows
+from gnnloom.pipeline.shards.row_order import LocalNumbers, OwnRows
 from gnnloom.pipeline.shards.row_routed import RoutedMatrix, RoutedRank
 from gnnloom.storage.format.arrays import ArrayRecord, write_array
 from gnnloom.storage.matrix.csr import index_dtype
@@ -25,18 +23,17 @@ class SendListTask(RoutedRank):
 def write_send_lists(task: SendListTask) -> int:
     """Write which local rows one rank sends, in the order of each receiver's halo; returns its number of vertices."""
     with task.writer.task(task.name) as output:
-        vertex = task.own_vertices()
+        local = OwnRows.of(*task.own_vertices(), task.reorder).numbering()
         for matrix in task.matrices:
-            for record in _write_matrix_send(task, matrix, vertex):
+            for record in _write_matrix_send(task, matrix, local):
                 output.add(record)
-    return len(vertex)
+    return len(local.ascending)
 
 
-def _write_matrix_send(task: SendListTask, matrix: RoutedMatrix, vertex: NDArray[np.int64]) -> list[ArrayRecord]:
+def _write_matrix_send(task: SendListTask, matrix: RoutedMatrix, local: LocalNumbers) -> list[ArrayRecord]:
     sent = sent_rows(task.writer.work, matrix.kind, task.num_parts, task.rank)
     needed, offset = sent.entry, sent.offset - sent.offset[0]
-    # Own vertices ascend, so the search gives local row numbers.
-    row = np.searchsorted(vertex, needed).astype(index_dtype(len(vertex)))
+    row = local(needed).astype(index_dtype(len(local.ascending)))
     root, prefix = task.writer.path, f"{task.folder}/{matrix.prefix}"
     return [
         write_array(root, f"{prefix}send_row", row, ("send",)),

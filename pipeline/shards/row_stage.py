@@ -17,6 +17,7 @@ from typing import Any
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.shards.find_vertices import find_vertices
 from gnnloom.pipeline.shards.halo_regrouping import regroup_halos
+from gnnloom.pipeline.shards.row_options import REORDERS
 from gnnloom.pipeline.shards.row_rank import ShardRankTask, shard_rank
 from gnnloom.pipeline.shards.row_routed import RoutedMatrix, RoutedVertexArray
 from gnnloom.pipeline.shards.row_routing import route_blocks, route_vertices
@@ -45,10 +46,11 @@ class _Inputs:
     graph: Graph
     partition: Partition
     vertices: Vertices | None
+    reorder: str
 
     @property
     def parameters(self) -> dict[str, Any]:
-        return _parameters(self.partition.num_parts, self.partition.method)
+        return _parameters(self.partition.num_parts, self.partition.method, self.reorder)
 
     @property
     def keys(self) -> dict[str, str]:
@@ -84,16 +86,26 @@ class _Inputs:
         }
 
 
-def shard_rows(dataset: Dataset, partition: Partition, cluster: Cluster, vertices: Vertices | None = None) -> RowShards:
+def shard_rows(
+    dataset: Dataset,
+    partition: Partition,
+    cluster: Cluster,
+    vertices: Vertices | None = None,
+    reorder: str = "none",
+) -> RowShards:
     """Write the row shards of a partition, or find them; resumes what an earlier run left.
 
     Args:
         vertices: features, labels and split to include; by default those of the dataset, if it has any.
+        reorder: order of a rank's rows: ``none`` (by vertex id) or ``degree`` (largest first).
 
     Raises:
-        InputError: the vertex data belong to another number of vertices, or the dataset has several to choose from.
+        InputError: the vertex data belong to another number of vertices, the dataset has several to choose from, or
+            there is no such order.
     """
-    inputs = _find_inputs(dataset, partition, vertices)
+    if reorder not in REORDERS:
+        raise InputError(f"reorder {reorder!r}: expected one of {', '.join(REORDERS)}")
+    inputs = _find_inputs(dataset, partition, vertices, reorder)
     with ArtifactWriter.begin(dataset.path, "shards", inputs.parameters, inputs.keys, cluster.scratch) as writer:
         if writer.is_complete:
             return RowShards(Artifact(writer.path))
@@ -106,22 +118,25 @@ def shard_rows(dataset: Dataset, partition: Partition, cluster: Cluster, vertice
         return _shard(writer, inputs, part_path, matrices, vertex_arrays, cluster)
 
 
-def row_shards_key(parts: int, method: str, inputs: Mapping[str, str]) -> str:
+def row_shards_key(parts: int, method: str, inputs: Mapping[str, str], reorder: str = "none") -> str:
     """Compute the key of the artifact that :func:`shard_rows` makes or finds.
 
     Args:
         parts: number of parts of the partition.
         method: of the partition.
         inputs: kind to key of the graph, the partition and, if there are any, the vertices.
+        reorder: order of a rank's rows.
     """
-    return artifact_key("shards", _parameters(parts, method), inputs)
+    return artifact_key("shards", _parameters(parts, method, reorder), inputs)
 
 
-def _parameters(parts: int, method: str) -> dict[str, Any]:
-    return {"layout": "row", "parts": parts, "method": method}
+def _parameters(parts: int, method: str, reorder: str) -> dict[str, Any]:
+    # Shards of earlier versions have no order in their keys.
+    ordered = {} if reorder == "none" else {"reorder": reorder}
+    return {"layout": "row", "parts": parts, "method": method, **ordered}
 
 
-def _find_inputs(dataset: Dataset, partition: Partition, vertices: Vertices | None) -> _Inputs:
+def _find_inputs(dataset: Dataset, partition: Partition, vertices: Vertices | None, reorder: str) -> _Inputs:
     if vertices is None:
         vertices = find_vertices(dataset, partition.artifact.inputs["graph"])
     graph = dataset.graph(partition.artifact.inputs["graph"])
@@ -130,7 +145,7 @@ def _find_inputs(dataset: Dataset, partition: Partition, vertices: Vertices | No
             f"{vertices.artifact.path}: holds data for {vertices.num_vertices:,} vertices, but the graph"
             f" {graph.artifact.path} has {graph.num_vertices:,}; ingest vertex data for this graph"
         )
-    return _Inputs(graph, partition, vertices)
+    return _Inputs(graph, partition, vertices, reorder)
 
 
 def _route_matrices(
@@ -189,9 +204,10 @@ def _shard(
 ) -> RowShards:
     """Run the second and the third pass, and publish the artifact."""
     num_parts = inputs.partition.num_parts
+    routed = (matrices, vertex_arrays, inputs.reorder)
     # Tasks describe what was routed, not its data, so they stay small for the scheduler.
-    shards = [ShardRankTask(writer, part_path, num_parts, rank, matrices, vertex_arrays) for rank in range(num_parts)]
-    sends = [SendListTask(writer, part_path, num_parts, rank, matrices, vertex_arrays) for rank in range(num_parts)]
+    shards = [ShardRankTask(writer, part_path, num_parts, rank, *routed) for rank in range(num_parts)]
+    sends = [SendListTask(writer, part_path, num_parts, rank, *routed) for rank in range(num_parts)]
     write_group(writer.path / "row", {})
     run_missing("shard", cluster, writer, shard_rank, shards, "vertices")
     # Between the passes, since a send list needs the halos of all ranks.

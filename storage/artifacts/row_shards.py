@@ -1,79 +1,102 @@
 """Row shards (1D): each rank's rows of the adjacency, renumbered, and the rows it exchanges with other ranks.
 
-A rank's own vertices are numbered 0..num_own-1 by ascending global id. Its halo (the vertices of other ranks that its
-rows refer to) is numbered 0..num_halo-1 by owner, then by the owner's local number. The adjacency of a rank is stored
-as two matrices, ``own`` (num_own x num_own) and ``halo`` (num_own x num_halo), so that the product with the first can
-hide the exchange that the product with the second waits for. Directed graphs also store the transpose in this way, for
-the backward pass.
+A rank's own vertices are numbered 0..num_own-1 by ascending global id, or by descending degree if the shards are
+reordered. Its halo (the vertices of other ranks that its rows refer to) is numbered 0..num_halo-1 by owner, then by
+global id. The adjacency of a rank is stored as two matrices, ``own`` (num_own x num_own) and ``halo`` (num_own x
+num_halo), so that the product with the first can hide the exchange that the product with the second waits for.
+Directed graphs also store the transpose in this way, for the backward pass.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.artifacts.stored_csr import StoredCSR
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.arrays import ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.csr import CSR
 
+Block_co = TypeVar("Block_co", bound=CSR | StoredCSR, covariant=True)
+
 
 @dataclass(frozen=True)
-class ShardMatrix:
+class ShardMatrix(Generic[Block_co]):
     """One matrix (the adjacency or its transpose) of one rank.
 
     Attributes:
-        own: (num_own, num_own); columns are the rank's own vertices.
-        halo: (num_own, num_halo); columns are halo vertices.
+        own: (num_own, num_own); columns are the rank's own vertices. In memory, or with its entries on disk.
+        halo: (num_own, num_halo); columns are halo vertices. Likewise.
         halo_vertex: (num_halo,) int64 global ids.
         halo_offset: (num_parts + 1,) int64; owner p has the halo vertices halo_offset[p] to halo_offset[p+1].
         send_row: (num_send,) int32 or int64 own local ids to send, for each receiver in the order of its halo.
         send_offset: (num_parts + 1,) int64; receiver p gets send_row[send_offset[p]:send_offset[p+1]].
     """
 
-    own: CSR
-    halo: CSR
+    own: Block_co
+    halo: Block_co
     halo_vertex: NDArray[np.int64]
     halo_offset: NDArray[np.int64]
     send_row: NDArray[Any]
     send_offset: NDArray[np.int64]
 
+    def in_memory(self) -> tuple[CSR, CSR]:
+        """The own and the halo block.
+
+        Raises:
+            InputError: their entries are on disk.
+        """
+        if isinstance(self.own, StoredCSR) or isinstance(self.halo, StoredCSR):
+            raise InputError("the entries of the adjacency are on disk, but have to be in memory")
+        return self.own, self.halo
+
 
 class RowShard:
     """The shard of one rank; reads only its own arrays."""
 
-    def __init__(self, shards: RowShards, rank: int, counter: ReadCounter | None) -> None:
+    def __init__(self, shards: RowShards, rank: int, counter: ReadCounter | None, *, on_disk: bool = False) -> None:
         self.shards = shards
         self.rank = rank
         self.prefix = f"row/{rank:05d}"
         self._counter = counter
+        self._on_disk = on_disk
 
     def __contains__(self, name: str) -> bool:
         return f"{self.prefix}/{name}" in self.shards.artifact
 
     def read(self, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
         """Read a whole array of the shard, such as ``vertex`` or ``feature``; converted if ``dtype`` is given."""
-        array = self.shards.artifact.array(f"{self.prefix}/{name}", self._counter).read()
+        array = self._array(name).read()
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def vertex(self) -> NDArray[np.int64]:
-        """(num_own,) int64 global ids of the rank's vertices, ascending."""
+        """(num_own,) int64 global ids of the rank's vertices by local number; ascending unless they are reordered."""
         return self.read("vertex")
 
-    def matrix(self, transpose: bool = False) -> ShardMatrix:
+    def matrix(self, transpose: bool = False) -> ShardMatrix[CSR]:
         """Read the rank's rows of the adjacency, or of its transpose.
 
         For a symmetric graph both are the same matrix, which is stored once.
         """
+        return self._matrix(transpose, self._csr)
+
+    def operand(self, transpose: bool = False) -> ShardMatrix[CSR | StoredCSR]:
+        """The same for products: if the adjacency stays on disk, only its row pointers are read."""
+        return self._matrix(transpose, self._stored if self._on_disk else self._csr)
+
+    def _matrix(self, transpose: bool, open_block: Callable[[str, int], Block_co]) -> ShardMatrix[Block_co]:
         prefix = "transpose/" if transpose and not self.shards.symmetric else ""
         # The number of vertices comes from the manifest, so their ids are not read for it.
-        own_width = len(self.shards.artifact.array(f"{self.prefix}/vertex"))
+        own_width = len(self._array("vertex"))
         halo_vertex = self.read(f"{prefix}halo_vertex")
         return ShardMatrix(
-            own=self._csr(f"{prefix}own", own_width),
-            halo=self._csr(f"{prefix}halo", len(halo_vertex)),
+            own=open_block(f"{prefix}own", own_width),
+            halo=open_block(f"{prefix}halo", len(halo_vertex)),
             halo_vertex=halo_vertex,
             halo_offset=self.read(f"{prefix}halo_offset"),
             send_row=self.read(f"{prefix}send_row"),
@@ -82,7 +105,20 @@ class RowShard:
 
     def _csr(self, name: str, num_columns: int) -> CSR:
         data = self.read(f"{name}/data") if f"{name}/data" in self else None
-        return CSR(0, self.read(f"{name}/indptr"), self.read(f"{name}/indices"), data, num_columns)
+        return CSR(0, self._indptr(name), self.read(f"{name}/indices"), data, num_columns)
+
+    def _stored(self, name: str, num_columns: int) -> StoredCSR:
+        data = self._array(f"{name}/data") if f"{name}/data" in self else None
+        return StoredCSR(self._indptr(name), self._array(f"{name}/indices"), data, num_columns, self._counter)
+
+    def _indptr(self, name: str) -> NDArray[np.int64]:
+        if len(self._array(f"{name}/indices")):
+            return self.read(f"{name}/indptr")
+        # Zeros that nobody has read or written take no memory: the halo of a single rank has no entry in any row.
+        return np.zeros(len(self._array(f"{name}/indptr")), np.int64)
+
+    def _array(self, name: str) -> ArrayReader:
+        return self.shards.artifact.array(f"{self.prefix}/{name}", self._counter)
 
 
 class RowShards:
@@ -98,21 +134,24 @@ class RowShards:
         self.num_outputs: int = artifact.facts.get("num_targets", 0) or self.num_classes
         self.symmetric: bool = artifact.facts["symmetric"]
         self.weighted: bool = artifact.facts["weighted"]
+        #: Order of the local numbers of a rank's vertices: ``none`` for ascending ids, or ``degree``.
+        self.reorder: str = artifact.parameters.get("reorder", "none")
         #: Exact figures of the partition on this graph (volume, messages, ...).
         self.quality: dict[str, Any] = artifact.facts["quality"]
 
     def __repr__(self) -> str:
         return f"RowShards({self.num_parts} parts of {self.num_vertices:,} vertices)"
 
-    def shard(self, rank: int, counter: ReadCounter | None = None) -> RowShard:
+    def shard(self, rank: int, counter: ReadCounter | None = None, *, on_disk: bool = False) -> RowShard:
         """The shard of one rank.
 
         Args:
             counter: counts the bytes that the shard reads.
+            on_disk: leave the entries of the adjacency on disk.
 
         Raises:
             IndexError: there is no such rank.
         """
         if not 0 <= rank < self.num_parts:
             raise IndexError(f"{self.artifact.path}: rank {rank} of {self.num_parts}")
-        return RowShard(self, rank, counter)
+        return RowShard(self, rank, counter, on_disk=on_disk)

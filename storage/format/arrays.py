@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -328,16 +329,37 @@ class ArrayReader:
         for start in range(0, len(self), self.chunk_rows):
             yield self.read(start, min(start + self.chunk_rows, len(self)))
 
+    def read_chunk(self, number: int, out: Array) -> int:
+        """Read a whole chunk, including the padding of the last one, into memory that is there; counts nothing.
+
+        Args:
+            out: (chunk_rows, ...), contiguous, of the array's dtype.
+
+        Returns:
+            The stored bytes that were read.
+
+        Raises:
+            CorruptError: the chunk is missing or damaged; the message names the file.
+        """
+        with self._errors(number):
+            return self._chunks.read_into(number, out)
+
     def _chunk(self, number: int) -> Array:
-        try:
+        with self._errors(number):
             chunk, num_bytes = self._chunks.read(number)
+        self._counter.bytes += num_bytes
+        self._counter.files += 1
+        return chunk
+
+    @contextmanager
+    def _errors(self, number: int) -> Iterator[None]:
+        """Raise CorruptError, with the file of the chunk, for what goes wrong while it is read."""
+        try:
+            yield
         except FileNotFoundError as error:
             raise CorruptError(f"{self._chunks.file(number)}: the chunk is missing") from error
         except (OSError, ValueError, RuntimeError) as error:
             raise CorruptError(f"{self._chunks.file(number)}: damaged chunk ({error})") from error
-        self._counter.bytes += num_bytes
-        self._counter.files += 1
-        return chunk
 
     def verify(self) -> None:
         """Read every piece and compare it with its digest.

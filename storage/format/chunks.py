@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 #: Names of Blosc's filters, at the numbers that numcodecs gives them.
 _SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
+_CHECKSUM_BYTES: Final = 4
 
 
 #: Where Blosc's header has the size of the data before compression.
@@ -67,7 +68,7 @@ class ChunkWriter:
 
     def _put(self, number: int, chunk: NDArray[Any]) -> None:
         encoded = chunk.tobytes() if self._blosc is None else self._blosc.encode(chunk)
-        checksum = google_crc32c.value(encoded).to_bytes(4, "little")
+        checksum = google_crc32c.value(encoded).to_bytes(_CHECKSUM_BYTES, "little")
         # Arrays are split along the first axis only, so the chunk's other coordinates are always 0.
         file = self._folder.joinpath(str(number), *["0"] * (chunk.ndim - 1))
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -118,17 +119,49 @@ class ChunkReader:
         """
         from numcodecs.blosc import Blosc  # noqa: PLC0415
 
-        stored = self.file(number).read_bytes()
-        encoded = stored[:-4]
-        if google_crc32c.value(encoded) != int.from_bytes(stored[-4:], "little"):
+        encoded = self._sized(self._checked(self.file(number).read_bytes()))
+        plain = Blosc().decode(encoded) if self._compressed else encoded
+        return np.frombuffer(plain, self.dtype).reshape(self.chunks), len(encoded) + _CHECKSUM_BYTES
+
+    def read_into(self, number: int, out: NDArray[Any]) -> int:
+        """Read a whole chunk, including the padding of the last one, into memory that is there.
+
+        Args:
+            out: of shape ``chunks``, contiguous, of the array's dtype.
+
+        Returns:
+            The size of the chunk's file in bytes.
+
+        Raises:
+            FileNotFoundError: the chunk is missing.
+            ValueError, RuntimeError: the chunk is damaged.
+        """
+        from numcodecs.blosc import Blosc  # noqa: PLC0415
+
+        encoded = self._sized(self._checked(self.file(number).read_bytes()))
+        if self._compressed:
+            Blosc().decode(encoded, out)
+        else:
+            out[...] = np.frombuffer(encoded, self.dtype).reshape(self.chunks)
+        return len(encoded) + _CHECKSUM_BYTES
+
+    @staticmethod
+    def _checked(stored: bytes) -> memoryview:
+        """The stored bytes before the checksum, if it is right."""
+        encoded = memoryview(stored)[:-_CHECKSUM_BYTES]
+        # An array of bytes, because the checksum takes no other view without a copy.
+        if google_crc32c.value(np.frombuffer(encoded, np.uint8)) != int.from_bytes(stored[-_CHECKSUM_BYTES:], "little"):
             raise ValueError("the checksum is wrong")
+        return encoded
+
+    def _sized(self, encoded: memoryview) -> memoryview:
+        """The same bytes, if they become a whole chunk."""
         # A valid checksum shows that the bytes are those written, not that they fit the shape in zarr.json. Blosc says
         # in its header how long they become, so that a short file cannot fill the memory.
         size = int.from_bytes(encoded[_BLOSC_SIZE], "little") if self._compressed else len(encoded)
         if size != self.dtype.itemsize * math.prod(self.chunks):
             raise ValueError(f"{size} bytes, expected {self.dtype.itemsize * math.prod(self.chunks)}")
-        plain = Blosc().decode(encoded) if self._compressed else encoded
-        return np.frombuffer(plain, self.dtype).reshape(self.chunks), len(stored)
+        return encoded
 
 
 def _write_file(path: Path, pieces: Sequence[bytes]) -> None:

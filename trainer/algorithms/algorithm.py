@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 NEIGHBORS = "neighbors"
 #: Every layer's input has the same layout, with whole rows, so a layer may multiply with two weights in a row.
 ONE_LAYOUT = "one layout"
+#: The entries of the adjacency may stay on disk.
+STREAMS = "streams"
 
 Shards = TypeVar("Shards", bound=OpenedShards)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT, Algorithm, OperatorContext
+from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT, STREAMS, Algorithm, OperatorContext
 from gnnloom.trainer.data.open_shards import ROW_SHARDS, OwnRowShard
 
 if TYPE_CHECKING:
@@ -38,5 +38,5 @@ ALGORITHM = Algorithm(
     axes=("row",),
     reads=ROW_SHARDS,
     build=build,
-    capabilities=frozenset({NEIGHBORS, ONE_LAYOUT}),
+    capabilities=frozenset({NEIGHBORS, ONE_LAYOUT, STREAMS}),
 )

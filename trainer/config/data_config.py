@@ -19,6 +19,14 @@ class DataConfig(Config):
     permutation: str | None = option(
         None, "Permutation of the grid shards to use, if the dataset has several", free=True
     )
+    adjacency: str = option(
+        "memory",
+        "Where the adjacency is while the run trains; disk: it is read again for every product (p2p), with the same"
+        " losses",
+        choices=("memory", "disk"),
+        free=True,
+        later=True,
+    )
     feature_norm: str = option(
         "auto",
         "Scaling of each vertex's features to a sum of 1; auto: if no feature is negative, as with word counts",

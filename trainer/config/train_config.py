@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, STREAMS
 from gnnloom.trainer.algorithms.registry import algorithms_with
 from gnnloom.trainer.config.algorithm_config import AlgorithmConfig
 from gnnloom.trainer.config.data_config import DataConfig
@@ -40,6 +41,19 @@ class TrainConfig(
         if self.mode_kind.is_sampled and self.input_has_gradient:
             what = "train_features" if self.train_features else "skip_input_gradient"
             raise InputError(f"{what}: mode {self.mode} forms no gradient of the input features; use mode full")
+        self._check_adjacency()
+
+    def _check_adjacency(self) -> None:
+        if self.adjacency == "memory":
+            return
+        if STREAMS not in self.chosen_algorithm.capabilities:
+            able = ", ".join(algorithms_with(frozenset({STREAMS})))
+            raise InputError(
+                f"adjacency {self.adjacency!r}: algorithm {self.algorithm} keeps it in memory; choose {able}"
+            )
+        # Attention visits the edges themselves, forward and backward, and not only their products.
+        if NEIGHBORS in self.model_kind.needs:
+            raise InputError(f"adjacency {self.adjacency!r}: model {self.model} needs the adjacency in memory")
 
     @property
     def input_is_cached(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.artifacts.stored_csr import StoredCSR, row_sums
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.csr import CSR
 
@@ -55,15 +56,12 @@ def scaling(where: str, normalization: str, degree: NDArray[np.float64], dtype: 
     return Scaling(factor, factor)
 
 
-def degrees(*blocks: CSR) -> NDArray[np.float64]:
-    """(num_rows,) float64 row sums of the matrix that consists of these column blocks."""
-    degree = np.zeros(blocks[0].num_rows, np.float64)
-    for block in blocks:
-        if block.data is None:
-            degree += np.diff(block.indptr)
-        else:
-            rows = np.repeat(np.arange(block.num_rows), np.diff(block.indptr))
-            degree += np.bincount(rows, weights=block.data, minlength=block.num_rows)
+def degrees(*blocks: CSR | StoredCSR) -> NDArray[np.float64]:
+    """(num_rows,) float64 row sums of the matrix that consists of these column blocks; reads weights on disk."""
+    degree = row_sums(blocks[0])
+    for block in blocks[1:]:
+        if block.nnz:
+            degree += row_sums(block)
     return degree
 
 

@@ -34,6 +34,9 @@ class ShardRequest(Protocol):
     @property
     def permutation(self) -> str | None: ...
 
+    @property
+    def adjacency(self) -> str: ...
+
 
 class OpenedShards(Protocol):
     """Shards as one rank sees them."""
@@ -117,7 +120,7 @@ def _open_row_shard(
             f" (configured: {request.ranks}); start {shards.num_parts} ranks or run"
             f" `gnnloom shard {dataset.name} --parts {num_ranks}`"
         )
-    return OwnRowShard(shards.shard(rank, counter))
+    return OwnRowShard(shards.shard(rank, counter, on_disk=request.adjacency == "disk"))
 
 
 def _open_grid_shards(

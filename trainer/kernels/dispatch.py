@@ -7,11 +7,13 @@ caller changes.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
+from gnnloom.storage.artifacts.stored_csr import StoredCSR
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.kernels.arrays import tensor_dtype
 from gnnloom.trainer.kernels.attention import NumbaEdgeSoftmax
@@ -24,6 +26,7 @@ from gnnloom.trainer.kernels.gemm import matmul, seconds_of_weight_gradients, we
 from gnnloom.trainer.kernels.numba_spmm import NumbaSparseProduct
 from gnnloom.trainer.kernels.rectify import rectify
 from gnnloom.trainer.kernels.sparse_rows import listed_rows
+from gnnloom.trainer.kernels.streamed_product import StreamedProduct
 from gnnloom.trainer.kernels.threads import Threads
 from gnnloom.trainer.kernels.workspace import Workspace
 
@@ -49,8 +52,8 @@ __all__ = [
 ]
 
 
-def sparse_product(matrix: CSR, threads: Threads, dtype: np.dtype[Any] | torch.dtype) -> SparseProduct:
-    """Prepare a matrix for products with dense matrices; shares its memory.
+def sparse_product(matrix: CSR | StoredCSR, threads: Threads, dtype: np.dtype[Any] | torch.dtype) -> SparseProduct:
+    """Prepare a matrix for products with dense matrices; shares its memory, or reads it from disk for every product.
 
     The kernel in C, if it was built and ``$GNNLOOM_KERNELS`` is not ``numba``; else the one compiled by numba.
 
@@ -58,9 +61,17 @@ def sparse_product(matrix: CSR, threads: Threads, dtype: np.dtype[Any] | torch.d
         dtype: float32, float64 or torch's bfloat16, of the dense matrices; weights of another dtype are converted
             once, to float32 for bfloat16.
     """
-    rows, kind = listed_rows(matrix), dtype if isinstance(dtype, torch.dtype) else tensor_dtype(dtype)
+    kind = dtype if isinstance(dtype, torch.dtype) else tensor_dtype(dtype)
     library = chosen_library()
+    if isinstance(matrix, StoredCSR):
+        prepare = partial(_prepared, threads)
+        return StreamedProduct(matrix, kind, prepare, fuses=library is not None)
+    rows = listed_rows(matrix)
     return NumbaSparseProduct(rows, threads, kind) if library is None else CSparseProduct(library, rows, threads, kind)
+
+
+def _prepared(threads: Threads, matrix: CSR, dtype: torch.dtype) -> SparseProduct:
+    return sparse_product(matrix, threads, dtype)
 
 
 def sparse_product_kernel() -> str:

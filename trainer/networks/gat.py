@@ -6,7 +6,7 @@ not to the attention weights.
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
 import torch
@@ -31,7 +31,7 @@ class NeighborOperator(Operator, Protocol):
         exchange: fetches the halo rows that the matrix's columns refer to.
     """
 
-    matrix: ShardMatrix
+    matrix: ShardMatrix[Any]
     exchange: HaloExchange
     threads: Threads
 

@@ -20,9 +20,10 @@ from gnnloom.trainer.kernels.dispatch import EdgeSoftmax, SoftmaxGradient, Softm
 class Attention:
     """The pattern of a rank's rows, prepared for attention."""
 
-    def __init__(self, matrix: ShardMatrix, negative_slope: float, threads: Threads, traffic: Traffic) -> None:
-        self.own = edge_softmax(matrix.own, negative_slope, threads)
-        self.halo = edge_softmax(matrix.halo, negative_slope, threads)
+    def __init__(self, matrix: ShardMatrix[Any], negative_slope: float, threads: Threads, traffic: Traffic) -> None:
+        own, halo = matrix.in_memory()
+        self.own = edge_softmax(own, negative_slope, threads)
+        self.halo = edge_softmax(halo, negative_slope, threads)
         self.traffic = traffic
 
 

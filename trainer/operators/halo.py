@@ -37,7 +37,7 @@ class Arrival:
 class HaloExchange:
     """Which rows of a rank go where, for the products with one matrix. Methods are collective."""
 
-    def __init__(self, comm: Communicator, matrix: ShardMatrix, workspace: Workspace | None = None) -> None:
+    def __init__(self, comm: Communicator, matrix: ShardMatrix[Any], workspace: Workspace | None = None) -> None:
         self.comm, self.workspace = comm, workspace or Workspace()
         self.num_own = matrix.own.num_rows
         self._halo_offset = matrix.halo_offset.tolist()

@@ -56,7 +56,7 @@ class PointToPoint:
         """
         self.grid = ProcessGrid(comm, {AXIS: comm.size})
         self._layout = Layout(self.grid, shard.vertex(), row_axes=(AXIS,))
-        matrix = shard.matrix()
+        matrix = shard.operand()
         where = f"{shard.shards.artifact.path}/{shard.prefix}"
         sides = scaling(where, normalization, degrees(matrix.own, matrix.halo), dtype)
         #: This rank's rows of the adjacency, not normalized, and the exchange of the rows that their columns need.
@@ -69,7 +69,7 @@ class PointToPoint:
     def _adjoint(self, shard: RowShard, sides: Scaling) -> HaloProduct:
         """The product with the transpose, whose pattern and exchange are the same if the adjacency is symmetric."""
         same = shard.shards.symmetric
-        transpose = self.matrix if same else shard.matrix(transpose=True)
+        transpose = self.matrix if same else shard.operand(transpose=True)
         # The transpose of an asymmetric pattern refers to other rows, so it needs an exchange of its own.
         exchange = self.exchange if same else HaloExchange(self.grid.comm, transpose, self.workspace)
         return HaloProduct(exchange, transpose, sides.transposed, Kind.HALO_BACKWARD, self.threads)
@@ -101,7 +101,7 @@ class HaloProduct:
     """One scaled matrix, in an own and a halo block of columns, and its exchange of rows."""
 
     def __init__(
-        self, exchange: HaloExchange, matrix: ShardMatrix, sides: Scaling, kind: Kind, threads: Threads
+        self, exchange: HaloExchange, matrix: ShardMatrix[Any], sides: Scaling, kind: Kind, threads: Threads
     ) -> None:
         self._exchange = exchange
         self._kind = kind

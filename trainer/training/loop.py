@@ -295,6 +295,7 @@ class Training:
             self.optimizer.step()
 
         self.comm.traffic.watch.epoch = epoch + 1
+        read_before = self.session.counter.bytes
         with self.comm.traffic.recording() as counts:
             self.model.train()
             contribution = self.mode.train_epoch(epoch, update)
@@ -303,7 +304,8 @@ class Training:
             # ranks.
             totals = torch.tensor([contribution, float(stop())], dtype=torch.float64)
             self.comm.all_reduce(totals, Kind.LOSS)
-        return self._report(totals, time.perf_counter() - started, counts, figures)
+        read = self.session.counter.bytes - read_before
+        return self._report(totals, time.perf_counter() - started, counts, figures, read)
 
     def _limit_step(self, epoch: int) -> dict[str, float]:
         """Set the learning rate and clip the gradients. Collective.
@@ -322,12 +324,14 @@ class Training:
         return figures
 
     def _report(
-        self, totals: torch.Tensor, seconds: float, counts: TrafficCounts, figures: dict[str, float]
+        self, totals: torch.Tensor, seconds: float, counts: TrafficCounts, figures: dict[str, float], read: int
     ) -> EpochReport:
         sent = [float(count[kind]) for count in (counts.bytes, counts.messages) for kind in Kind]
         # Outside the epoch's record and its time, so the report does not count itself.
-        everyones = self.comm.gather_numbers([seconds, *sent])
-        sums = everyones[:, 1:].sum(0).reshape(2, len(Kind)).astype(int)
+        everyones = self.comm.gather_numbers([seconds, float(read), *sent])
+        if self.config.adjacency == "disk":
+            figures["bytes_read"] = int(everyones[:, 1].sum())
+        sums = everyones[:, 2:].sum(0).reshape(2, len(Kind)).astype(int)
         num_bytes, messages = ({kind.value: int(n) for kind, n in zip(Kind, row, strict=True) if n} for row in sums)
         slowest = float(everyones[:, 0].max())
         self.last_traffic = counts

@@ -14,16 +14,17 @@ from typing import Any
 import numpy as np
 
 from gnnloom.storage.artifacts.grid_shards import TRANSPOSED, stored_variants
+from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, NUM_BUFFERS
 from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import GnnloomError, InputError
-from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.format.arrays import CHUNK_BYTES, ReadCounter
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.algorithms.footprint import Footprint
 from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of, with_its_run
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.networks.model import ModelOptions
 from gnnloom.trainer.training.build import check_graph, model_options
-from gnnloom.trainer.training.shard_sizes import GridSizes, RowSizes, ShardSizes, sizes_of
+from gnnloom.trainer.training.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes, sizes_of
 
 #: A rank before it reads anything, as measured: interpreter, torch, MPI, compiled kernels and the state of autograd.
 PROCESS_MEMORY = 384 << 20
@@ -198,7 +199,7 @@ def _row_memory(shards: RowSizes, config: TrainConfig, options: ModelOptions) ->
     # The transpose of an undirected graph is the same matrix; attention needs none.
     matrices = 1.0 if shards.symmetric or not differentiates else 2.0
     entry = shards.index_bytes + (np.dtype(config.dtype).itemsize if shards.weighted else 0)
-    found = []
+    found, on_disk = [], config.adjacency == "disk"
     for rank in shards.ranks:
         share = rank.own / max(1, n)
         footprint = Footprint(
@@ -210,8 +211,20 @@ def _row_memory(shards: RowSizes, config: TrainConfig, options: ModelOptions) ->
             pointers=2 * share,
         )
         sizes = _Matrix(n, rank.nonzeros, entry, matrices)
-        found.append(_memory(sizes, config, options, [footprint] * (len(options.pairs) + 1)))
+        memory = _memory(sizes, config, options, [footprint] * (len(options.pairs) + 1))
+        found.append(replace(memory, adjacency=_streamed(rank, entry, matrices)) if on_disk else memory)
     return found
+
+
+def _streamed(rank: RankSizes, entry_bytes: int, matrices: float) -> int:
+    """Bytes of an adjacency on disk: row pointers, and the buffers of blocks that are on their way.
+
+    A row that is longer than a block takes buffers of its length; manifests do not say whether there is one.
+    """
+    # A block may begin and end inside a chunk; the halo of a rank without any has neither pointers nor buffers.
+    sides = 2 if rank.halo else 1
+    buffered = min(rank.nonzeros, BLOCK_ENTRIES) + 2 * min(rank.nonzeros, CHUNK_BYTES // 4)
+    return int(matrices * sides * (8 * rank.own + NUM_BUFFERS * buffered * entry_bytes))
 
 
 def _footprints(config: TrainConfig, options: ModelOptions, axes: dict[str, int]) -> list[Footprint]:
@@ -348,7 +361,7 @@ def prediction_bytes(shards: ShardSizes, config: TrainConfig, *, embeddings: boo
 #: Fields that decide how long an epoch takes.
 _SIZE_FIELDS = (
     "algorithm", "ranks", "grid", "model", "hidden", "heads", "dtype", "norm", "dropout", "input_dropout",
-    "product_order", "train_features", "threads",
+    "product_order", "train_features", "threads", "adjacency",
 )  # fmt: skip
 
 

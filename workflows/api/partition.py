@@ -78,6 +78,7 @@ def shard(
     vertices: str | None = None,
     permutation: str = GridOptions.permutation,
     seed: int = GridOptions.seed,
+    reorder: str = "none",
     catalog: CatalogLike = None,
     workers: int | None = None,
     memory: int | str = "1G",
@@ -98,10 +99,11 @@ def shard(
         vertices: key of the vertex data to include, if there are several.
         permutation: order of rows and columns of grid shards: ``none``, ``single``, ``double`` or ``partition``.
         seed: seed of the permutation.
+        reorder: order of the rows of row shards: ``none`` (by vertex id) or ``degree`` (largest first).
         catalog, workers, memory, scheduler, performance_report, scratch: as for :func:`gnnloom.ingest`.
 
     Raises:
-        InputError: neither row shards nor grid shards were asked for, or both.
+        InputError: neither row shards nor grid shards were asked for, or both; or grid shards with ``reorder``.
         NotFoundError: the dataset, its vertex data or the partition does not exist.
     """
     found = as_dataset(dataset, catalog)
@@ -110,13 +112,15 @@ def shard(
         raise InputError(
             "shard: give either parts, for row shards, or grid, for grid shards; give both with permutation='partition'"
         )
+    if grid is not None and reorder != "none":
+        raise InputError("shard: reorder is for row shards; grid shards have permutation")
     options = None if grid is None else GridOptions((grid[0], grid[1]), permutation, seed)
 
     def write() -> RowShards | GridShards:
         chosen = found.graph(graph) if graph is not None else None
         data = found.vertices(vertices) if vertices is not None else None
         ordering = None if parts is None else find_partition(found, parts, partition, method, chosen)
-        return write_shards(found, ordering, options, cluster, graph=chosen, vertices=data)
+        return write_shards(found, ordering, options, cluster, graph=chosen, vertices=data, reorder=reorder)
 
     return once_per_job(write)
 
@@ -147,12 +151,14 @@ def write_shards(
     *,
     graph: Graph | None = None,
     vertices: Vertices | None = None,
+    reorder: str = "none",
 ) -> RowShards | GridShards:
     """Write grid shards if ``grid`` is given, in the order of the partition if there is one; row shards otherwise.
 
     Args:
         graph: one of several graphs of the dataset, for grid shards without a partition.
         vertices: vertex data to include; by default those of the graph.
+        reorder: order of the rows of row shards.
 
     Raises:
         InputError: neither is given.
@@ -163,4 +169,4 @@ def write_shards(
             return shard_grid(dataset, matrix, grid, opened, vertices.artifact if vertices else None, partition)
         if partition is None:
             raise InputError("row shards need a partition")
-        return shard_rows(dataset, partition, opened, vertices)
+        return shard_rows(dataset, partition, opened, vertices, reorder)

@@ -19,6 +19,7 @@ from gnnloom.pipeline.partition.projection import MethodProjection, project_meth
 from gnnloom.pipeline.partition.settings import BATCH_RATE, DIRECTIONS, WEIGHTS
 from gnnloom.pipeline.partition.stage import partition_graph, partition_key, stored_options
 from gnnloom.pipeline.shards.grid_stage import PERMUTATIONS, GridOptions
+from gnnloom.pipeline.shards.row_options import REORDERS
 from gnnloom.pipeline.tasks.cluster import Cluster, ClusterOptions, open_cluster
 from gnnloom.storage import Dataset, Graph, Partition, RowShards
 from gnnloom.storage.artifacts.grid_shards import GridShards
@@ -306,6 +307,14 @@ def partition_result(name: str, partition: Partition) -> dict[str, Any]:
     help="Order of rows and columns in grid shards.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the permutation.")
+@click.option(
+    "--reorder",
+    type=click.Choice(REORDERS),
+    default="none",
+    show_default=True,
+    help="Row shards: order of a rank's rows; degree, largest first, makes products of skewed graphs faster. Results"
+    " stay in the order of the vertices.",
+)
 @click.option("--plan", is_flag=True, help="Only print what it would need: tasks, memory, disk space and time.")
 @cluster_options
 @json_option
@@ -319,6 +328,7 @@ def shard_command(
     grid: tuple[int, int] | None,
     permutation: str,
     seed: int,
+    reorder: str,
     plan: bool,
     cluster: ClusterOptions,
     as_json: bool,
@@ -331,7 +341,7 @@ def shard_command(
     \b
     Example:
       gnnloom shard web --parts 4
-      gnnloom shard web --parts 64 --method random
+      gnnloom shard web --parts 64 --method random --reorder degree
       gnnloom shard web --grid 16x16 --permutation double
       gnnloom shard web --grid 16x16 --permutation partition --parts 16
       gnnloom shard web --parts 64 --plan
@@ -341,22 +351,31 @@ def shard_command(
         raise click.UsageError(
             "give either --parts, for row shards, or --grid, for grid shards; give both with --permutation partition"
         )
+    if grid is not None and reorder != "none":
+        raise click.UsageError("--reorder is for row shards; grid shards have --permutation")
     chosen = dataset.graph(graph) if graph is not None else None
     found = None if parts is None else find_partition(dataset, parts, partition, method, chosen)
     data = None if vertices is None else dataset.vertices(vertices)
     options = None if grid is None else GridOptions(grid, permutation, seed)
     if plan:
-        show_shards_plan(dataset, found, options, cluster, graph=chosen, vertices=data, as_json=as_json)
+        show_shards_plan(
+            dataset, found, options, cluster, graph=chosen, vertices=data, reorder=reorder, as_json=as_json
+        )
         return
     with shown_progress():
-        shards = write_shards(dataset, found, options, cluster, graph=chosen, vertices=data)
+        shards = write_shards(dataset, found, options, cluster, graph=chosen, vertices=data, reorder=reorder)
     result = shard_result(name, shards) if isinstance(shards, RowShards) else grid_result(name, shards)
     show(result, as_json=as_json, title=f"{result['layout']} shards of {name}")
 
 
 def shard_result(name: str, shards: RowShards) -> dict[str, Any]:
     """Return the object that `shard --parts --json` prints."""
-    return {**_shards_result(name, shards.artifact), "layout": "row", "parts": shards.num_parts}
+    return {
+        **_shards_result(name, shards.artifact),
+        "layout": "row",
+        "parts": shards.num_parts,
+        "reorder": shards.reorder,
+    }
 
 
 def grid_result(name: str, shards: GridShards) -> dict[str, Any]:

@@ -19,6 +19,7 @@ def show_shards_plan(
     *,
     graph: Graph | None,
     vertices: Vertices | None,
+    reorder: str,
     as_json: bool,
 ) -> None:
     """Print what grid shards, or without ``options`` the row shards of a partition, are projected to need.
@@ -32,7 +33,7 @@ def show_shards_plan(
         matrix = dataset.graph(partition.artifact.inputs["graph"]) if partition else graph or dataset.graph()
         projection = project_grid_shards(dataset, matrix, options, partition, workers, cluster.memory, vertices)
     elif partition is not None:
-        projection = project_row_shards(dataset, partition, workers, vertices)
+        projection = project_row_shards(dataset, partition, workers, vertices, reorder)
     else:
         raise InputError("row shards need a partition")
     title = f"plan: {projection.layout} shards of {projection.dataset} (memory, disk and time are estimates)"

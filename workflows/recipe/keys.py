@@ -57,4 +57,4 @@ def _shards_key(recipe: Recipe, inputs: Mapping[str, str]) -> str:
         return grid_shards_key(recipe.grid, inputs, *((partition.parts, partition.method) if partition else ()))
     if partition is None:
         raise InputError(f"{recipe.source_name}: row shards need a partition")
-    return row_shards_key(partition.parts, partition.method, inputs)
+    return row_shards_key(partition.parts, partition.method, inputs, recipe.shards.reorder)

@@ -150,7 +150,9 @@ class Recipe:
 
     def _unused_keys(self) -> dict[str, set[str]]:
         """Return the keys that a recipe of this kind must not have, by section."""
-        unused = {"shards": {"grid", "permutation", "seed"} if self.grid is None else unused_seed(self.shards)}
+        unused = {
+            "shards": {"grid", "permutation", "seed"} if self.grid is None else {"reorder", *unused_seed(self.shards)}
+        }
         return unused | ({"train": {*SETTLED, *unused_train_keys(self.train)}} if self.train else {})
 
 
@@ -235,7 +237,7 @@ def _shards(document: Document, train: TrainConfig | None) -> ShardsSection:
 
 def _layout_meant(document: Document) -> str:
     """Return the layout of a recipe that names none and does not train: ``grid`` if it has an option of grid shards."""
-    return "grid" if document.sections.get("shards") else "row"
+    return "grid" if document.sections.get("shards", {}).keys() - {"reorder"} else "row"
 
 
 def _partition(document: Document, train: TrainConfig | None, shards: ShardsSection) -> PartitionOptions | None:

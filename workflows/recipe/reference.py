@@ -17,6 +17,7 @@ from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.partitioners import METHODS, MODELS
 from gnnloom.pipeline.partition.settings import DIRECTIONS, WEIGHTS
 from gnnloom.pipeline.shards.grid_options import PERMUTATIONS, GridOptions
+from gnnloom.pipeline.shards.row_options import REORDERS
 from gnnloom.pipeline.sources.formats import formats
 from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
@@ -139,6 +140,7 @@ def _choices(section: str, name: str) -> tuple[str, ...]:
         ("partition", "batches"): BATCHES,
         ("shards", "layout"): ("row", "grid"),
         ("shards", "permutation"): PERMUTATIONS,
+        ("shards", "reorder"): REORDERS,
     }
     return tuple(known.get((section, name), ()))
 

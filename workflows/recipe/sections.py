@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnnloom.pipeline.ingest.stage import IngestOptions
-from gnnloom.pipeline.shards.grid_stage import GridOptions
+from gnnloom.pipeline.shards.grid_options import GridOptions
+from gnnloom.pipeline.shards.row_options import REORDERS
 from gnnloom.pipeline.tasks.cluster import ClusterOptions
 from gnnloom.storage.catalog import check_name
 from gnnloom.storage.errors import InputError
@@ -59,16 +60,20 @@ class ShardsSection:
 
     Attributes:
         layout: ``row`` shards of the partition, or ``grid`` shards; by default what the algorithm reads.
+        reorder: order of the rows of row shards: by vertex id, or by degree, largest first.
     """
 
     layout: str | None = None
     grid: tuple[int, int] = GridOptions.grid
     permutation: str = GridOptions.permutation
     seed: int = GridOptions.seed
+    reorder: str = "none"
 
     def __post_init__(self) -> None:
         if self.layout not in {None, "row", "grid"}:
             raise InputError(f"layout {self.layout!r}: expected 'row' or 'grid'")
+        if self.reorder not in REORDERS:
+            raise InputError(f"reorder {self.reorder!r}: expected one of {', '.join(REORDERS)}")
         # Building the options checks them.
         self.options()
 

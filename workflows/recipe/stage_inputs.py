@@ -152,7 +152,10 @@ class StageInputs:
         transpose = find_transpose(self._dataset, self._stored_graph) if self._stored_graph is not None else None
         source = ShardSource(self.graph, self.vertices, transpose.num_blocks if transpose else None)
         grid, memory = self.recipe.grid, self.assignment.cluster.memory
-        return row_needs(source, self.parts) if grid is None else grid_needs(source, grid, memory)
+        if grid is not None:
+            return grid_needs(source, grid, memory)
+        reorders = self.recipe.shards.reorder != "none"
+        return row_needs(source, self.parts, self.workers if reorders else 0)
 
     @cached_property
     def shard_seconds(self) -> float | None:

@@ -70,6 +70,8 @@ def refuse_unused_shards_keys(document: Document, shards: ShardsSection, algorit
     else:
         why = f"permutation {shards.permutation!r} is not random; remove the key, or choose {_quoted(_KEYED)}"
         document.refuse_unused("shards", unused_seed(shards), why, [_PERMUTATION])
+        why = "only row shards have it; remove the key, or use permutation"
+        document.refuse_unused("shards", ("reorder",), why, [_ALGORITHM, ("shards", "layout")])
 
 
 def unused_seed(shards: ShardsSection) -> set[str]:

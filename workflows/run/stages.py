@@ -110,7 +110,7 @@ class _Preparation:
         if grid is not None:
             shard_grid(self.dataset, self.graph, grid, self.cluster, self.vertices.artifact, partition)
         elif partition is not None:
-            shard_rows(self.dataset, partition, self.cluster, self.vertices)
+            shard_rows(self.dataset, partition, self.cluster, self.vertices, self.recipe.shards.reorder)
 
 
 def save_recipe(assignment: Assignment) -> None:

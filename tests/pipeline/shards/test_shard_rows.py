@@ -18,6 +18,7 @@ from gnnloom.pipeline.shards.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
 from gnnloom.storage import CSR, Catalog, Dataset, Graph, Partition, RowShards
 from gnnloom.storage.artifacts.graph import write_block
+from gnnloom.storage.checks.shard_invariants import check_row_shards
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import ArtifactWriter
@@ -198,20 +199,81 @@ def test_weights_stay_with_their_edges(catalog: Catalog) -> None:
     np.testing.assert_array_equal(reassemble(shards, transpose=False), adjacency.toarray())
 
 
+@pytest.mark.parametrize("reorder", ["none", "degree"])
 @pytest.mark.parametrize("size", [1, 40])
-def test_the_size_of_segments_changes_no_byte(catalog: Catalog, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_segments_changes_no_byte(
+    catalog: Catalog, size: int, reorder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.fsync", lambda _: None)
     adjacency = random_adjacency(50, 300, 2, symmetric=False)
     part = random_parts(50, 3, 1)
 
     def digest(name: str) -> str:
         dataset = catalog.create(name)
         graph = store_graph(dataset, adjacency, symmetric=False)
-        return shard_rows(dataset, store_partition(dataset, graph, part, 3), HERE).artifact.digest
+        return shard_rows(dataset, store_partition(dataset, graph, part, 3), HERE, reorder=reorder).artifact.digest
 
     whole = digest("whole")
     monkeypatch.setattr("gnnloom.pipeline.shards.row_routed.SEGMENT_NONZEROS", size)
+    monkeypatch.setattr("gnnloom.pipeline.shards.row_order.SEGMENT_NONZEROS", size)
     monkeypatch.setattr("gnnloom.pipeline.shards.row_halo._PENDING_IDS", size)
     assert digest("pieces") == whole
+
+
+def _degree_order(adjacency: Any, part: NDArray[np.int32], rank: int) -> NDArray[np.int64]:
+    """The vertices of a rank: the largest degree first, and equal ones by id."""
+    vertices = np.flatnonzero(part == rank)
+    order: NDArray[np.int64] = np.lexsort((vertices, -np.diff(adjacency.indptr)[vertices]))
+    return vertices[order]
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_reordered_rows_begin_with_the_largest_degree(
+    catalog: Catalog, parts: int, symmetric: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
+    monkeypatch.setattr("gnnloom.pipeline.shards.row_order._MOVED_BYTES", 100)
+    adjacency = random_adjacency(80, 400, parts, symmetric=symmetric)
+    dataset = catalog.create("g")
+    graph = store_graph(dataset, adjacency, symmetric=symmetric, num_blocks=3)
+    rng = np.random.default_rng(0)
+    feature, label = rng.random((80, 5)).astype(np.float32), rng.integers(-1, 4, 80)
+    store_vertices(dataset, feature, label, rng.integers(0, 4, 80))
+    part = random_parts(80, parts, 1)
+    partition = store_partition(dataset, graph, part, parts)
+    shards, plain = shard_rows(dataset, partition, HERE, reorder="degree"), shard_rows(dataset, partition, HERE)
+    assert (shards.reorder, plain.reorder) == ("degree", "none")
+    assert shards.artifact.key != plain.artifact.key
+    assert "reorder" not in plain.artifact.parameters
+    for transpose in (False, True):
+        np.testing.assert_array_equal(reassemble(shards, transpose=transpose), reassemble(plain, transpose=transpose))
+        sent = check_exchange(shards, part, transpose=transpose)
+        np.testing.assert_array_equal(sent, check_exchange(plain, part, transpose=transpose))
+    for rank in range(parts):
+        shard, expected = shards.shard(rank), _degree_order(adjacency, part, rank)
+        np.testing.assert_array_equal(shard.vertex(), expected)
+        np.testing.assert_array_equal(shard.read("feature"), feature[expected])
+        np.testing.assert_array_equal(shard.read("label"), label[expected])
+        assert to_scipy(shard.matrix().own).has_canonical_format
+        assert to_scipy(shard.matrix().halo).has_canonical_format
+    check_row_shards(shards.artifact, int(adjacency.nnz))
+    with pytest.raises(InputError, match="reorder 'size': expected one of none, degree"):
+        shard_rows(dataset, partition, HERE, reorder="size")
+
+
+def test_reordered_rows_keep_their_weights(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    adjacency = random_adjacency(40, 150, 0, symmetric=True)
+    adjacency.data = np.random.default_rng(1).random(adjacency.nnz).astype(np.float32)
+    dataset = catalog.create("g")
+    graph = store_weighted_graph(dataset, adjacency)
+    # The last rank has no vertex.
+    part = random_parts(40, 2, 1)
+    shards = shard_rows(dataset, store_partition(dataset, graph, part, 3), HERE, reorder="degree")
+    np.testing.assert_array_equal(reassemble(shards, transpose=False), adjacency.toarray())
+    assert shards.shard(2).matrix().own.num_rows == 0
 
 
 def make_everything(catalog: Catalog, name: str, workers: int) -> tuple[Partition, RowShards]:

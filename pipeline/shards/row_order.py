@@ -1,0 +1,194 @@
+"""The local numbers of a rank's own vertices: by id, or by degree.
+
+By degree, rows that are read most often lie together, and so fit into a cache. Hubs come first; equal degrees keep the
+order of their ids, so that whatever locality the ids have stays.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Any, Final
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.shards.row_routed import SEGMENT_NONZEROS, RowSegment
+
+#: Bytes of vertex data that are moved at a time.
+_MOVED_BYTES: Final = 8 << 20
+
+
+@dataclass(frozen=True)
+class OwnRows:
+    """The vertices of one rank in the order of their local numbers.
+
+    Attributes:
+        ascending: (num_own,) int64 global ids, ascending.
+        order: (num_own,) int64 position in ``ascending`` of each local number; None if the numbers ascend.
+    """
+
+    ascending: NDArray[np.int64]
+    order: NDArray[np.int64] | None
+
+    @classmethod
+    def of(cls, ascending: NDArray[np.int64], degree: NDArray[np.int64], reorder: str) -> OwnRows:
+        """Number the vertices as one of :data:`gnnloom.pipeline.shards.row_options.REORDERS` says.
+
+        Args:
+            degree: (num_own,) int64 nonzeros of their rows.
+        """
+        return cls(ascending, np.argsort(-degree, kind="stable") if reorder == "degree" else None)
+
+    def __len__(self) -> int:
+        return len(self.ascending)
+
+    @property
+    def vertex(self) -> NDArray[np.int64]:
+        """(num_own,) int64 global ids by local number."""
+        return self.ascending if self.order is None else self.ascending[self.order]
+
+    def numbering(self) -> LocalNumbers:
+        """What finds local numbers; holds 8 bytes per vertex if they do not ascend."""
+        if self.order is None:
+            return LocalNumbers(self.ascending, None)
+        number = np.empty_like(self.order)
+        number[self.order] = np.arange(len(self.order))
+        return LocalNumbers(self.ascending, number)
+
+
+@dataclass(frozen=True)
+class LocalNumbers:
+    """Finds the local numbers of own vertices.
+
+    Attributes:
+        ascending: (num_own,) int64 global ids, ascending.
+        number: (num_own,) int64 local number of each; None if they ascend.
+    """
+
+    ascending: NDArray[np.int64]
+    number: NDArray[np.int64] | None
+
+    def __call__(self, ids: NDArray[Any]) -> NDArray[np.int64]:
+        """(num_ids,) int64 local numbers of global ids, all of which are own vertices."""
+        owns_all = len(self.ascending) and int(self.ascending[-1]) == len(self.ascending) - 1
+        # Ascending ids that end like this are 0 to n-1. Otherwise a binary search, without a table of all vertices.
+        found = ids.astype(np.int64) if owns_all else np.searchsorted(self.ascending, ids)
+        return found if self.number is None else self.number[found]
+
+
+def reordered_segments(segments: Iterable[RowSegment], order: NDArray[np.int64], folder: Path) -> Iterator[RowSegment]:
+    """The rows of all segments in another order, at most ``SEGMENT_NONZEROS`` nonzeros (or one row) at a time.
+
+    Entries wait in temporary files; memory holds 40 bytes per row and one segment.
+
+    Args:
+        segments: ascending rows.
+        order: (num_rows,) int64 position among the ascending rows of each row to yield.
+        folder: where temporary files go.
+    """
+    with TemporaryDirectory(dir=folder, prefix="reorder-") as scratch:
+        row, nonzeros, files = _spill(segments, Path(scratch))
+        begin = np.cumsum(nonzeros) - nonzeros
+        end = np.cumsum(nonzeros[order])
+        start = 0
+        while start < len(order):
+            before = end[start - 1] if start else 0
+            stop = max(start + 1, int(np.searchsorted(end, before + SEGMENT_NONZEROS, side="right")))
+            chosen = order[start:stop]
+            length = nonzeros[chosen]
+            indices, *data = (file.gather(begin[chosen], length) for file in files)
+            yield RowSegment(row[chosen], length, indices, data[0] if data else None)
+            start = stop
+
+
+def reordered_rows(rows: Iterable[NDArray[Any]], order: NDArray[np.int64], folder: Path) -> Iterator[NDArray[Any]]:
+    """Rows of vertex data in another order, a few MiB at a time.
+
+    Args:
+        rows: (count, ...) consecutive rows.
+        order: (num_rows,) int64 position among them of each row to yield.
+        folder: where a temporary file goes.
+    """
+    with TemporaryDirectory(dir=folder, prefix="reorder-") as scratch:
+        file: _Spilled | None = None
+        width: tuple[int, ...] = ()
+        for part in rows:
+            file, width = file or _Spilled(Path(scratch, "rows"), part.dtype), part.shape[1:]
+            file.append(part)
+        if file is None:
+            return
+        length = int(np.prod(width, dtype=np.int64))
+        step = max(1, _MOVED_BYTES // max(1, length * file.dtype.itemsize))
+        for start in range(0, len(order), step):
+            chosen = order[start : start + step]
+            yield file.gather(chosen * length, np.full(len(chosen), length)).reshape(-1, *width)
+
+
+class _Spilled:
+    """Numbers in a temporary file: appended in order, then gathered at random."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+        self._path = path
+        self._file: IO[bytes] | None = path.open("wb")
+        self._map: mmap.mmap | None = None
+
+    def append(self, numbers: NDArray[Any]) -> None:
+        if self._file is None:
+            raise ValueError("numbers are gathered already")
+        np.ascontiguousarray(numbers).tofile(self._file)
+
+    def gather(self, begin: NDArray[np.int64], length: NDArray[np.int64]) -> NDArray[Any]:
+        """(sum of lengths,) the ranges that begin at these positions, one after the other."""
+        total = int(length.sum())
+        if not total:
+            return np.empty(0, self.dtype)
+        if self._map is None:
+            self._map = self._mapped()
+        gathered: NDArray[Any] = _gather_ranges(np.frombuffer(self._map, self.dtype), begin, length, total)
+        # Pages that were read stay in the system's cache, but do not count as memory of this process.
+        self._map.madvise(mmap.MADV_DONTNEED)
+        return gathered
+
+    def _mapped(self) -> mmap.mmap:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        with self._path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _spill(
+    segments: Iterable[RowSegment], scratch: Path
+) -> tuple[NDArray[np.int64], NDArray[np.int64], list[_Spilled]]:
+    """Write the entries of all segments; returns rows, their nonzeros, and the files of columns and weights."""
+    rows, nonzeros = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    files: list[_Spilled] = []
+    for segment in segments:
+        columns = [segment.indices] if segment.data is None else [segment.indices, segment.data]
+        if not files:
+            files = [_Spilled(scratch / str(number), column.dtype) for number, column in enumerate(columns)]
+        for file, column in zip(files, columns, strict=True):
+            file.append(column)
+        rows.append(segment.row)
+        nonzeros.append(segment.nonzeros)
+    return np.concatenate(rows), np.concatenate(nonzeros), files
+
+
+@njit(cache=True, nogil=True)
+def _gather_ranges(
+    entries: NDArray[Any], begin: NDArray[np.int64], length: NDArray[np.int64], total: int
+) -> NDArray[Any]:
+    """Return the entries of some ranges, one after the other."""
+    gathered = np.empty(total, entries.dtype)
+    end = 0
+    for number in range(len(begin)):
+        for position in range(begin[number], begin[number] + length[number]):
+            gathered[end] = entries[position]
+            end += 1
+    return gathered

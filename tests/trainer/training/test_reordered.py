@@ -1,0 +1,73 @@
+"""Training on reordered shards gives the same losses, and results in the order of the vertices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnloom.pipeline.shards.row_stage import shard_rows
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.train_config import TrainConfig
+from support.graphs import store_graph, store_vertices
+from support.mpi import train_all
+from support.partitions import store_partition
+from support.problems import problem
+from support.tolerance import ADAM_BITS, assert_close
+
+RANKS = (1, 2, 4)
+EPOCHS = 4
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    catalog = Catalog(tmp_path_factory.mktemp("reordered") / "catalog")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: None)
+        given = problem("rows", 70, 260, symmetric=False)
+        dataset = catalog.create("rows")
+        graph = store_graph(dataset, given.adjacency, symmetric=False)
+        store_vertices(dataset, given.feature, given.label, given.split)
+        for parts in RANKS:
+            partition = store_partition(dataset, graph, given.part(parts).astype(np.int32), parts)
+            for reorder in ("none", "degree"):
+                shard_rows(dataset, partition, InProcessCluster(), reorder=reorder)
+    return catalog
+
+
+def _config(catalog: Catalog, ranks: int, reorder: str) -> TrainConfig:
+    keys = {
+        shards.parameters.get("reorder", "none"): shards.key
+        for shards in catalog["rows"].artifacts("shards")
+        if shards.parameters["parts"] == ranks
+    }
+    return TrainConfig(
+        catalog=str(catalog.root),
+        dataset="rows",
+        ranks=ranks,
+        shards=keys[reorder],
+        run=f"{reorder}-{ranks}",
+        hidden=(9, 8),
+        dtype="float64",
+        dropout=0.3,
+        epochs=EPOCHS,
+        threads=1,
+        save_embeddings=True,
+    )
+
+
+def test_losses_predictions_and_embeddings_are_those_without_reordering(catalog: Catalog, tmp_path: Path) -> None:
+    cases = [(ranks, reorder) for ranks in RANKS for reorder in ("none", "degree")]
+    results = train_all(tmp_path, [_config(catalog, ranks, reorder) for ranks, reorder in cases])
+    runs = [Run.open(catalog["rows"], f"{reorder}-{ranks}") for ranks, reorder in cases]
+    plain = runs[0].predictions()
+    for (ranks, reorder), result, run in zip(cases, results, runs, strict=True):
+        where = f"{reorder} on {ranks} ranks"
+        assert_close(result["loss"], results[0]["loss"], steps=3 * EPOCHS, message=where)
+        assert result["val_accuracy"] == results[0]["val_accuracy"]
+        found = run.predictions()
+        np.testing.assert_array_equal(found.label(), plain.label(), where)
+        assert_close(found.embedding(), plain.embedding(), steps=3 * EPOCHS, bits=ADAM_BITS, message=where)
