@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ from gnnloom.trainer.algorithms.steps import Operation
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.factors import factorizations
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.dispatch import Threads, Workspace, matmul, sparse_product
+from gnnloom.trainer.kernels.dispatch import SparseProduct, Threads, Workspace, matmul, sparse_product
 from gnnloom.trainer.planner.profile import CollectiveRate, Link, MachineProfile, Table
 
 #: Clocks that a profile may be measured with. Processor time is for machines that other programs use as well.
@@ -40,6 +41,8 @@ _STREAM_BYTES = 1 << 27
 _SHORT_BYTES, _LONG_BYTES = 1 << 10, 1 << 22
 #: Calls of what takes microseconds, for one measurement.
 _CALLS = 50
+#: Seconds by which ranks come late to a message while they train, in the middle.
+_LATE = 3e-4
 #: Repetitions; the first one, which loads kernels and opens connections, does not count.
 _REPEATS = 7
 #: Half, as ranks on processors communicate with the cores that they multiply with; not measured.
@@ -48,11 +51,17 @@ _CPU_OVERLAP = 0.5
 
 @dataclass
 class _Bench:
-    """Measures calls on all ranks."""
+    """Measures calls on all ranks.
+
+    Attributes:
+        late: ranks come to short messages at different times, up to this many seconds. A rank that waits uses its
+            processor, which processor time counts; a wall clock would count the wait for others twice.
+    """
 
     comm: Communicator
     clock: Callable[[], float]
     repeats: int
+    late: float = 0.0
     spread: dict[str, float] = field(default_factory=dict)
 
     def medians(self, what: str, calls: Mapping[str, Callable[[], None]]) -> dict[str, float]:
@@ -66,13 +75,31 @@ class _Bench:
         for _ in range(self.repeats + 1):
             for name, call in calls.items():
                 self.comm.barrier()
-                started = self.clock()
-                call()
-                taken[name].append(self.clock() - started)
+                taken[name].append(self.seconds(call))
         counted = [seconds[1:] for seconds in taken.values()]
         everyones = self.comm.gather_numbers([statistics.median(seconds) for seconds in counted]).max(0).tolist()
         self.spread[what] = max(self.spread.get(what, 0.0), *(_spread(seconds) for seconds in counted))
         return dict(zip(calls, everyones, strict=True))
+
+    def seconds(self, call: Callable[[], None]) -> float:
+        """Seconds of one call on this rank."""
+        started = self.clock()
+        call()
+        return self.clock() - started
+
+    def short(self, what: str, call: Callable[[], None]) -> float:
+        """Median seconds of a call that takes microseconds, on the slowest rank. Collective."""
+        rng = np.random.default_rng(self.comm.rank)
+        taken = []
+        for _ in range(self.repeats * _CALLS // 2):
+            until = time.perf_counter() + self.late * rng.random()
+            while time.perf_counter() < until:
+                pass
+            taken.append(self.seconds(call))
+        # The mean of a batch, as waits are seldom and long; the median of the batches.
+        batches = [statistics.fmean(taken[start : start + _CALLS // 2]) for start in range(0, len(taken), _CALLS // 2)]
+        self.spread[what] = max(self.spread.get(what, 0.0), _spread(batches))
+        return float(self.comm.gather_numbers([statistics.median(batches)]).max())
 
 
 def _spread(seconds: list[float]) -> float:
@@ -91,7 +118,8 @@ def calibrate(
         scale: of the sizes of what is multiplied; less than 1 is for tests.
     """
     torch.set_num_threads(num_threads)
-    bench = _Bench(comm, CLOCKS[clock], max(2, int(_REPEATS * min(1.0, scale * 4))))
+    repeats = max(2, int(_REPEATS * min(1.0, scale * 4)))
+    bench = _Bench(comm, CLOCKS[clock], repeats, _LATE if clock == "processor" else 0.0)
     threads, here = Threads(num_threads), comm.ranks_on_this_machine()
     call = _measure_call(bench, threads)
     intra, inter = _measure_links(bench, here)
@@ -125,16 +153,36 @@ def _matrix(rows: int, degree: int, columns: int) -> CSR:
     return CSR(0, np.arange(rows + 1, dtype=np.int64) * degree, indices, None, columns)
 
 
+class _Nothing(torch.autograd.Function):
+    """A differentiable operation with a product that has almost nothing to do, forward and backward."""
+
+    @staticmethod
+    def forward(ctx: Any, features: torch.Tensor, kernel: SparseProduct) -> torch.Tensor:
+        ctx.kernel = kernel
+        return _multiplied(features, kernel)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return _multiplied(gradient, ctx.kernel), None
+
+
+def _multiplied(features: torch.Tensor, kernel: SparseProduct) -> torch.Tensor:
+    out = torch.zeros_like(features)
+    kernel.multiply(features.detach().contiguous(), out, torch.empty(0), accumulate=True)
+    return out
+
+
 def _measure_call(bench: _Bench, threads: Threads) -> float:
-    """Seconds of a product with almost nothing to do."""
+    """Seconds of an operation of a model that has almost nothing to do: its share of the way there and back."""
     kernel = sparse_product(_matrix(1, 1, 1), threads, np.dtype(np.float32))
-    features, out, ones = torch.ones(1, 1), torch.zeros(1, 1), torch.empty(0)
 
     def calls() -> None:
+        value = torch.ones(1, 1, requires_grad=True)
         for _ in range(_CALLS):
-            kernel.multiply(features, out, ones, accumulate=True)
+            value = _Nothing.apply(value, kernel)  # type: ignore[no-untyped-call]
+        value.sum().backward()  # type: ignore[no-untyped-call]
 
-    return bench.medians("call", {"call": calls})["call"] / _CALLS
+    return bench.medians("call", {"call": calls})["call"] / (2 * _CALLS)
 
 
 def _measure_sparse(bench: _Bench, threads: Threads, scale: float, call: float) -> Table:
@@ -206,10 +254,9 @@ def _measure_link(bench: _Bench, what: str, distance: int) -> Link:
         for _ in range(count):
             comm.wait(comm.receive(taken, peer) + comm.send(given, peer, Kind.SETUP))
 
-    calls = {"short": lambda: exchange(_SHORT_BYTES, _CALLS), "long": lambda: exchange(_LONG_BYTES, 4)}
-    seconds = bench.medians(what, calls)
-    latency = seconds["short"] / _CALLS
-    return Link(latency, _LONG_BYTES / max(seconds["long"] / 4 - latency, 0.1 * seconds["long"] / 4))
+    latency = bench.short(what, partial(exchange, _SHORT_BYTES, 1))
+    seconds = bench.medians(what, {"long": partial(exchange, _LONG_BYTES, 4)})["long"] / 4
+    return Link(latency, _LONG_BYTES / max(seconds - latency, 0.5 * seconds))
 
 
 def _measure_collectives(bench: _Bench) -> tuple[CollectiveRate, ...]:
@@ -220,14 +267,11 @@ def _measure_collectives(bench: _Bench) -> tuple[CollectiveRate, ...]:
             continue
         group = comm.group(comm.rank // size, comm.rank)
         for operation, act in _operations(group).items():
-            short = partial(_repeat, act, _SHORT_BYTES // 4, _CALLS)
-            seconds = bench.medians(
-                operation.value, {"short": short, "long": partial(_repeat, act, _LONG_BYTES // 4, 4)}
-            )
-            latency = seconds["short"] / _CALLS
+            latency = bench.short(operation.value, partial(act, _SHORT_BYTES // 4))
+            seconds = bench.medians(operation.value, {"long": partial(_repeat, act, _LONG_BYTES // 4, 4)})["long"] / 4
             share = {Operation.ALL_REDUCE: 2 * (size - 1) / size, Operation.BROADCAST: 1.0}
             sent = share.get(operation, (size - 1) / size) * _LONG_BYTES
-            content = max(seconds["long"] / 4 - latency, 0.1 * seconds["long"] / 4)
+            content = max(seconds - latency, 0.5 * seconds)
             found.append(CollectiveRate(operation.value, size, latency, content / sent))
     return tuple(found)
 

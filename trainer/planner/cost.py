@@ -15,7 +15,7 @@ from math import ceil, log2
 from gnnloom.trainer.algorithms.steps import Communication, DenseWork, ElementWork, Operation, SparseWork, Step
 from gnnloom.trainer.planner.profile import CollectiveRate, MachineProfile
 
-#: Bytes of a number that a pass over an array reads or writes.
+#: Bytes of a number in the products that profiles are measured with.
 _NUMBER_BYTES = 4
 
 
@@ -51,19 +51,24 @@ class Cost:
         return self.compute + self.exposed + self.waiting
 
 
-def epoch_cost(steps: Sequence[Step], profile: MachineProfile) -> Cost:
-    """The time of an epoch whose steps follow each other."""
+def epoch_cost(steps: Sequence[Step], profile: MachineProfile, number_size: int = _NUMBER_BYTES) -> Cost:
+    """The time of an epoch whose steps follow each other.
+
+    Args:
+        number_size: bytes of a number in the products. Memory traffic bounds them, so they take as much longer.
+    """
     spmm = gemm = passes = hidden = waiting = last = 0.0
     communication: dict[str, float] = {}
+    scale = number_size / _NUMBER_BYTES
     for step in steps:
         if isinstance(step, SparseWork):
-            seconds = _sparse_seconds(step, step.average, profile)
-            waiting += _sparse_seconds(step, step.nnz, profile) - seconds
+            seconds = scale * _sparse_seconds(step, step.average, profile)
+            waiting += scale * _sparse_seconds(step, step.nnz, profile) - seconds
             spmm, last = spmm + seconds, seconds
         elif isinstance(step, DenseWork):
-            gemm += dense_seconds(step, profile)
+            gemm += scale * dense_seconds(step, profile)
         elif isinstance(step, ElementWork):
-            passes += step.numbers * _NUMBER_BYTES / profile.stream + step.calls * profile.call
+            passes += step.numbers * number_size / profile.stream + step.calls * profile.call
         else:
             seconds = communication_seconds(step, profile)
             communication[step.kind.value] = communication.get(step.kind.value, 0.0) + seconds

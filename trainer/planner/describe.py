@@ -120,7 +120,7 @@ def workload(
         unit_embedding=config.unit_embedding,
         clips=bool(config.clip_norm),
         splits_classes=graph.one_class and config.loss == "auto",
-        double_order=config.permutation == "double",
+        double_order=config.permutation in {None, "double"},
         feature_size=size,
         parameter_size=size,
         score_size=size,
