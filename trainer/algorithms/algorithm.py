@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.algorithms.footprint import Footprint
 from gnnloom.trainer.algorithms.option import Option
+from gnnloom.trainer.algorithms.steps import Step
+from gnnloom.trainer.algorithms.workload import Workload
 from gnnloom.trainer.comm.factors import factorizations, most_square
 from gnnloom.trainer.data.open_shards import OpenedShards, ShardKind
 
@@ -84,6 +86,9 @@ class Algorithm(Generic[Shards]):
         footprint: what a rank holds in every layer and of the output, from the ranks along each axis and the order of
             each layer's products (see :class:`gnnloom.trainer.operators.operator.LayerPlan`). None if it is not known,
             or exactly known from row shards.
+        steps: what the ranks send and multiply in an epoch, in about the order in which they do, from the workload, the
+            ranks along each axis and the algorithm's own options. None if it is not known: the planner then leaves the
+            algorithm out.
     """
 
     name: str
@@ -96,6 +101,7 @@ class Algorithm(Generic[Shards]):
     capabilities: frozenset[str] = frozenset()
     options: Mapping[str, Option] = field(default_factory=dict)
     footprint: Callable[[Mapping[str, int], Sequence[bool]], list[Footprint]] | None = None
+    steps: Callable[[Workload, Mapping[str, int], Mapping[str, Any]], list[Step]] | None = None
 
     def settled_grid(self, grid: tuple[int, ...] | None, num_ranks: int) -> dict[str, int]:
         """Axes and the ranks along them; without a ``grid``, the one whose axes differ least.

@@ -6,11 +6,14 @@ A product of width w on P ranks sends (P - 1) n w words in P broadcasts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gnnloom.trainer.algorithms.algorithm import Algorithm, OperatorContext
 from gnnloom.trainer.algorithms.footprint import Footprint, unchanging
 from gnnloom.trainer.algorithms.on_grid import build_on_grid
+from gnnloom.trainer.algorithms.steps import Operation, Spread, Step, Steps, add_alignment, add_common
+from gnnloom.trainer.algorithms.workload import Workload, share
+from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import GRID_SHARDS, SharedGridShards
 
 if TYPE_CHECKING:
@@ -34,6 +37,35 @@ def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint
     )
 
 
+def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -> list[Step]:  # noqa: ARG001
+    """An epoch; also of the copies of ``replicated``, which divide the broadcasts and sum their results.
+
+    Tripathy, Yelick, Buluc (SC 2020), sections IV-A and IV-B.
+    """
+    found, n = Steps(work, axes), work.num_vertices
+    blocks, copies = axes["row"], axes.get("replica", 1)
+    rows, taken = share(n, blocks), share(blocks, copies)
+    spreads = [Spread(("row",), (), layer % 2 * work.double_order) for layer in range(work.num_layers + 1)]
+    for layer, backward, width in work.products:
+        kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
+        found.communicate(kind, Operation.BROADCAST, ("row",), n * width, blocks)
+        # The busiest copy takes one source block more than the others if they do not divide.
+        found.multiply(part=taken / blocks / blocks, rows=rows, columns=rows, width=width, calls=taken)
+        if copies > 1:
+            found.communicate(kind, Operation.ALL_REDUCE, ("replica",), n * width, blocks)
+        if work.adds_own and not (layer == 0 and work.input_is_kept) and not backward:
+            add_alignment(found, *spreads[layer : layer + 2], width, backward=_returns(work, layer))
+    for layer, (before, after) in enumerate(work.pairs):
+        found.transform(layer, rows=rows, inner=before, columns=after)
+    add_common(found, spreads, ("row",), work.vectors + work.matrices)
+    return found.found
+
+
+def _returns(work: Workload, layer: int) -> bool:
+    """Whether a gradient goes back through what a layer's own features are aligned with."""
+    return work.has_input_gradient(layer) or not work.propagates_first[layer]
+
+
 ALGORITHM = Algorithm(
     name="broadcast",
     order=1,
@@ -43,4 +75,5 @@ ALGORITHM = Algorithm(
     reads=GRID_SHARDS,
     build=build,
     footprint=footprint,
+    steps=steps,
 )

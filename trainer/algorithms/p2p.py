@@ -6,9 +6,14 @@ message to each rank that needs a row.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from gnnloom.storage.errors import InputError
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT, STREAMS, Algorithm, OperatorContext
+from gnnloom.trainer.algorithms.steps import Spread, Step, Steps, add_common
+from gnnloom.trainer.algorithms.workload import Workload, share
+from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import ROW_SHARDS, OwnRowShard
 
 if TYPE_CHECKING:
@@ -30,6 +35,34 @@ def build(context: OperatorContext[OwnRowShard]) -> Operator:
     )
 
 
+def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -> list[Step]:  # noqa: ARG001
+    """An epoch, from what the partition's ranks exchange for a product.
+
+    Demirci, Haldar, Ferhatosmanoglu (PVLDB 16(4), 2022), section 5: a product of width w sends km1 * w words.
+
+    Raises:
+        InputError: the workload has no exchange.
+    """
+    found, (ranks,) = Steps(work, axes), axes.values()
+    forward, back = work.exchange, work.exchange_back or work.exchange
+    if ranks > 1 and (forward is None or back is None):
+        raise InputError("algorithm p2p: its traffic depends on a partition, and there is none")
+    rows = share(work.num_vertices, ranks)
+    for _, backward, width in work.products:
+        # Own columns, while the rows of other ranks arrive; then the columns of the halo.
+        found.multiply(part=1 / ranks, rows=rows, columns=rows, width=width, calls=2)
+        # Gradients through attention return to where the rows came from.
+        exchange = back if backward and not work.attends else forward
+        if exchange is not None:
+            kind = Kind.HALO_BACKWARD if backward else Kind.HALO_FORWARD
+            found.exchange(kind, exchange, width, overlapped=True)
+            found.touch(3 * exchange.busiest_rows * width, 2)
+    for layer, (before, after) in enumerate(work.pairs):
+        found.transform(layer, rows=rows, inner=before, columns=after)
+    add_common(found, [Spread(("row",))] * (work.num_layers + 1), ("row",), work.vectors + work.matrices)
+    return found.found
+
+
 ALGORITHM = Algorithm(
     name="p2p",
     order=0,
@@ -38,5 +71,6 @@ ALGORITHM = Algorithm(
     axes=("row",),
     reads=ROW_SHARDS,
     build=build,
+    steps=steps,
     capabilities=frozenset({NEIGHBORS, ONE_LAYOUT, STREAMS}),
 )

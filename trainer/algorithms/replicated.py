@@ -7,7 +7,7 @@ all-reduces over the copies.
 from __future__ import annotations
 
 from gnnloom.trainer.algorithms.algorithm import Algorithm
-from gnnloom.trainer.algorithms.broadcast import build, footprint
+from gnnloom.trainer.algorithms.broadcast import build, footprint, steps
 from gnnloom.trainer.data.open_shards import GRID_SHARDS
 
 ALGORITHM = Algorithm(
@@ -19,4 +19,5 @@ ALGORITHM = Algorithm(
     reads=GRID_SHARDS,
     build=build,
     footprint=footprint,
+    steps=steps,
 )

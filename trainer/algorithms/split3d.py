@@ -7,7 +7,7 @@ reduce-scatters over the layers.
 from __future__ import annotations
 
 from gnnloom.trainer.algorithms.algorithm import Algorithm
-from gnnloom.trainer.algorithms.summa import OPTIONS, build, footprint
+from gnnloom.trainer.algorithms.summa import OPTIONS, build, footprint, steps
 from gnnloom.trainer.data.open_shards import GRID_SHARDS
 
 ALGORITHM = Algorithm(
@@ -20,4 +20,5 @@ ALGORITHM = Algorithm(
     build=build,
     options=OPTIONS,
     footprint=footprint,
+    steps=steps,
 )

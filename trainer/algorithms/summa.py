@@ -7,12 +7,16 @@ the process rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
 from gnnloom.trainer.algorithms.algorithm import Algorithm, OperatorContext
 from gnnloom.trainer.algorithms.footprint import Footprint, unchanging
 from gnnloom.trainer.algorithms.on_grid import build_on_grid
 from gnnloom.trainer.algorithms.option import Option
+from gnnloom.trainer.algorithms.steps import Operation, Spread, Step, Steps, add_alignment, add_common
+from gnnloom.trainer.algorithms.workload import Workload, share
+from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import GRID_SHARDS, SharedGridShards
 
 if TYPE_CHECKING:
@@ -54,6 +58,62 @@ def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint
     )
 
 
+def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -> list[Step]:
+    """An epoch; also of the layers of ``split3d``, which divide the sum over the vertices.
+
+    Tripathy, Yelick, Buluc (SC 2020), sections IV-C and IV-D.
+    """
+    found, n = Steps(work, axes), work.num_vertices
+    rows, columns, layers = axes["row"], axes["column"], axes.get("layer", 1)
+    layer_axes = tuple(axis for axis in ("layer",) if axis in axes)
+    spreads = [
+        Spread(("row", *layer_axes), ("column",), layer % 2 * work.double_order) for layer in range(work.num_layers + 1)
+    ]
+    stages = sum(num_stages(n, rows, columns, layers, layer, options["summa_width"]) for layer in range(layers))
+    for layer, backward, width in work.products:
+        kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
+        for entries, size in (
+            (stages * (n + rows), work.pointer_size),
+            (work.nnz, work.index_size),
+            (work.nnz, work.value_size),
+        ):
+            if size:
+                found.communicate(Kind.ADJACENCY, Operation.BROADCAST, ("column",), entries, rows * stages, size)
+        found.communicate(kind, Operation.BROADCAST, ("row",), n * width, columns * stages)
+        held, calls = share(width, columns), stages / layers
+        found.multiply(
+            part=1 / (rows * layers),
+            rows=share(n, rows),
+            columns=n / max(1, stages),
+            width=held,
+            calls=calls,
+        )
+        found.communicate(kind, Operation.REDUCE_SCATTER, layer_axes, n * width, rows * columns)
+        if work.adds_own and not (layer == 0 and work.input_is_kept) and not backward:
+            returns = work.has_input_gradient(layer) or not work.propagates_first[layer]
+            add_alignment(found, *spreads[layer : layer + 2], width, backward=returns)
+    calls = rows * layers * columns * work.weights
+    for layer, (before, after) in enumerate(work.pairs):
+        for kind, width in ((Kind.TRANSFORM_FORWARD, before), (Kind.TRANSFORM_BACKWARD, after)):
+            found.communicate(kind, Operation.BROADCAST, ("column",), n * width * work.weights, calls)
+        found.transform(layer, rows=share(n, rows * layers), inner=before, columns=share(after, columns), calls=columns)
+    add_common(found, spreads, tuple(axes), work.vectors + work.matrices)
+    return found.found
+
+
+def num_stages(n: int, rows: int, columns: int, layers: int, layer: int, width: int) -> int:
+    """Ranges of the vertices that a layer sums over: cut where an owner changes, and at most ``width`` long."""
+    parts = rows * layers
+    lengths = [(row * layers + layer + 1) * n // parts - (row * layers + layer) * n // parts for row in range(rows)]
+    ends = list(accumulate(lengths, initial=0))
+    total = ends[-1]
+    cuts = {*ends, *(column * total // columns for column in range(columns + 1))}
+    if not width:
+        return len(cuts) - 1
+    # The multiples of the width below the total are cuts too; not listed, as there may be many.
+    return -(-total // width) + sum(cut % width != 0 or cut == total for cut in cuts) - 1
+
+
 ALGORITHM = Algorithm(
     name="summa",
     order=3,
@@ -64,4 +124,5 @@ ALGORITHM = Algorithm(
     build=build,
     options=OPTIONS,
     footprint=footprint,
+    steps=steps,
 )

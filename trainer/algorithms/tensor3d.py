@@ -7,12 +7,23 @@ change their roles with every layer. Weights are gathered, and their gradients s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gnnloom.trainer.algorithms.algorithm import Algorithm, OperatorContext
 from gnnloom.trainer.algorithms.footprint import Footprint
 from gnnloom.trainer.algorithms.on_grid import build_on_grid
 from gnnloom.trainer.algorithms.option import Option
+from gnnloom.trainer.algorithms.steps import (
+    Operation,
+    Spread,
+    Step,
+    Steps,
+    add_alignment,
+    add_common,
+    products_by_layer,
+)
+from gnnloom.trainer.algorithms.workload import Workload, share
+from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import GRID_SHARDS, SharedGridShards
 
 if TYPE_CHECKING:
@@ -53,6 +64,74 @@ def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint
     return found
 
 
+def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -> list[Step]:
+    """An epoch: Ranjan et al. (SC 2025), section 3, and our variant for A (H W)."""
+    found, n = Steps(work, axes), work.num_vertices
+    outer, inner, depth = "x", "y", "z"
+    products = products_by_layer(work)
+    spreads = [Spread((outer, depth), (inner,), 0)]
+    for layer, (before, after) in enumerate(work.pairs):
+        first, order = work.propagates_first[layer], [(layer + side) % 2 * work.double_order for side in (0, 1)]
+        target, columns = (depth, inner) if first else (inner, depth)
+        for _, backward, width in products[layer]:
+            source = (target if backward else outer,)
+            kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
+            takes_input = layer == 0 and first
+            if takes_input and not backward:
+                found.communicate(kind, Operation.ALL_GATHER, (depth,), n * width, found.ranks // axes[depth])
+            sides = (target, outer)[:: -1 if backward else 1]
+            found.multiply(
+                part=1 / (axes[target] * axes[outer]),
+                rows=share(n, axes[sides[0]]),
+                columns=share(n, axes[sides[1]]),
+                width=share(width, axes[columns]),
+                calls=options["aggregation_blocks"],
+            )
+            groups = found.ranks // found.size(source)
+            if takes_input and backward:
+                found.communicate(kind, Operation.REDUCE_SCATTER, source, n * width, groups)
+            else:
+                blocks = options["aggregation_blocks"]
+                found.communicate(kind, Operation.ALL_REDUCE, source, n * width, blocks * groups, overlapped=blocks > 1)
+        _add_transform(found, layer, before, after, (outer, inner, depth))
+        output = Spread((target,), (outer if first else depth,), order[1])
+        if work.adds_own and not (layer == 0 and work.input_is_kept):
+            ends = (spreads[layer], Spread((depth,), (inner,), order[1]))
+            if not first:
+                ends = (Spread((outer,), (depth,), order[0]), output)
+            returns = work.has_input_gradient(layer) or not first
+            add_alignment(found, *ends, before if first else after, backward=returns)
+        spreads.append(output)
+        outer, inner, depth = (depth, outer, inner) if first else (inner, depth, outer)
+    add_common(found, spreads, tuple(axes), work.vectors)
+    return found.found
+
+
+def _add_transform(found: Steps, layer: int, before: int, after: int, roles: tuple[str, str, str]) -> None:
+    """A layer's products with its weights: the sums over inner, the gathered input, weights and their gradients."""
+    work, n, axes = found.work, found.work.num_vertices, found.axes
+    outer, inner, depth = roles
+    first = work.propagates_first[layer]
+    split, columns, rows = (depth, outer, depth) if first else (outer, depth, outer)
+    gathers = layer == 0 and not first
+    for _ in range(work.weights):
+        if gathers:
+            calls = found.ranks // axes[depth]
+            found.communicate(Kind.TRANSFORM_FORWARD, Operation.ALL_GATHER, (depth,), n * before, calls)
+        calls = found.ranks // axes[inner]
+        found.communicate(Kind.TRANSFORM_FORWARD, Operation.ALL_REDUCE, (inner,), n * after, calls)
+        if work.has_input_gradient(layer):
+            operation = Operation.REDUCE_SCATTER if gathers else Operation.ALL_REDUCE
+            calls = found.ranks // axes[columns]
+            found.communicate(Kind.TRANSFORM_BACKWARD, operation, (columns,), n * before, calls)
+        for operation in (Operation.ALL_GATHER, Operation.REDUCE_SCATTER):
+            calls, size = found.ranks // axes[split], work.parameter_size
+            found.communicate(Kind.WEIGHT, operation, (split,), before * after, calls, size)
+    found.transform(
+        layer, rows=share(n, axes[rows]), inner=share(before, axes[inner]), columns=share(after, axes[columns])
+    )
+
+
 ALGORITHM = Algorithm(
     name="tensor3d",
     order=5,
@@ -62,6 +141,7 @@ ALGORITHM = Algorithm(
     reads=GRID_SHARDS,
     build=build,
     footprint=footprint,
+    steps=steps,
     options={
         "aggregation_blocks": Option(
             default=1, help="Row blocks of a product; each is summed over ranks while the next is formed", least=1

@@ -68,6 +68,18 @@ def config_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def field_options(*names: str) -> Decorator:
+    """Add the options of some fields of the training configuration only."""
+    fields = [TrainConfig.__dataclass_fields__[name] for name in reversed(names)]
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        for field in fields:
+            command = _field_option(field)(command)
+        return command
+
+    return add
+
+
 def _field_option(field: dataclasses.Field[Any]) -> Decorator:
     name, option = field.name.replace("_", "-"), option_of(field)
     default = option.default

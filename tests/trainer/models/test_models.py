@@ -14,9 +14,13 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.algorithms.steps import Volume
+from gnnloom.trainer.algorithms.workload import Exchange
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.planner.describe import GraphFacts, epoch_steps, workload
 from support.dense_models import DenseModel
 from support.mpi import run_program
+from support.partitions import rows_sent
 from support.problems import problem
 from support.shards import volume
 from support.tolerance import ADAM_BITS, assert_close
@@ -255,6 +259,28 @@ def test_bytes_of_an_epoch_equal_the_formula(results: Results, name: str, ranks:
         "loss": 2 * (ranks - 1) * 2 * 8,
     }
     assert results(name, model, ranks)["bytes_by_kind"] == {kind: count for kind, count in expected.items() if count}
+
+
+def test_predicted_words_and_messages_equal_the_counted_ones(results: Results) -> None:
+    for config in _curves(results.catalog):
+        given, ranks = PROBLEMS[config.dataset], config.ranks
+        part = given.part(ranks)
+        exchanges = tuple(_exchange(matrix, part, ranks) for matrix in (given.adjacency, given.adjacency.T.tocsr()))
+        facts = GraphFacts(
+            num_vertices=len(given.label),
+            nnz=given.adjacency.nnz,
+            num_features=given.feature.shape[1],
+            num_outputs=3,
+            num_training=int(given.training.sum()),
+        )
+        predicted = Volume.of(epoch_steps(config, workload(config, facts, (exchanges[0], exchanges[1]))))
+        found = results(config.dataset, config.run_name.rpartition("-")[0], ranks)
+        assert (predicted.bytes, predicted.messages) == (found["bytes_by_kind"], found["messages_by_kind"]), config
+
+
+def _exchange(adjacency: Any, part: np.ndarray, ranks: int) -> Exchange:
+    sent = rows_sent(adjacency.toarray(), part, ranks)
+    return Exchange(rows=int(sent.sum()), messages=int((sent > 0).sum()), busiest_rows=0, busiest_messages=0)
 
 
 def test_attention_does_not_read_the_transpose(results: Results) -> None:

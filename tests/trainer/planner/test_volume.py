@@ -1,0 +1,172 @@
+"""The bytes and messages that the descriptors predict equal an independent copy of the papers' formulas."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.algorithms.registry import ALGORITHMS
+from gnnloom.trainer.algorithms.steps import Spread, Steps, Volume, add_alignment
+from gnnloom.trainer.algorithms.workload import Exchange, Workload
+from gnnloom.trainer.comm.factors import factorizations
+from support import traffic
+
+ON_GRIDS = ("broadcast", "replicated", "summa", "split3d", "tensor3d")
+OPTIONS = {"summa_width": 0, "aggregation_blocks": 1, "gradient_product": "straight"}
+
+
+def work(dims: tuple[int, ...] = (5, 17, 3), n: int = 60, **others: Any) -> Workload:
+    orders = (True, *(2 * before <= 2 * after for before, after in pairwise(dims[1:])))
+    fixed: dict[str, Any] = {
+        "num_vertices": n,
+        "nnz": 5 * n,
+        "num_training": n // 3,
+        "dims": dims,
+        "inner": dims[1:],
+        "propagates_first": orders,
+        "input_is_kept": True,
+        "matrices": sum(before * after for before, after in pairwise(dims)),
+        "vectors": sum(dims[1:]),
+        "feature_size": 8,
+        "parameter_size": 8,
+        "score_size": 8,
+    }
+    return Workload(**{**fixed, **others})
+
+
+def volume(name: str, given: Workload, grid: tuple[int, ...], **options: int) -> Volume:
+    algorithm = ALGORITHMS[name]
+    assert algorithm.steps is not None
+    return Volume.of(algorithm.steps(given, dict(zip(algorithm.axes, grid, strict=True)), {**OPTIONS, **options}))
+
+
+def papers(name: str, given: Workload, grid: tuple[int, ...], **options: int) -> tuple[dict[str, int], dict[str, int]]:
+    """The same by the tests' own copy of the formulas."""
+    epoch = traffic.Epoch(
+        given.num_vertices,
+        given.nnz,
+        given.num_training,
+        given.dims,
+        given.propagates_first,
+        given.input_is_kept,
+        given.input_needs_gradient,
+    )
+    if name in {"broadcast", "replicated"}:
+        traffic.row_blocks(epoch, *grid)
+    elif name == "tensor3d":
+        traffic.tensor3d(epoch, grid[0], grid[1], grid[2], blocks=options.get("aggregation_blocks", 1))
+    else:
+        rows, columns, layers = (*grid, 1)[:3]
+        traffic.summa(epoch, rows, columns, layers, options.get("summa_width", 0))
+    return epoch.counted()
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> tuple[str, Workload, tuple[int, ...], dict[str, int]]:
+    name = draw(st.sampled_from(ON_GRIDS))
+    grid = draw(st.sampled_from(factorizations(draw(st.integers(1, 64)), len(ALGORITHMS[name].axes))))
+    dims = tuple(draw(st.lists(st.integers(1, 300), min_size=2, max_size=6)))
+    n = draw(st.integers(1, 10**7))
+    kept, gradient = draw(st.sampled_from([(True, False), (False, False), (False, True)]))
+    orders = tuple(draw(st.lists(st.booleans(), min_size=len(dims) - 1, max_size=len(dims) - 1)))
+    given_work = work(
+        dims,
+        n,
+        nnz=draw(st.integers(n, 10**9)),
+        num_training=draw(st.integers(1, n)),
+        propagates_first=(kept or orders[0], *orders[1:]),
+        input_is_kept=kept,
+        input_needs_gradient=gradient,
+    )
+    # The tests' copy lists all cuts, so that stages must not be too short.
+    width = draw(st.sampled_from([0, max(1, n // draw(st.integers(1, 40)))]))
+    return name, given_work, grid, {"summa_width": width, "aggregation_blocks": draw(st.integers(1, 5))}
+
+
+@settings(max_examples=150, deadline=None)
+@given(shapes())
+def test_every_algorithm_sends_what_the_papers_state(shape: Any) -> None:
+    name, given_work, grid, options = shape
+    found = volume(name, given_work, grid, **options)
+    assert (found.bytes, found.messages) == papers(name, given_work, grid, **options)
+
+
+def test_sizes_of_numbers_are_parameters() -> None:
+    half = work(feature_size=2, parameter_size=4, score_size=2)
+    found, whole = volume("summa", half, (2, 3)), volume("summa", work(), (2, 3))
+    for kind, factor in (("propagate forward", 4), ("transform backward", 4), ("gradient", 2)):
+        assert found.bytes[kind] * factor == whole.bytes[kind]
+    assert found.messages == whole.messages
+    # Weights of edges travel with the column ids.
+    weighted = volume("summa", work(value_size=8), (2, 3))
+    assert weighted.bytes["adjacency"] - whole.bytes["adjacency"] == 2 * 2 * 8 * work().nnz
+    assert weighted.messages["adjacency"] * 2 == whole.messages["adjacency"] * 3
+
+
+def test_p2p_sends_what_its_partition_says() -> None:
+    forward = Exchange(rows=40, messages=5, busiest_rows=20, busiest_messages=2)
+    back = Exchange(rows=30, messages=4, busiest_rows=15, busiest_messages=2)
+    given_work = work((5, 17, 3), exchange=forward, exchange_back=back)
+    found = volume("p2p", given_work, (3,))
+    # The first layer's product is kept; the second one is A (H W) of width 3, forward and backward.
+    assert found.bytes["halo forward"] == 40 * 3 * 8
+    assert found.bytes["halo backward"] == 30 * 3 * 8
+    assert found.messages["halo forward"] == 5
+    assert found.bytes["gradient"] == 2 * 2 * (5 * 17 + 17 * 3 + 20) * 8
+    attending = volume("p2p", replace(given_work, attends=True), (3,))
+    assert attending.bytes["halo backward"] == 40 * 3 * 8
+    with pytest.raises(InputError, match="partition"):
+        volume("p2p", work(), (3,))
+
+
+@pytest.mark.parametrize("name", ON_GRIDS)
+def test_counting_takes_no_time_for_a_billion_vertices_on_thousands_of_ranks(name: str) -> None:
+    # With half the shape of Friendster's graph and layers; no list as long as the vertices is formed.
+    given_work = work((128, 128, 128, 32), 10**9, nnz=36 * 10**9)
+    began = time.process_time()
+    for grid in factorizations(4096, len(ALGORITHMS[name].axes))[::8]:
+        assert sum(volume(name, given_work, grid).bytes.values()) > 0
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 2), (3, 1, 4), (1, 1, 7), (5, 2, 1)])
+@pytest.mark.parametrize("n", [5, 61])
+def test_moves_within_one_order_are_exact(shape: tuple[int, ...], n: int) -> None:
+    axes, vertices = dict(zip("xyz", shape, strict=True)), {"rows": np.arange(n)}
+    for source, target in (
+        (Spread(("x", "z"), ("y",)), Spread(("z",), ("y",))),
+        (Spread(("x",), ("y",)), Spread(("y",), ("z",))),
+        (Spread(("x",), ()), Spread(("z", "y"), ("x",))),
+    ):
+        steps = Steps(work(n=n), axes)
+        add_alignment(steps, source, target, 11, backward=True)
+        found = Volume.of(steps.found)
+        cuts = [traffic.Cut("rows", *(tuple("xyz".index(a) for a in each) for each in (s.rows, s.columns)))
+                for s in (source, target)]  # fmt: skip
+        for kind, ends in (("align forward", cuts), ("align backward", cuts[::-1])):
+            expected = traffic.alignment(shape, *ends, vertices, 11)
+            assert (found.bytes.get(kind, 0), found.messages.get(kind, 0)) == expected
+
+
+def test_moves_between_random_orders_are_the_expected_ones() -> None:
+    n, axes = 60, {"x": 2, "y": 3}
+    steps = Steps(work(n=n), axes)
+    add_alignment(steps, Spread(("x",), ("y",), 0), Spread(("x",), ("y",), 1), 7, backward=False)
+    rng = np.random.default_rng(0)
+    counted = []
+    for _ in range(60):
+        vertices = {"rows": rng.permutation(n), "columns": rng.permutation(n)}
+        ends = traffic.Cut("rows", (0,), (1,)), traffic.Cut("columns", (0,), (1,))
+        counted.append(traffic.alignment((2, 3), *ends, vertices, 7))
+    average = np.mean(counted, axis=0)
+    found = Volume.of(steps.found)
+    assert found.bytes["align forward"] == pytest.approx(average[0], rel=0.02)
+    assert found.messages["align forward"] == pytest.approx(average[1], rel=0.02)

@@ -1,0 +1,137 @@
+"""What determines the steps of a training epoch, whatever the algorithm: sizes of the graph and widths of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Product(NamedTuple):
+    """A product with the adjacency, or (``backward``) with its transpose."""
+
+    layer: int
+    backward: bool
+    width: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """Rows that the ranks of a partition exchange for one product; a partition stores these figures.
+
+    Attributes:
+        rows: sent by all ranks.
+        messages: sent by all ranks, one for every pair of ranks that share a row.
+        busiest_rows: sent or received by the rank that sends or receives most.
+        busiest_messages: of the rank that has most.
+    """
+
+    rows: float
+    messages: float
+    busiest_rows: float
+    busiest_messages: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A graph, a model and the sizes of what is sent.
+
+    Attributes:
+        nnz: nonzeros of the adjacency, self loops included.
+        num_training: labeled vertices of the training split.
+        dims: widths from the input features to the classes.
+        inner: width of H W in each layer; the layer's output width except for models that widen it.
+        propagates_first: for every layer, whether it is (A H) W instead of A (H W).
+        input_is_kept: A X of the first layer is formed once, before the first epoch.
+        input_needs_gradient: gradients go back to the input features.
+        weights: weight matrices by which every layer multiplies.
+        adds_own: the layer adds a product of the vertex's own features to that of its neighbors'.
+        attends: neighbors are weighted by attention, whose gradients return along the forward exchange.
+        vectors: parameters that all ranks hold whatever the algorithm: biases, and scales of a normalization.
+        matrices: parameters of the weight matrices.
+        norm: ``none``, ``layer`` or ``batch``.
+        residual: hidden layers of equal width add their input.
+        unit_embedding: the last layer's input has rows of length 1.
+        clips: the length of the gradient is limited.
+        splits_classes: the loss needs all scores of a vertex, so ranks that hold some columns sum over the others.
+        double_order: layers alternate between two orders of the vertices.
+        feature_size, parameter_size, score_size: bytes of a number in features, in gradients of parameters and in
+            rows of the loss, as they are sent.
+        index_size, pointer_size, value_size: bytes of a column id, a row pointer and a weight of the adjacency as
+            they are sent; 0 for no weights.
+        heaviest: nonzeros of the busiest rank over the average.
+        exchange, exchange_back: of the product and of the product with the transpose, for algorithms over a partition.
+    """
+
+    num_vertices: int
+    nnz: int
+    num_training: int
+    dims: tuple[int, ...]
+    inner: tuple[int, ...]
+    propagates_first: tuple[bool, ...]
+    input_is_kept: bool
+    input_needs_gradient: bool = False
+    weights: int = 1
+    adds_own: bool = False
+    attends: bool = False
+    vectors: int = 0
+    matrices: int = 0
+    norm: str = "none"
+    residual: bool = False
+    unit_embedding: bool = False
+    clips: bool = False
+    splits_classes: bool = True
+    double_order: bool = True
+    feature_size: int = 4
+    parameter_size: int = 4
+    score_size: int = 4
+    index_size: int = 4
+    pointer_size: int = 8
+    value_size: int = 0
+    heaviest: float = 1.0
+    exchange: Exchange | None = None
+    exchange_back: Exchange | None = None
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.propagates_first)
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Input width and width of H W of every layer."""
+        return list(zip(self.dims[:-1], self.inner, strict=True))
+
+    @property
+    def products(self) -> list[Product]:
+        """The products with the adjacency in an epoch; that of a kept input is not among them."""
+        found = []
+        for layer, (first, (before, after)) in enumerate(zip(self.propagates_first, self.pairs, strict=True)):
+            width = before if first else after
+            if layer > 0 or not self.input_is_kept:
+                found.append(Product(layer, backward=False, width=width))
+            # The gradient of W in A (H W) passes through the transpose; in (A H) W only that of H does.
+            if self.has_input_gradient(layer) or not first:
+                found.append(Product(layer, backward=True, width=width))
+        return found
+
+    def has_input_gradient(self, layer: int) -> bool:
+        """Whether a layer's input has a gradient."""
+        return layer > 0 or self.input_needs_gradient
+
+    def adds_input(self, layer: int) -> bool:
+        """Whether a layer adds its input to its output: only between hidden layers of equal width."""
+        is_hidden = 0 < layer < self.num_layers - 1
+        return self.residual and is_hidden and self.dims[layer] == self.dims[layer + 1]
+
+
+def share(size: float, parts: int) -> float:
+    """The longest of ``parts`` even ranges of ``size`` items."""
+    return float(-(-int(size) // parts))
+
+
+def product_of(sizes: Sequence[int]) -> int:
+    """The product of some sizes; 1 for none."""
+    result = 1
+    for size in sizes:
+        result *= size
+    return result

@@ -1,0 +1,32 @@
+"""Entry point of the ranks that measure a machine.
+
+mpirun -n 4 python -m mpi4py -m gnnloom.trainer.planner NAME --clock wall --threads 1 --result profile.json
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from gnnloom.storage.format.files import write_json
+from gnnloom.trainer.comm.mpi import world
+from gnnloom.trainer.planner.calibrate import CLOCKS, calibrate
+
+
+def main() -> None:
+    """Measure, and write the profile on rank 0."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name")
+    parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--result", type=Path, required=True)
+    given = parser.parse_args()
+    comm = world()
+    profile = calibrate(comm, given.name, given.clock, given.threads, given.scale)
+    if comm.rank == 0:
+        write_json(given.result, profile.to_json())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,307 @@
+"""Measures the profile of a machine on the ranks of a job.
+
+All ranks measure the same thing at the same time, as in training, where they share memory bandwidth and network cards.
+Every figure is a median over repetitions that alternate between the things measured, so that a disturbance of a second
+does not fall on one of them only; the slowest rank's figure counts.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+
+from gnnloom.storage.matrix.csr import CSR
+from gnnloom.trainer.algorithms.steps import Operation
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.factors import factorizations
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.kernels.dispatch import SparseProduct, Threads, Workspace, matmul, sparse_product
+from gnnloom.trainer.planner.profile import CollectiveRate, Link, MachineProfile, Table
+
+#: Clocks that a profile may be measured with. Processor time is for machines that other programs use as well.
+CLOCKS: Mapping[str, Callable[[], float]] = {"wall": time.perf_counter, "processor": time.process_time}
+#: Columns of the dense operand, nonzeros per row, and rows of the dense operand of the measured sparse products.
+_WIDTHS, _DEGREES, _COLUMNS = (1, 8, 32, 128), (1, 8, 64), (1 << 12, 1 << 15, 1 << 18)
+#: Nonzeros times columns of a measured product.
+_SPARSE_WORK = 1 << 23
+#: Short sides of the measured dense products, and the multiplications in one.
+_SIDES, _DENSE_WORK = (1, 8, 32, 128), 1 << 27
+#: Bytes of the arrays that the streaming bandwidth is measured with: larger than caches.
+_STREAM_BYTES = 1 << 27
+#: Bytes of messages: one that shows the latency, and one that shows the bandwidth.
+_SHORT_BYTES, _LONG_BYTES = 1 << 10, 1 << 22
+#: Calls of what takes microseconds, for one measurement.
+_CALLS = 50
+#: Seconds by which ranks come late to a message while they train, in the middle.
+_LATE = 3e-4
+#: Repetitions; the first one, which loads kernels and opens connections, does not count.
+_REPEATS = 7
+#: Half, as ranks on processors communicate with the cores that they multiply with; not measured.
+_CPU_OVERLAP = 0.5
+
+
+@dataclass
+class _Bench:
+    """Measures calls on all ranks.
+
+    Attributes:
+        late: ranks come to short messages at different times, up to this many seconds. A rank that waits uses its
+            processor, which processor time counts; a wall clock would count the wait for others twice.
+    """
+
+    comm: Communicator
+    clock: Callable[[], float]
+    repeats: int
+    late: float = 0.0
+    spread: dict[str, float] = field(default_factory=dict)
+
+    def medians(self, what: str, calls: Mapping[str, Callable[[], None]]) -> dict[str, float]:
+        """Median seconds of each call on the slowest rank. Collective.
+
+        Args:
+            what: name under which the largest spread is reported.
+            calls: repeated in turn.
+        """
+        taken: dict[str, list[float]] = {name: [] for name in calls}
+        for _ in range(self.repeats + 1):
+            for name, call in calls.items():
+                self.comm.barrier()
+                taken[name].append(self.seconds(call))
+        counted = [seconds[1:] for seconds in taken.values()]
+        everyones = self.comm.gather_numbers([statistics.median(seconds) for seconds in counted]).max(0).tolist()
+        self.spread[what] = max(self.spread.get(what, 0.0), *(_spread(seconds) for seconds in counted))
+        return dict(zip(calls, everyones, strict=True))
+
+    def seconds(self, call: Callable[[], None]) -> float:
+        """Seconds of one call on this rank."""
+        started = self.clock()
+        call()
+        return self.clock() - started
+
+    def short(self, what: str, call: Callable[[], None]) -> float:
+        """Median seconds of a call that takes microseconds, on the slowest rank. Collective."""
+        rng = np.random.default_rng(self.comm.rank)
+        taken = []
+        for _ in range(self.repeats * _CALLS // 2):
+            until = time.perf_counter() + self.late * rng.random()
+            while time.perf_counter() < until:
+                pass
+            taken.append(self.seconds(call))
+        # The mean of a batch, as waits are seldom and long; the median of the batches.
+        batches = [statistics.fmean(taken[start : start + _CALLS // 2]) for start in range(0, len(taken), _CALLS // 2)]
+        self.spread[what] = max(self.spread.get(what, 0.0), _spread(batches))
+        return float(self.comm.gather_numbers([statistics.median(batches)]).max())
+
+
+def _spread(seconds: list[float]) -> float:
+    """The distance between the quartiles, relative to the median."""
+    low, middle, high = np.quantile(seconds, (0.25, 0.5, 0.75)).tolist()
+    return round((high - low) / middle, 3) if middle else 0.0
+
+
+def calibrate(
+    comm: Communicator, name: str, clock: str = "wall", num_threads: int = 1, scale: float = 1.0
+) -> MachineProfile:
+    """Measure the profile of the machine that these ranks run on; the same on every rank. Collective.
+
+    Args:
+        num_threads: of every rank.
+        scale: of the sizes of what is multiplied; less than 1 is for tests.
+    """
+    torch.set_num_threads(num_threads)
+    repeats = max(2, int(_REPEATS * min(1.0, scale * 4)))
+    bench = _Bench(comm, CLOCKS[clock], repeats, _LATE if clock == "processor" else 0.0)
+    threads, here = Threads(num_threads), comm.ranks_on_this_machine()
+    call = _measure_call(bench, threads)
+    intra, inter = _measure_links(bench, here)
+    return MachineProfile(
+        name=name,
+        clock=clock,
+        ranks_per_node=here,
+        memory_per_rank=_memory() // here,
+        intra=intra,
+        inter=inter,
+        spmm=_measure_sparse(bench, threads, scale, call),
+        gemm=_measure_dense(bench, scale, call),
+        stream=_measure_stream(bench, scale),
+        call=call,
+        overlap=_CPU_OVERLAP,
+        collectives=_measure_collectives(bench),
+        spread=bench.spread,
+        sources={"measured": f"{comm.size} ranks of {num_threads} threads, {here} on a node"},
+    )
+
+
+def _memory() -> int:
+    """Bytes of this machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _matrix(rows: int, degree: int, columns: int) -> CSR:
+    """A pattern whose columns are uniformly random."""
+    rng = np.random.default_rng(1)
+    indices = np.sort(rng.integers(0, columns, (rows, degree), dtype=np.int32), axis=1).ravel()
+    return CSR(0, np.arange(rows + 1, dtype=np.int64) * degree, indices, None, columns)
+
+
+class _Nothing(torch.autograd.Function):
+    """A differentiable operation with a product that has almost nothing to do, forward and backward."""
+
+    @staticmethod
+    def forward(ctx: Any, features: torch.Tensor, kernel: SparseProduct) -> torch.Tensor:
+        ctx.kernel = kernel
+        return _multiplied(features, kernel)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return _multiplied(gradient, ctx.kernel), None
+
+
+def _multiplied(features: torch.Tensor, kernel: SparseProduct) -> torch.Tensor:
+    out = torch.zeros_like(features)
+    kernel.multiply(features.detach().contiguous(), out, torch.empty(0), accumulate=True)
+    return out
+
+
+def _measure_call(bench: _Bench, threads: Threads) -> float:
+    """Seconds of an operation of a model that has almost nothing to do: its share of the way there and back."""
+    kernel = sparse_product(_matrix(1, 1, 1), threads, np.dtype(np.float32))
+
+    def calls() -> None:
+        value = torch.ones(1, 1, requires_grad=True)
+        for _ in range(_CALLS):
+            value = _Nothing.apply(value, kernel)  # type: ignore[no-untyped-call]
+        value.sum().backward()  # type: ignore[no-untyped-call]
+
+    return bench.medians("call", {"call": calls})["call"] / (2 * _CALLS)
+
+
+def _measure_sparse(bench: _Bench, threads: Threads, scale: float, call: float) -> Table:
+    values = []
+    for width, degree in product(_WIDTHS, _DEGREES):
+        nnz = max(degree, int(_SPARSE_WORK * scale) // max(width, 8))
+        rows = nnz // degree
+        for columns in _COLUMNS:
+            held = max(1, int(columns * min(1.0, scale * 4)))
+            kernel = sparse_product(_matrix(rows, degree, held), threads, np.dtype(np.float32))
+            features, out = torch.ones(held, width), torch.zeros(rows, width)
+
+            def multiply(kernel: object = kernel, features: torch.Tensor = features, out: torch.Tensor = out) -> None:
+                kernel.multiply(features, out, torch.empty(0))  # type: ignore[attr-defined]
+
+            seconds = bench.medians("spmm", {"spmm": multiply})["spmm"]
+            values.append(max(seconds - call, 0.1 * seconds) / (rows * degree * width))
+    return Table((_WIDTHS, _DEGREES, _COLUMNS), tuple(values))
+
+
+def _measure_dense(bench: _Bench, scale: float, call: float) -> Table:
+    space, calls, works = Workspace(), {}, []
+    for side in _SIDES:
+        rows = max(side, int(_DENSE_WORK * scale) // max(8, side) ** 2)
+        left, right = torch.ones(rows, side), torch.ones(side, side)
+        works.append(rows * side * side)
+
+        def multiply(left: torch.Tensor = left, right: torch.Tensor = right) -> None:
+            matmul(left, right, space)
+
+        calls[str(side)] = multiply
+    seconds = bench.medians("gemm", calls).values()
+    rates = (max(each - call, 0.1 * each) / work for each, work in zip(seconds, works, strict=True))
+    return Table((_SIDES,), tuple(rates))
+
+
+def _measure_stream(bench: _Bench, scale: float) -> float:
+    """Bytes per second of a sum of two arrays (STREAM's add)."""
+    length = max(1024, int(_STREAM_BYTES * scale) // 4)
+    first, second, out = torch.ones(length), torch.ones(length), torch.empty(length)
+
+    def add() -> None:
+        torch.add(first, second, out=out)
+
+    seconds = bench.medians("stream", {"add": add})["add"]
+    return 3 * 4 * length / seconds
+
+
+def _measure_links(bench: _Bench, ranks_per_node: int) -> tuple[Link, Link]:
+    """Messages between neighbors, and between the first ranks of two nodes. Collective.
+
+    With one node, the second link is the same as the first; with one rank, both are a copy in memory.
+    """
+    comm = bench.comm
+    near = _measure_link(bench, "link within a node", 1)
+    far = _measure_link(bench, "link between nodes", ranks_per_node) if comm.size > ranks_per_node else near
+    return near, far
+
+
+def _measure_link(bench: _Bench, what: str, distance: int) -> Link:
+    """Exchanges between ranks at a distance, in pairs at the same time. Collective."""
+    comm = bench.comm
+    side, place = divmod(comm.rank, distance)
+    peer = (side ^ 1) * distance + place
+    peer = peer if peer < comm.size else comm.rank
+
+    def exchange(num_bytes: int, count: int) -> None:
+        given, taken = torch.zeros(num_bytes // 4), torch.empty(num_bytes // 4)
+        for _ in range(count):
+            comm.wait(comm.receive(taken, peer) + comm.send(given, peer, Kind.SETUP))
+
+    latency = bench.short(what, partial(exchange, _SHORT_BYTES, 1))
+    seconds = bench.medians(what, {"long": partial(exchange, _LONG_BYTES, 4)})["long"] / 4
+    return Link(latency, _LONG_BYTES / max(seconds - latency, 0.5 * seconds))
+
+
+def _measure_collectives(bench: _Bench) -> tuple[CollectiveRate, ...]:
+    """All collectives in groups of neighbors of every size that divides the ranks. Collective."""
+    comm, found = bench.comm, []
+    for size, _ in factorizations(comm.size, 2):
+        if size == 1:
+            continue
+        group = comm.group(comm.rank // size, comm.rank)
+        for operation, act in _operations(group).items():
+            latency = bench.short(operation.value, partial(act, _SHORT_BYTES // 4))
+            seconds = bench.medians(operation.value, {"long": partial(_repeat, act, _LONG_BYTES // 4, 4)})["long"] / 4
+            share = {Operation.ALL_REDUCE: 2 * (size - 1) / size, Operation.BROADCAST: 1.0}
+            sent = share.get(operation, (size - 1) / size) * _LONG_BYTES
+            content = max(seconds - latency, 0.5 * seconds)
+            found.append(CollectiveRate(operation.value, size, latency, content / sent))
+    return tuple(found)
+
+
+def _repeat(act: Callable[[int], None], count: int, times: int) -> None:
+    for _ in range(times):
+        act(count)
+
+
+def _operations(group: Communicator) -> dict[Operation, Callable[[int], None]]:
+    """Collectives of a number of elements in a group."""
+
+    def sizes(count: int) -> list[int]:
+        return [(rank + 1) * count // group.size - rank * count // group.size for rank in range(group.size)]
+
+    def all_reduce(count: int) -> None:
+        group.all_reduce(torch.zeros(count), Kind.SETUP)
+
+    def all_gather(count: int) -> None:
+        group.all_gather(torch.zeros(sizes(count)[group.rank]), sizes(count), Kind.SETUP)
+
+    def reduce_scatter(count: int) -> None:
+        group.reduce_scatter(torch.zeros(count), sizes(count), Kind.SETUP)
+
+    def broadcast(count: int) -> None:
+        group.broadcast(torch.zeros(count), 0, Kind.SETUP)
+
+    return {
+        Operation.ALL_REDUCE: all_reduce,
+        Operation.ALL_GATHER: all_gather,
+        Operation.REDUCE_SCATTER: reduce_scatter,
+        Operation.BROADCAST: broadcast,
+    }

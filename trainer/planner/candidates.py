@@ -1,0 +1,217 @@
+"""Everything that a training could run on, with its forecast: algorithms, process grids and partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gnnloom.storage.artifacts.grid_shards import stored_variants
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.algorithms.registry import ALGORITHMS
+from gnnloom.trainer.algorithms.steps import Volume
+from gnnloom.trainer.algorithms.workload import Exchange
+from gnnloom.trainer.comm.factors import factorizations
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.open_shards import ROW_SHARDS
+from gnnloom.trainer.planner.cost import Cost, epoch_cost
+from gnnloom.trainer.planner.describe import GraphFacts, epoch_steps, workload
+from gnnloom.trainer.planner.law import ExchangeLaw, KnownPartition
+from gnnloom.trainer.planner.profile import MachineProfile
+from gnnloom.trainer.training.projection import project_new_training
+from gnnloom.trainer.training.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes
+
+#: Bytes of a column id and of a row pointer.
+_INDEX_BYTES, _POINTER_BYTES = 4, 8
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What is known about a graph before a training.
+
+    Attributes:
+        partitions: measured ones.
+        grid_heaviest: nonzeros of the heaviest block of grid shards over the average.
+        given_law: a law that is not fitted to ``partitions``.
+    """
+
+    graph: GraphFacts
+    partitions: Sequence[KnownPartition] = ()
+    grid_heaviest: float = 1.0
+    given_law: ExchangeLaw | None = None
+
+    @property
+    def law(self) -> ExchangeLaw:
+        """The law for numbers of parts that no partition has: as given, or fitted to the partitions."""
+        return self.given_law or ExchangeLaw.fitted(self.graph.num_vertices, self.graph.nnz, self.partitions)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One way to run a training, and its forecast.
+
+    Attributes:
+        partition: method of the partition, if the algorithm needs one, and its key.
+        peak_memory: bytes of the busiest rank.
+        fits: the memory is enough, or its size is not known.
+        estimated: why the volume is an estimate; empty if it is exact.
+    """
+
+    config: TrainConfig
+    partition: str
+    partition_key: str
+    cost: Cost
+    volume: Volume
+    peak_memory: int
+    fits: bool
+    estimated: str = ""
+
+    @property
+    def grid(self) -> list[int]:
+        return list(self.config.chosen_algorithm.settled_grid(self.config.grid, self.config.ranks).values())
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "algorithm": self.config.algorithm,
+            "ranks": self.config.ranks,
+            "grid": self.grid,
+            "partition": self.partition,
+            "partition_key": self.partition_key,
+            "epoch_seconds": self.cost.total,
+            "compute_seconds": self.cost.compute,
+            "exposed_seconds": self.cost.exposed,
+            "hidden_seconds": self.cost.hidden,
+            "waiting_seconds": self.cost.waiting,
+            "seconds_by_kind": {
+                "spmm": self.cost.spmm,
+                "gemm": self.cost.gemm,
+                "passes": self.cost.passes,
+                **self.cost.communication,
+            },
+            "bytes_sent": round(sum(self.volume.bytes.values())),
+            "messages_sent": round(sum(self.volume.messages.values())),
+            "bytes_by_kind": {kind: round(count) for kind, count in self.volume.bytes.items()},
+            "peak_memory": self.peak_memory,
+            "fits": self.fits,
+            "estimated": self.estimated,
+        }
+
+
+def make_plans(
+    config: TrainConfig,
+    situation: Situation,
+    profile: MachineProfile,
+    memory: int = 0,
+    algorithms: Sequence[str] = (),
+) -> list[Plan]:
+    """All ways to run a training on ``config.ranks`` ranks, those that fit first, each group fastest first.
+
+    Args:
+        config: the model; its algorithm and grid are ignored.
+        memory: bytes per rank; 0 for those of the profile.
+        algorithms: names to consider; by default all that state their steps and run the model.
+
+    Raises:
+        InputError: the planner does not know the model, or no algorithm is left.
+    """
+    limit = memory or profile.memory_per_rank
+    plans = []
+    for name, algorithm in ALGORITHMS.items():
+        # Memory follows from the footprint, and of row shards from the parts themselves.
+        known = algorithm.steps is not None and (algorithm.footprint is not None or algorithm.reads is ROW_SHARDS)
+        able = known and config.model_kind.needs <= algorithm.capabilities
+        if not able or (algorithms and name not in algorithms):
+            continue
+        for grid in factorizations(config.ranks, len(algorithm.axes)):
+            chosen = replace(config, algorithm=name, grid=grid)
+            for each in _ways(chosen, situation):
+                plans.append(_plan(chosen, situation.graph, each, profile, limit))  # noqa: PERF401 - reads better
+    if not plans:
+        raise InputError(f"no algorithm states what it sends and runs model {config.model}")
+    return sorted(plans, key=lambda plan: (not plan.fits, plan.cost.total))
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How the vertices are spread."""
+
+    partition: str
+    key: str
+    exchanges: tuple[Exchange, Exchange] | None
+    heaviest: float
+    estimated: str
+
+
+def _ways(config: TrainConfig, situation: Situation) -> Iterator[_Way]:
+    """The partitions of an algorithm that needs one; a single way for others."""
+    if config.chosen_algorithm.reads is not ROW_SHARDS:
+        # Rows that are aligned between two random orders are known on average only.
+        aligns = config.model == "sage" or config.residual
+        estimated = "expected moves between two random orders" if aligns and config.permutation != "single" else ""
+        yield _Way("", "", None, situation.grid_heaviest, estimated)
+        return
+    known = [each for each in situation.partitions if each.parts == config.ranks]
+    for each in known:
+        yield _Way(each.name, each.key, (each.exchange, each.exchange_back), each.heaviest, "")
+    if not known:
+        law = situation.law
+        exchange = law.at(config.ranks)
+        heaviest = law.heaviest if config.ranks > 1 else 1.0
+        yield _Way(
+            "",
+            "",
+            None if exchange is None else (exchange, exchange),
+            heaviest,
+            law.source if exchange is not None else "",
+        )
+
+
+def _plan(config: TrainConfig, graph: GraphFacts, way: _Way, profile: MachineProfile, limit: int) -> Plan:
+    work = workload(config, graph, way.exchanges, way.heaviest if config.ranks > 1 else 1.0)
+    steps = epoch_steps(config, work)
+    memory = max(project_new_training(config, _sizes(config, graph, way)).peak_memory)
+    fits = not limit or memory <= limit
+    return Plan(
+        config,
+        way.partition,
+        way.key,
+        epoch_cost(steps, profile, work.feature_size),
+        Volume.of(steps),
+        memory,
+        fits,
+        way.estimated,
+    )
+
+
+def _sizes(config: TrainConfig, graph: GraphFacts, way: _Way) -> ShardSizes:
+    """The sizes of the shards, as if nothing could be compressed."""
+    ranks, n = config.ranks, graph.num_vertices
+    common: dict[str, Any] = {
+        "num_vertices": n,
+        "num_features": graph.num_features,
+        "num_outputs": graph.num_outputs,
+        "symmetric": graph.symmetric,
+        "weighted": graph.weighted,
+    }
+    matrix = graph.nnz * _INDEX_BYTES + n * _POINTER_BYTES
+    vertex = n * (4 * graph.num_features + _POINTER_BYTES)
+    if config.chosen_algorithm.reads is not ROW_SHARDS:
+        is_double = config.permutation in {None, "double"}
+        stored = set(stored_variants(symmetric=graph.symmetric, double=is_double).values())
+        return GridSizes(
+            **common,
+            nnz=int(graph.nnz * way.heaviest),
+            is_double=is_double,
+            variant_bytes=dict.fromkeys(stored, matrix),
+            order_bytes=vertex,
+        )
+    moved = int(way.exchanges[0].busiest_rows) if way.exchanges else 0
+    busiest = RankSizes(
+        own=-(-n // ranks),
+        sent=moved,
+        halo=moved,
+        nonzeros=int(graph.nnz / ranks * way.heaviest),
+        read_bytes=(matrix + vertex) // ranks,
+    )
+    # One rank stands for all: the busiest decides.
+    return RowSizes(**common, ranks=(busiest,), index_bytes=_INDEX_BYTES)

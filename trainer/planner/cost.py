@@ -1,0 +1,124 @@
+"""The time of an epoch: its steps at the rates of a machine.
+
+A collective takes the time of its ring (Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005, section 4). Groups that lie
+within a node have its links; others share the network cards of their nodes: the rings that leave a node at the same
+time are as many as ranks lie between two neighbors of a group, up to the ranks of a node (Singh et al., SC 2024,
+section IV, which Plexus's performance model uses too; Ranjan et al., SC 2025, section 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, log2
+
+from gnnloom.trainer.algorithms.steps import Communication, DenseWork, ElementWork, Operation, SparseWork, Step
+from gnnloom.trainer.planner.profile import CollectiveRate, MachineProfile
+
+#: Bytes of a number in the products that profiles are measured with.
+_NUMBER_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of an epoch on one rank.
+
+    Attributes:
+        spmm, gemm, passes: local work of an average rank, by what it is.
+        communication: of each kind of message, exposed or not.
+        hidden: of the communication, what runs behind products.
+        waiting: of an average rank for the one with most nonzeros.
+    """
+
+    spmm: float
+    gemm: float
+    passes: float
+    communication: dict[str, float]
+    hidden: float
+    waiting: float
+
+    @property
+    def compute(self) -> float:
+        return self.spmm + self.gemm + self.passes
+
+    @property
+    def exposed(self) -> float:
+        """Communication that no product hides."""
+        return sum(self.communication.values()) - self.hidden
+
+    @property
+    def total(self) -> float:
+        return self.compute + self.exposed + self.waiting
+
+
+def epoch_cost(steps: Sequence[Step], profile: MachineProfile, number_size: int = _NUMBER_BYTES) -> Cost:
+    """The time of an epoch whose steps follow each other.
+
+    Args:
+        number_size: bytes of a number in the products. Memory traffic bounds them, so they take as much longer.
+    """
+    spmm = gemm = passes = hidden = waiting = last = 0.0
+    communication: dict[str, float] = {}
+    scale = number_size / _NUMBER_BYTES
+    for step in steps:
+        if isinstance(step, SparseWork):
+            seconds = scale * _sparse_seconds(step, step.average, profile)
+            waiting += scale * _sparse_seconds(step, step.nnz, profile) - seconds
+            spmm, last = spmm + seconds, seconds
+        elif isinstance(step, DenseWork):
+            gemm += scale * dense_seconds(step, profile)
+        elif isinstance(step, ElementWork):
+            passes += step.numbers * number_size / profile.stream + step.calls * profile.call
+        else:
+            seconds = communication_seconds(step, profile)
+            communication[step.kind.value] = communication.get(step.kind.value, 0.0) + seconds
+            if step.overlapped:
+                hidden += min(seconds * profile.overlap, last)
+    return Cost(spmm, gemm, passes, communication, hidden, waiting)
+
+
+def _sparse_seconds(step: SparseWork, nnz: float, profile: MachineProfile) -> float:
+    degree = nnz / max(1.0, step.rows * step.calls)
+    rate = profile.spmm.at(max(1.0, step.width), max(1.0, degree), max(1.0, step.columns))
+    # However few the nonzeros are, each call writes its rows.
+    written = step.calls * step.rows * step.width * 2 * _NUMBER_BYTES / profile.stream
+    return nnz * step.width * rate + written + step.calls * profile.call
+
+
+def dense_seconds(step: DenseWork, profile: MachineProfile) -> float:
+    """Seconds of a dense product."""
+    sides = sorted((step.rows, step.inner, step.columns))
+    return step.rows * step.inner * step.columns * profile.gemm.at(max(1.0, sides[0])) + step.calls * profile.call
+
+
+def communication_seconds(step: Communication, profile: MachineProfile) -> float:
+    """Seconds of the calls of one group; all groups communicate at the same time."""
+    if step.operation is Operation.EXCHANGE:
+        return _exchange_seconds(step, profile)
+    rate = profile.measured(step.operation.value, step.group) or _ring(step, profile)
+    # In a broadcast every rank receives all; of other operands a rank sends its share.
+    ranks = step.group - 1 if step.operation is Operation.BROADCAST else step.group
+    return step.calls / step.groups * rate.latency + step.bytes / step.groups / ranks * rate.byte_seconds
+
+
+def _ring(step: Communication, profile: MachineProfile) -> CollectiveRate:
+    """The rate of a collective that was not measured."""
+    is_within = step.stride * step.group <= profile.ranks_per_node
+    link = profile.intra if is_within else profile.inter
+    bandwidth = link.bandwidth
+    if not is_within:
+        # Groups whose members are far apart have many rings through the cards of a node.
+        rings = min(profile.ranks_per_node, step.stride)
+        bandwidth = min(profile.intra.bandwidth, profile.cards * link.bandwidth / rings)
+    rounds = ceil(log2(step.group)) * (2 if step.operation is Operation.ALL_REDUCE else 1)
+    return CollectiveRate(step.operation.value, step.group, rounds * link.latency, 1 / bandwidth)
+
+
+def _exchange_seconds(step: Communication, profile: MachineProfile) -> float:
+    """Seconds of the busiest rank of a point-to-point exchange."""
+    num_bytes, messages = step.bytes * step.busiest[0], step.calls * step.busiest[1]
+    within = min(1.0, (profile.ranks_per_node - 1) / max(1, step.group - 1))
+    # The ranks of a node send at the same time, through the same cards.
+    shared = min(profile.intra.bandwidth, profile.cards * profile.inter.bandwidth / profile.ranks_per_node)
+    inside = within * (messages * profile.intra.latency + num_bytes / profile.intra.bandwidth)
+    return inside + (1 - within) * (messages * profile.inter.latency + num_bytes / shared)

@@ -1,0 +1,113 @@
+"""What a partition into any number of parts would exchange: a law fitted to the partitions at hand, or a bound.
+
+The rows that all parts send for a product grow about as a power of the number of parts: the surface of parts of a mesh
+does, and measured partitions of skewed graphs follow it over some doublings. No partition sends more on average than a
+random one, which bounds the law.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, log, sqrt
+
+from gnnloom.trainer.algorithms.workload import Exchange
+
+#: The exponent where only one partition is known: that of a surface in two dimensions. Assumed, not fitted.
+_ASSUMED_EXPONENT = 0.5
+
+
+@dataclass(frozen=True)
+class KnownPartition:
+    """A measured partition.
+
+    Attributes:
+        name: of the method that made it.
+        key: of the artifact.
+        exchange, exchange_back: of the product and of that with the transpose.
+        heaviest: nonzeros of the heaviest part over the average.
+    """
+
+    name: str
+    key: str
+    parts: int
+    exchange: Exchange
+    exchange_back: Exchange
+    heaviest: float
+
+
+@dataclass(frozen=True)
+class ExchangeLaw:
+    """Rows exchanged for any number of parts.
+
+    Attributes:
+        factor, exponent: rows of all parts are factor * (parts - 1) ** exponent * num_vertices; no factor means that no
+            partition is known, and the bound is used.
+        uneven: rows of the busiest part over the average.
+        heaviest: nonzeros of the heaviest part over the average.
+        error: relative distance of the known partitions from the law (root of the mean square); None if fewer than
+            three are known, which any such law meets.
+        source: how the law came about, for people.
+    """
+
+    num_vertices: int
+    mean_degree: float
+    factor: float | None
+    exponent: float
+    uneven: float
+    heaviest: float
+    error: float | None
+    source: str
+
+    @classmethod
+    def fitted(cls, num_vertices: int, nnz: int, known: Sequence[KnownPartition]) -> ExchangeLaw:
+        """Fit the law to partitions of one graph with two parts or more, by least squares of logarithms."""
+        degree = max(0.0, nnz / max(1, num_vertices) - 1)
+        points = [
+            (log(each.parts - 1), log(each.exchange.rows / num_vertices), each)
+            for each in known
+            if each.parts > 1 and each.exchange.rows > 0
+        ]
+        if not points:
+            source = (
+                "no partition at hand: rows of a random partition, as if all vertices had the mean degree (a bound)"
+            )
+            return cls(num_vertices, degree, None, 1.0, 1.0, 1.0, None, source)
+        uneven = max(each.exchange.busiest_rows * each.parts / each.exchange.rows for *_, each in points)
+        heaviest = max(each.heaviest for *_, each in points)
+        mean_x, mean_y = (sum(point[side] for point in points) / len(points) for side in (0, 1))
+        spread = sum((x - mean_x) ** 2 for x, *_ in points)
+        exponent = _ASSUMED_EXPONENT
+        if spread:
+            exponent = sum((x - mean_x) * (y - mean_y) for x, y, _ in points) / spread
+        shift = mean_y - exponent * mean_x
+        distinct = len({each.parts for *_, each in points})
+        off = sqrt(sum((y - shift - exponent * x) ** 2 for x, y, _ in points) / len(points))
+        how = "fitted to" if distinct > 1 else f"with an assumed exponent of {_ASSUMED_EXPONENT} through"
+        names = ", ".join(f"{each.name} ({each.parts} parts)" for *_, each in points)
+        error = exp(off) - 1 if distinct > 2 else None
+        return cls(num_vertices, degree, exp(shift), exponent, uneven, heaviest, error, f"law {how} {names}")
+
+    def random_rows(self, parts: int) -> float:
+        """Rows that a random partition sends, if every vertex has the mean degree.
+
+        The expected number of other parts that need a row is (P - 1) (1 - (1 - 1 / P)^degree), which is concave in the
+        degree, so that unequal degrees send less.
+        """
+        return self.num_vertices * (parts - 1) * (1 - (1 - 1 / parts) ** self.mean_degree)
+
+    def at(self, parts: int) -> Exchange | None:
+        """The exchange among some number of parts; None for one part."""
+        if parts == 1:
+            return None
+        rows = self.random_rows(parts)
+        if self.factor is not None:
+            rows = min(rows, self.factor * (parts - 1) ** self.exponent * self.num_vertices)
+        # Every part sends to every other one as long as there are rows for it.
+        messages = min(float(parts * (parts - 1)), rows)
+        return Exchange(
+            rows=rows,
+            messages=messages,
+            busiest_rows=min(rows, self.uneven * rows / parts),
+            busiest_messages=messages / parts,
+        )

@@ -1,0 +1,207 @@
+"""The profile of a machine: how fast its ranks multiply and communicate. JSON, measured or from published figures."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import resources
+from itertools import product
+from math import log2
+from pathlib import Path
+from typing import Any
+
+from gnnloom.storage.catalog import check_name
+from gnnloom.storage.errors import CorruptError, InputError, NotFoundError
+from gnnloom.storage.format.files import read_json, write_json
+
+#: Version of the JSON.
+VERSION = 1
+#: Folder of the measured profiles in a catalog; datasets cannot have this name.
+FOLDER = ".profiles"
+
+
+@dataclass(frozen=True)
+class Link:
+    """A connection between ranks.
+
+    Attributes:
+        latency: seconds of a message without content.
+        bandwidth: bytes per second in one direction.
+    """
+
+    latency: float
+    bandwidth: float
+
+
+@dataclass(frozen=True)
+class Table:
+    """A quantity measured on a lattice of positive numbers; between the points it is interpolated in their logarithms.
+
+    Attributes:
+        axes: coordinates of the points along each axis, ascending.
+        values: at all points, the last axis varying fastest.
+    """
+
+    axes: tuple[tuple[float, ...], ...]
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        count = 1
+        for axis in self.axes:
+            count *= len(axis)
+        if count != len(self.values) or any(list(axis) != sorted(set(axis)) for axis in self.axes):
+            raise InputError(f"table of {len(self.values)} values on axes {self.axes}: they do not match")
+
+    def at(self, *point: float) -> float:
+        """The value at a point; outside the lattice, that of its nearest point."""
+        sides = [_neighbors(axis, value) for axis, value in zip(self.axes, point, strict=True)]
+        total = 0.0
+        for corner in product(*sides):
+            number, weight = 0, 1.0
+            for (index, share), axis in zip(corner, self.axes, strict=True):
+                number, weight = number * len(axis) + index, weight * share
+            total += weight * self.values[number]
+        return total
+
+
+def _neighbors(axis: Sequence[float], value: float) -> list[tuple[int, float]]:
+    """The points of an axis around a value, and their weights."""
+    if value <= axis[0]:
+        return [(0, 1.0)]
+    if value >= axis[-1]:
+        return [(len(axis) - 1, 1.0)]
+    above = bisect_right(axis, value)
+    share = log2(value / axis[above - 1]) / log2(axis[above] / axis[above - 1])
+    return [(above - 1, 1 - share), (above, share)]
+
+
+@dataclass(frozen=True)
+class CollectiveRate:
+    """A collective, measured in groups of ``group`` neighboring ranks, all groups at the same time.
+
+    Attributes:
+        latency: seconds of a call with little content.
+        byte_seconds: seconds for each byte that a rank of a ring sends.
+    """
+
+    operation: str
+    group: int
+    latency: float
+    byte_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineProfile:
+    """The rates of a machine.
+
+    Attributes:
+        clock: ``wall`` or ``processor``: what was measured.
+        ranks_per_node: ranks that share a node.
+        memory_per_rank: bytes; 0 if it is not known.
+        intra: between ranks of a node.
+        inter: between nodes, for each network card.
+        cards: network cards of a node, which its ranks share.
+        spmm: seconds for a nonzero and column of the dense operand, by that operand's columns, the nonzeros per row,
+            and the operand's rows.
+        gemm: seconds for a multiplication with its addition, by the smaller one of the two short sides.
+        stream: bytes per second that a rank reads or writes.
+        call: seconds that any operation takes, however little it does.
+        overlap: share of a communication that can be hidden behind a product.
+        collectives: measured ones; others follow from the links.
+        spread: for each measured figure, the relative distance between the quartiles.
+        sources: where published figures come from, and which ones are assumed.
+    """
+
+    name: str
+    clock: str = "wall"
+    ranks_per_node: int
+    memory_per_rank: int = 0
+    intra: Link
+    inter: Link
+    cards: int = 1
+    spmm: Table
+    gemm: Table
+    stream: float
+    call: float
+    overlap: float = 1.0
+    collectives: tuple[CollectiveRate, ...] = ()
+    spread: Mapping[str, float] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def measured(self, operation: str, group: int) -> CollectiveRate | None:
+        """The measured rate of a collective in groups of this size."""
+        fitting = (rate for rate in self.collectives if (rate.operation, rate.group) == (operation, group))
+        return next(fitting, None)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"encoding-type": "gnnloom-machine-profile", "version": VERSION, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], where: str) -> MachineProfile:
+        """Read a profile.
+
+        Raises:
+            InputError: it is not a profile, or one of a newer version.
+        """
+        given = dict(content)
+        if given.pop("encoding-type", None) != "gnnloom-machine-profile":
+            raise InputError(f"{where}: not a machine profile; `gnnloom calibrate` makes one")
+        version = given.pop("version", None)
+        if version != VERSION:
+            raise InputError(f"{where}: version {version} of machine profiles; this gnnloom reads version {VERSION}")
+        try:
+            given["intra"], given["inter"] = Link(**given["intra"]), Link(**given["inter"])
+            given["spmm"], given["gemm"] = _table(given["spmm"]), _table(given["gemm"])
+            given["collectives"] = tuple(CollectiveRate(**rate) for rate in given.get("collectives", ()))
+            return cls(**given)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{where}: not a complete machine profile ({error})") from error
+
+
+def _table(content: Mapping[str, Any]) -> Table:
+    return Table(tuple(map(tuple, content["axes"])), tuple(content["values"]))
+
+
+def published_profiles() -> list[str]:
+    """Names of the profiles that come with gnnloom."""
+    folder = resources.files("gnnloom.trainer.planner") / "machines"
+    return sorted(file.name.removesuffix(".json") for file in folder.iterdir() if file.name.endswith(".json"))
+
+
+def profile_path(root: Path, name: str) -> Path:
+    """Where a catalog keeps a measured profile."""
+    return root / FOLDER / f"{check_name(name, 'profile')}.json"
+
+
+def store_profile(root: Path, profile: MachineProfile) -> Path:
+    """Write a profile into a catalog; one of the same name is replaced."""
+    path = profile_path(root, profile.name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, profile.to_json())
+    return path
+
+
+def open_profile(root: Path, name: str) -> MachineProfile:
+    """A profile of a catalog, one that comes with gnnloom, or that of a JSON file, in this order.
+
+    Raises:
+        NotFoundError: there is none.
+        InputError: it is not a profile.
+    """
+    is_file = name.endswith(".json")
+    path = Path(name) if is_file else profile_path(root, name)
+    if path.exists():
+        try:
+            return MachineProfile.from_json(read_json(path), str(path))
+        except CorruptError as error:
+            raise InputError(f"{path}: not a machine profile ({error})") from error
+    if not is_file and name in published_profiles():
+        file = resources.files("gnnloom.trainer.planner") / "machines" / f"{name}.json"
+        return MachineProfile.from_json(json.loads(file.read_text()), name)
+    stored = sorted(each.stem for each in (root / FOLDER).glob("*.json"))
+    there = ", ".join([*stored, *published_profiles()])
+    raise NotFoundError(
+        f"there is no machine profile {name}; there are: {there}. `gnnloom calibrate` measures this machine"
+    )

@@ -1,0 +1,76 @@
+"""How a training scales: the forecast of every algorithm on more and more ranks, and where the fastest one changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.planner.candidates import Plan, Situation, make_plans
+from gnnloom.trainer.planner.profile import MachineProfile
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """The fastest algorithm changes.
+
+    Attributes:
+        ranks: the first number of ranks where ``now`` is the fastest.
+        before: the fastest at the number of ranks before.
+    """
+
+    ranks: int
+    before: str
+    now: str
+
+
+def simulate(
+    config: TrainConfig,
+    situation: Situation,
+    profile: MachineProfile,
+    ranks: Sequence[int],
+    memory: int = 0,
+    *,
+    weak: bool = False,
+) -> list[Plan]:
+    """The best process grid of every algorithm for each number of ranks.
+
+    Args:
+        ranks: ascending numbers of ranks.
+        memory: bytes per rank; 0 for those of the profile.
+        weak: the graph grows with the ranks, from its size at the first number of them; its partitions then say
+            nothing, except through their law.
+
+    Returns:
+        Plans by number of ranks, and for each by algorithm in the order of choices.
+    """
+    found = []
+    for number in ranks:
+        there = _grown(situation, number / ranks[0]) if weak else situation
+        best: dict[str, Plan] = {}
+        # Sorted, those that fit first: the first plan of an algorithm is its best.
+        for plan in make_plans(replace(config, ranks=number), there, profile, memory):
+            best.setdefault(plan.config.algorithm, plan)
+        found += [best[name] for name in sorted(best)]
+    return found
+
+
+def _grown(situation: Situation, factor: float) -> Situation:
+    """A graph of the same kind that is larger."""
+    graph = situation.graph
+    sizes = {name: round(getattr(graph, name) * factor) for name in ("num_vertices", "nnz", "num_training")}
+    law = replace(situation.law, num_vertices=sizes["num_vertices"])
+    # The partitions are of the smaller graph; only their law holds for a larger one.
+    return replace(situation, graph=replace(graph, **sizes), partitions=(), given_law=law)
+
+
+def crossings(plans: Sequence[Plan]) -> list[Crossing]:
+    """Where the fastest algorithm changes; plans that do not fit count only where none does."""
+    fastest: dict[int, Plan] = {}
+    for plan in plans:
+        best = fastest.get(plan.config.ranks)
+        if best is None or (not plan.fits, plan.cost.total) < (not best.fits, best.cost.total):
+            fastest[plan.config.ranks] = plan
+    names = [(ranks, fastest[ranks].config.algorithm) for ranks in sorted(fastest)]
+    return [Crossing(ranks, before, now) for (_, before), (ranks, now) in pairwise(names) if before != now]

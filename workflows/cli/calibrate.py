@@ -1,0 +1,109 @@
+"""`gnnloom calibrate`: measure the profile of this machine, for `gnnloom plan`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gnnloom.storage.catalog import check_name
+from gnnloom.storage.errors import LaunchError
+from gnnloom.storage.format.files import read_json
+from gnnloom.workflows.cli.options import current_catalog, json_option
+from gnnloom.workflows.cli.output import show, show_rows
+from gnnloom.workflows.run.mpi_launcher import LaunchedRank
+
+
+@click.command("calibrate")
+@click.option("--ranks", type=click.IntRange(min=1), default=2, show_default=True, help="Ranks to start here.")
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads per rank.")
+@click.option("--name", default="local", show_default=True, help="Name of the profile in the catalog.")
+@click.option(
+    "--clock",
+    type=click.Choice(("wall", "processor")),
+    default="wall",
+    show_default=True,
+    help="What to measure; processor time if other programs use the machine too.",
+)
+@click.option("--scale", type=click.FloatRange(min=0.001, max=4), default=1.0, hidden=True)
+@json_option
+def calibrate_command(ranks: int, threads: int, name: str, clock: str, scale: float, as_json: bool) -> None:
+    """Measure products, memory and communication, and store them in the catalog as a profile of this machine.
+
+    Takes one to two minutes. In an MPI job the ranks of the job measure: use as many per node as the training will.
+
+    \b
+    Example:
+      gnnloom calibrate --ranks 4
+      srun -n 64 gnnloom calibrate --name cluster
+    """
+    from gnnloom.trainer.planner.profile import MachineProfile, store_profile
+
+    check_name(name, "profile")
+    arguments = [name, "--clock", clock, "--threads", str(threads), "--scale", str(scale)]
+    launched = LaunchedRank.from_environment()
+    content = _measure_here(arguments, ranks, threads) if launched.size == 1 else _measure_in_job(name, clock, threads)
+    if launched.rank:
+        return
+    profile = MachineProfile.from_json(content, "this machine")
+    path = store_profile(current_catalog().root, profile)
+    if as_json:
+        show({"profile": name, "path": str(path), **content}, as_json=True, title="")
+        return
+    show_rows(("figure", "measured", "spread"), _rows(content), title=f"profile {name}, in {path}")
+
+
+def _measure_here(arguments: list[str], ranks: int, threads: int) -> dict[str, Any]:
+    """Measure on new ranks of this machine.
+
+    Raises:
+        LaunchError: there is no mpiexec, or the ranks failed.
+    """
+    from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
+
+    with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
+        result = Path(folder, "profile.json")
+        program = [sys.executable, "-m", "mpi4py", "-m", "gnnloom.trainer.planner", *arguments, "--result", str(result)]
+        command = [find_mpiexec(), "-n", str(ranks), *program]
+        done = subprocess.run(
+            command, env=rank_environment(ranks, threads), capture_output=True, text=True, check=False
+        )
+        if done.returncode or not result.exists():
+            raise LaunchError(f"the ranks ended with exit code {done.returncode}\n{done.stderr[-2000:]}")
+        return read_json(result)
+
+
+def _measure_in_job(name: str, clock: str, threads: int) -> dict[str, Any]:
+    """Measure on the ranks of this MPI job. Collective."""
+    # These imports start MPI, which only the ranks of a job may do.
+    from gnnloom.trainer.comm.mpi import world
+    from gnnloom.trainer.planner.calibrate import calibrate
+    from gnnloom.workflows.run.mpi import end_job_on_error
+
+    with end_job_on_error():
+        return calibrate(world(), name, clock, threads).to_json()
+
+
+def _rows(content: dict[str, Any]) -> list[list[str]]:
+    """The figures for people."""
+    spread = {what: f"{share:.0%}" for what, share in content["spread"].items()}
+    widths, degrees, _ = (axis[-1] for axis in content["spmm"]["axes"])
+    rates = [
+        (f"sparse product, {widths} columns, {degrees} nonzeros per row", 2e-9 / content["spmm"]["values"][-1], "spmm"),
+        (f"dense product, short side {content['gemm']['axes'][0][-1]}", 2e-9 / content["gemm"]["values"][-1], "gemm"),
+    ]
+    rows = [[what, f"{rate:.2f} GFLOP/s", spread.get(key, "-")] for what, rate, key in rates]
+    rows.append(["memory, sum of two arrays", f"{content['stream'] / 1e9:.1f} GB/s", spread.get("stream", "-")])
+    rows.append(["any operation", f"{content['call'] * 1e6:.1f} us", spread.get("call", "-")])
+    for what, key in (("intra", "link within a node"), ("inter", "link between nodes")):
+        link = content[what]
+        shown = f"{link['latency'] * 1e6:.1f} us, {link['bandwidth'] / 1e9:.2f} GB/s"
+        rows.append([key, shown, spread.get(key, "-")])
+    for rate in content["collectives"]:
+        shown = f"{rate['latency'] * 1e6:.1f} us, {1e-9 / rate['byte_seconds']:.2f} GB/s"
+        rows.append([f"{rate['operation']} of {rate['group']}", shown, spread.get(rate["operation"], "-")])
+    return rows

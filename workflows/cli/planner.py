@@ -1,0 +1,115 @@
+"""`gnnloom plan`: the time and memory of a training on every algorithm, process grid and partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.workflows.cli.options import MemorySize, current_catalog, json_option, key_option
+from gnnloom.workflows.cli.output import show, show_rows
+from gnnloom.workflows.cli.train import field_options
+
+if TYPE_CHECKING:
+    from gnnloom.trainer.planner.candidates import Plan
+
+#: Fields of a training that decide what an epoch takes, besides its algorithm.
+MODEL_FIELDS = (
+    "model", "hidden", "heads", "dtype", "norm", "residual", "dropout", "product_order",
+    "train_features", "permutation",
+)  # fmt: skip
+
+
+def model_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a model; the command receives them by name."""
+    return field_options(*MODEL_FIELDS)(command)
+
+
+def profile_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Add ``--profile``."""
+    return click.option(
+        "--profile",
+        default="local",
+        show_default=True,
+        help="Profile of the machine: one that `gnnloom calibrate` stored, summit, perlmutter or frontier (published"
+        " figures), or a JSON file.",
+    )(command)
+
+
+@click.command("plan")
+@click.argument("name", metavar="NAME")
+@click.option("--ranks", type=click.IntRange(min=1), default=2, show_default=True, help="Number of MPI ranks.")
+@model_options
+@click.option(
+    "--memory-per-rank",
+    type=MemorySize(),
+    default=None,
+    help="Memory of a rank, such as 16G.  [default: that of the profile]",
+)
+@profile_option
+@key_option("graph")
+@click.option("--top", type=click.IntRange(min=1), default=15, show_default=True, help="Rows of the table.")
+@json_option
+def plan_command(
+    name: str,
+    ranks: int,
+    memory_per_rank: int | None,
+    profile: str,
+    graph: str | None,
+    top: int,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Predict an epoch of a training of dataset NAME on every algorithm and process grid, best first.
+
+    Nothing runs: bytes and messages follow exactly from the graph, the model and the partitions at hand, the times
+    from the profile of the machine.
+
+    \b
+    Example:
+      gnnloom calibrate --ranks 4
+      gnnloom plan web --ranks 4 --hidden 128,128
+      gnnloom plan web --ranks 64 --profile perlmutter --memory-per-rank 40G
+    """
+    from gnnloom.trainer.planner.candidates import make_plans
+    from gnnloom.trainer.planner.profile import open_profile
+    from gnnloom.trainer.planner.stored import situation_of
+
+    catalog = current_catalog()
+    situation = situation_of(catalog.dataset(name), graph)
+    machine = open_profile(catalog.root, profile)
+    config = model_config(options, dataset=name, ranks=ranks)
+    plans = make_plans(config, situation, machine, memory_per_rank or 0)
+    if as_json:
+        content = {"dataset": name, "ranks": ranks, "profile": machine.name, "clock": machine.clock}
+        show({**content, "plans": [plan.to_json() for plan in plans]}, as_json=True, title="")
+        return
+    title = f"{name} on {ranks} ranks, profile {machine.name} ({machine.clock} time)"
+    show_rows(_COLUMNS, [_row(plan) for plan in plans[:top]], title=title)
+    for note in sorted(
+        {f"* {plan.partition or plan.config.algorithm}: {plan.estimated}" for plan in plans[:top] if plan.estimated}
+    ):
+        click.echo(note)
+    if len(plans) > top:
+        click.echo(f"{len(plans) - top} more; show them with --top {len(plans)} or --json")
+
+
+def model_config(options: Mapping[str, Any], **fields: Any) -> TrainConfig:
+    """The configuration of a training with these options."""
+    return TrainConfig(catalog=str(current_catalog().root), **options, **fields)
+
+
+_COLUMNS = ("plan", "epoch ms", "compute", "comm.", "waiting", "sent MiB", "memory MiB")
+
+
+def _row(plan: Plan) -> list[str]:
+    cost = plan.cost
+    name = f"{plan.config.algorithm} {'x'.join(map(str, plan.grid))} {plan.partition}".strip()
+    return [
+        name + ("*" if plan.estimated else ""),
+        *(f"{each * 1e3:,.3g}" for each in (cost.total, cost.compute, cost.exposed, cost.waiting)),
+        f"{sum(plan.volume.bytes.values()) / 2**20:,.1f}",
+        f"{plan.peak_memory / 2**20:,.0f}" + ("" if plan.fits else " (too much)"),
+    ]
