@@ -90,7 +90,7 @@ def exact(dataset: Dataset, ranks: int, run: str, **options: Any) -> TrainConfig
         dataset=dataset.name,
         ranks=ranks,
         method="random",
-        dtype="float64",
+        precision="float64",
         run=run,
         eval_every=0,
         **given,

@@ -27,6 +27,7 @@ def build(context: OperatorContext[OwnRowShard]) -> Operator:
         context.threads,
         context.workspace,
         multiplies=context.differentiates,
+        feature_dtype=context.feature_dtype,
     )
 
 

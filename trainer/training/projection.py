@@ -256,7 +256,7 @@ def _windows(
 
 def _memory(sizes: _Matrix, config: TrainConfig, options: ModelOptions, layers: Sequence[Footprint]) -> _Memory:
     """The memory of one rank with these shares."""
-    word, n = np.dtype(config.dtype).itemsize, sizes.num_vertices
+    word, n = _feature_bytes(config), sizes.num_vertices
     model = _TENSORS.get(config.model, _OTHER)
     entries = layers[0].adjacency * sizes.nnz
     arriving = layers[0].arriving * sizes.nnz * sizes.entry_bytes
@@ -329,6 +329,11 @@ def _read_bytes(shards: ShardSizes, config: TrainConfig, options: ModelOptions, 
     return int(cells + footprints[0].held * shards.order_bytes)
 
 
+def _feature_bytes(config: TrainConfig) -> int:
+    """Bytes of a number of the features, the activations and their gradients."""
+    return 2 if config.precision == "bf16" else np.dtype(config.dtype).itemsize
+
+
 def _checkpoint_bytes(shards: ShardSizes, config: TrainConfig, options: ModelOptions) -> int:
     """Bytes of all checkpoints that are on disk at a time."""
     # Two weights of a layer's shape are the most that a model has; the attention vectors are small.
@@ -347,7 +352,7 @@ def prediction_bytes(shards: ShardSizes, config: TrainConfig, *, embeddings: boo
 
 #: Fields that decide how long an epoch takes.
 _SIZE_FIELDS = (
-    "algorithm", "ranks", "grid", "model", "hidden", "heads", "dtype", "norm", "dropout", "input_dropout",
+    "algorithm", "ranks", "grid", "model", "hidden", "heads", "precision", "norm", "dropout", "input_dropout",
     "product_order", "train_features", "threads",
 )  # fmt: skip
 

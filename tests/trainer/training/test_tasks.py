@@ -109,7 +109,7 @@ class Task:
             "hidden": (7,),
             "epochs": EPOCHS,
             "lr": 0.05,
-            "dtype": "float64",
+            "precision": "float64",
             "seed": 4,
             "threads": 1,
             "ranks": 1,
