@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,19 @@ def test_cora_trains_to_the_usual_accuracy_over_five_seeds(cora: Dataset, ranks:
     shard(cora, ranks, "mtkahypar")
     accuracies = [launch(usual(cora, ranks, seed))["test_accuracy"] for seed in range(5)]
     assert statistics.mean(accuracies) >= 0.80
+
+
+@pytest.mark.long
+def test_cora_in_bf16_has_the_accuracy_of_float32_over_ten_seeds(cora: Dataset) -> None:
+    shard(cora, 2, "mtkahypar")
+    found = {}
+    for precision in ("float32", "bf16"):
+        runs = [replace(usual(cora, 2, seed), precision=precision) for seed in range(10)]
+        found[precision] = [launch(run)["test_accuracy"] for run in runs]
+    difference = statistics.mean(found["bf16"]) - statistics.mean(found["float32"])
+    # Two standard errors of a difference of two means of ten.
+    noise = 2 * (sum(statistics.variance(each) for each in found.values()) / 10) ** 0.5
+    assert abs(difference) < noise, found
 
 
 def exact(dataset: Dataset, ranks: int, run: str, **options: Any) -> TrainConfig:

@@ -290,13 +290,15 @@ def _layer_peak(
     """
     saved, peak = 0.0, 0.0
     drops = config.dropout > 0
+    # Sums of several products are float32, and then rounded.
+    sums = 3 if config.precision == "bf16" and config.ranks > 1 else 1
     for layer, (before, after) in enumerate(options.pairs):
         here, output = layers[layer], layers[layer + 1].held * column
         width = after * config.heads if model.attends and layer == len(options.pairs) - 1 else after
         first = options.propagates_first(layer)
         is_kept = layer == 0 and options.input_is_kept
         product = (before if first else width) * column
-        moving = (here.held + here.received + here.product) * product
+        moving = (here.held + here.received + sums * here.product) * product
         if model.attends:
             # The transformed rows of this rank and of its halo, and the scores of every edge and head.
             scores = config.heads * entries

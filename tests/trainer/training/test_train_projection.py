@@ -111,6 +111,7 @@ def test_wider_layers_and_trained_features_need_more(small: Catalog, model: str)
     for more in ({"hidden": (128, 128)}, {"train_features": True}, {"precision": "float64"}):
         assert project(small, model=model, **more).peak_memory[0] > usual
     assert project(small, model=model, dropout=0.5).peak_memory[0] >= usual
+    assert project(small, model=model, precision="bf16").layer_memory < project(small, model=model).layer_memory
 
 
 def test_an_algorithm_without_a_footprint_is_refused(small: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
