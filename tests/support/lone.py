@@ -47,6 +47,9 @@ class LoneCommunicator:
             target.copy_(source)
         self._awaited, self._sent = [], []
 
+    def progress(self, requests: Sequence[Request]) -> None:
+        """A message to oneself needs none."""
+
     def all_reduce(self, tensor: Tensor, kind: Kind, operation: Reduction = Reduction.SUM) -> None:
         """The sum, maximum or minimum over one rank is its own tensor."""
 
@@ -58,6 +61,9 @@ class LoneCommunicator:
 
     def broadcast(self, tensor: Tensor, root: int, kind: Kind) -> None:
         """The root has its tensor already."""
+
+    def begin_broadcast(self, tensor: Tensor, root: int, kind: Kind) -> list[Request]:
+        return []
 
     def all_gather(self, block: Tensor, sizes: Sequence[int], kind: Kind, out: Tensor | None = None) -> Tensor:
         return block

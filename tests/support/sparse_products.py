@@ -33,6 +33,7 @@ class Case:
 
     Attributes:
         padding: elements between the rows of the dense matrices.
+        wide: the output has the dtype of the sums.
         rows: (num_listed,) the rows that are asked for, or None for all.
     """
 
@@ -40,6 +41,7 @@ class Case:
     dtype: torch.dtype
     dim: int
     padding: int
+    wide: bool
     accumulate: bool
     scaled: tuple[bool, bool]
     rows: NDArray[np.int64] | None
@@ -49,7 +51,13 @@ class Case:
         return self._matrix(1, self.matrix.num_columns)
 
     def before(self) -> Tensor:
-        return self._matrix(2, self.matrix.num_rows)
+        before = self._matrix(2, self.matrix.num_rows)
+        # As far apart as before: a conversion would close the gaps.
+        return torch.empty_strided(before.shape, before.stride(), dtype=self.out_dtype).copy_(before)
+
+    @property
+    def out_dtype(self) -> torch.dtype:
+        return _SUMS[self.dtype] if self.wide else self.dtype
 
     def row_scale(self) -> Tensor:
         return self._factors(3, self.matrix.num_rows if self.scaled[0] else 0)
@@ -102,6 +110,7 @@ def cases(draw: st.DrawFn) -> Case:
         draw(st.sampled_from(list(_SUMS))),
         dim=draw(st.integers(1, 300) | st.sampled_from([1, 4, 7, 8, 16, 31, 64, 128, 256])),
         padding=draw(st.sampled_from([0, 0, 1, 16])),
+        wide=draw(st.booleans()),
         accumulate=draw(st.booleans()),
         scaled=(draw(st.booleans()), draw(st.booleans())),
         rows=None if subset is None else np.array(sorted(subset), np.int64),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,19 @@ def test_cora_trains_to_the_usual_accuracy_over_five_seeds(cora: Dataset, ranks:
     assert statistics.mean(accuracies) >= 0.80
 
 
+@pytest.mark.long
+def test_cora_in_bf16_has_the_accuracy_of_float32_over_ten_seeds(cora: Dataset) -> None:
+    shard(cora, 2, "mtkahypar")
+    found = {}
+    for precision in ("float32", "bf16"):
+        runs = [replace(usual(cora, 2, seed), precision=precision) for seed in range(10)]
+        found[precision] = [launch(run)["test_accuracy"] for run in runs]
+    difference = statistics.mean(found["bf16"]) - statistics.mean(found["float32"])
+    # Two standard errors of a difference of two means of ten.
+    noise = 2 * (sum(statistics.variance(each) for each in found.values()) / 10) ** 0.5
+    assert abs(difference) < noise, found
+
+
 def exact(dataset: Dataset, ranks: int, run: str, **options: Any) -> TrainConfig:
     """Return a training in float64 without dropout, on a random partition."""
     given: dict[str, Any] = {"hidden": (16,), "epochs": 15, "lr": 0.01, "feature_norm": "none", **options}
@@ -90,7 +104,7 @@ def exact(dataset: Dataset, ranks: int, run: str, **options: Any) -> TrainConfig
         dataset=dataset.name,
         ranks=ranks,
         method="random",
-        dtype="float64",
+        precision="float64",
         run=run,
         eval_every=0,
         **given,

@@ -17,6 +17,7 @@ from gnnloom.trainer.data.open_shards import OpenedShards, ShardKind
 
 if TYPE_CHECKING:
     import numpy as np
+    import torch
 
     from gnnloom.storage.format.arrays import ReadCounter
     from gnnloom.trainer.comm.communicator import Communicator
@@ -44,7 +45,8 @@ class OperatorContext(Generic[Shards]):
         axes: axis of the process grid to its number of ranks, in the order of ``Algorithm.axes``.
         shards: this rank's shards, opened.
         normalization: normalization of the adjacency; see :mod:`gnnloom.trainer.data.adjacency_scaling`.
-        dtype: float32 or float64, of features and products.
+        dtype: float32 or float64, of weights of edges, factors and sums.
+        feature_dtype: torch's dtype of features and products: the same, or bfloat16 with float32 sums.
         plan: widths and product orders of the model's layers.
         differentiates: gradients go back through the products with the adjacency, so its transpose is needed.
         counter: counts the bytes that this rank reads.
@@ -57,6 +59,7 @@ class OperatorContext(Generic[Shards]):
     shards: Shards
     normalization: str
     dtype: np.dtype[Any]
+    feature_dtype: torch.dtype
     plan: LayerPlan
     differentiates: bool
     threads: Threads

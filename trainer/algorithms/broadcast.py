@@ -31,9 +31,11 @@ def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint
     """What a rank holds; also of the copies of ``replicated``, which divide the blocks of columns."""
     blocks, copies = axes["row"], axes.get("replica", 1)
     held = 1 / blocks
+    # While one block of another rank is multiplied, the next one arrives.
+    received = held * min(2, blocks - 1)
     return unchanging(
         len(orders),
-        Footprint(rows=held, held=held, product=held, received=held, adjacency=held / copies, pointers=1 / copies),
+        Footprint(rows=held, held=held, product=held, received=received, adjacency=held / copies, pointers=1 / copies),
     )
 
 

@@ -29,6 +29,7 @@ def build_on_grid(
         context.threads,
         context.counter,
         context.workspace,
+        context.feature_dtype,
     )
     operator = build(grid, adjacency)
     # Only the operator holds the blocks from here on, so each is freed when the operator releases it.

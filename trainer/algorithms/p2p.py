@@ -32,6 +32,7 @@ def build(context: OperatorContext[OwnRowShard]) -> Operator:
         context.threads,
         context.workspace,
         multiplies=context.differentiates,
+        feature_dtype=context.feature_dtype,
     )
 
 

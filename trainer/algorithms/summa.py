@@ -42,7 +42,9 @@ def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint
     rows, columns, layers = axes["row"], axes["column"], axes.get("layer", 1)
     # A layer's vertices are cut wherever the owner of the features or of the adjacency changes.
     stages = rows + columns - 1
-    # A block of the adjacency arrives together with the features that it is multiplied with.
+    # A block of the adjacency arrives together with the features that it is multiplied with, and while those of the
+    # stage before are multiplied.
+    at_a_time = min(2, stages)
     mine = 1 / (rows * columns * layers)
     return unchanging(
         len(orders),
@@ -50,9 +52,9 @@ def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint
             rows=1 / (rows * layers),
             held=mine,
             product=1 / (rows * columns),
-            received=1 / (columns * max(rows, columns) * layers),
+            received=at_a_time / (columns * max(rows, columns) * layers) if stages > 1 else 0.0,
             adjacency=mine,
-            arriving=mine * columns / stages if columns > 1 else 0.0,
+            arriving=at_a_time * mine * columns / stages if columns > 1 else 0.0,
             pointers=-(-stages // columns) / rows,
         ),
     )

@@ -29,7 +29,8 @@ class Communicator(Protocol):
     """A group of ranks that exchange tensors.
 
     Every rank of the group must call the methods marked collective, in the same order. Tensors are contiguous; those
-    of one message or collective have the same dtype on all ranks, and the same shape unless sizes are given.
+    of one message or collective have the same dtype on all ranks, and the same shape unless sizes are given. bfloat16
+    is moved but not reduced.
     """
 
     @property
@@ -80,6 +81,10 @@ class Communicator(Protocol):
         """Wait until sends and receives complete."""
         ...
 
+    def progress(self, requests: Sequence[Request]) -> None:
+        """Let transfers advance, and return at once. Most transports move long messages only while they are called."""
+        ...
+
     def all_reduce(self, tensor: Tensor, kind: Kind, operation: Reduction = Reduction.SUM) -> None:
         """Combine the tensors of all ranks element by element, in place. Collective."""
         ...
@@ -94,6 +99,10 @@ class Communicator(Protocol):
 
     def broadcast(self, tensor: Tensor, root: int, kind: Kind) -> None:
         """Copy the tensor of rank ``root`` into those of all other ranks. Collective."""
+        ...
+
+    def begin_broadcast(self, tensor: Tensor, root: int, kind: Kind) -> list[Request]:
+        """Begin a broadcast; do not touch the tensor until :meth:`finish` returns. Collective."""
         ...
 
     def all_gather(self, block: Tensor, sizes: Sequence[int], kind: Kind, out: Tensor | None = None) -> Tensor:

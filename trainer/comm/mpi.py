@@ -123,7 +123,16 @@ class MpiCommunicator:
         transfer = Transfer("receive", "", (self.members[source],))
         return [_Request.of(self._comm.Irecv(segment, source), transfer) for segment in self._segments(tensor)]
 
+    def progress(self, requests: Sequence[Request]) -> None:
+        # Requests that have completed are null from then on, and the wait passes over them.
+        MPI.Request.Testsome(cast("list[MPI.Request]", list(requests)))
+
     def wait(self, requests: Sequence[Request]) -> None:
+        started = time.perf_counter()
+        self._wait(requests)
+        self.traffic.counts.exposed += time.perf_counter() - started
+
+    def _wait(self, requests: Sequence[Request]) -> None:
         pending, watch = cast("list[MPI.Request]", list(requests)), self.traffic.watch
         waited, last = 0.0, time.perf_counter()
         # Testall returns at once, so the rank can sleep; MPI's own wait spins on most libraries.
@@ -150,6 +159,7 @@ class MpiCommunicator:
     def begin_all_reduce(self, tensor: Tensor, kind: Kind, operation: Reduction = Reduction.SUM) -> list[Request]:
         if self.size == 1:
             return []
+        _check_sum(tensor)
         self._ring.count_all_reduce(kind, tensor.numel(), tensor.element_size())
         # Nonblocking collectives match in the order in which they begin; all ranks cut the same segments in the same
         # order.
@@ -170,12 +180,14 @@ class MpiCommunicator:
                 self.wait(requests)
 
     def broadcast(self, tensor: Tensor, root: int, kind: Kind) -> None:
+        self.finish(self.begin_broadcast(tensor, root, kind), kind)
+
+    def begin_broadcast(self, tensor: Tensor, root: int, kind: Kind) -> list[Request]:
         if self.size == 1:
-            return
-        with self.traffic.timing(kind, self):
-            begun = [self._comm.Ibcast(segment, root) for segment in self._segments(tensor)]
-            self.wait(self._named("broadcast", kind, begun))
+            return []
         self._ring.count_broadcast(kind, tensor.nbytes, root)
+        begun = [self._comm.Ibcast(segment, root) for segment in self._segments(tensor)]
+        return self._named("broadcast", kind, begun)
 
     def all_gather(self, block: Tensor, sizes: Sequence[int], kind: Kind, out: Tensor | None = None) -> Tensor:
         if self.size == 1:
@@ -189,7 +201,7 @@ class MpiCommunicator:
             if whole.numel() <= self._max_count:
                 # The variant with counts, since blocks differ in size and may be empty.
                 counts = [other.numel() for other in blocks]
-                begun = [self._comm.Iallgatherv(MPI.IN_PLACE, [whole.view(-1).numpy(), counts])]
+                begun = [self._comm.Iallgatherv(MPI.IN_PLACE, [_numbers(whole.view(-1)), counts])]
                 self.wait(self._named("all-gather", kind, begun))
             else:
                 # Allgatherv's displacements would overflow a C int, so each rank broadcasts its block in segments.
@@ -201,6 +213,7 @@ class MpiCommunicator:
     def reduce_scatter(self, whole: Tensor, sizes: Sequence[int], kind: Kind, out: Tensor | None = None) -> Tensor:
         if self.size == 1:
             return whole
+        _check_sum(whole)
         blocks = torch.split(whole, list(sizes))
         mine = torch.empty_like(blocks[self.rank]) if out is None else out
         with self.traffic.timing(kind, self):
@@ -230,18 +243,28 @@ class MpiCommunicator:
         """Views of the tensor's memory, each short enough for one MPI call; none of an empty tensor."""
         # A view, which fails on a tensor that is not contiguous: reshape would copy it, and data would arrive in the
         # copy.
-        flat = tensor.detach().view(-1).numpy()
+        flat = _numbers(tensor.detach().view(-1))
         return [flat[start : start + self._max_count] for start in range(0, len(flat), self._max_count)]
 
     def gather_numbers(self, numbers: Sequence[float]) -> NDArray[np.float64]:
         # float64 holds every integer below 2^53 exactly, enough for counts of edges and bytes.
         mine = np.array(numbers, np.float64)
         everyones = np.empty((self.size, len(mine)), np.float64)
-        self.wait(self._named("agreement", "", [self._comm.Iallgather(mine, everyones)]))
+        self._wait(self._named("agreement", "", [self._comm.Iallgather(mine, everyones)]))
         return everyones
 
     def barrier(self) -> None:
-        self.wait(self._named("barrier", "", [self._comm.Ibarrier()]))
+        self._wait(self._named("barrier", "", [self._comm.Ibarrier()]))
+
+
+def _numbers(tensor: Tensor) -> NDArray[Any]:
+    """An array that shares a tensor's memory. MPI has no bfloat16: its bits travel as integers, and are not summed."""
+    return tensor.view(torch.int16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
+
+
+def _check_sum(tensor: Tensor) -> None:
+    if tensor.dtype == torch.bfloat16:
+        raise ValueError("bfloat16 cannot be reduced over ranks; sum in float32")
 
 
 def world() -> MpiCommunicator:

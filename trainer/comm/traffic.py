@@ -67,12 +67,14 @@ class TrafficCounts:
         bytes, messages: by kind.
         bytes_to: bytes by the world rank of the receiver.
         seconds: of local work and communication, by name; empty unless profiled.
+        exposed: seconds in which the rank did nothing but wait for messages, and so for the ranks that send them.
     """
 
     bytes: Counter[Kind] = field(default_factory=Counter)
     messages: Counter[Kind] = field(default_factory=Counter)
     bytes_to: Counter[int] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=dict)
+    exposed: float = 0.0
 
     def add(self, kind: Kind, num_bytes: int, num_messages: int, receiver: int) -> None:
         """Count messages of one kind to one receiver."""

@@ -44,7 +44,13 @@ class ModelConfig(Config):
     train_features: bool = option(False, "Train the input features too")
     dropout: float = option(0.0, "Probability of dropping a feature between layers", below=1.0)
     input_dropout: bool = option(True, "Apply dropout to the input features too")
-    dtype: str = option("float32", "Data type of features and parameters", choices=("float32", "float64"))
+    precision: str = option(
+        "float32",
+        "Precision: of all numbers, or bf16 for features, activations and their messages, with float32 parameters and"
+        " sums",
+        former="dtype",
+        choices=("float32", "float64", "bf16"),
+    )
     product_order: str = option(
         "auto",
         "Order of the products: (A H) W, A (H W), or the cheaper one in each layer",
@@ -70,6 +76,16 @@ class ModelConfig(Config):
             raise InputError(f"residual: hidden {self.hidden} has no two consecutive layers of equal width")
         if self.unit_embedding and not self.hidden:
             raise InputError("unit_embedding: a model without hidden layers has no embedding")
+
+    @property
+    def dtype(self) -> str:
+        """Name of the dtype of parameters, their gradients, and sums."""
+        return "float32" if self.precision == "bf16" else self.precision
+
+    @property
+    def feature_dtype(self) -> str:
+        """Name of the torch dtype of features and activations, of their gradients, and of messages with them."""
+        return "bfloat16" if self.precision == "bf16" else self.precision
 
     @property
     def model_kind(self) -> ModelKind:

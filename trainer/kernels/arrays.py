@@ -11,16 +11,22 @@ from torch import Tensor
 
 
 def as_array(tensor: Tensor) -> NDArray[Any]:
-    """An array that shares the memory of a CPU tensor without a gradient."""
-    return tensor.numpy()
+    """An array that shares the memory of a CPU tensor without a gradient; of bfloat16 the bits, as uint16."""
+    # NumPy has no bfloat16.
+    return tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
 
 
 def array_dtype(dtype: torch.dtype) -> np.dtype[Any]:
-    """The NumPy dtype that matches a torch dtype."""
+    """The NumPy dtype of :func:`as_array` for a torch dtype."""
     # torch has no public table of matching NumPy dtypes, but its conversion of an empty tensor knows them.
-    return torch.empty(0, dtype=dtype).numpy().dtype
+    return as_array(torch.empty(0, dtype=dtype)).dtype
 
 
 def tensor_dtype(dtype: np.dtype[Any]) -> torch.dtype:
     """The torch dtype that matches a NumPy dtype."""
     return torch.from_numpy(np.empty(0, dtype)).dtype
+
+
+def sum_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of sums, parameters, weights of edges and factors that go with features of some dtype."""
+    return torch.float32 if dtype == torch.bfloat16 else dtype

@@ -5,6 +5,7 @@ Tensors are on the device of the kernel, and contiguous where a docstring does n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -36,16 +37,20 @@ class SparseProduct(Protocol):
         *,
         accumulate: bool = False,
         column_scale: Tensor | None = None,
+        progress: Callable[[], None] | None = None,
     ) -> None:
         """Write diag(row_scale) A diag(column_scale) dense into ``out``, or add it to ``out``.
 
         Args:
             dense: (num_columns, dim) of the product's dtype. Rows are contiguous, and may be apart.
-            out: (num_rows, dim) likewise. Shares no memory with ``dense``.
+            out: (num_rows, dim) likewise; or float32 if the product's dtype is bfloat16, so that the sums of several
+                products are not rounded in between. Shares no memory with ``dense``.
             row_scale: (num_rows,) of the same dtype (float32 if it is bfloat16), or (0,) for ones.
             accumulate: add to ``out`` instead of overwriting it.
             column_scale: (num_columns,) likewise. The result has the bits of a product with scaled rows, which need
                 not be stored.
+            progress: called now and then between rows, so that messages in flight advance during a long product. The
+                slices depend on the matrix alone, and no bit of the result on them.
 
         Raises:
             ValueError: the shapes or dtypes do not match the matrix.

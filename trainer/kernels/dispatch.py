@@ -15,13 +15,13 @@ import torch
 
 from gnnloom.storage.artifacts.stored_csr import StoredCSR
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.trainer.kernels.arrays import tensor_dtype
+from gnnloom.trainer.kernels.arrays import sum_dtype, tensor_dtype
 from gnnloom.trainer.kernels.attention import NumbaEdgeSoftmax
 from gnnloom.trainer.kernels.c.library import chosen_library
 from gnnloom.trainer.kernels.c.sparse_product import CSparseProduct
 from gnnloom.trainer.kernels.contract import EdgeSoftmax, SoftmaxGradient, SoftmaxState, SparseProduct
 from gnnloom.trainer.kernels.dropout import Dropout
-from gnnloom.trainer.kernels.elementwise import add_bias, add_to, fork, scaled_sum
+from gnnloom.trainer.kernels.elementwise import add_bias, add_to, column_sums, converted, fork, scaled_sum
 from gnnloom.trainer.kernels.gemm import matmul, seconds_of_weight_gradients, weight_gradient
 from gnnloom.trainer.kernels.numba_spmm import NumbaSparseProduct
 from gnnloom.trainer.kernels.rectify import rectify
@@ -40,6 +40,8 @@ __all__ = [
     "Workspace",
     "add_bias",
     "add_to",
+    "column_sums",
+    "converted",
     "edge_softmax",
     "fork",
     "matmul",
@@ -48,6 +50,7 @@ __all__ = [
     "seconds_of_weight_gradients",
     "sparse_product",
     "sparse_product_kernel",
+    "sum_dtype",
     "weight_gradient",
 ]
 

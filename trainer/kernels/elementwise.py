@@ -1,4 +1,4 @@
-"""Sums of matrices, differentiable, in place or in the workspace.
+"""Sums and conversions of matrices, differentiable, in place or in the workspace.
 
 Nothing else may need a matrix that is overwritten: neither another operation nor the backward pass of the one that
 formed it. Products with a matrix or with the adjacency need their inputs or nothing, never their output.
@@ -11,17 +11,42 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnnloom.trainer.kernels.arrays import sum_dtype
 from gnnloom.trainer.kernels.workspace import Workspace
 
+#: Rows that are widened at a time, for sums of bfloat16: they stay in the second-level cache.
+_WIDENED_ROWS = 1024
 
-def add_bias(output: Tensor, bias: Tensor) -> Tensor:
+
+def converted(tensor: Tensor, dtype: torch.dtype, workspace: Workspace) -> Tensor:
+    """A matrix in another dtype; the matrix itself if it has this dtype. Differentiable."""
+    if tensor.dtype == dtype:
+        return tensor
+    result: Tensor = _Convert.apply(tensor, dtype, workspace)  # type: ignore[no-untyped-call]
+    return result
+
+
+def column_sums(matrix: Tensor, workspace: Workspace) -> Tensor:
+    """(dim,) sums of the columns of a (num_rows, dim) matrix, float32 for bfloat16; not differentiable."""
+    if matrix.dtype == sum_dtype(matrix.dtype):
+        return matrix.sum(0)
+    # torch would convert the whole matrix at once.
+    total = torch.zeros(matrix.shape[1], dtype=sum_dtype(matrix.dtype))
+    scratch = workspace.empty((min(_WIDENED_ROWS, len(matrix)), matrix.shape[1]), total.dtype)
+    for start in range(0, len(matrix), _WIDENED_ROWS):
+        rows = matrix[start : start + _WIDENED_ROWS]
+        total += scratch[: len(rows)].copy_(rows).sum(0)
+    return total
+
+
+def add_bias(output: Tensor, bias: Tensor, workspace: Workspace) -> Tensor:
     """``output`` plus the bias in every row, in place.
 
     Args:
         output: (num_rows, dim).
-        bias: (dim,).
+        bias: (dim,) of the same dtype, or float32 for bfloat16.
     """
-    result: Tensor = _AddBias.apply(output, bias)  # type: ignore[no-untyped-call]
+    result: Tensor = _AddBias.apply(output, bias, workspace)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -35,7 +60,7 @@ def scaled_sum(matrix: Tensor, factor: Tensor, other: Tensor, workspace: Workspa
     """``factor`` times a matrix, plus another one of its shape.
 
     Args:
-        factor: (1,).
+        factor: (1,) of the same dtype, or float32 for bfloat16.
     """
     result: Tensor = _ScaledSum.apply(matrix, factor, other, workspace)  # type: ignore[no-untyped-call]
     return result
@@ -47,6 +72,18 @@ def fork(matrix: Tensor, workspace: Workspace) -> tuple[Tensor, Tensor]:
         return matrix, matrix
     first, second = _Fork.apply(matrix, workspace)  # type: ignore[no-untyped-call]
     return first, second
+
+
+class _Convert(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, dtype: torch.dtype, workspace: Workspace) -> Tensor:
+        ctx.given = tensor.dtype, workspace
+        return workspace.empty(tensor.shape, dtype).copy_(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        dtype, workspace = ctx.given
+        return workspace.empty(gradient.shape, dtype).copy_(gradient), None, None
 
 
 class _Fork(torch.autograd.Function):
@@ -63,13 +100,14 @@ class _Fork(torch.autograd.Function):
 
 class _AddBias(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, output: Tensor, bias: Tensor) -> Tensor:
+    def forward(ctx: Any, output: Tensor, bias: Tensor, workspace: Workspace) -> Tensor:
+        ctx.workspace = workspace
         ctx.mark_dirty(output)
         return output.add_(bias)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG004
-        return gradient, gradient.sum(0)
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return gradient, column_sums(gradient, ctx.workspace), None
 
 
 class _AddTo(torch.autograd.Function):
@@ -93,7 +131,9 @@ class _ScaledSum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         matrix, factor = ctx.saved_tensors
-        scratch = ctx.workspace.like(gradient)
-        of_factor = torch.mul(gradient, matrix, out=scratch).sum((0, 1)).reshape(1)
-        of_matrix = torch.mul(gradient, factor, out=scratch) if ctx.needs_input_grad[0] else None
+        space = ctx.workspace
+        product = torch.mul(gradient, matrix, out=space.like(gradient))
+        is_wide = product.dtype == factor.dtype
+        of_factor = (product.sum((0, 1)) if is_wide else column_sums(product, space).sum()).reshape(1)
+        of_matrix = torch.mul(gradient, factor, out=space.like(gradient)) if ctx.needs_input_grad[0] else None
         return of_matrix, of_factor, gradient, None

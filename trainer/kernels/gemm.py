@@ -1,22 +1,39 @@
-"""Dense products into the workspace, and the gradient of a weight in either of two orders. torch multiplies."""
+"""Dense products into the workspace, and the gradient of a weight in either of two orders. torch multiplies.
+
+Products of bfloat16 are summed in float32 and rounded once. The gradient of a weight is float32: products of a few
+thousand rows are rounded to bfloat16, and their sum is formed in float32.
+"""
 
 from __future__ import annotations
 
 import time
+from functools import cache
 
 import torch
 from torch import Tensor
 
+from gnnloom.trainer.kernels.arrays import sum_dtype
+from gnnloom.trainer.kernels.elementwise import converted
 from gnnloom.trainer.kernels.workspace import Workspace
 
 #: The first product of a shape pays for the library's setup; the fastest of three excludes it.
 _TRIALS = 3
+#: Rows of the products that a weight's gradient is summed from, in bfloat16: they stay in the second-level cache.
+_SUMMED_ROWS = 2048
 
 
 def matmul(left: Tensor, right: Tensor, workspace: Workspace) -> Tensor:
-    """(num_rows, num_columns) product of two matrices, in the workspace; not differentiable."""
+    """(num_rows, num_columns) product of two matrices, in the workspace; not differentiable.
+
+    Args:
+        left: (num_rows, inner) of the dtype of the result.
+        right: (inner, num_columns), converted to this dtype, so a weight.
+    """
     out = workspace.empty((left.shape[0], right.shape[1]), left.dtype)
-    return torch.mm(left, right, out=out)
+    if left.dtype == torch.bfloat16 and not _multiplies_bfloat16():
+        wide = torch.float32
+        return out.copy_(torch.mm(left.to(wide), right.to(wide), out=workspace.empty(out.shape, wide)))
+    return torch.mm(left, converted(right, left.dtype, workspace), out=out)
 
 
 def weight_gradient(features: Tensor, gradient: Tensor, workspace: Workspace, *, transposed: bool = False) -> Tensor:
@@ -27,12 +44,29 @@ def weight_gradient(features: Tensor, gradient: Tensor, workspace: Workspace, *,
         gradient: (num_rows, output dim) dQ.
 
     Returns:
-        (input dim, output dim), contiguous.
+        (input dim, output dim), contiguous; float32 for bfloat16.
     """
     # Copied to row-major order, because a transport takes contiguous tensors only.
     if transposed:
-        return workspace.contiguous(matmul(gradient.T, features, workspace).T)
-    return matmul(features.T, gradient, workspace)
+        return workspace.contiguous(_summed_product(gradient, features, workspace).T)
+    return _summed_product(features, gradient, workspace)
+
+
+def _summed_product(left: Tensor, right: Tensor, workspace: Workspace) -> Tensor:
+    """left^T right, in the dtype of sums."""
+    if left.dtype == sum_dtype(left.dtype):
+        return matmul(left.T, right, workspace)
+    total = workspace.zeros((left.shape[1], right.shape[1]), sum_dtype(left.dtype))
+    for start in range(0, len(left), _SUMMED_ROWS):
+        rows = slice(start, start + _SUMMED_ROWS)
+        total += matmul(left[rows].T, right[rows], workspace)
+    return total
+
+
+@cache
+def _multiplies_bfloat16() -> bool:
+    """Whether this processor has vectors for which oneDNN multiplies bfloat16; torch's own loops are far slower."""
+    return bool(torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001
 
 
 def seconds_of_weight_gradients(features: Tensor, gradient: Tensor, workspace: Workspace) -> tuple[float, float]:

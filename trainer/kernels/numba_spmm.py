@@ -7,6 +7,7 @@ over contiguous columns, and the compiler vectorizes them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.kernels.arrays import array_dtype, as_array
-from gnnloom.trainer.kernels.operands import prepare, sum_dtype
+from gnnloom.trainer.kernels.arrays import array_dtype, as_array, sum_dtype
+from gnnloom.trainer.kernels.operands import prepare
 from gnnloom.trainer.kernels.sparse_rows import SparseRows
 from gnnloom.trainer.kernels.threads import Threads
 
@@ -33,7 +34,9 @@ class NumbaSparseProduct:
         self._data = None if rows.data is None else rows.data.astype(sums, copy=False)
         self._target = np.empty(0, np.int64) if rows.target is None else rows.target
         # The time of a range is proportional to its nonzeros, not its rows.
-        self._ranges = threads.balanced_ranges(rows.offsets())
+        offsets = rows.offsets()
+        self._ranges = threads.balanced_ranges(offsets)
+        self._slices = threads.slices(self._ranges, offsets)
 
     def restricted(self, rows: NDArray[np.int64]) -> NumbaSparseProduct:
         return NumbaSparseProduct(self._rows.restricted(rows), self._threads, self._dtype)
@@ -46,6 +49,7 @@ class NumbaSparseProduct:
         *,
         accumulate: bool = False,
         column_scale: Tensor | None = None,
+        progress: Callable[[], None] | None = None,
     ) -> None:
         operands = prepare(self._rows, self._dtype, dense, out, row_scale, column_scale, accumulate=accumulate)
         if operands is None:
@@ -57,11 +61,13 @@ class NumbaSparseProduct:
         source, total = dense.to(sums).contiguous(), out.to(sums).contiguous()
         if len(factors):
             source = source * factors.unsqueeze(1)
-        self._run(as_array(source), as_array(total), as_array(row_scale), accumulate=accumulate)
+        self._run(as_array(source), as_array(total), as_array(row_scale), progress, accumulate=accumulate)
         if total is not out:
             out.copy_(total)
 
-    def _run(self, source: Dense, target: Dense, scale: Dense, *, accumulate: bool) -> None:
+    def _run(
+        self, source: Dense, target: Dense, scale: Dense, progress: Callable[[], None] | None, *, accumulate: bool
+    ) -> None:
         rows, data = self._rows, self._data
         shared = (rows.begin, rows.end, self._target, rows.indices)
 
@@ -71,7 +77,7 @@ class NumbaSparseProduct:
             else:
                 _multiply_weighted(*shared, data, source, scale, target, accumulate, start, stop)
 
-        self._threads.run(kernel, self._ranges)
+        self._threads.run_slices(kernel, self._ranges, self._slices, progress)
 
 
 # Offsets are int64, since a rank may hold more than 2^31 nonzeros; column ids are int32 where they fit, which halves

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gnnloom.trainer.kernels.arrays import sum_dtype
 from gnnloom.trainer.kernels.sparse_rows import SparseRows
 
 
@@ -24,11 +25,6 @@ class Operands(NamedTuple):
     out: Tensor
     row_scale: Tensor
     column_scale: Tensor
-
-
-def sum_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of sums, weights and factors in a product of matrices of some dtype."""
-    return torch.float32 if dtype == torch.bfloat16 else dtype
 
 
 def prepare(
@@ -67,8 +63,8 @@ def _checked(rows: SparseRows, dtype: torch.dtype, operands: Operands) -> Operan
     if dense.dim() != 2 or dense.shape[0] != rows.num_columns or out.shape != (rows.num_rows, dense.shape[1]):
         shapes = f"{tuple(dense.shape)} into {tuple(out.shape)}"
         raise ValueError(f"sparse product: ({rows.num_rows}, {rows.num_columns}) times {shapes}")
-    for name, tensor in (("dense", dense), ("out", out)):
-        if tensor.dtype != dtype:
+    for name, tensor, allowed in (("dense", dense, (dtype,)), ("out", out, (dtype, sum_dtype(dtype)))):
+        if tensor.dtype not in allowed:
             raise ValueError(f"sparse product: {name} is {tensor.dtype}, not {dtype}")
         if tensor.numel() and tensor.shape[1] > 1 and tensor.stride(1) != 1:
             raise ValueError(f"sparse product: the rows of {name} are not contiguous")

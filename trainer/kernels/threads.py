@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 #: Ranges per thread: with eight, a range that takes twice as long as the others delays the end by an eighth.
 _RANGES_PER_THREAD = 8
 
+#: Slices of a kernel between which its caller does something else, with one thread; with several, one range of each.
+_SLICES = 16
+
 RowRange = tuple[int, int]
 
 
@@ -45,6 +48,21 @@ class Threads:
         for helper in started:
             helper.result()
 
+    def run_slices(
+        self,
+        kernel: Callable[[int, int], None],
+        ranges: list[RowRange],
+        slices: list[list[RowRange]],
+        between: Callable[[], None] | None,
+    ) -> None:
+        """Like :meth:`run`, slice by slice if there is something to do after each; see :meth:`slices`."""
+        if between is None:
+            self.run(kernel, ranges)
+            return
+        for each in slices:
+            self.run(kernel, each)
+            between()
+
     def even_ranges(self, num_rows: int) -> list[RowRange]:
         """Ranges with about equal numbers of rows."""
         return self._ranges(np.linspace(0, num_rows, self._num_ranges + 1).astype(np.int64))
@@ -59,6 +77,19 @@ class Threads:
         # A row with many nonzeros may span several targets; their bounds coincide, and the empty ranges are dropped.
         targets = np.linspace(0, nnz, self._num_ranges + 1)[1:-1]
         return self._ranges(np.concatenate([[0], np.searchsorted(indptr, targets), [num_rows]]))
+
+    def slices(self, ranges: list[RowRange], indptr: NDArray[np.int64]) -> list[list[RowRange]]:
+        """The same rows in slices that run one after the other, each in ranges for the threads.
+
+        Args:
+            ranges: of :meth:`balanced_ranges`.
+            indptr: (num_rows + 1,) int64 row pointers that the ranges balance.
+        """
+        if self._pool is None:
+            targets = np.linspace(0, int(indptr[-1]), _SLICES + 1)[1:-1]
+            bounds = np.concatenate([[0], np.searchsorted(indptr, targets), [len(indptr) - 1]])
+            return [[each] for each in self._ranges(bounds)]
+        return [ranges[start : start + self.num_threads] for start in range(0, len(ranges), self.num_threads)]
 
     @property
     def _num_ranges(self) -> int:

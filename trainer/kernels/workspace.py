@@ -62,7 +62,11 @@ class Workspace:
         array: NDArray[Any] = np.ndarray(tuple(shape), layout, segment.memory, start)
         # torch refers to the array as long as any tensor uses its memory, and nothing else does.
         finalize(array, self._returned.append, (segment, start, start + nbytes)).atexit = False
-        return torch.from_numpy(array)
+        tensor = torch.from_numpy(array)
+        if tensor.dtype == dtype:
+            return tensor
+        # NumPy has no bfloat16, so the array has its bits. Not a view, which autograd would track.
+        return torch.empty(0, dtype=dtype).set_(tensor.untyped_storage(), 0, tuple(shape))
 
     def like(self, tensor: Tensor) -> Tensor:
         """A contiguous tensor without values, of the shape and dtype of another."""

@@ -122,8 +122,11 @@ class GAT(Model):
         return self.with_bias(output, self.biases, layer)
 
     def _by_head(self, values: Tensor) -> Tensor:
-        """(num_rows, heads, dim). The width is given explicitly, as a rank may have no rows to infer it from."""
-        return values.view(len(values), self._heads, values.shape[1] // self._heads)
+        """(num_rows, heads, dim), of the dtype of the sums, which attention computes in.
+
+        The width is given explicitly, as a rank may have no rows to infer it from.
+        """
+        return self.as_sums(values).view(len(values), self._heads, values.shape[1] // self._heads)
 
 
 def _score(values: Tensor, attention: Tensor) -> Tensor:

@@ -40,7 +40,7 @@ from torch import Tensor, nn
 
 from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
-from gnnloom.trainer.kernels.dispatch import Dropout, rectify
+from gnnloom.trainer.kernels.dispatch import Dropout, converted, rectify
 from gnnloom.trainer.layout.partial_parameters import PartialParameter, columns_of, held, vertex_piece
 from gnnloom.trainer.networks.norm import build_norms, unit_rows
 from gnnloom.trainer.operators.operator import LayerPlan, Operator
@@ -83,6 +83,7 @@ class ModelOptions:
         norm: ``none``, ``layer`` or ``batch``: normalization of every hidden layer's output before its activation.
         residual: add a hidden layer's input to its output if their widths are equal.
         unit_embedding: scale the rows of the last layer's input to length 1 (as Zeng et al., ICLR 2020, do).
+        feature_dtype: torch's dtype of features and activations; that of the parameters by default.
         own: the model's own options by name, checked; see :class:`~gnnloom.trainer.models.kind.ModelKind`.
     """
 
@@ -95,6 +96,7 @@ class ModelOptions:
     norm: str = "none"
     residual: bool = False
     unit_embedding: bool = False
+    feature_dtype: torch.dtype | None = None
     own: Mapping[str, Any] = field(default_factory=dict)
 
     def propagates_first(self, layer: int, width: int | None = None) -> bool:
@@ -158,13 +160,14 @@ class Model(nn.Module, ABC):
 
         Args:
             seed: seed of the initial weights (Glorot, uniform), which are the same on every rank.
-            dtype: float32 or float64.
+            dtype: float32 or float64, of the parameters.
         """
         super().__init__()
         self.operator = operator
         self.options = options
         self.dropout = dropout
         self.dtype = dtype
+        self.feature_dtype = options.feature_dtype or dtype
         self.epoch = 0
         self.norms = nn.ModuleList(build_norms(options.norm, options.dims[1:-1], dtype))
         # A generator of its own, so no other random draw of the process changes the initial weights.
@@ -238,21 +241,32 @@ class Model(nn.Module, ABC):
 
     def embed(self, inputs: Inputs) -> Inputs:
         """The last layer's input: (num_rows, last hidden width), or the inputs of a one-layer model. Collective."""
-        hidden = inputs
+        # Features that are trained are parameters, and so of another dtype.
+        hidden = replace(inputs, value=self.as_features(inputs.value))
         for layer in range(self.num_layers - 1):
             hidden = self.hidden_layer(hidden, layer)
         if self.options.unit_embedding and self.num_layers > 1:
-            return Inputs(unit_rows(hidden.value, self.operator.layout(self.num_layers - 1)))
+            unit = unit_rows(self.as_sums(hidden.value), self.operator.layout(self.num_layers - 1))
+            return Inputs(self.as_features(unit))
         return hidden
 
     def classify(self, hidden: Inputs) -> Tensor:
-        """Scores from the result of :meth:`embed`. Collective."""
+        """Scores from the result of :meth:`embed`, of the parameters' dtype. Collective."""
         last = self.num_layers - 1
-        return self.layer(self.after_dropout(hidden, last), last)
+        return self.as_sums(self.layer(self.after_dropout(hidden, last), last))
+
+    def as_features(self, matrix: Tensor) -> Tensor:
+        """A matrix in the dtype of features and activations; differentiable. Communicates nothing."""
+        return converted(matrix, self.feature_dtype, self.operator.workspace)
+
+    def as_sums(self, matrix: Tensor) -> Tensor:
+        """A matrix in the dtype of sums and parameters; differentiable. Communicates nothing."""
+        return converted(matrix, self.dtype, self.operator.workspace)
 
     def hidden_layer(self, inputs: Inputs, layer: int) -> Inputs:
         """The next layer's input: a layer's output, normalized, activated, and with its input added. Collective."""
         output = self.activate(self.normalized(self.layer(self.after_dropout(inputs, layer), layer), layer))
+        output = self.as_features(output)
         return Inputs(output + self.aligned_input(inputs, layer) if self.adds_input(layer) else output)
 
     @abstractmethod
@@ -263,8 +277,9 @@ class Model(nn.Module, ABC):
         """A hidden layer's output after its normalization, if there is one. Collective."""
         if not len(self.norms):
             return output
-        result: Tensor = self.norms[layer](output, self.operator.layout(layer + 1), self.operator.weight_axes)
-        return result
+        given = self.as_sums(output)
+        result: Tensor = self.norms[layer](given, self.operator.layout(layer + 1), self.operator.weight_axes)
+        return converted(result, output.dtype, self.operator.workspace)
 
     def activate(self, output: Tensor) -> Tensor:
         return rectify(output, None, None, self.dropout)
@@ -331,7 +346,7 @@ class Model(nn.Module, ABC):
     def with_bias(self, output: Tensor, biases: nn.ParameterList, layer: int) -> Tensor:
         """The output plus the layer's bias, if there is one."""
         bias = self.bias_columns(biases, layer)
-        return output if bias is None else output + bias
+        return output if bias is None else (output + bias).to(output.dtype)
 
     def bias_columns(self, biases: nn.ParameterList, layer: int) -> Tensor | None:
         """(columns held,) the layer's bias in the layout of its output; None without biases. Differentiable."""

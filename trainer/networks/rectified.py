@@ -30,7 +30,7 @@ class RectifiedModel(Model):
 
     def layer(self, inputs: Inputs, layer: int) -> Tensor:
         output, bias = self.unbiased(inputs, layer), self.bias_columns(self.last_biases, layer)
-        return output if bias is None else add_bias(output, bias)
+        return output if bias is None else add_bias(output, bias, self.operator.workspace)
 
     def hidden_layer(self, inputs: Inputs, layer: int) -> Inputs:
         if self.adds_input(layer):

@@ -7,19 +7,37 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import GEMM, SPMM, Kind
-from gnnloom.trainer.kernels.dispatch import SparseProduct, matmul
+from gnnloom.trainer.kernels.dispatch import SparseProduct, converted, matmul, sum_dtype, weight_gradient
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import Piece
 from gnnloom.trainer.layout.realignment import Realigner
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """Transfers of a group that have begun."""
+
+    group: Communicator
+    requests: Sequence[Request]
+    kind: Kind
+
+    def progress(self) -> None:
+        """Let them advance; returns at once."""
+        self.group.progress(self.requests)
+
+    def finish(self) -> None:
+        """Wait for them. Collective."""
+        self.group.finish(self.requests, self.kind)
 
 
 class GridOperator(ABC):
@@ -91,9 +109,10 @@ class GridOperator(ABC):
         of_features: bool,
     ) -> tuple[Tensor | None, Tensor]:
         """Gradients of this rank's piece of the features, if wanted, and of the gathered weight. Collective."""
-        return self.gemm(gradient, weight.T) if of_features else None, self.gemm(features.T, gradient)
+        return self.gemm(gradient, weight.T) if of_features else None, self.weight_gradient(features, gradient)
 
     def propagate(self, features: Tensor, layer: int) -> Tensor:
+        features = converted(features, self.adjacency.feature_dtype, self.workspace)
         result: Tensor = _Propagate.apply(features, self, layer)  # type: ignore[no-untyped-call]
         return result
 
@@ -135,6 +154,19 @@ class GridOperator(ABC):
         with self.grid.comm.traffic.timing(GEMM):
             return matmul(left, right, self.workspace)
 
+    def weight_gradient(self, features: Tensor, gradient: Tensor, *, transposed: bool = False) -> Tensor:
+        """H^T dQ, or the transpose of dQ^T H (``transposed``), in the dtype of sums; timed. Communicates nothing."""
+        with self.grid.comm.traffic.timing(GEMM):
+            return weight_gradient(features, gradient, self.workspace, transposed=transposed)
+
+    def summed(self, group: Communicator, matrix: Tensor, kind: Kind) -> Tensor:
+        """The sum of a matrix over a group, in its dtype; bfloat16 is summed in float32. Overwrites it. Collective."""
+        if group.size == 1:
+            return matrix
+        total = converted(matrix, sum_dtype(matrix.dtype), self.workspace)
+        group.all_reduce(total, kind)
+        return converted(total, matrix.dtype, self.workspace)
+
     def all_gather(self, group: Communicator, block: Tensor, sizes: Sequence[int], kind: Kind) -> Tensor:
         """See :meth:`Communicator.all_gather`; the result is in the workspace. Collective."""
         if group.size == 1:
@@ -143,22 +175,33 @@ class GridOperator(ABC):
         return group.all_gather(block, sizes, kind, out)
 
     def reduce_scatter(self, group: Communicator, whole: Tensor, sizes: Sequence[int], kind: Kind) -> Tensor:
-        """See :meth:`Communicator.reduce_scatter`; the result is in the workspace. Collective."""
+        """See :meth:`Communicator.reduce_scatter`; bfloat16 is summed in float32. In the workspace. Collective."""
         if group.size == 1:
             return whole
-        out = self.workspace.empty((sizes[group.rank], *whole.shape[1:]), whole.dtype)
-        return group.reduce_scatter(whole, sizes, kind, out)
+        wide = converted(whole, sum_dtype(whole.dtype), self.workspace)
+        out = self.workspace.empty((sizes[group.rank], *whole.shape[1:]), wide.dtype)
+        return converted(group.reduce_scatter(wide, sizes, kind, out), whole.dtype, self.workspace)
 
-    def add_product(self, product: SparseProduct, features: Tensor, out: Tensor, row_scale: Tensor) -> None:
-        """Add diag(row_scale) A features to ``out``, timed. Communicates nothing.
+    def multiply_locally(
+        self,
+        product: SparseProduct,
+        features: Tensor,
+        out: Tensor,
+        row_scale: Tensor,
+        in_flight: InFlight | None = None,
+        *,
+        accumulate: bool,
+    ) -> None:
+        """Write diag(row_scale) A features to ``out``, or add it, timed; meanwhile, transfers advance.
 
         Args:
             features: (num_columns, dim).
-            out: (num_rows, dim), updated in place.
+            out: (num_rows, dim) of the same dtype, or of its sums.
             row_scale: (num_rows,), or (0,) for ones.
         """
+        progress = in_flight.progress if in_flight is not None and in_flight.requests else None
         with self.grid.comm.traffic.timing(SPMM):
-            product.multiply(features, out, row_scale, accumulate=True)
+            product.multiply(features, out, row_scale, accumulate=accumulate, progress=progress)
 
     def scaled(self, features: Tensor, layer: int, row_axes: tuple[str, ...], *, backward: bool) -> Tensor:
         """Features times the normalization's factors on the right side of a layer's matrix, contiguous.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.grid_shards import TRANSPOSED, GridShards, stored_variants
@@ -17,6 +18,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.ranges import Span, split_range
 from gnnloom.trainer.data.adjacency_scaling import Scaling, scaling
+from gnnloom.trainer.kernels.arrays import tensor_dtype
 from gnnloom.trainer.kernels.dispatch import SparseProduct, Threads, Workspace, sparse_product
 
 
@@ -36,10 +38,13 @@ class GridAdjacency:
         threads: Threads,
         counter: ReadCounter | None = None,
         workspace: Workspace | None = None,
+        feature_dtype: torch.dtype | None = None,
     ) -> None:
         self.shards = shards
         self.num_vertices = shards.num_vertices
         self.dtype = dtype
+        #: dtype of the matrices that the blocks multiply.
+        self.feature_dtype = feature_dtype or tensor_dtype(dtype)
         self.threads = threads
         self.workspace = workspace or Workspace()
         self._normalization = normalization
@@ -76,7 +81,7 @@ class GridAdjacency:
 
     def product(self, block: CSR) -> SparseProduct:
         """A block, prepared for products."""
-        return sparse_product(block, self.threads, self.dtype)
+        return sparse_product(block, self.threads, self.feature_dtype)
 
     def products(self, layer: int, rows: Span, columns: list[Span], *, transposed: bool = False) -> list[SparseProduct]:
         """Like :meth:`blocks`, prepared for products."""

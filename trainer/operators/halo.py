@@ -9,10 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.row_shards import ShardMatrix
+from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.dispatch import Workspace
@@ -24,14 +27,20 @@ class Arrival:
 
     Attributes:
         rows: the arriving rows; read them after the receives complete.
-        receives, sends: requests to wait for.
+        receives: requests to wait for, by the rank that sends.
+        sends: requests to wait for.
         packed: the rows being sent; they must stay alive and unchanged until the sends complete.
     """
 
     rows: Tensor
-    receives: list[Request]
+    receives: dict[int, list[Request]]
     sends: list[Request]
     packed: Tensor
+
+    @property
+    def requests(self) -> list[Request]:
+        """All requests."""
+        return [request for each in self.receives.values() for request in each] + self.sends
 
 
 class HaloExchange:
@@ -60,6 +69,10 @@ class HaloExchange:
             packed *= scale
         return Arrival(halo, receives, self._send(packed, self._send_offset, kind), packed)
 
+    def halo_of(self, rank: int) -> slice:
+        """The halo rows that a rank owns."""
+        return slice(self._halo_offset[rank], self._halo_offset[rank + 1])
+
     def sent(self, own: Tensor) -> Tensor:
         """The rows that this rank sends, one for every rank that needs it. Communicates nothing."""
         return own.index_select(0, self._send_row)
@@ -67,7 +80,7 @@ class HaloExchange:
     def gather(self, own: Tensor, kind: Kind) -> Tensor:
         """Fetch the (num_halo, dim) halo rows."""
         arrival = self.begin(own, kind)
-        self.comm.wait(arrival.receives + arrival.sends)
+        self.comm.wait(arrival.requests)
         return arrival.rows
 
     def begin_return(self, halo: Tensor, kind: Kind) -> Arrival:
@@ -84,7 +97,7 @@ class HaloExchange:
 
     def add_returned(self, arrival: Arrival) -> Tensor:
         """(num_own, dim) sums of the values that came back for every row, one from each rank that fetched it."""
-        self.comm.wait(arrival.receives + arrival.sends)
+        self.comm.wait(arrival.requests)
         # A row comes back once from each rank that fetched it. The buffer is ordered by rank, whatever the order of
         # arrival, so the order of the sum and its last bits are the same in every run.
         returned = arrival.rows
@@ -100,13 +113,41 @@ class HaloExchange:
             requests += self.comm.send(rows[offset[other] : offset[other + 1]], other, kind)
         return requests
 
-    def _receive(self, rows: Tensor, offset: list[int]) -> list[Request]:
-        requests: list[Request] = []
+    def _receive(self, rows: Tensor, offset: list[int]) -> dict[int, list[Request]]:
+        requests: dict[int, list[Request]] = {}
         for step in range(1, self.comm.size):
             # In the order in which the others' sends begin.
             other = (self.comm.rank - step) % self.comm.size
-            requests += self.comm.receive(rows[offset[other] : offset[other + 1]], other)
+            if offset[other] < offset[other + 1]:
+                requests[other] = self.comm.receive(rows[offset[other] : offset[other + 1]], other)
         return requests
+
+
+def split_columns(matrix: CSR, parts: list[slice]) -> list[CSR]:
+    """Consecutive ranges of a matrix's columns as matrices of their own, each numbered from 0.
+
+    Args:
+        matrix: every row has its columns in ascending order.
+        parts: one after the other, from the first column to the last.
+    """
+    if len([part for part in parts if part.start < part.stop]) == 1:
+        # Nothing to split, and nothing to copy.
+        empty = CSR(matrix.row_offset, np.zeros_like(matrix.indptr), matrix.indices[:0], _cut(matrix.data, slice(0)), 0)
+        return [matrix if part.start < part.stop else empty for part in parts]
+    owner = np.searchsorted([part.stop for part in parts], matrix.indices, side="right")
+    rows = np.repeat(np.arange(matrix.num_rows), np.diff(matrix.indptr))
+    found = []
+    for number, part in enumerate(parts):
+        chosen = np.flatnonzero(owner == number)
+        counts = np.bincount(rows[chosen], minlength=matrix.num_rows)
+        indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        indices = matrix.indices[chosen] - matrix.indices.dtype.type(part.start)
+        found.append(CSR(matrix.row_offset, indptr, indices, _cut(matrix.data, chosen), part.stop - part.start))
+    return found
+
+
+def _cut(data: NDArray[Any] | None, chosen: slice | NDArray[np.int64]) -> NDArray[Any] | None:
+    return None if data is None else data[chosen]
 
 
 class HaloFetch:
@@ -160,7 +201,7 @@ class _Finish(torch.autograd.Function):
         if arrival is not None:
             comm = fetch.exchange.comm
             with comm.traffic.timing(Kind.HALO_FORWARD, comm):
-                comm.wait(arrival.receives + arrival.sends)
+                comm.wait(arrival.requests)
         # Nothing else holds the arrival, so its packed rows are freed on return.
         # The same memory in another tensor: autograd takes an input that is returned for an identity.
         return begun.detach()

@@ -6,6 +6,7 @@ Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,11 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SPMM, Kind
 from gnnloom.trainer.data.adjacency_scaling import Scaling, degrees, scaling
-from gnnloom.trainer.kernels.dispatch import Threads, Workspace, sparse_product
+from gnnloom.trainer.kernels.arrays import tensor_dtype
+from gnnloom.trainer.kernels.dispatch import Threads, Workspace, converted, sparse_product, sum_dtype
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import Piece
-from gnnloom.trainer.operators.halo import HaloExchange
+from gnnloom.trainer.operators.halo import Arrival, HaloExchange, split_columns
 from gnnloom.trainer.operators.weight_product import timed_product
 
 AXIS = "row"
@@ -41,15 +43,17 @@ class PointToPoint:
         workspace: Workspace | None = None,
         *,
         multiplies: bool = True,
+        feature_dtype: torch.dtype | None = None,
     ) -> None:
         """Read this rank's adjacency. Communicates nothing.
 
         Args:
             normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.
-            dtype: dtype of the features, float32 or float64.
+            dtype: float32 or float64, of weights of edges, factors and sums.
             workspace: where products and rows on their way are; of its own by default.
             multiplies: the model differentiates products with the adjacency. Attention does not, and needs no
                 transpose; none is read for it.
+            feature_dtype: of the features: ``dtype`` by default, or bfloat16 with float32 sums.
 
         Raises:
             InputError: a degree is negative or not finite.
@@ -62,8 +66,8 @@ class PointToPoint:
         #: This rank's rows of the adjacency, not normalized, and the exchange of the rows that their columns need.
         self.workspace = workspace or Workspace()
         self.matrix, self.exchange = matrix, HaloExchange(comm, matrix, self.workspace)
-        self.threads = threads
-        self.forward_product = HaloProduct(self.exchange, matrix, sides, Kind.HALO_FORWARD, threads)
+        self.threads, self.feature_dtype = threads, feature_dtype or tensor_dtype(dtype)
+        self.forward_product = HaloProduct(self.exchange, matrix, sides, Kind.HALO_FORWARD, threads, self.feature_dtype)
         self.backward_product = self._adjoint(shard, sides) if multiplies else None
 
     def _adjoint(self, shard: RowShard, sides: Scaling) -> HaloProduct:
@@ -72,7 +76,7 @@ class PointToPoint:
         transpose = self.matrix if same else shard.operand(transpose=True)
         # The transpose of an asymmetric pattern refers to other rows, so it needs an exchange of its own.
         exchange = self.exchange if same else HaloExchange(self.grid.comm, transpose, self.workspace)
-        return HaloProduct(exchange, transpose, sides.transposed, Kind.HALO_BACKWARD, self.threads)
+        return HaloProduct(exchange, transpose, sides.transposed, Kind.HALO_BACKWARD, self.threads, self.feature_dtype)
 
     def weight_piece(self, layer: int, shape: tuple[int, int]) -> Piece | None:  # noqa: ARG002
         return None
@@ -90,6 +94,7 @@ class PointToPoint:
         """All layers multiply with the same matrix, so nothing can be freed."""
 
     def propagate(self, features: Tensor, layer: int) -> Tensor:  # noqa: ARG002
+        features = converted(features, self.feature_dtype, self.workspace)
         result: Tensor = _Propagate.apply(features, self)  # type: ignore[no-untyped-call]
         return result
 
@@ -101,7 +106,13 @@ class HaloProduct:
     """One scaled matrix, in an own and a halo block of columns, and its exchange of rows."""
 
     def __init__(
-        self, exchange: HaloExchange, matrix: ShardMatrix[Any], sides: Scaling, kind: Kind, threads: Threads
+        self,
+        exchange: HaloExchange,
+        matrix: ShardMatrix[Any],
+        sides: Scaling,
+        kind: Kind,
+        threads: Threads,
+        dtype: torch.dtype,
     ) -> None:
         self._exchange = exchange
         self._kind = kind
@@ -109,10 +120,9 @@ class HaloProduct:
         self._right = torch.from_numpy(sides.right) if len(sides.right) else None
         # Owners scale the rows that they send, so no rank needs the factors of its halo.
         self._sent = None if self._right is None else exchange.sent(self._right).unsqueeze(1)
-        # Factors that stand for ones are empty but have the dtype of the features.
-        dtype = sides.left.dtype
         self._own = sparse_product(matrix.own, threads, dtype)
-        self._halo = sparse_product(matrix.halo, threads, dtype)
+        parts = split_columns(matrix.halo, [exchange.halo_of(rank) for rank in range(exchange.comm.size)])
+        self._halo = {rank: sparse_product(part, threads, dtype) for rank, part in enumerate(parts) if part.nnz}
 
     def multiply(self, features: Tensor) -> Tensor:
         """The scaled matrix times ``features``. Collective.
@@ -127,20 +137,39 @@ class HaloProduct:
         own = space.contiguous(features)
         with comm.traffic.timing(self._kind):
             arrival = self._exchange.begin(own, self._kind, self._sent)
-        # The own columns need no rows of other ranks: their product hides the exchange. It overwrites every row, so the
-        # buffer need not be zeroed.
-        product = space.like(own)
+        # Several summands are added in the dtype of sums.
+        product = space.empty(own.shape, sum_dtype(own.dtype) if self._halo else own.dtype)
+        # The own columns need no rows of other ranks: their product hides the exchange, which advances between slices
+        # of it. It overwrites every row, so the buffer need not be zeroed.
         with comm.traffic.timing(SPMM):
-            self._own.multiply(own, product, self._left, column_scale=self._right)
-        # A profiled run meets before this wait and not before `begin`, which waits for no rank.
-        with comm.traffic.timing(self._kind, comm):
-            comm.wait(arrival.receives)
-        with comm.traffic.timing(SPMM):
-            self._halo.multiply(arrival.rows, product, self._left, accumulate=True)
+            self._own.multiply(own, product, self._left, column_scale=self._right, progress=self._progress(arrival))
+        self._add_neighbors(arrival, product)
         # Sends are waited for last, when most have completed; until then the packed rows must stay alive.
         with comm.traffic.timing(self._kind):
             comm.wait(arrival.sends)
-        return product
+        return converted(product, own.dtype, space)
+
+    def _add_neighbors(self, arrival: Arrival, product: Tensor) -> None:
+        """Add what the neighbors' rows contribute, each as soon as it is there. Collective.
+
+        Demirci et al., Algorithm 1, lines 7-9, in the order in which the messages were begun rather than in that of
+        their arrival: a sum then has the same bits in every run. While one neighbor's rows are multiplied, those of the
+        others go on arriving.
+        """
+        comm = self._exchange.comm
+        # A profiled run meets before these waits, and not before `begin`, which waits for no rank.
+        with comm.traffic.timing(self._kind, comm):
+            pass
+        for rank, requests in arrival.receives.items():
+            with comm.traffic.timing(self._kind):
+                comm.wait(requests)
+            rows = arrival.rows[self._exchange.halo_of(rank)]
+            with comm.traffic.timing(SPMM):
+                self._halo[rank].multiply(rows, product, self._left, accumulate=True, progress=self._progress(arrival))
+
+    def _progress(self, arrival: Arrival) -> Callable[[], None] | None:
+        comm, requests = self._exchange.comm, arrival.requests
+        return (lambda: comm.progress(requests)) if requests else None
 
 
 class _Propagate(torch.autograd.Function):

@@ -10,9 +10,9 @@ from torch import Tensor
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.dispatch import SparseProduct
+from gnnloom.trainer.kernels.dispatch import SparseProduct, converted, sum_dtype
 from gnnloom.trainer.layout.layout import Layout
-from gnnloom.trainer.operators.grid import GridOperator
+from gnnloom.trainer.operators.grid import GridOperator, InFlight
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
 from gnnloom.trainer.operators.operator import LayerPlan
 
@@ -59,17 +59,34 @@ class RowBlocks(GridOperator):
     def multiply(self, features: Tensor, layer: int, *, backward: bool) -> Tensor:
         kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
         own = self.scaled(features, layer, _ROW, backward=backward)
-        result = self.workspace.zeros(own.shape, own.dtype)
+        copies = self.grid.group(self._replica_axes)
+        products = self._products[layer, backward]
+        # Several summands are added in the dtype of sums.
+        is_one = len(products) == 1 and copies.size == 1
+        result = self.workspace.empty(own.shape, own.dtype if is_one else sum_dtype(own.dtype))
+        if not products:
+            result.zero_()
         row_scale = self.row_scale(layer, _ROW, backward=backward)
-        group = self.grid.group(_ROW)
-        # One block of the features in memory at a time: its owner broadcasts it, all ranks of the copy multiply. They
-        # have the same sources, and so call the broadcasts in the same order.
-        for source, product in zip(self._sources, self._products[layer, backward], strict=True):
-            block = (
-                own if source == group.rank else self.workspace.empty((product.num_columns, own.shape[1]), own.dtype)
-            )
-            group.broadcast(block, source, kind)
-            self.add_product(product, block, result, row_scale)
+        # The owner of a block of the features broadcasts it, and all ranks of the copy multiply. They have the same
+        # sources, and so call the broadcasts in the same order. The next block arrives during a product, so there are
+        # two blocks in memory at a time.
+        arriving = self._begin_block(0, own, products, kind)
+        for number, product in enumerate(products):
+            block, arrival = arriving
+            arriving = self._begin_block(number + 1, own, products, kind)
+            arrival.finish()
+            self.multiply_locally(product, block, result, row_scale, arriving[1], accumulate=number > 0)
         # Without copies the group has one rank, and nothing is sent.
-        self.grid.group(self._replica_axes).all_reduce(result, kind)
-        return result
+        copies.all_reduce(result, kind)
+        return converted(result, own.dtype, self.workspace)
+
+    def _begin_block(
+        self, number: int, own: Tensor, products: list[SparseProduct], kind: Kind
+    ) -> tuple[Tensor, InFlight]:
+        """Begin the broadcast of a block that this copy multiplies with; of nothing after the last one. Collective."""
+        group = self.grid.group(_ROW)
+        if number == len(products):
+            return own, InFlight(group, [], kind)
+        source, shape = self._sources[number], (products[number].num_columns, own.shape[1])
+        block = own if source == group.rank else self.workspace.empty(shape, own.dtype)
+        return block, InFlight(group, group.begin_broadcast(block, source, kind), kind)

@@ -18,13 +18,13 @@ from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.matrix.ranges import Span, split_range
-from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.arrays import as_array, tensor_dtype
-from gnnloom.trainer.kernels.dispatch import SparseProduct
+from gnnloom.trainer.kernels.dispatch import SparseProduct, converted, sum_dtype
 from gnnloom.trainer.layout.layout import Layout
-from gnnloom.trainer.operators.grid import GridOperator
+from gnnloom.trainer.operators.grid import GridOperator, InFlight
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
 from gnnloom.trainer.operators.operator import LayerPlan
 
@@ -49,6 +49,31 @@ class Stage:
     @property
     def width(self) -> int:
         return self.span[1] - self.span[0]
+
+
+@dataclass(frozen=True)
+class _Operands:
+    """What a stage multiplies, perhaps still on its way.
+
+    Attributes:
+        block: the adjacency's block.
+        rows: (stage's width, columns held) rows of the features.
+        entries, in_flight: their transfers.
+    """
+
+    block: CSR
+    rows: Tensor
+    entries: InFlight
+    in_flight: InFlight
+
+    def finish(self) -> None:
+        """Wait until both are there. Collective."""
+        self.entries.finish()
+        self.in_flight.finish()
+
+
+#: What follows the last stage.
+_NO_BLOCK = CSR(0, np.zeros(1, np.int64), np.empty(0, np.int32), None, 0)
 
 
 class Summa(GridOperator):
@@ -122,22 +147,42 @@ class Summa(GridOperator):
         kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
         own = self.scaled(features, layer, self._feature_rows, backward=backward)
         first, last = self.rows(_ROW)
-        result = self.workspace.zeros((last - first, own.shape[1]), own.dtype)
         row_scale = self.row_scale(layer, _ROW, backward=backward)
         # All groups here: forming one is collective over all ranks, and a layer without vertices has no stage below.
-        down, _, fiber = (self.grid.group(axes) for axes in (_ROW, _COLUMN, self._layer_axes))
-        for number, stage in enumerate(self._stages):
-            # Both operands of the stage are broadcast; then every rank multiplies them locally.
-            block = self._broadcast_block(number, layer, backward=backward)
-            rows = own[stage.offset : stage.offset + stage.width]
-            if stage.row != down.rank:
-                rows = self.workspace.empty((stage.width, own.shape[1]), own.dtype)
-            down.broadcast(rows, stage.row, kind)
+        _, _, fiber = (self.grid.group(axes) for axes in (_ROW, _COLUMN, self._layer_axes))
+        # Several summands are added in the dtype of sums.
+        is_one = len(self._stages) == 1 and fiber.size == 1
+        result = self.workspace.empty((last - first, own.shape[1]), own.dtype if is_one else sum_dtype(own.dtype))
+        if not self._stages:
+            result.zero_()
+        # Both operands of a stage are broadcast; then every rank multiplies them locally, while those of the next stage
+        # arrive.
+        arriving = self._begin_stage(0, own, kind, layer, backward=backward)
+        for number in range(len(self._stages)):
+            stage, arriving = arriving, self._begin_stage(number + 1, own, kind, layer, backward=backward)
+            stage.finish()
             is_own = number in self._blocks[layer, backward]
-            product = self._product(block) if is_own else self.adjacency.product(block)
-            self.add_product(product, rows, result, row_scale)
+            product = self._product(stage.block) if is_own else self.adjacency.product(stage.block)
+            self.multiply_locally(product, stage.rows, result, row_scale, arriving.in_flight, accumulate=number > 0)
         sizes = self.grid.sizes_along_last(self.adjacency.num_vertices, self._feature_rows)
-        return self.reduce_scatter(fiber, result, sizes, kind)
+        return converted(self.reduce_scatter(fiber, result, sizes, kind), own.dtype, self.workspace)
+
+    def _begin_stage(self, number: int, own: Tensor, kind: Kind, layer: int, *, backward: bool) -> _Operands:
+        """Begin to broadcast both operands of a stage; of nothing after the last one. Collective."""
+        down, along = self.grid.group(_ROW), self.grid.group(_COLUMN)
+        if number == len(self._stages):
+            return _Operands(_NO_BLOCK, own, InFlight(along, [], Kind.ADJACENCY), InFlight(down, [], kind))
+        block, arriving = self._begin_block(number, layer, backward=backward)
+        stage = self._stages[number]
+        rows = own[stage.offset : stage.offset + stage.width]
+        if stage.row != down.rank:
+            rows = self.workspace.empty((stage.width, own.shape[1]), own.dtype)
+        return _Operands(
+            block,
+            rows,
+            InFlight(along, arriving, Kind.ADJACENCY),
+            InFlight(down, down.begin_broadcast(rows, stage.row, kind), kind),
+        )
 
     def _product(self, block: CSR) -> SparseProduct:
         """A block that this rank holds, prepared for products once; layers and directions may share it."""
@@ -145,20 +190,21 @@ class Summa(GridOperator):
             self._products[id(block)] = self.adjacency.product(block)
         return self._products[id(block)]
 
-    def _broadcast_block(self, number: int, layer: int, *, backward: bool) -> CSR:
-        """The adjacency's block of a stage, from the rank of this process row that holds it. Collective."""
+    def _begin_block(self, number: int, layer: int, *, backward: bool) -> tuple[CSR, list[Request]]:
+        """Begin to broadcast the adjacency's block of a stage along the process row. Collective."""
         along, root = self.grid.group(_COLUMN), self._stages[number].column
         if along.size == 1:
-            return self._blocks[layer, backward][number]
+            return self._blocks[layer, backward][number], []
         # Receivers know the shapes and dtypes of all three arrays in advance, so only their contents travel.
         nnz = self._count_entries(along, layer, backward=backward)[number]
         block = self._blocks[layer, backward].get(number)
         if block is None:
             block = self._empty_block(nnz, self._stages[number].width)
+        requests: list[Request] = []
         for array in (block.indptr, block.indices, block.data):
             if array is not None:
-                along.broadcast(torch.from_numpy(array), root, Kind.ADJACENCY)
-        return block
+                requests += along.begin_broadcast(torch.from_numpy(array), root, Kind.ADJACENCY)
+        return block, requests
 
     def _empty_block(self, nnz: int, width: int) -> CSR:
         """Buffers for a block to receive, with the dtypes of a stored one."""
@@ -182,27 +228,33 @@ class Summa(GridOperator):
 
     def multiply_weight(self, features: Tensor, weight: Tensor, layer: int) -> Tensor:
         """Multiply the features' blocks of columns, broadcast along the process row, with their rows of the weight."""
+        if self.grid.axes["column"] == 1:
+            return super().multiply_weight(features, weight, layer)
         layout, (dim, dim_out) = self.layout(layer), weight.shape
         columns = layout.columns(dim_out)
-        result = self.workspace.zeros((len(features), columns.stop - columns.start), features.dtype)
+        # Several products are added in the dtype of sums.
+        sums = sum_dtype(features.dtype)
+        result = self.workspace.zeros((len(features), columns.stop - columns.start), sums)
         for block, inner in self._column_blocks(features, dim, Kind.TRANSFORM_FORWARD):
             result += self.gemm(block, weight[inner, columns])
-        return result
+        return converted(result, features.dtype, self.workspace)
 
     def weight_adjoints(
         self, gradient: Tensor, features: Tensor, weight: Tensor, layer: int, *, of_features: bool
     ) -> tuple[Tensor | None, Tensor]:
+        if self.grid.axes["column"] == 1:
+            return super().weight_adjoints(gradient, features, weight, layer, of_features=of_features)
         dim, dim_out = weight.shape
         inner = self.layout(layer).columns(dim)
-        back = self.workspace.zeros(features.shape, features.dtype) if of_features else None
+        back = self.workspace.zeros(features.shape, sum_dtype(features.dtype)) if of_features else None
         # This rank's rows and columns contribute to the rows ``inner`` of the gradient; the sum over all ranks is the
         # whole gradient.
         of_weight = self.workspace.zeros(weight.shape, weight.dtype)
         for block, columns in self._column_blocks(gradient, dim_out, Kind.TRANSFORM_BACKWARD):
             if back is not None:
                 back += self.gemm(block, weight[inner, columns].T)
-            of_weight[inner, columns] = self.gemm(features.T, block)
-        return back, of_weight
+            of_weight[inner, columns] = self.weight_gradient(features, block)
+        return None if back is None else converted(back, features.dtype, self.workspace), of_weight
 
     def _column_blocks(self, piece: Tensor, dim: int, kind: Kind) -> Iterator[tuple[Tensor, slice]]:
         """Broadcast the blocks of columns of a (n, dim) matrix along the process row, one at a time. Collective.
@@ -215,9 +267,15 @@ class Summa(GridOperator):
         """
         along = self.grid.group(_COLUMN)
         own = self.workspace.contiguous(piece)
-        for source in range(along.size):
-            columns = slice(*split_range(dim, along.size, source))
-            shape = len(own), columns.stop - columns.start
-            block = own if source == along.rank else self.workspace.empty(shape, own.dtype)
-            along.broadcast(block, source, kind)
-            yield block, columns
+        arriving = []
+        # The next block arrives during the product with one. The last turn begins nothing.
+        for source in range(along.size + 1):
+            if source < along.size:
+                columns = slice(*split_range(dim, along.size, source))
+                shape = len(own), columns.stop - columns.start
+                block = own if source == along.rank else self.workspace.empty(shape, own.dtype)
+                arriving.append((block, columns, along.begin_broadcast(block, source, kind)))
+            if source > 0:
+                block, columns, requests = arriving.pop(0)
+                along.finish(requests, kind)
+                yield block, columns

@@ -21,11 +21,11 @@ from torch import Tensor
 
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.process_grid import ProcessGrid
-from gnnloom.trainer.comm.traffic import GEMM, Kind
-from gnnloom.trainer.kernels.dispatch import SparseProduct, weight_gradient
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.kernels.dispatch import SparseProduct, converted, sum_dtype
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import Piece
-from gnnloom.trainer.operators.grid import GridOperator
+from gnnloom.trainer.operators.grid import GridOperator, InFlight
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency, split_rows
 from gnnloom.trainer.operators.operator import LayerPlan
 from gnnloom.trainer.operators.weight_product import transposed_is_faster
@@ -143,32 +143,36 @@ class Tensor3D(GridOperator):
         scaled = self.scaled(features, layer, (source,), backward=backward)
         row_scale = self.row_scale(layer, (target,), backward=backward)
         products = self._products[layer, backward]
-        if takes_input and backward:
-            # The transpose's columns are split along depth, so the reduce-scatter forms the sum that the all-reduce
-            # would form, and leaves each rank the rows that it holds.
-            return self._scatter_input(self._aggregate(products, scaled, row_scale, None, kind), kind)
-        return self._aggregate(products, scaled, row_scale, self.grid.group((source,)), kind)
+        # Backward, the first layer's transpose has its columns split along depth, so the reduce-scatter forms the sum
+        # that the all-reduce would form, and leaves each rank the rows that it holds.
+        scatters, group = takes_input and backward, self.grid.group((source,))
+        result = self._aggregate(products, scaled, row_scale, group, kind, reduces=not scatters)
+        result = self._scatter_input(result, kind) if scatters else result
+        return converted(result, features.dtype, self.workspace)
 
     def _aggregate(
         self,
         products: list[tuple[slice, SparseProduct]],
         features: Tensor,
         row_scale: Tensor,
-        group: Communicator | None,
+        group: Communicator,
         kind: Kind,
+        *,
+        reduces: bool,
     ) -> Tensor:
-        """The product, summed over a group if there is one. Collective."""
-        # Zeros, because the products are added. Blocks of rows are contiguous, so each is reduced in place.
-        num_rows = sum(product.num_rows for _, product in products)
-        result = self.workspace.zeros((num_rows, features.shape[1]), features.dtype)
+        """The product, or this rank's summand of it, to be summed over a group. Collective."""
+        # Blocks of rows are contiguous, so each is reduced in place, and in the dtype of sums.
+        num_rows, dtype = sum(product.num_rows for _, product in products), features.dtype
+        result = self.workspace.empty((num_rows, features.shape[1]), dtype if group.size == 1 else sum_dtype(dtype))
         requests: list[Request] = []
         for rows, product in products:
+            in_flight = InFlight(group, requests, kind)
             # The left factors scale every summand alike, so scaling before the sum is right. A slice of (0,) is (0,).
-            self.add_product(product, features, result[rows], row_scale[rows])
-            if group is not None:
+            self.multiply_locally(product, features, result[rows], row_scale[rows], in_flight, accumulate=False)
+            if reduces:
                 # In flight while the next block is multiplied (Plexus, section 5).
                 requests += group.begin_all_reduce(result[rows], kind)
-        if group is not None:
+        if reduces:
             group.finish(requests, kind)
         return result
 
@@ -193,10 +197,9 @@ class Tensor3D(GridOperator):
         return features
 
     def multiply_weight(self, features: Tensor, weight: Tensor, layer: int) -> Tensor:
-        result = self.gemm(features, weight)
         # Ranks along inner hold different columns of the features, so their products are summands.
-        self.grid.group((self._roles[layer].inner,)).all_reduce(result, Kind.TRANSFORM_FORWARD)
-        return result
+        group = self.grid.group((self._roles[layer].inner,))
+        return self.summed(group, self.gemm(features, weight), Kind.TRANSFORM_FORWARD)
 
     def weight_adjoints(
         self, gradient: Tensor, features: Tensor, weight: Tensor, layer: int, *, of_features: bool
@@ -210,18 +213,17 @@ class Tensor3D(GridOperator):
                 back = self._scatter_input(back, Kind.TRANSFORM_BACKWARD)
             else:
                 # Ranks along these hold different columns of the gradient.
-                self.grid.group((roles.weight_columns,)).all_reduce(back, Kind.TRANSFORM_BACKWARD)
-        return back, self._weight_gradient(features, gradient, layer)
+                back = self.summed(self.grid.group((roles.weight_columns,)), back, Kind.TRANSFORM_BACKWARD)
+        return back, self._chosen_weight_gradient(features, gradient, layer)
 
-    def _weight_gradient(self, features: Tensor, gradient: Tensor, layer: int) -> Tensor:
+    def _chosen_weight_gradient(self, features: Tensor, gradient: Tensor, layer: int) -> Tensor:
         transposed = self._transposed[layer]
         # All ranks reach a layer's first gradient in the same epoch, so the collective measurement is safe.
         if transposed is None:
             transposed = self._transposed[layer] = transposed_is_faster(
                 features, gradient, self.grid.comm, self.workspace
             )
-        with self.grid.comm.traffic.timing(GEMM):
-            return weight_gradient(features, gradient, self.workspace, transposed=transposed)
+        return self.weight_gradient(features, gradient, transposed=transposed)
 
     def release(self, layer: int) -> None:
         del self._products[layer, False]

@@ -46,6 +46,7 @@ def model_options(config: TrainConfig, num_features: int, num_outputs: int) -> M
         residual=config.residual,
         unit_embedding=config.unit_embedding,
         own=config.own_model_options(),
+        feature_dtype=getattr(torch, config.feature_dtype),
     )
 
 
@@ -66,6 +67,7 @@ def build_operator(
         shards=shards,
         normalization=config.normalization,
         dtype=np.dtype(config.dtype),
+        feature_dtype=getattr(torch, config.feature_dtype),
         plan=plan,
         # Sampled training differentiates the products with its batches only.
         differentiates=config.model_kind.load().multiplies and not config.mode_kind.is_sampled,

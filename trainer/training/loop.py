@@ -52,6 +52,8 @@ logger = logging.getLogger(__name__)
 CHECKPOINT_SECONDS = 600.0
 #: Up to this many ranks, the result holds the bytes sent between every pair; the matrix grows with their square.
 _MATRIX_RANKS = 256
+#: Names of the time that communication adds to an epoch, in metrics and results: of the slowest rank, and the mean.
+_EXPOSED = ("exposed_seconds", "mean_exposed_seconds")
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class EpochReport:
 
     Attributes:
         seconds: time of the slowest rank.
+        exposed: seconds in which a rank only waited for messages, of the rank that waited longest; and over all ranks,
+            the mean.
         bytes, messages: sent by all ranks, by kind.
         stopped: at least one rank was asked to stop.
         profile: time profile of every rank, if requested; see :func:`gnnloom.trainer.comm.profile.gather_profile`.
@@ -68,6 +72,7 @@ class EpochReport:
 
     loss: float
     seconds: float
+    exposed: tuple[float, float]
     bytes: dict[str, int]
     messages: dict[str, int]
     stopped: bool
@@ -255,7 +260,8 @@ class Training:
             # Before anything of this epoch is written: a resumed run would start from the diverged model.
             self._check_finite(epoch, report.loss)
             done = epoch + 1
-            line: dict[str, Any] = {"epoch": epoch, "loss": report.loss, "seconds": report.seconds} | report.figures
+            line: dict[str, Any] = {"epoch": epoch, "loss": report.loss, "seconds": report.seconds}
+            line |= dict(zip(_EXPOSED, report.exposed, strict=True)) | report.figures
             last = self._measure(line, is_last=done == self.config.epochs)
             line |= {"bytes": report.bytes, "messages": report.messages}
             # The line precedes the checkpoint. After a kill in between, the resumed run drops the line and repeats the
@@ -328,15 +334,18 @@ class Training:
     ) -> EpochReport:
         sent = [float(count[kind]) for count in (counts.bytes, counts.messages) for kind in Kind]
         # Outside the epoch's record and its time, so the report does not count itself.
-        everyones = self.comm.gather_numbers([seconds, float(read), *sent])
+        everyones = self.comm.gather_numbers([seconds, counts.exposed, float(read), *sent])
         if self.config.adjacency == "disk":
-            figures["bytes_read"] = int(everyones[:, 1].sum())
-        sums = everyones[:, 2:].sum(0).reshape(2, len(Kind)).astype(int)
+            figures["bytes_read"] = int(everyones[:, 2].sum())
+        sums = everyones[:, 3:].sum(0).reshape(2, len(Kind)).astype(int)
         num_bytes, messages = ({kind.value: int(n) for kind, n in zip(Kind, row, strict=True) if n} for row in sums)
         slowest = float(everyones[:, 0].max())
+        exposed = float(everyones[:, 1].max()), float(everyones[:, 1].mean())
         self.last_traffic = counts
         profile = gather_profile(self.comm, counts, seconds) if self.config.profile else []
-        return EpochReport(float(totals[0]), slowest, num_bytes, messages, bool(totals[1] > 0), profile, figures)
+        return EpochReport(
+            float(totals[0]), slowest, exposed, num_bytes, messages, bool(totals[1] > 0), profile, figures
+        )
 
     def _check_finite(self, epoch: int, value: float, what: str = "loss") -> None:
         if not math.isfinite(value):
@@ -466,6 +475,8 @@ class Training:
             "feature_norm": self.session.feature_norm,
             # A slow epoch, such as the first one, which loads compiled kernels, does not move the median.
             "epoch_seconds": statistics.median(line["seconds"] for line in self.lines),
+            # Lines of earlier versions lack it.
+            **{name: statistics.median(line.get(name, 0.0) for line in self.lines) for name in _EXPOSED},
             "bytes_sent": sum(last["bytes"].values()),
             "messages_sent": sum(last["messages"].values()),
             "bytes_by_kind": last["bytes"],

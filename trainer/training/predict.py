@@ -135,5 +135,5 @@ def _forward(session: Session, inputs: Inputs, embeddings: bool) -> dict[str, to
         if embeddings and model.num_layers > 1:
             last = model.num_layers - 1
             before, width = session.operator.layout(last), model.options.dims[last]
-            outputs["embedding"] = whole_rows(hidden.value, before, width, Kind.PREDICTION)
+            outputs["embedding"] = whole_rows(model.as_sums(hidden.value), before, width, Kind.PREDICTION)
     return outputs

@@ -269,7 +269,7 @@ def _windows(
 
 def _memory(sizes: _Matrix, config: TrainConfig, options: ModelOptions, layers: Sequence[Footprint]) -> _Memory:
     """The memory of one rank with these shares."""
-    word, n = np.dtype(config.dtype).itemsize, sizes.num_vertices
+    word, n = _feature_bytes(config), sizes.num_vertices
     model = _TENSORS.get(config.model, _OTHER)
     entries = layers[0].adjacency * sizes.nnz
     arriving = layers[0].arriving * sizes.nnz * sizes.entry_bytes
@@ -303,13 +303,15 @@ def _layer_peak(
     """
     saved, peak = 0.0, 0.0
     drops = config.dropout > 0
+    # Sums of several products are float32, and then rounded.
+    sums = 3 if config.precision == "bf16" and config.ranks > 1 else 1
     for layer, (before, after) in enumerate(options.pairs):
         here, output = layers[layer], layers[layer + 1].held * column
         width = after * config.heads if model.attends and layer == len(options.pairs) - 1 else after
         first = options.propagates_first(layer)
         is_kept = layer == 0 and options.input_is_kept
         product = (before if first else width) * column
-        moving = (here.held + here.received + here.product) * product
+        moving = (here.held + here.received + sums * here.product) * product
         if model.attends:
             # The transformed rows of this rank and of its halo, and the scores of every edge and head.
             scores = config.heads * entries
@@ -342,6 +344,11 @@ def _read_bytes(shards: ShardSizes, config: TrainConfig, options: ModelOptions, 
     return int(cells + footprints[0].held * shards.order_bytes)
 
 
+def _feature_bytes(config: TrainConfig) -> int:
+    """Bytes of a number of the features, the activations and their gradients."""
+    return 2 if config.precision == "bf16" else np.dtype(config.dtype).itemsize
+
+
 def _checkpoint_bytes(shards: ShardSizes, config: TrainConfig, options: ModelOptions) -> int:
     """Bytes of all checkpoints that are on disk at a time."""
     # Two weights of a layer's shape are the most that a model has; the attention vectors are small.
@@ -360,7 +367,7 @@ def prediction_bytes(shards: ShardSizes, config: TrainConfig, *, embeddings: boo
 
 #: Fields that decide how long an epoch takes.
 _SIZE_FIELDS = (
-    "algorithm", "ranks", "grid", "model", "hidden", "heads", "dtype", "norm", "dropout", "input_dropout",
+    "algorithm", "ranks", "grid", "model", "hidden", "heads", "precision", "norm", "dropout", "input_dropout",
     "product_order", "train_features", "threads", "adjacency",
 )  # fmt: skip
 

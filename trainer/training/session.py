@@ -89,10 +89,11 @@ class Session:
         layout = self.operator.layout(0)
         # Normalized first, while rows are whole: the sum over a row needs all of its columns.
         self.feature_norm = settled_feature_norm(self.feature, self.config.feature_norm, self.comm)
-        feature = split_rows(normalize_feature(self.feature, self.feature_norm), layout)
+        feature = normalize_feature(self.feature, self.feature_norm)
         self.feature = None
         if self.config.train_features:
-            return Inputs(self.model.train_features(feature, self.shards.num_vertices))
+            return Inputs(self.model.train_features(split_rows(feature, layout), self.shards.num_vertices))
+        feature = split_rows(self.model.as_features(feature), layout)
         if not self.config.skip_input_gradient:
             return Inputs(feature.requires_grad_())
         if not self.config.input_is_cached:

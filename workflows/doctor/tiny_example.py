@@ -85,7 +85,7 @@ def _train(dataset: Dataset, ranks: int) -> list[float]:
         hidden=(16,),
         epochs=_EPOCHS,
         # In float32, rounding would hide small errors.
-        dtype="float64",
+        precision="float64",
         run=f"ranks-{ranks}",
     )
     return [float(loss) for loss in launch(config)["loss"]]

@@ -142,7 +142,7 @@ def _sources(folder: Path, model: Any) -> dict[str, tuple[Any, dict[str, Any]]]:
 
 
 def _call_trainer() -> list[str]:
-    """Call the kernels of the trainer, with and without weights, in both precisions."""
+    """Call the kernels of the trainer, with and without weights, in all precisions."""
     import torch
 
     from gnnloom.storage.matrix.csr import CSR
@@ -173,6 +173,11 @@ def _call_trainer() -> list[str]:
         gradient = SoftmaxGradient(scores, scores, values, scores)
         softmax.add_target_gradient(values, scores, scores, gradient, torch.zeros_like(scores))
         softmax.source_gradient(values, scores, scores, gradient)
+    stored = torch.ones((2, 4), dtype=torch.bfloat16, requires_grad=True)
+    dropped = dropout.apply(stored, np.arange(2), 0, 0, 0)
+    for mask in (None, dropout.mask(np.arange(2), 0, 0, 0)):
+        dropped = rectify(dropped, torch.ones(4), mask, dropout)
+    dropped.sum().backward()  # type: ignore[no-untyped-call]
     return []
 
 

@@ -115,8 +115,11 @@ def _mark_best(axes: Axes, facts: RunFacts) -> str:
 
 
 def seconds_picture(runs: Sequence[RunFacts]) -> Picture:
-    """Draw the time of every epoch on its slowest rank."""
+    """Draw the time of every epoch on its slowest rank, and of a single run the time spent waiting for messages."""
     taken = {_label(facts, runs, "slowest rank"): facts.curve("seconds") for facts in runs}
+    exposed = runs[0].curve("exposed_seconds")
+    if len(runs) == 1 and len(exposed[0]) and exposed[1].any():
+        taken["waiting for messages"] = exposed
     _, unit = in_seconds(np.concatenate([np.atleast_1d(np.median(curve[1])) for curve in taken.values()]))
     factor = 1e3 if unit == "ms" else 1.0
     curves = {name: (epochs, seconds * factor) for name, (epochs, seconds) in taken.items()}

@@ -16,7 +16,8 @@ enum {
     LISTED = 16,
     WIDE = 32,
     STREAMED = 64,
-    CASES = 128
+    WIDE_OUT = 128,
+    CASES = 256
 };
 
 int32_t gnnloom_best_instruction_set(void);
@@ -48,6 +49,11 @@ static double get(const void *array, int64_t at, int32_t dtype) {
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
+}
+
+/* The output's type. */
+static int32_t out_of(const struct gnnloom_product *product) {
+    return product->wide_out ? sums_of(product->dtype) : product->dtype;
 }
 
 /* Eighths from -2 to 2, which every type holds exactly. */
@@ -82,15 +88,15 @@ static double expected(const struct gnnloom_product *product, const void *before
     }
     if (product->row_scale)
         total *= get(product->row_scale, target, sums);
-    return total + (product->accumulate ? get(before, target * product->out_stride + at, product->dtype) : 0);
+    return total + (product->accumulate ? get(before, target * product->out_stride + at, out_of(product)) : 0);
 }
 
 static int differs(const struct gnnloom_product *product, int64_t num_listed, const void *before) {
-    const double eps = product->dtype == GNNLOOM_BFLOAT16 ? 1.0 / 128 : 1e-5;
+    const double eps = out_of(product) == GNNLOOM_BFLOAT16 ? 1.0 / 128 : 1e-5;
     for (int64_t listed = 0; listed < num_listed; listed++)
         for (int64_t at = 0; at < product->dim; at++) {
             const int64_t target = product->target ? product->target[listed] : listed;
-            const double found = get(product->out, target * product->out_stride + at, product->dtype);
+            const double found = get(product->out, target * product->out_stride + at, out_of(product));
             const double wanted = expected(product, before, listed, at);
             if (!(fabs(found - wanted) <= eps * (1 + fabs(wanted))))
                 return 1;
@@ -119,9 +125,10 @@ static int check(int32_t instruction_set, int32_t dtype, int64_t dim, int kind) 
     void *values = kind & WEIGHTED ? random_array(entries, sums) : NULL;
     void *row_scale = kind & ROW_SCALED ? random_array(ROWS, sums) : NULL;
     void *column_scale = kind & COLUMN_SCALED ? random_array(COLUMNS, sums) : NULL;
-    void *dense = random_array((COLUMNS - 1) * dense_stride + dim, dtype), *out = random_array(out_length, dtype);
-    void *before = malloc((size_t)out_length * size_of(dtype));
-    memcpy(before, out, (size_t)out_length * size_of(dtype));
+    const int32_t out_dtype = kind & WIDE_OUT ? sums : dtype;
+    void *dense = random_array((COLUMNS - 1) * dense_stride + dim, dtype), *out = random_array(out_length, out_dtype);
+    void *before = malloc((size_t)out_length * size_of(out_dtype));
+    memcpy(before, out, (size_t)out_length * size_of(out_dtype));
     const struct gnnloom_product product = {begin,
                                             end,
                                             kind & LISTED ? target : NULL,
@@ -138,7 +145,8 @@ static int check(int32_t instruction_set, int32_t dtype, int64_t dim, int kind) 
                                             dtype,
                                             (kind & WIDE) != 0,
                                             (kind & ACCUMULATED) != 0,
-                                            (kind & STREAMED) != 0};
+                                            (kind & STREAMED) != 0,
+                                            (kind & WIDE_OUT) != 0};
     const int64_t bounds[] = {0, 1, num_listed / 2, num_listed};
     gnnloom_spmm(&product, bounds, 3, instruction_set, NULL, 1);
     const int wrong = differs(&product, num_listed, before);
@@ -155,7 +163,8 @@ int main(void) {
             for (int64_t dim = 1; dim <= MOST_WIDTH; dim += dim < 140 ? 1 : 9)
                 for (int kind = 0; kind < CASES; kind++) {
                     /* The kernel takes weights or factors of columns. */
-                    if ((kind & WEIGHTED && kind & COLUMN_SCALED) || (kind % 5 && dim > 70))
+                    if ((kind & WEIGHTED && kind & COLUMN_SCALED) || (kind % 5 && dim > 70) ||
+                        (kind & WIDE_OUT && dtype != GNNLOOM_BFLOAT16))
                         continue;
                     checks++;
                     if (check(set, dtype, dim, kind)) {

@@ -67,3 +67,11 @@ def test_dropout_goes_backward_through_the_same_mask() -> None:
 def test_probability_zero_returns_the_features_themselves() -> None:
     ones, dropped = _drop(np.arange(3), probability=0.0)
     assert dropped is ones
+
+
+def test_bfloat16_loses_the_same_features_as_float32_and_is_rounded_once() -> None:
+    vertex, dropout = np.arange(300), Dropout(0.3, 1, Threads(2))
+    given = torch.randn((300, 37), generator=torch.Generator().manual_seed(0)).bfloat16()
+    wide, narrow = (dropout.apply(each, vertex, 0, 0, 0) for each in (given.float(), given))
+    assert torch.equal(wide.bfloat16(), narrow)
+    assert 0.2 < float((narrow == 0).double().mean()) < 0.4

@@ -98,7 +98,7 @@ class Case:
             "dropout": self.dropout,
             "epochs": EPOCHS,
             "lr": LR,
-            "dtype": "float64",
+            "precision": "float64",
             "seed": 3,
             "eval_every": 0,
             "threads": 1,

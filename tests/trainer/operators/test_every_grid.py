@@ -72,7 +72,7 @@ class Case:
             train_features=self.train_features,
             epochs=EPOCHS,
             lr=LR,
-            dtype="float64",
+            precision="float64",
             seed=3,
             eval_every=0,
             threads=1,

@@ -24,7 +24,14 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], d
     given.adjacency.data[: given.adjacency.indptr[1]] *= -1
     given.store_grid(catalog, "single", grid=(2, 2))
     given.store(catalog, 2)
-    fixed: dict[str, Any] = {"hidden": (4,), "epochs": 3, "dtype": "float64", "seed": 3, "eval_every": 0, "threads": 1}
+    fixed: dict[str, Any] = {
+        "hidden": (4,),
+        "epochs": 3,
+        "precision": "float64",
+        "seed": 3,
+        "eval_every": 0,
+        "threads": 1,
+    }
     chosen = [(algorithm, grid, kind) for kind in ("symmetric", "none") for algorithm, grid in GRIDS]
     configs = [
         TrainConfig(

@@ -49,7 +49,7 @@ def _config(catalog: Catalog, name: str, ranks: int, run: str, **options: Any) -
         "hidden": HIDDEN,
         "epochs": EPOCHS,
         "lr": 0.02,
-        "dtype": "float64",
+        "precision": "float64",
         "seed": 3,
         "eval_every": 0,
         "threads": 1,

@@ -36,7 +36,7 @@ def _config(catalog: Catalog, run: str, algorithm: str, grid: tuple[int, ...], *
     fixed: dict[str, Any] = {
         "hidden": (9, 7),
         "epochs": 6,
-        "dtype": "float64",
+        "precision": "float64",
         "dropout": 0.3,
         "threads": 1,
         "eval_every": 0,

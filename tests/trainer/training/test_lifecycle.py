@@ -36,7 +36,14 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 
 
 def _config(catalog: Catalog, run: str, **options: Any) -> TrainConfig:
-    fixed: dict[str, Any] = {"ranks": 2, "hidden": (9,), "epochs": 10, "dtype": "float64", "dropout": 0.3, "threads": 1}
+    fixed: dict[str, Any] = {
+        "ranks": 2,
+        "hidden": (9,),
+        "epochs": 10,
+        "precision": "float64",
+        "dropout": 0.3,
+        "threads": 1,
+    }
     return TrainConfig(catalog=str(catalog.root), dataset="graph", run=run, **{**fixed, **options})
 
 

@@ -29,7 +29,7 @@ from support.problems import problem
 FACTOR = 1.4
 
 CASES: dict[str, dict[str, Any]] = {
-    "gcn": {"hidden": (96, 32), "dtype": "float64"},
+    "gcn": {"hidden": (96, 32), "precision": "float64"},
     "directed": {"dataset": "directed", "hidden": (64, 64, 64), "norm": "batch", "dropout": 0.3},
     "sage": {"model": "sage", "hidden": (96,), "save_embeddings": True},
     "gat": {"model": "gat", "hidden": (32, 32), "heads": 2},
@@ -108,9 +108,10 @@ def test_more_ranks_need_less_memory_each(small: Catalog, algorithm: str) -> Non
 @pytest.mark.parametrize("model", MODELS)
 def test_wider_layers_and_trained_features_need_more(small: Catalog, model: str) -> None:
     usual = project(small, model=model).peak_memory[0]
-    for more in ({"hidden": (128, 128)}, {"train_features": True}, {"dtype": "float64"}):
+    for more in ({"hidden": (128, 128)}, {"train_features": True}, {"precision": "float64"}):
         assert project(small, model=model, **more).peak_memory[0] > usual
     assert project(small, model=model, dropout=0.5).peak_memory[0] >= usual
+    assert project(small, model=model, precision="bf16").layer_memory < project(small, model=model).layer_memory
 
 
 def test_an_algorithm_without_a_footprint_is_refused(small: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 VARIABLE: Final = "GNNLOOM_KERNELS"
 
 #: Version of :class:`Product` and of the functions, as in product.h.
-_ABI: Final = 2
+_ABI: Final = 3
 #: Names of the instruction sets, in the order of spmm.c.
 INSTRUCTION_SETS: Final = ("AVX-512", "AVX2", "portable vectors")
 
@@ -41,6 +41,7 @@ class Product(ctypes.Structure):
         ("wide_columns", ctypes.c_int32),
         ("accumulate", ctypes.c_int32),
         ("stream", ctypes.c_int32),
+        ("wide_out", ctypes.c_int32),
     )
 
 

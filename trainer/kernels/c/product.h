@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /* Raised with every change of the structure or of a meaning: a library of an older build is not used. */
-#define GNNLOOM_ABI 2
+#define GNNLOOM_ABI 3
 
 enum gnnloom_dtype {
     GNNLOOM_FLOAT32 = 0,
@@ -33,6 +33,7 @@ struct gnnloom_product {
     int32_t wide_columns; /* columns are int64 */
     int32_t accumulate;   /* add to the output instead of overwriting it */
     int32_t stream;       /* write around the caches where alignment allows: the output is larger than they are */
+    int32_t wide_out;     /* the output is float32 although the dense matrix is bfloat16 */
 };
 
 #endif

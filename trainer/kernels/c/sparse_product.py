@@ -6,6 +6,7 @@ the caches is written around them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -13,9 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.kernels.arrays import array_dtype
+from gnnloom.trainer.kernels.arrays import array_dtype, sum_dtype
 from gnnloom.trainer.kernels.c.library import Library, Product
-from gnnloom.trainer.kernels.operands import Operands, prepare, sum_dtype
+from gnnloom.trainer.kernels.operands import Operands, prepare
 from gnnloom.trainer.kernels.sparse_rows import SparseRows
 from gnnloom.trainer.kernels.threads import Threads
 
@@ -37,8 +38,11 @@ class CSparseProduct:
         self._indices = np.ascontiguousarray(rows.indices)
         self._data = None if rows.data is None else np.ascontiguousarray(rows.data, sums)
         # The time of a range is proportional to its nonzeros, not its rows.
-        self._ranges = threads.balanced_ranges(rows.offsets())
-        self._bounds = np.array([0, *(stop for _, stop in self._ranges)], np.int64)
+        offsets = rows.offsets()
+        self._ranges = threads.balanced_ranges(offsets)
+        self._slices = threads.slices(self._ranges, offsets)
+        self._bounds = [_bounds(self._ranges)]
+        self._slice_bounds = [_bounds(ranges) for ranges in self._slices]
 
     def restricted(self, rows: NDArray[np.int64]) -> CSparseProduct:
         return CSparseProduct(self._library, self._rows.restricted(rows), self._threads, self._dtype)
@@ -51,6 +55,7 @@ class CSparseProduct:
         *,
         accumulate: bool = False,
         column_scale: Tensor | None = None,
+        progress: Callable[[], None] | None = None,
     ) -> None:
         operands = prepare(self._rows, self._dtype, dense, out, row_scale, column_scale, accumulate=accumulate)
         if operands is None:
@@ -58,13 +63,16 @@ class CSparseProduct:
         product = self._described(operands, accumulate=accumulate)
         num_threads = min(self._threads.num_threads, 1 + self.nnz * out.shape[1] // _WORTH_A_THREAD)
         if num_threads == 1 or self._library.has_threads:
-            self._library.multiply(product, self._bounds, num_threads)
+            for bounds in self._bounds if progress is None else self._slice_bounds:
+                self._library.multiply(product, bounds, num_threads)
+                if progress is not None:
+                    progress()
             return
 
         def kernel(start: int, stop: int) -> None:
             self._library.multiply(product, np.array([start, stop]))
 
-        self._threads.run(kernel, self._ranges)
+        self._threads.run_slices(kernel, self._ranges, self._slices, progress)
 
     def _described(self, operands: Operands, *, accumulate: bool) -> Product:
         """The product as C reads it: addresses of memory that the caller keeps alive."""
@@ -87,4 +95,10 @@ class CSparseProduct:
             wide_columns=self._indices.dtype == np.int64,
             accumulate=accumulate,
             stream=not accumulate and out.nbytes >= _STREAMED_BYTES,
+            wide_out=out.dtype != self._dtype,
         )
+
+
+def _bounds(ranges: list[tuple[int, int]]) -> NDArray[np.int64]:
+    """(len(ranges) + 1,) int64 positions at which consecutive ranges begin and end."""
+    return np.array([ranges[0][0], *(stop for _, stop in ranges)] if ranges else [0], np.int64)

@@ -27,6 +27,25 @@ typedef struct {
 typedef uint32_t NAME(bits) __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint32_t NAME(loose_bits) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(STORED)), may_alias));
 
+/* The lanes of two vectors that a list chooses. */
+#ifdef __clang__
+#define CHOOSE(first, second, ...) __builtin_shufflevector(first, second, __VA_ARGS__)
+#else
+#define CHOOSE(first, second, ...) __builtin_shuffle(first, second, (NAME(bits)){__VA_ARGS__})
+#endif
+
+/* A block of a float32 output, whose columns follow each other, as even and odd columns. */
+INLINE NAME(block) NAME(load_wide)(const SUM *from) {
+    const NAME(vector) lower = *(const NAME(loose) *)from, upper = *(const NAME(loose) *)(from + LANES / 2);
+    return (NAME(block)){
+        {CHOOSE(lower, upper, JOIN(EVEN_, VECTOR_BYTES)), CHOOSE(lower, upper, JOIN(ODD_, VECTOR_BYTES))}};
+}
+
+INLINE void NAME(store_wide)(SUM *to, NAME(block) block) {
+    *(NAME(loose) *)to = CHOOSE(block.part[0], block.part[1], JOIN(LOWER_, VECTOR_BYTES));
+    *(NAME(loose) *)(to + LANES / 2) = CHOOSE(block.part[0], block.part[1], JOIN(UPPER_, VECTOR_BYTES));
+}
+
 /* Round to the nearest bfloat16, ties to even, in the upper half of each word. */
 INLINE NAME(bits) NAME(rounded)(NAME(vector) value) {
     NAME(bits) bits = (NAME(bits))value, is_nan = (NAME(bits))(value != value);
@@ -127,13 +146,29 @@ INLINE void NAME(add)(const struct gnnloom_product *product, const STORED *dense
 }
 
 /* Scale a finished row, and write it or add it: the output is touched once per row. */
-INLINE void NAME(finish)(const struct gnnloom_product *product, int64_t target, STORED *out, int64_t width,
+INLINE void NAME(finish)(const struct gnnloom_product *product, int64_t target, int64_t first, int64_t width,
                          const int blocks, NAME(block) *total) {
+    const int64_t at = target * product->out_stride + first;
     if (product->row_scale)
         EACH (block, blocks)
             EACH (part, PARTS)
                 total[block].part[part] *= ((const SUM *)product->row_scale)[target];
     /* All blocks are read before one is written, since the last two may overlap. */
+#ifdef BFLOAT16
+    if (product->wide_out) {
+        SUM *const out = (SUM *)product->out + at;
+        if (product->accumulate)
+            EACH (block, blocks) {
+                NAME(block) before = NAME(load_wide)(out + NAME(offset)(block, blocks, width));
+                EACH (part, PARTS)
+                    total[block].part[part] = before.part[part] + total[block].part[part];
+            }
+        EACH (block, blocks)
+            NAME(store_wide)(out + NAME(offset)(block, blocks, width), total[block]);
+        return;
+    }
+#endif
+    STORED *const out = (STORED *)product->out + at;
     if (product->accumulate)
         EACH (block, blocks) {
             NAME(block) before = NAME(load)(out + NAME(offset)(block, blocks, width));
@@ -162,8 +197,7 @@ INLINE void NAME(rows)(const struct gnnloom_product *given, int64_t start, int64
         for (; entry < end; entry++)
             NAME(add)(&product, dense, entry, width, blocks, 1, factors, total);
         const int64_t target = product.target ? product.target[listed] : listed;
-        STORED *const out = (STORED *)product.out + target * product.out_stride + first;
-        NAME(finish)(&product, target, out, width, blocks, total);
+        NAME(finish)(&product, target, first, width, blocks, total);
     }
 }
 
@@ -194,7 +228,7 @@ static void NAME(panels)(const struct gnnloom_product *given, int64_t start, int
     const enum factors factors = product.values ? WEIGHTS : product.column_scale ? COLUMN_SCALE : ONES;
     const int64_t blocks = (product.dim + LANES - 1) / LANES, panels = (blocks + MOST_BLOCKS - 1) / MOST_BLOCKS;
     /* Stores around the caches need whole, aligned vectors. */
-    product.stream = product.stream && !product.accumulate && product.dim % LANES == 0 &&
+    product.stream = product.stream && !product.accumulate && !product.wide_out && product.dim % LANES == 0 &&
                      (uintptr_t)product.out % VECTOR_BYTES == 0 && product.out_stride % LANES == 0;
     if (panels == 1) {
         NAME(kernels)[blocks - 1][factors](&product, start, stop, 0, product.dim);
@@ -212,6 +246,7 @@ static void NAME(panels)(const struct gnnloom_product *given, int64_t start, int
 #undef LIST
 #undef NAME
 #undef LANES
+#undef CHOOSE
 #undef PARTS
 #undef MOST_BLOCKS
 #undef VECTOR_BYTES

@@ -90,6 +90,13 @@ static void TYPE(narrow)(const struct gnnloom_product *product, int64_t start, i
             SUM sum = TYPE(sum)(product, listed, at);
             if (product->row_scale)
                 sum *= ((const SUM *)product->row_scale)[target];
+#ifdef BFLOAT16
+            if (product->wide_out) {
+                SUM *wide = (SUM *)product->out + target * product->out_stride + at;
+                *wide = product->accumulate ? *wide + sum : sum;
+                continue;
+            }
+#endif
             out[at] = TYPE(narrowed)(product->accumulate ? TYPE(widened)(out[at]) + sum : sum);
         }
     }

@@ -26,6 +26,21 @@
 #define UP_TO_4(DO) UP_TO_2(DO) DO(3) DO(4)
 #define UP_TO_8(DO) UP_TO_4(DO) DO(5) DO(6) DO(7) DO(8)
 
+/* Lanes of two vectors of float32 one after the other, by the bytes of a vector: those of the lower and of the upper
+ * half of both, alternating, and the even and the odd ones. */
+#define LOWER_16 0, 4, 1, 5
+#define UPPER_16 2, 6, 3, 7
+#define EVEN_16 0, 2, 4, 6
+#define ODD_16 1, 3, 5, 7
+#define LOWER_32 0, 8, 1, 9, 2, 10, 3, 11
+#define UPPER_32 4, 12, 5, 13, 6, 14, 7, 15
+#define EVEN_32 0, 2, 4, 6, 8, 10, 12, 14
+#define ODD_32 1, 3, 5, 7, 9, 11, 13, 15
+#define LOWER_64 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define UPPER_64 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#define EVEN_64 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define ODD_64 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+
 /* What the entries are multiplied with. */
 enum factors { ONES, WEIGHTS, COLUMN_SCALE };
 

@@ -1,0 +1,67 @@
+"""Conversions, sums and dense products of bfloat16 against torch and float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from gnnloom.trainer.kernels import gemm
+from gnnloom.trainer.kernels.bfloat16 import narrow_row, widen_row
+from gnnloom.trainer.kernels.dispatch import Workspace, column_sums, converted, matmul, weight_gradient
+
+
+def _numbers(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def test_rows_are_rounded_as_torch_rounds_them() -> None:
+    # Every upper half, with lower halves below, at and above the middle of two bfloat16 numbers.
+    upper = np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)
+    bits = np.concatenate([upper | np.uint32(lower) for lower in (0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF)])
+    stored, back = np.empty(len(bits), np.uint16), np.empty(len(bits), np.uint32)
+    narrow_row(bits, stored)
+    wide = torch.from_numpy(bits.view(np.float32))
+    found, expected = torch.from_numpy(stored).view(torch.bfloat16), wide.bfloat16()
+    assert torch.equal(found.isnan(), expected.isnan())
+    assert torch.equal(found[~found.isnan()], expected[~found.isnan()])
+    widen_row(stored, back)
+    number = ~found.isnan()
+    assert torch.equal(torch.from_numpy(back.view(np.float32))[number], found.float()[number])
+
+
+def test_column_sums_are_formed_in_float32() -> None:
+    matrix = (_numbers(5000, 7) + 1).bfloat16()
+    found = column_sums(matrix, Workspace())
+    assert found.dtype == torch.float32
+    np.testing.assert_allclose(found, matrix.double().sum(0), rtol=1e-5)
+
+
+def test_conversion_goes_back_with_the_gradient() -> None:
+    leaf = _numbers(4, 3).requires_grad_()
+    found = converted(leaf, torch.bfloat16, Workspace())
+    found.float().square().sum().backward()  # type: ignore[no-untyped-call]
+    assert leaf.grad is not None
+    assert leaf.grad.dtype == torch.float32
+    assert torch.equal(leaf.grad, (2 * found.detach().float()).bfloat16().float())
+    assert converted(leaf, torch.float32, Workspace()) is leaf
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_products_are_rounded_once_and_gradients_of_weights_are_float32(
+    monkeypatch: pytest.MonkeyPatch, fast: bool
+) -> None:
+    if not fast:
+        monkeypatch.setattr(gemm, "_multiplies_bfloat16", lambda: False)
+    space = Workspace()
+    features, gradient, weight = _numbers(5000, 24).bfloat16(), _numbers(5000, 9).bfloat16(), _numbers(24, 9)
+    product = matmul(features, weight, space)
+    exact = features.double() @ weight.bfloat16().double() if fast else features.double() @ weight.double()
+    assert product.dtype == torch.bfloat16
+    torch.testing.assert_close(product.double(), exact, rtol=2**-8, atol=1e-4)
+    expected = features.double().T @ gradient.double()
+    for transposed in (False, True):
+        found = weight_gradient(features, gradient, space, transposed=transposed)
+        assert found.dtype == torch.float32
+        # Three products of up to 2048 rows, each rounded to eight bits: of sums of the size of the root of their rows.
+        assert float((found.double() - expected).abs().max()) < 3 * 2**-9 * 5 * 2048**0.5

@@ -1,0 +1,143 @@
+"""Training in bf16 follows the losses of float32, for every algorithm, model and number of ranks, at half the bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from gnnloom.storage import Catalog
+from gnnloom.trainer.algorithms.registry import ALGORITHMS
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.training.full_graph import train
+from support.lone import LoneCommunicator
+from support.mpi import train_all
+from support.problems import Problem
+
+NUM_VERTICES, NUM_CLASSES, EPOCHS = 300, 3, 50
+#: Two units in the last of the eight bits of a bfloat16 number, for sums in another order.
+LAST_BITS = 2 * 2**-8
+
+#: Variants of the training, each on the algorithms where it works in another way.
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: (name, {}) for name in ALGORITHMS},
+    "sage": ("p2p", {"model": "sage"}),
+    "gin": ("p2p", {"model": "gin", "lr": 0.002}),
+    "gat": ("p2p", {"model": "gat", "heads": 2}),
+    "norms": ("tensor3d", {"norm": "layer", "unit_embedding": True, "hidden": (16, 16, 16), "residual": True}),
+    "batch-norm": ("summa", {"norm": "batch", "dropout": 0.2}),
+    "trained-features": ("p2p", {"train_features": True}),
+    "transform-first": ("split3d", {"product_order": "transform-first", "skip_input_gradient": False}),
+}
+
+
+def planted() -> Problem:
+    """Classes that both the edges and the features tell, but not well enough for a loss near 0."""
+    rng = np.random.default_rng(4)
+    label = rng.integers(0, NUM_CLASSES, NUM_VERTICES)
+    pairs = rng.integers(0, NUM_VERTICES, (2, 8 * NUM_VERTICES))
+    kept = (label[pairs[0]] == label[pairs[1]]) | (rng.random(pairs.shape[1]) < 0.3)
+    rows, columns = pairs[:, kept]
+    loops = np.arange(NUM_VERTICES)
+    ends = np.concatenate([rows, columns, loops]), np.concatenate([columns, rows, loops])
+    adjacency = scipy.sparse.csr_array((np.ones(len(ends[0])), ends), shape=(NUM_VERTICES, NUM_VERTICES))
+    adjacency.data[:] = 1
+    feature = (np.eye(NUM_CLASSES)[label] + 2.5 * rng.standard_normal((NUM_VERTICES, NUM_CLASSES))).astype(np.float32)
+    return Problem("planted", adjacency, True, feature, label, rng.integers(1, 4, NUM_VERTICES))
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    catalog = Catalog(tmp_path_factory.mktemp("bf16") / "catalog")
+    given = planted()
+    given.store(catalog, 1, 2, 4)
+    replace(given, name="grid").store_grid(catalog, "double", grid=(4, 4))
+    return catalog
+
+
+def _config(catalog: Catalog, variant: str, precision: str, ranks: int) -> TrainConfig:
+    algorithm, options = VARIANTS[variant]
+    fixed: dict[str, Any] = {
+        "algorithm": algorithm,
+        "precision": precision,
+        "ranks": ranks,
+        "hidden": (16,),
+        "epochs": EPOCHS,
+        "lr": 0.01,
+        "eval_every": 0,
+        "threads": 1,
+        "run": f"{variant}-{precision}-{ranks}",
+    }
+    dataset = "planted" if algorithm == "p2p" else "grid"
+    return TrainConfig(catalog=str(catalog.root), dataset=dataset, **{**fixed, **options})
+
+
+@pytest.fixture(scope="module")
+def results(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, int], dict[str, Any]]:
+    """By variant, precision and number of ranks."""
+    folder: Path = tmp_path_factory.mktemp("jobs")
+    keys = [(variant, precision, 4) for variant in VARIANTS for precision in ("float32", "bf16")]
+    keys += [("p2p", "float32", 2), ("p2p", "bf16", 2)]
+    found = dict(zip(keys, train_all(folder, [_config(catalog, *key) for key in keys]), strict=True))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: None)
+        for variant in VARIANTS:
+            for precision in ("float32", "bf16"):
+                config = _config(catalog, variant, precision, 1)
+                found[variant, precision, 1] = train(LoneCommunicator(), config)
+    return found
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_losses_of_fifty_epochs_are_within_one_percent_of_float32(
+    results: dict[tuple[str, str, int], dict[str, Any]], variant: str, ranks: int
+) -> None:
+    wide, narrow = (results[variant, precision, ranks]["loss"] for precision in ("float32", "bf16"))
+    assert len(wide) == EPOCHS
+    # Training gets somewhere, and it does compute in another precision.
+    assert wide[-1] < 0.97 * wide[0]
+    assert wide != narrow
+    np.testing.assert_allclose(narrow, wide, rtol=0.01)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_losses_do_not_depend_on_the_number_of_ranks(
+    results: dict[tuple[str, str, int], dict[str, Any]], variant: str
+) -> None:
+    np.testing.assert_allclose(
+        results[variant, "bf16", 4]["loss"], results[variant, "bf16", 1]["loss"], rtol=LAST_BITS, err_msg=variant
+    )
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_rows_between_ranks_have_half_the_bytes_and_gradients_of_weights_as_many(
+    results: dict[tuple[str, str, int], dict[str, Any]], ranks: int
+) -> None:
+    wide, narrow = (results["p2p", precision, ranks]["bytes_by_kind"] for precision in ("float32", "bf16"))
+    assert wide["halo backward"] == 2 * narrow["halo backward"] > 0
+    assert wide["gradient"] == narrow["gradient"] > 0
+    # In SUMMA the adjacency travels as before.
+    if ranks == 4:
+        wide, narrow = (results["summa", precision, ranks]["bytes_by_kind"] for precision in ("float32", "bf16"))
+        assert wide["propagate forward"] == 2 * narrow["propagate forward"] > 0
+        assert wide["adjacency"] == narrow["adjacency"] > 0
+
+
+def test_sums_over_ranks_are_float32_and_counted_as_such(
+    results: dict[tuple[str, str, int], dict[str, Any]],
+) -> None:
+    wide, narrow = (results["tensor3d", precision, 4]["bytes_by_kind"] for precision in ("float32", "bf16"))
+    assert wide["transform forward"] == narrow["transform forward"] > 0
+
+
+def test_numba_gives_the_losses_of_the_kernels_in_c(
+    results: dict[tuple[str, str, int], dict[str, Any]], catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GNNLOOM_KERNELS", "numba")
+    config = replace(_config(catalog, "broadcast", "bf16", 1), run="numba")
+    assert train(LoneCommunicator(), config)["loss"] == results["broadcast", "bf16", 1]["loss"]
