@@ -15,7 +15,7 @@ from gnnloom.storage.meters import peak_memory
 from gnnloom.trainer.comm.mpi import world
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.planner.calibrate import calibrate
-from gnnloom.trainer.training.full_graph import train
+from gnnloom.trainer.training.loop import train
 
 
 def main() -> None:

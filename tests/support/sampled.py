@@ -31,7 +31,7 @@ def sampled_config(catalog: Catalog, name: str, ranks: int, run: str, **options:
         "hidden": (9, 7),
         "epochs": 3,
         "lr": 0.02,
-        "dtype": "float64",
+        "precision": "float64",
         "seed": 3,
         "eval_every": 0,
         "threads": 1,

@@ -73,6 +73,11 @@ class HaloExchange:
         """The halo rows that a rank owns."""
         return slice(self._halo_offset[rank], self._halo_offset[rank + 1])
 
+    def owners(self) -> list[int]:
+        """The ranks that own halo rows, in the order in which their rows are expected."""
+        others = [(self.comm.rank - step) % self.comm.size for step in range(1, self.comm.size)]
+        return [rank for rank in others if self._halo_offset[rank] < self._halo_offset[rank + 1]]
+
     def sent(self, own: Tensor) -> Tensor:
         """The rows that this rank sends, one for every rank that needs it. Communicates nothing."""
         return own.index_select(0, self._send_row)

@@ -7,6 +7,7 @@ Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,14 @@ import torch
 from torch import Tensor
 
 from gnnloom.storage.artifacts.row_shards import RowShard, ShardMatrix
+from gnnloom.storage.artifacts.stored_csr import StoredCSR
+from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SPMM, Kind
 from gnnloom.trainer.data.adjacency_scaling import Scaling, degrees, scaling
 from gnnloom.trainer.kernels.arrays import tensor_dtype
-from gnnloom.trainer.kernels.dispatch import Threads, Workspace, converted, sparse_product, sum_dtype
+from gnnloom.trainer.kernels.dispatch import SparseProduct, Threads, Workspace, converted, sparse_product, sum_dtype
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import Piece
 from gnnloom.trainer.operators.halo import Arrival, HaloExchange, split_columns
@@ -102,6 +105,32 @@ class PointToPoint:
         return timed_product(features, weight, self.grid.comm.traffic, self.workspace)
 
 
+@dataclass(frozen=True)
+class _Neighbors:
+    """The product with the halo rows of some ranks.
+
+    Attributes:
+        rows: their rows of the halo.
+    """
+
+    ranks: list[int]
+    rows: slice
+    product: SparseProduct
+
+
+def _halo_products(
+    exchange: HaloExchange, matrix: CSR | StoredCSR, threads: Threads, dtype: torch.dtype
+) -> list[_Neighbors]:
+    """One product for each neighbor, in the order in which their rows are awaited."""
+    ranks = exchange.owners()
+    if isinstance(matrix, StoredCSR):
+        # A matrix on disk is read in whole rows, which have columns of several neighbors.
+        product = sparse_product(matrix, threads, dtype)
+        return [_Neighbors(ranks, slice(0, matrix.num_columns), product)] if ranks else []
+    parts = split_columns(matrix, [exchange.halo_of(rank) for rank in range(exchange.comm.size)])
+    return [_Neighbors([rank], exchange.halo_of(rank), sparse_product(parts[rank], threads, dtype)) for rank in ranks]
+
+
 class HaloProduct:
     """One scaled matrix, in an own and a halo block of columns, and its exchange of rows."""
 
@@ -121,8 +150,7 @@ class HaloProduct:
         # Owners scale the rows that they send, so no rank needs the factors of its halo.
         self._sent = None if self._right is None else exchange.sent(self._right).unsqueeze(1)
         self._own = sparse_product(matrix.own, threads, dtype)
-        parts = split_columns(matrix.halo, [exchange.halo_of(rank) for rank in range(exchange.comm.size)])
-        self._halo = {rank: sparse_product(part, threads, dtype) for rank, part in enumerate(parts) if part.nnz}
+        self._halo = _halo_products(exchange, matrix.halo, threads, dtype)
 
     def multiply(self, features: Tensor) -> Tensor:
         """The scaled matrix times ``features``. Collective.
@@ -160,12 +188,13 @@ class HaloProduct:
         # A profiled run meets before these waits, and not before `begin`, which waits for no rank.
         with comm.traffic.timing(self._kind, comm):
             pass
-        for rank, requests in arrival.receives.items():
+        for halo in self._halo:
             with comm.traffic.timing(self._kind):
-                comm.wait(requests)
-            rows = arrival.rows[self._exchange.halo_of(rank)]
+                comm.wait([request for rank in halo.ranks for request in arrival.receives[rank]])
             with comm.traffic.timing(SPMM):
-                self._halo[rank].multiply(rows, product, self._left, accumulate=True, progress=self._progress(arrival))
+                halo.product.multiply(
+                    arrival.rows[halo.rows], product, self._left, accumulate=True, progress=self._progress(arrival)
+                )
 
     def _progress(self, arrival: Arrival) -> Callable[[], None] | None:
         comm, requests = self._exchange.comm, arrival.requests

@@ -14,7 +14,8 @@ from torch import Tensor
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.batch_data import BatchRows
-from gnnloom.trainer.kernels.dispatch import Threads, Workspace
+from gnnloom.trainer.kernels.arrays import tensor_dtype
+from gnnloom.trainer.kernels.dispatch import Threads, Workspace, converted
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import Piece
 from gnnloom.trainer.operators.halo import HaloExchange
@@ -38,6 +39,7 @@ class SampledRows:
         workspace: Workspace,
         *,
         multiplies: bool = True,
+        feature_dtype: torch.dtype | None = None,
     ) -> None:
         """Prepare the products. Communicates nothing.
 
@@ -45,16 +47,20 @@ class SampledRows:
             grid: the ranks that share the batch, along the axis ``row``.
             workspace: where products and rows on their way are.
             multiplies: the model differentiates products with the adjacency. Attention does not, and needs neither.
+            feature_dtype: of the features: that of the factors by default, or bfloat16 with float32 sums.
         """
         self.grid, self.workspace, self.threads = grid, workspace, threads
+        self.feature_dtype = feature_dtype or tensor_dtype(batch.sides.left.dtype)
         self._layout = Layout(grid, batch.vertex, row_axes=(AXIS,))
         self.matrix = batch.matrix
         self.exchange = HaloExchange(grid.comm, batch.matrix, workspace)
         if multiplies:
             same = batch.transpose is batch.matrix
             backward = self.exchange if same else HaloExchange(grid.comm, batch.transpose, workspace)
-            self._forward = HaloProduct(self.exchange, batch.matrix, batch.sides, Kind.HALO_FORWARD, threads)
-            self._backward = HaloProduct(backward, batch.transpose, batch.sides.transposed, Kind.HALO_BACKWARD, threads)
+            dtype = self.feature_dtype
+            self._forward = HaloProduct(self.exchange, batch.matrix, batch.sides, Kind.HALO_FORWARD, threads, dtype)
+            sides = batch.sides.transposed
+            self._backward = HaloProduct(backward, batch.transpose, sides, Kind.HALO_BACKWARD, threads, dtype)
 
     def weight_piece(self, layer: int, shape: tuple[int, int]) -> Piece | None:  # noqa: ARG002
         return None
@@ -72,6 +78,7 @@ class SampledRows:
         """All layers multiply with the same matrix, so nothing can be freed."""
 
     def propagate(self, features: Tensor, layer: int) -> Tensor:  # noqa: ARG002
+        features = converted(features, self.feature_dtype, self.workspace)
         result: Tensor = _Propagate.apply(features, self._forward, self._backward)  # type: ignore[no-untyped-call]
         return result
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
@@ -20,11 +21,12 @@ from gnnloom.storage.format.files import tree_bytes
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch
-from gnnloom.trainer.training.full_graph import train
+from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.projection import project_training
 from support.lone import LoneCommunicator
 from support.mpi import train_all
 from support.problems import problem
+from support.tolerance import assert_close
 
 PROBLEMS = {
     "directed": problem("directed", 60, 240, symmetric=False),
@@ -60,7 +62,7 @@ def _config(catalog: Catalog, dataset: str, ranks: int, adjacency: str, **option
     )
 
 
-def test_losses_have_the_same_bits_on_any_number_of_ranks(catalog: Catalog, tmp_path: Path) -> None:
+def test_losses_have_the_bits_of_one_rank_and_those_of_several_up_to_rounding(catalog: Catalog, tmp_path: Path) -> None:
     cases = [
         (name, ranks, options)
         for name in PROBLEMS
@@ -76,7 +78,10 @@ def test_losses_have_the_same_bits_on_any_number_of_ranks(catalog: Catalog, tmp_
     ]
     results = train_all(tmp_path, configs)
     for case, memory, disk in zip(cases, results[::2], results[1::2], strict=True):
-        assert disk["loss"] == memory["loss"], case
+        # In memory, the rows of every neighbor are multiplied as they arrive; on disk, rows have columns of all of them.
+        if case[1] == 1:
+            assert disk["loss"] == memory["loss"], case
+        assert_close(disk["loss"], memory["loss"], steps=EPOCHS, dtype=np.float32, message=str(case))
         assert (disk["bytes_sent"], disk["messages_sent"]) == (memory["bytes_sent"], memory["messages_sent"])
 
 

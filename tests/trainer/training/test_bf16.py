@@ -13,7 +13,7 @@ import scipy.sparse
 from gnnloom.storage import Catalog
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.training.full_graph import train
+from gnnloom.trainer.training.loop import train
 from support.lone import LoneCommunicator
 from support.mpi import train_all
 from support.problems import Problem

@@ -51,7 +51,7 @@ def _config(catalog: Catalog, ranks: int, reorder: str) -> TrainConfig:
         shards=keys[reorder],
         run=f"{reorder}-{ranks}",
         hidden=(9, 8),
-        dtype="float64",
+        precision="float64",
         dropout=0.3,
         epochs=EPOCHS,
         threads=1,
