@@ -1,8 +1,8 @@
 """Reports ranks that wait for each other without end: which operation, which layer, which ranks.
 
-A rank that has waited for half of the limit writes where it stands into ``.waiting/RANK.json`` in the folder of the run,
-and removes the file if the wait ends after all. The first rank whose wait exceeds the limit collects these files, and
-raises an error with one table of all ranks; its entry point ends the job. The files stay, until the run continues.
+A rank that has waited for half of the limit writes where it stands into ``.waiting/RANK.json`` in the folder of the
+run, and removes the file if the wait ends after all. The first rank whose wait exceeds the limit collects these files,
+and raises an error with one table of all ranks; its entry point ends the job. The files stay, until the run continues.
 """
 
 from __future__ import annotations
