@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SCALE ?= full
 
-.PHONY: install demo test test-long lint typecheck sanitize docs wheel bench-ingest bench-partition bench-algorithms \
+.PHONY: install demo test test-long lint typecheck fuzz sanitize docs wheel bench-ingest bench-partition bench-algorithms \
 	bench-spmm bench-epoch bench-sampling clean
 
 install: .venv/installed
@@ -51,6 +51,11 @@ typecheck: .venv/installed-for-tests
 	cd build/typecheck && MYPYPATH=. ../../$(BIN)/mypy --config-file ../../pyproject.toml -p gnnloom
 	cd build/typecheck && MYPYPATH=.:../../tests ../../$(BIN)/mypy --config-file ../../pyproject.toml --exclude benchmarks ../../tests
 	cd build/typecheck && MYPYPATH=.:../../tests/benchmarks ../../$(BIN)/mypy --config-file ../../pyproject.toml ../../tests/benchmarks
+
+# Damaged inputs for every reader, FUZZ_SECONDS each.
+FUZZ_SECONDS ?= 180
+fuzz: .venv/installed-for-tests
+	PYTHONPATH=tests $(BIN)/python tests/support/fuzzing.py --seconds $(FUZZ_SECONDS)
 
 # The kernels in C, with every read, write and undefined operation checked.
 sanitize:

@@ -115,6 +115,6 @@ def _act(action: str, point: str, path: Path | None) -> bool:
 
 
 def _cut(path: Path | None) -> None:
-    """Leave half of a file."""
-    if path is not None and path.is_file():
+    """Leave half of a file that is being written; files with their final names are whole."""
+    if path is not None and path.name.startswith(".") and path.is_file():
         os.truncate(path, path.stat().st_size // 2)

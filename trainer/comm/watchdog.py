@@ -168,7 +168,7 @@ class Watch:
 
     def _table(self, standing: dict[int, dict[str, Any]]) -> list[str]:
         silent = {"waits_for": "-", "place": "no report: it computes, is stopped, or is gone", "process": "-"}
-        rows = [("rank", "waits for", "in", "process")]
+        rows: list[tuple[str, ...]] = [("rank", "waits for", "in", "process")]
         for rank in range(min(self.size, _MOST_ROWS)):
             found = standing.get(rank, silent)
             rows.append((str(rank), *(str(found.get(name, "?")) for name in ("waits_for", "place", "process"))))
