@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SCALE ?= full
 
-.PHONY: install demo test test-long lint typecheck fuzz sanitize docs wheel bench-ingest bench-partition bench-algorithms \
+.PHONY: install demo test test-long lint typecheck fuzz soak sanitize docs wheel bench-ingest bench-partition bench-algorithms \
 	bench-spmm bench-epoch bench-sampling clean
 
 install: .venv/installed
@@ -56,6 +56,11 @@ typecheck: .venv/installed-for-tests
 FUZZ_SECONDS ?= 180
 fuzz: .venv/installed-for-tests
 	PYTHONPATH=tests $(BIN)/python tests/support/fuzzing.py --seconds $(FUZZ_SECONDS)
+
+# Random pipelines with faults and kills. Nothing else of gnnloom should run meanwhile: it counts leaks.
+SOAK_MINUTES ?= 10
+soak: .venv/installed-for-tests
+	PYTHONPATH=tests $(BIN)/python tests/support/soak.py --minutes $(SOAK_MINUTES)
 
 # The kernels in C, with every read, write and undefined operation checked.
 sanitize:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import GnnloomError
@@ -83,7 +83,7 @@ class Crashes(RuleBasedStateMachine):
     def dataset(self) -> Dataset:
         return self.catalog["web"]
 
-    def _attempt(self, operation: Callable[[], None], fault: tuple[str, int] | None) -> bool:
+    def _attempt(self, operation: Callable[[], object], fault: tuple[str, int] | None) -> bool:
         """Run an operation, cut short by a fault at the N-th step; whether it came to its end."""
         if fault is not None:
             os.environ[VARIABLE] = f"*:{fault[0]}:nth={fault[1]}"
@@ -111,7 +111,7 @@ class Crashes(RuleBasedStateMachine):
 
     @rule(fault=faults)
     def collect(self, fault: tuple[str, int] | None) -> None:
-        self._attempt(lambda: self.dataset.collect_garbage() and None, fault)
+        self._attempt(self.dataset.collect_garbage, fault)
 
     @rule(seed=st.integers(0, 2), fault=faults)
     def remove(self, seed: int, fault: tuple[str, int] | None) -> None:
@@ -177,9 +177,10 @@ TestCrashes.settings = settings(
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-class TestManyCrashes(Crashes.TestCase):
-    """The same, for minutes."""
-
-    settings = settings(
-        max_examples=150, stateful_step_count=25, deadline=None, suppress_health_check=_CHECKS, phases=_PHASES
+def test_many_crashes() -> None:
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        Crashes,
+        settings=settings(
+            max_examples=150, stateful_step_count=25, deadline=None, suppress_health_check=_CHECKS, phases=_PHASES
+        ),
     )
