@@ -178,7 +178,7 @@ TestCrashes.settings = settings(
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_many_crashes() -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Crashes,
         settings=settings(
             max_examples=150, stateful_step_count=25, deadline=None, suppress_health_check=_CHECKS, phases=_PHASES

@@ -3,8 +3,8 @@
 ``make soak`` (SOAK_MINUTES=10) repeats: draw a graph and a training; run every command with a random fault, or kill it
 after a random time, until it succeeds; compare every artifact and the losses with those of a catalog that nothing
 disturbed; flip a bit and look whether ``catalog verify`` finds it. It ends with ``RESULT`` lines; anything but zero
-differences, unnoticed flips, tracebacks and leaks is a failure. Leaks are counted over all processes of the user, so
-nothing else of gnnloom should run meanwhile.
+differences, unnoticed flips, tracebacks and leaks is a failure. A leak is what ``gnnloom doctor --clean`` would leave, or
+a process. They are counted over the whole machine, so nothing else should run meanwhile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.faults import VARIABLE
-from gnnloom.trainer.job.leftovers import find_leftovers
+from gnnloom.trainer.job.leftovers import QUIET_SECONDS, SHARED_MEMORY, find_leftovers, remove_leftovers
 
 _POINTS = (
     "json.write", "file.rename", "file.renamed", "chunk.write", "chunk.written", "folder.sync", "task.end.*",
@@ -114,6 +114,30 @@ def _facts(catalog: Path) -> dict[str, Any]:
     return {**digests, "loss": result["loss"]}
 
 
+def _outside() -> set[Path]:
+    """Everything in shared memory and in the temporary directory."""
+    return {*SHARED_MEMORY.iterdir(), *Path(tempfile.gettempdir()).iterdir()}
+
+
+def _clean(before: set[Path]) -> set[Path]:
+    """Remove what is new, as `gnnloom doctor --clean` would; returns what it leaves of it."""
+    remove_leftovers(item for item in find_leftovers() if item.path not in before)
+    names = ("mpich_shm_", "sem.mp-", "gnnloom-", "tmp")
+    return {path for path in _outside() - before if path.name.startswith(names)}
+
+
+def _processes_of(folder: str) -> list[int]:
+    """Processes whose command line names the folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if folder.encode() in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
 def main() -> None:
     """Soak for some minutes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -121,16 +145,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     given = parser.parse_args()
     sys.stdout.write(f"seed {given.seed}\n")
-    before = {item.path for item in find_leftovers()}
+    before = _outside()
     end = time.monotonic() + 60 * given.minutes
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         soak = Soak(Path(folder), random.Random(given.seed))
         while time.monotonic() < end:
             soak.round(soak.counts["rounds"])
-    # Killed processes of a moment ago are still being removed.
-    time.sleep(5)
+        # Ranks end with their launcher, and a folder must be quiet before it counts as left behind.
+        time.sleep(QUIET_SECONDS + 5)
+        soak.counts["leaks"] = len(_clean(before)) + len(_processes_of(folder))
     counts = soak.counts
-    counts["leaks"] = len({item.path for item in find_leftovers()} - before)
     for name in ("rounds", "commands", "failed", "killed", "flips"):
         sys.stdout.write(f"RESULT soak_{name} {counts[name]} {name}\n")
     bad = ("differences", "unnoticed_flips", "tracebacks", "hung", "unfinished", "leaks")
