@@ -3,8 +3,8 @@
 ``make soak`` (SOAK_MINUTES=10) repeats: draw a graph and a training; run every command with a random fault, or kill it
 after a random time, until it succeeds; compare every artifact and the losses with those of a catalog that nothing
 disturbed; flip a bit and look whether ``catalog verify`` finds it. It ends with ``RESULT`` lines; anything but zero
-differences, unnoticed flips, tracebacks and leaks is a failure. A leak is what ``gnnloom doctor --clean`` would leave, or
-a process. They are counted over the whole machine, so nothing else should run meanwhile.
+differences, unnoticed flips, tracebacks and leaks is a failure. A leak is a process, or what ``gnnloom doctor --clean``
+would leave. They are counted over the whole machine, so nothing else should run meanwhile.
 """
 
 from __future__ import annotations
