@@ -4,8 +4,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 SCALE ?= full
 
-.PHONY: install demo test test-long lint typecheck sanitize docs wheel bench-ingest bench-partition bench-algorithms \
-	bench-spmm bench-epoch bench-sampling bench-startup clean
+.PHONY: install demo test test-long lint typecheck fuzz soak sanitize docs wheel bench-ingest bench-partition \
+	bench-algorithms bench-spmm bench-epoch bench-sampling bench-startup clean
 
 install: .venv/installed
 
@@ -51,6 +51,16 @@ typecheck: .venv/installed-for-tests
 	cd build/typecheck && MYPYPATH=. ../../$(BIN)/mypy --config-file ../../pyproject.toml -p gnnloom
 	cd build/typecheck && MYPYPATH=.:../../tests ../../$(BIN)/mypy --config-file ../../pyproject.toml --exclude benchmarks ../../tests
 	cd build/typecheck && MYPYPATH=.:../../tests/benchmarks ../../$(BIN)/mypy --config-file ../../pyproject.toml ../../tests/benchmarks
+
+# Damaged inputs for every reader, FUZZ_SECONDS each.
+FUZZ_SECONDS ?= 180
+fuzz: .venv/installed-for-tests
+	PYTHONPATH=tests $(BIN)/python tests/support/fuzzing.py --seconds $(FUZZ_SECONDS)
+
+# Random pipelines with faults and kills. Nothing else of gnnloom should run meanwhile: it counts leaks.
+SOAK_MINUTES ?= 10
+soak: .venv/installed-for-tests
+	PYTHONPATH=tests $(BIN)/python tests/support/soak.py --minutes $(SOAK_MINUTES)
 
 # The kernels in C, with every read, write and undefined operation checked.
 sanitize:

@@ -2,8 +2,8 @@
 
 ``GNNLOOM_FAULT`` holds plans, separated by ``;``, of the form ``POINT:ACTION[:nth=N][:rank=R]``. A point is named for
 what is about to happen there (``manifest.write``, ``chunk.rename``, ``send.halo forward``), and may contain ``*``. The
-action happens when the point is reached for the N-th time (by default the first) in a process, and on MPI rank R only if
-that is given. Without the variable a point costs a function call.
+action happens when the point is reached for the N-th time (by default the first) in a process, and on MPI rank R only
+if that is given. Without the variable a point costs a function call.
 
 The actions: ``raise`` an error that is a defect, ``memory`` (MemoryError), ``ENOSPC``, ``EIO``, ``EFBIG`` (OSError),
 ``short`` (half of what was written stays, and the disk is full), ``slow`` (sleep for a second), ``SIGKILL``,
@@ -90,7 +90,11 @@ def fault_point(point: str, path: Path | None = None) -> bool:
     plans = _plans()
     if not plans:
         return False
-    return any([_act(plan.action, point, path) for plan in plans if plan.is_due(point)])
+    drops = False
+    # All plans, since each counts how often its point is reached.
+    for plan in plans:
+        drops |= plan.is_due(point) and _act(plan.action, point, path)
+    return drops
 
 
 def _act(action: str, point: str, path: Path | None) -> bool:
@@ -111,6 +115,6 @@ def _act(action: str, point: str, path: Path | None) -> bool:
 
 
 def _cut(path: Path | None) -> None:
-    """Leave half of a file."""
-    if path is not None and path.is_file():
+    """Leave half of a file that is being written; files with their final names are whole."""
+    if path is not None and path.name.startswith(".") and path.is_file():
         os.truncate(path, path.stat().st_size // 2)

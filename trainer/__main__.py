@@ -4,12 +4,12 @@
     mpirun -n 4 python -m mpi4py -m gnnloom.trainer predict --catalog catalog --dataset cora --ranks 4 --run NAME
 
 An error that all ranks know of is reported once, by the lowest rank that has it, and every rank exits with the error's
-code. An error of storage, of the system or of memory that only one rank meets is reported in one line by that rank, which
-ends the job with the error's code. Any other exception ends the whole job at once, with its traceback (``-m mpi4py``
-ensures that). On SIGTERM (or
-SIGUSR1, which MPICH's launcher forwards) the run writes a checkpoint after the current epoch and exits with code 75;
-the same command continues from there. ``--restart`` starts over instead. If ``$GNNLOOM_EXIT_CODE_FILE`` names a file,
-rank 0 writes such a code there, and all ranks exit with code 0.
+code. An error of storage, of the system or of memory that only one rank meets is reported in one line by that rank,
+which ends the job with the error's code. Any other exception ends the whole job at once, with its traceback
+(``-m mpi4py`` ensures that). On SIGTERM (or SIGUSR1, which MPICH's launcher forwards) a training writes a checkpoint
+after the current epoch and exits with code 75; the same command continues from there. A prediction ends at once.
+``--restart`` starts over instead. If ``$GNNLOOM_EXIT_CODE_FILE`` names a file, rank 0 writes such a code there, and all
+ranks exit with code 0.
 """
 
 from __future__ import annotations

@@ -43,15 +43,12 @@ def check_tree(folder: Path, records: Iterable[ArrayRecord], files: Collection[s
             raise CorruptError(f"{folder / name}: gnnloom did not write this file; remove it")
 
 
-def check_group(
-    path: Path, attributes: Mapping[str, Any] | None = None, listed: Mapping[str, Any] | None = None
-) -> None:
+def check_group(path: Path, attributes: Mapping[str, Any] | None = None) -> None:
     """Check the text of a group's metadata.
 
     Args:
         path: folder of the group.
         attributes: what they have to be, if known.
-        listed: metadata of everything below, which the group must list if it lists anything.
 
     Raises:
         CorruptError: the text or the content differs.
@@ -66,7 +63,8 @@ def check_group(
         wanted = group_metadata(content["attributes"] if attributes is None else attributes)
         listing = content.get("consolidated_metadata")
         if listing is not None:
-            nodes = listing["metadata"] if listed is None else dict(listed)
+            # What is listed is compared with what is there elsewhere, since it may just be changing.
+            nodes = listing["metadata"]
             wanted["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": nodes}
         if content != wanted:
             raise CorruptError(f"{file}: not the metadata of this group; `gnnloom catalog gc` writes lists again")

@@ -26,7 +26,7 @@ from typing import Any
 from gnnloom.storage.errors import CorruptError, IncompleteError, NotFoundError
 from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, ReadCounter
-from gnnloom.storage.format.files import JsonObject, parsing, read_json, sync_tree, tree_bytes, write_json
+from gnnloom.storage.format.files import JsonObject, parsing, read_json, sync_folder, sync_tree, tree_bytes, write_json
 from gnnloom.storage.format.groups import METADATA, write_group
 from gnnloom.storage.format.listing import complete_groups, refresh_list, write_list
 from gnnloom.storage.format.locks import locked
@@ -297,6 +297,9 @@ class ArtifactWriter:
         write_list(self.path)
         # Data first, then the manifest: a manifest on disk means that everything it lists is there, too.
         sync_tree(self.path, without=WORK)
+        # The names of the artifact and of its kind are in the folders above.
+        for folder in self.path.parents[:2]:
+            sync_folder(folder)
         fault_point(f"manifest.write.{self.kind}")
         write_json(self.path / MANIFEST, manifest)
         fault_point(f"manifest.written.{self.kind}")

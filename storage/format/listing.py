@@ -143,9 +143,14 @@ def list_checkpoints(folder: Path) -> None:
         write_list(folder.parent)
 
 
-def refresh_run_lists(run: Path) -> None:
-    """Write the lists of a run, of its checkpoints and of its predictions again; called by who holds its lock."""
+def outdated_run_lists(run: Path) -> list[Path]:
+    """Folders of a run whose lists do not say what is there, the inner ones first."""
     # Earlier versions wrote no lists, and a run of theirs gets none.
-    for folder in (run / _CHECKPOINTS, run):
-        if (folder / METADATA).exists():
-            write_list(folder)
+    folders = [folder for folder in (run / _CHECKPOINTS, run) if (folder / METADATA).exists()]
+    return [folder for folder in folders if listed_nodes(folder) not in (None, nodes_below(folder))]
+
+
+def refresh_run_lists(run: Path) -> None:
+    """Write the outdated lists of a run again; called by who holds its lock."""
+    for folder in outdated_run_lists(run):
+        write_list(folder)

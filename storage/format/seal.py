@@ -46,9 +46,7 @@ def open_object(raw: bytes, content: dict[str, Any], where: str) -> dict[str, An
     # A damaged head is still almost that of a file with a checksum, and nothing like that of one without.
     alike = sum(found == wanted for found, wanted in zip(raw, _HEAD, strict=False))
     if CHECKSUM in content or alike > len(_HEAD) - 3:
-        raise CorruptError(
-            f"{where}: the checksum is not where it was written: the file was damaged or changed by hand"
-        )
+        raise CorruptError(f"{where}: the checksum is not in its place: the file was damaged, or changed by hand")
     return content
 
 

@@ -90,16 +90,29 @@ def _folder_aside(root: Path) -> Iterator[Path]:
     """A new folder, locked so that garbage collection keeps away; deleted at the end unless it was renamed."""
     # Inside the catalog, because a rename is atomic only within one file system; hidden, so that the catalog does not
     # list it.
-    aside = root / f".importing-{uuid.uuid4().hex}"
-    aside.mkdir()
-    descriptor = os.open(aside, os.O_RDONLY)
+    aside, descriptor = _locked_folder(root)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield aside
     finally:
         os.close(descriptor)
         # After a successful import the folder has its final name, and this finds nothing.
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _locked_folder(root: Path) -> tuple[Path, int]:
+    """Make a folder and lock it; returns it and the descriptor of the lock."""
+    while True:
+        aside = root / f".importing-{uuid.uuid4().hex}"
+        aside.mkdir()
+        # Until it is locked, garbage collection may take the folder for one that was left behind.
+        try:
+            descriptor = os.open(aside, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if aside.exists():
+            return aside, descriptor
+        os.close(descriptor)
 
 
 def _read_archive(raw: IO[bytes], file: Path, folder: Path, choose: Callable[[dict[str, Any]], Path]) -> Path:

@@ -15,10 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnnloom.storage.catalog import ArtifactInfo, Catalog, Dataset
-from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
 from gnnloom.storage.format.files import tree_bytes
-from gnnloom.storage.format.listing import LISTING_LOCK, is_list_current, refresh_list, refresh_run_lists
+from gnnloom.storage.format.listing import (
+    LISTING_LOCK,
+    is_list_current,
+    outdated_run_lists,
+    refresh_list,
+    refresh_run_lists,
+)
 from gnnloom.storage.format.locks import LOCKS, held, is_held, is_shared, lock_path
 from gnnloom.storage.format.mapped_copy import MAPPED, copies, copy_lock
 from gnnloom.storage.format.schema import SCHEMAS
@@ -86,13 +92,24 @@ def collect_garbage(dataset: Dataset, *, dry_run: bool = False) -> list[Garbage]
         return find_garbage(dataset)
     removed = remove_garbage(find_garbage(dataset))
     for run in dataset.runs():
-        with held(lock_path(dataset.path, "runs", run)) as is_ours:
-            if is_ours:
-                refresh_run_lists(dataset.run_path(run))
+        _refresh_run(dataset, run)
     # Also gives a list to datasets of earlier versions.
     if not is_list_current(dataset.path):
         refresh_list(dataset.path)
     return removed
+
+
+def _refresh_run(dataset: Dataset, run: str) -> None:
+    """Write the lists of a run again if its writer was killed before it did."""
+    path = dataset.run_path(run)
+    try:
+        if outdated_run_lists(path):
+            with held(lock_path(dataset.path, "runs", run)) as is_ours:
+                if is_ours:
+                    refresh_run_lists(path)
+    except CorruptError:
+        # Damage is not garbage; `verify` reports it.
+        return
 
 
 def collect_catalog_garbage(catalog: Catalog, *, dry_run: bool = False) -> list[Garbage]:

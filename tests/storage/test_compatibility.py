@@ -1,7 +1,7 @@
 """Stores of earlier versions stay readable: one that version 0.1.0 wrote is kept as it was.
 
-It holds what these commands made, of an R-MAT graph: generate (scale 5), features, partition (2 random parts), shard (in
-rows, and as a grid of 2 x 1), train (2 ranks, 3 epochs) and predict.
+It holds what these commands made, of an R-MAT graph: generate (scale 5), features, partition (2 random parts), shard
+(in rows, and as a grid of 2 x 1), train (2 ranks, 3 epochs) and predict.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reports ranks that wait for each other without end: which operation, which layer, which ranks.
 
-A rank that has waited for half of the limit writes where it stands into ``.waiting/RANK.json`` in the folder of the run,
-and removes the file if the wait ends after all. The first rank whose wait exceeds the limit collects these files, and
-raises an error with one table of all ranks; its entry point ends the job. The files stay, until the run continues.
+A rank that has waited for half of the limit writes where it stands into ``.waiting/RANK.json`` in the folder of the
+run, and removes the file if the wait ends after all. The first rank whose wait exceeds the limit collects these files,
+and raises an error with one table of all ranks; its entry point ends the job. The files stay, until the run continues.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Watch:
 
     def _table(self, standing: dict[int, dict[str, Any]]) -> list[str]:
         silent = {"waits_for": "-", "place": "no report: it computes, is stopped, or is gone", "process": "-"}
-        rows = [("rank", "waits for", "in", "process")]
+        rows: list[tuple[str, ...]] = [("rank", "waits for", "in", "process")]
         for rank in range(min(self.size, _MOST_ROWS)):
             found = standing.get(rank, silent)
             rows.append((str(rank), *(str(found.get(name, "?")) for name in ("waits_for", "place", "process"))))

@@ -1,7 +1,7 @@
 """What killed processes leave outside of catalogs: shared memory of MPI, semaphores, temporary folders.
 
-MPICH keeps the memory that the ranks of a machine share under a name in ``/dev/shm``, which only an orderly end removes;
-so does Python with the semaphores of its worker processes.
+MPICH keeps the memory that the ranks of a machine share under a name in ``/dev/shm``, which only an orderly end
+removes; so does Python with the semaphores of its worker processes.
 """
 
 from __future__ import annotations

@@ -307,7 +307,9 @@ class Model(nn.Module, ABC):
         watch.step = f"layer {layer + 1} forward"
         # The gradient of a layer's input is there when the layer's backward pass is done; the one before follows.
         if layer and value.requires_grad:
-            value.register_hook(lambda _: setattr(watch, "step", f"layer {layer} backward"))
+            value.register_hook(  # type: ignore[no-untyped-call]
+                lambda _: setattr(watch, "step", f"layer {layer} backward")
+            )
 
     def drops(self, layer: int) -> bool:
         """Whether dropout applies to a layer's input now."""

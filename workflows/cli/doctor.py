@@ -23,8 +23,8 @@ _COLORS = {OK: "green", WARNING: "yellow", FAILED: "red"}
 def doctor_command(warm: bool, clean: bool, as_json: bool) -> None:
     """Check this machine and the installation: Python, MPI, kernels, partitioners, memory, disk.
 
-    With --clean, remove instead what killed processes of yours left behind and no process uses: the shared memory of MPI
-    ranks and the semaphores of worker processes in /dev/shm, and temporary folders. Catalogs have `gnnloom catalog gc`.
+    With --clean, remove instead what your killed processes left behind and no process uses: shared memory of MPI ranks
+    and semaphores of worker processes in /dev/shm, and temporary folders. For catalogs there is `gnnloom catalog gc`.
 
     Exits with code 0 if no check failed, 1 otherwise. Warnings are about things that are slow or optional.
 

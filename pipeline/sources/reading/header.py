@@ -43,7 +43,11 @@ def begins_with_header(file: SourceFile, weights: bool) -> bool:
     except InputError:
         # A file that cannot be read is reported by whoever reads its edges.
         return False
-    fields = line.split() if separator == " " else next(csv.reader([line], delimiter=separator), [])
+    try:
+        fields = line.split() if separator == " " else next(csv.reader([line], delimiter=separator), [])
+    except csv.Error:
+        # Such as a carriage return within a line, or a field of megabytes: no names of columns.
+        return False
     if len(fields) < 2:
         return False
     first, second, *others = (field.strip().strip('"') for field in fields)

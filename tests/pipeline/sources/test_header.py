@@ -53,3 +53,11 @@ def test_headers_are_recognized_file_by_file(tmp_path: Path) -> None:
     assert source.identity()["header"] == [0]
     with pytest.raises(InputError, match="expected a vertex id"):
         list(TextEdges.open(paths, header=False).read(source.ranges()[0]))
+
+
+def test_a_carriage_return_within_the_first_line_is_reported_by_the_reader(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_bytes(b"0,1\r2,3\n1,2\n")
+    source = TextEdges.open([str(tmp_path / "e.csv")])
+    assert source.recognized_headers == ()
+    with pytest.raises(InputError, match=r"e\.csv, line 1"):
+        list(source.read(source.ranges()[0]))

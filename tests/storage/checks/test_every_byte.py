@@ -124,7 +124,8 @@ def test_a_manifest_under_another_key_is_found(whole: Catalog) -> None:
 
 def test_files_of_earlier_versions_have_no_checksum_and_are_read(tmp_path: Path) -> None:
     path = tmp_path / "old.json"
-    for content in ({}, {"arrays": {}}, {"epochs": 3}):
+    contents: list[dict[str, object]] = [{}, {"arrays": {}}, {"epochs": 3}]
+    for content in contents:
         write_json(path, content, sealed=False)
         assert read_json(path) == content
         write_json(path, content)

@@ -18,7 +18,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import BudgetError, CorruptError, ExistsError, FormatError, InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run
-from gnnloom.storage.upkeep import archive
+from gnnloom.storage.upkeep import archive, archive_import
 from gnnloom.storage.upkeep.archive import HEAD, TAIL, export_dataset
 from gnnloom.storage.upkeep.archive_import import import_dataset
 from support.damage import edit_manifest
@@ -327,3 +327,22 @@ def test_a_failed_export_leaves_no_file(tmp_path: Path, catalog: Catalog, monkey
     with pytest.raises(OSError, match="no space left"):
         export_dataset(dataset, tmp_path / "web.tar")
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_an_import_whose_folder_is_collected_before_it_is_locked_makes_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = os.open
+    removed: list[Path] = []
+
+    def open_later(path: Path, *arguments: int) -> int:
+        if not removed:
+            removed.append(path)
+            path.rmdir()
+        return opened(path, *arguments)
+
+    monkeypatch.setattr("os.open", open_later)
+    folder, descriptor = archive_import._locked_folder(tmp_path)
+    os.close(descriptor)
+    assert folder not in removed
+    assert list(tmp_path.iterdir()) == [folder]

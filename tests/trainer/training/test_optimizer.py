@@ -36,7 +36,7 @@ def test_ten_steps_equal_those_of_torch(name: str, decay: float) -> None:
             for key in ("weight", "bias"):
                 parameters[key].grad = torch.sin(parameters[key].detach() * (step + 1))
             if parameters is theirs:
-                # torch leaves a parameter without a gradient alone; ours decays it, as the gradient of the penalty does.
+                # torch leaves a parameter without a gradient alone; ours decays it.
                 parameters["unreached"].grad = torch.zeros(2, dtype=torch.float64)
         optimizer.step()
         peer.step()

@@ -1,0 +1,227 @@
+"""Reads damaged copies of valid files of every kind, and looks for anything but a result or one of gnnloom's errors.
+
+``make fuzz`` (``PYTHONPATH=tests python tests/support/fuzzing.py --seconds 180``) fuzzes every reader for so many
+seconds each, prints what it found, and ends with ``RESULT`` lines. What it finds becomes a test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from gnnloom.pipeline.sources.formats import open_edges
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.upkeep.archive import export_dataset
+from gnnloom.storage.upkeep.archive_import import import_dataset
+from gnnloom.workflows.recipe.recipe import RECIPES, Recipe
+from support.edge_formats import FORMATS
+from support.small_catalogs import store_small_dataset
+
+U, V = np.array([0, 1, 2, 3, 4, 5]), np.array([1, 2, 3, 4, 5, 0])
+#: Longest time that a reader may take for a tiny file, in seconds; on a busy machine.
+SLOW_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """A reader and its valid input.
+
+    Attributes:
+        make: writes the input into an empty folder.
+        read: reads all of it.
+    """
+
+    name: str
+    make: Callable[[Path], object]
+    read: Callable[[Path], object]
+
+
+@dataclass
+class Outcome:
+    """What fuzzing one target found: numbers of inputs, of those that were refused, and the failures."""
+
+    inputs: int = 0
+    refused: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+def _read_edges(name: str, options: dict[str, Any], where: Callable[[Path], str]) -> Callable[[Path], object]:
+    def read(folder: Path) -> int:
+        source = open_edges(name, [where(folder)], options)
+        source.num_vertices()
+        return sum(len(chunk.source) for span in source.ranges() for chunk in source.read(span))
+
+    return read
+
+
+def _edge_targets() -> Iterator[Target]:
+    for key, (name, options, _, _, write) in FORMATS.items():
+        where: dict[str, str] = {}
+
+        def make(folder: Path, write: Any = write, where: dict[str, str] = where) -> None:
+            path = write(folder, U, V, None, 8)
+            where["path"] = str(Path(path).relative_to(folder))
+
+        yield Target(key, make, _read_edges(name, options, lambda folder, w=where: str(folder / w["path"])))  # type: ignore[misc]
+    texts = {
+        "text": ("snap", "edges.txt", "# graph\n0 1\n1 2\n2\t3\n30 4\n"),
+        "csv": ("snap", "edges.csv", "0,1\n1,2\n2,3\n"),
+        "metis": ("metis", "edges.graph", "% comment\n4 3\n2\n1 3\n2 4\n3\n"),
+        "mtx text": ("mtx", "edges.mtx", "%%MatrixMarket matrix coordinate pattern general\n4 4 3\n1 2\n2 3\n3 4\n"),
+    }
+    for key, (name, file, text) in texts.items():
+        yield Target(
+            key,
+            lambda folder, f=file, t=text: (folder / f).write_text(t),  # type: ignore[misc]
+            _read_edges(name, {}, lambda folder, f=file: str(folder / f)),  # type: ignore[misc]
+        )
+    yield Target(
+        "npy",
+        lambda folder: np.save(folder / "edges.npy", np.stack([U, V], axis=1)),
+        _read_edges("npy", {}, lambda folder: str(folder / "edges.npy")),
+    )
+    matrix = scipy.sparse.csr_array((np.ones(6), (U, V)), shape=(8, 8))
+    yield Target(
+        "npz",
+        lambda folder: scipy.sparse.save_npz(folder / "edges.npz", matrix),
+        _read_edges("npz", {}, lambda folder: str(folder / "edges.npz")),
+    )
+
+
+def _import(folder: Path) -> None:
+    target = folder / "into"
+    import_dataset(Catalog(target), folder / "web.tar")
+
+
+def _export(folder: Path) -> None:
+    with tempfile.TemporaryDirectory() as other:
+        export_dataset(store_small_dataset(Catalog(Path(other))), folder / "web.tar")
+
+
+def _stored_targets() -> Iterator[Target]:
+    yield Target(
+        "json",
+        lambda folder: write_json(folder / "a.json", {"a": 1, "b": [1, {"c": "text"}]}),
+        lambda folder: read_json(folder / "a.json"),
+    )
+    yield Target("archive", _export, _import)
+    yield Target(
+        "dataset",
+        lambda folder: store_small_dataset(Catalog(folder)),
+        lambda folder: [finding.problem for finding in Catalog(folder)["web"].verify()],
+    )
+    yield Target(
+        "recipe",
+        lambda folder: shutil.copy(RECIPES / "quick-start.toml", folder / "a.toml"),
+        lambda folder: Recipe.read(folder / "a.toml", folder),
+    )
+
+
+def targets() -> dict[str, Target]:
+    """All readers, by name."""
+    return {target.name: target for target in (*_edge_targets(), *_stored_targets())}
+
+
+def damaged(content: bytes, chosen: random.Random) -> bytes:
+    """A copy with one to three changes: flipped bits, numbers, cut ends, repeated or dropped parts."""
+    changed = bytearray(content)
+    for _ in range(chosen.randint(1, 3)):
+        place = chosen.randrange(len(changed) + 1)
+        length = chosen.choice([1, 2, 4, 8, 30])
+        kind = chosen.randrange(7)
+        if kind == 0 and place < len(changed):
+            changed[place] ^= 1 << chosen.randrange(8)
+        elif kind == 1:
+            changed[place : place + length] = chosen.randbytes(length)
+        elif kind == 2:
+            del changed[place:]
+        elif kind == 3:
+            changed[place:place] = changed[max(0, place - length) : place]
+        elif kind == 4:
+            del changed[place : place + length]
+        elif kind == 5:
+            changed[place : place + chosen.choice([0, 1])] = chosen.choice(_NASTY)
+        else:
+            changed[place : place + length] = bytes([chosen.choice([0, 255])]) * length
+    return bytes(changed)
+
+
+#: Texts on which parsers of numbers and headers stumble.
+_NASTY = (
+    b"-1", b"0", b"1e400", b"nan", b"9" * 20, b"9" * 5000, "²".encode(), b"\xff\xfe", b"\0", b" ", b"\n", b"{",
+    b"[" * 3000, (2**31 - 1).to_bytes(4, "little"), (2**63 - 1).to_bytes(8, "little"), b"(", b"../../x", b"\\u0000",
+)  # fmt: skip
+
+
+def fuzz(target: Target, folder: Path, seed: int, *, inputs: int = 0, seconds: float = 0.0) -> Outcome:
+    """Read damaged inputs: so many, or for so many seconds."""
+    valid = folder / "valid"
+    valid.mkdir(parents=True)
+    target.make(valid)
+    target.read(valid)  # the undamaged input must be read
+    files = sorted(path.relative_to(valid) for path in valid.rglob("*") if path.is_file() and path.stat().st_size)
+    files = [file for file in files if file.parts[0] != "into"]
+    chosen, outcome, began = random.Random(seed), Outcome(), time.monotonic()
+    while outcome.inputs < inputs or time.monotonic() - began < seconds:
+        copy = folder / "damaged"
+        shutil.copytree(valid, copy, ignore=shutil.ignore_patterns("into"))
+        file = chosen.choice(files)
+        (copy / file).write_bytes(damaged((valid / file).read_bytes(), chosen))
+        _read_one(target, copy, f"{target.name}, seed {seed}, input {outcome.inputs}, {file}", outcome)
+        shutil.rmtree(copy)
+    return outcome
+
+
+def _read_one(target: Target, copy: Path, what: str, outcome: Outcome) -> None:
+    outcome.inputs += 1
+    began = time.process_time()
+    try:
+        target.read(copy)
+    except GnnloomError as error:
+        outcome.refused += 1
+        if "\n" in str(error):
+            outcome.failures.append(f"{what}: the error has several lines: {error!s:.300}")
+    except Exception:  # noqa: BLE001 - whatever else is raised is what is looked for
+        outcome.failures.append(f"{what}: {traceback.format_exc(limit=-4)}")
+    if time.process_time() - began > SLOW_SECONDS:
+        outcome.failures.append(f"{what}: took {time.process_time() - began:.0f} s of processor time")
+
+
+def main() -> None:
+    """Fuzz all targets, or those that are named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=[], help="readers to fuzz; all by default")
+    parser.add_argument("--seconds", type=float, default=180.0, help="for each reader")
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    given = parser.parse_args()
+    total = Outcome()
+    for name, target in targets().items():
+        if given.names and name not in given.names:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            found = fuzz(target, Path(folder), given.seed, seconds=given.seconds)
+        sys.stdout.write(f"{name}: {found.inputs} inputs, {found.refused} refused, {len(found.failures)} failures\n")
+        sys.stdout.write("".join(f"{failure}\n" for failure in found.failures[:5]))
+        sys.stdout.flush()
+        total.inputs += found.inputs
+        total.failures += found.failures
+    sys.stdout.write(f"RESULT fuzz_inputs {total.inputs} inputs\nRESULT fuzz_failures {len(total.failures)} failures\n")
+    sys.exit(1 if total.failures else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""Random small pipelines and trainings with faults and kills, for as long as wanted.
+
+``make soak`` (SOAK_MINUTES=10) repeats: draw a graph and a training; run every command with a random fault, or kill it
+after a random time, until it succeeds; compare every artifact and the losses with those of a catalog that nothing
+disturbed; flip a bit and look whether ``catalog verify`` finds it. It ends with ``RESULT`` lines; anything but zero
+differences, unnoticed flips, tracebacks and leaks is a failure. A leak is a process, or what ``gnnloom doctor --clean``
+would leave. They are counted over the whole machine, so nothing else should run meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.faults import VARIABLE
+from gnnloom.trainer.job.leftovers import QUIET_SECONDS, SHARED_MEMORY, find_leftovers, remove_leftovers
+
+_POINTS = (
+    "json.write", "file.rename", "file.renamed", "chunk.write", "chunk.written", "folder.sync", "task.end.*",
+    "manifest.write.*", "metrics.append", "checkpoint.publish", "predictions.publish", "send.*", "collective.*",
+)  # fmt: skip
+_ACTIONS = ("raise", "memory", "ENOSPC", "EIO", "short", "SIGKILL", "slow")
+#: Attempts with a fault before a command runs undisturbed.
+_DISTURBED = 2
+_LONGEST_SECONDS = 300.0
+
+
+@dataclass
+class Soak:
+    """The state of one soak: where it works, what it draws from, and what it has counted."""
+
+    folder: Path
+    chosen: random.Random
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def round(self, number: int) -> None:
+        """One pipeline, undisturbed and disturbed, and one flipped bit."""
+        seed, scale = self.chosen.randrange(10**6), self.chosen.randint(5, 7)
+        ranks = self.chosen.choice([1, 2])
+        stages = [
+            f"generate web rmat --scale {scale} --edge-factor 4 --seed {seed} --workers 0",
+            "features web random --dim 3 --workers 0",
+            f"partition web --parts {ranks} --method random --workers 0",
+            f"shard web --parts {ranks} --workers 0",
+            f"train web/run --ranks {ranks} --hidden 4 --epochs 6 --threads 1 --checkpoint-every 2 --wait-timeout 60",
+            "predict web/run",
+        ]
+        calm, wild = self.folder / f"{number}-calm", self.folder / f"{number}-wild"
+        for stage in stages:
+            self._run(calm, stage, {})
+            self._disturbed(wild, stage)
+        self.counts["rounds"] += 1
+        self.counts["differences"] += _facts(calm) != _facts(wild)
+        self._flip(wild)
+
+    def _disturbed(self, catalog: Path, stage: str) -> None:
+        for _ in range(_DISTURBED):
+            if self.chosen.random() < 0.5:
+                fault = f"{self.chosen.choice(_POINTS)}:{self.chosen.choice(_ACTIONS)}:nth={self.chosen.randint(1, 12)}"
+                self._run(catalog, stage, {VARIABLE: fault})
+            else:
+                self._run(catalog, stage, {}, kill_after=self.chosen.uniform(1.0, 8.0))
+        if self._run(catalog, stage, {}):
+            self.counts["unfinished"] += 1
+
+    def _run(self, catalog: Path, stage: str, environment: dict[str, str], kill_after: float | None = None) -> int:
+        command = [str(Path(sys.executable).with_name("gnnloom")), "--catalog", str(catalog), *stage.split(), "--json"]
+        self.counts["commands"] += 1
+        with subprocess.Popen(
+            command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                _, errors = process.communicate(timeout=kill_after or _LONGEST_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.counts["killed" if kill_after else "hung"] += 1
+                process.send_signal(signal.SIGKILL)
+                _, errors = process.communicate()
+        self.counts["failed"] += process.returncode != 0
+        # Only the fault that stands for a defect may show a traceback.
+        if "Traceback" in errors and ":raise:" not in environment.get(VARIABLE, ""):
+            self.counts["tracebacks"] += 1
+            sys.stdout.write(f"{environment} {stage}\n{errors[-2000:]}\n")
+        return process.returncode
+
+    def _flip(self, catalog: Path) -> None:
+        files = [path for path in catalog.rglob("*") if path.is_file() and path.stat().st_size]
+        path = self.chosen.choice([path for path in files if ".locks" not in path.parts])
+        content = bytearray(path.read_bytes())
+        content[self.chosen.randrange(len(content))] ^= 1 << self.chosen.randrange(8)
+        path.write_bytes(content)
+        self.counts["flips"] += 1
+        if not self._run(catalog, "catalog verify web", {}):
+            self.counts["unnoticed_flips"] += 1
+            sys.stdout.write(f"unnoticed: {path}\n")
+
+
+def _facts(catalog: Path) -> dict[str, Any]:
+    """Digests of all complete artifacts by key, and the losses of the run."""
+    dataset = Catalog(catalog)["web"]
+    digests = {info.key: dataset.find(info.kind, info.key).digest for info in dataset.artifacts()}
+    result = json.loads((dataset.run_path("run") / "result.json").read_text())
+    return {**digests, "loss": result["loss"]}
+
+
+def _outside() -> set[Path]:
+    """Everything in shared memory and in the temporary directory."""
+    return {*SHARED_MEMORY.iterdir(), *Path(tempfile.gettempdir()).iterdir()}
+
+
+def _clean(before: set[Path]) -> set[Path]:
+    """Remove what is new, as `gnnloom doctor --clean` would; returns what it leaves of it."""
+    remove_leftovers(item for item in find_leftovers() if item.path not in before)
+    names = ("mpich_shm_", "sem.mp-", "gnnloom-", "tmp")
+    return {path for path in _outside() - before if path.name.startswith(names)}
+
+
+def _processes_of(folder: str) -> list[int]:
+    """Processes whose command line names the folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if folder.encode() in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+def main() -> None:
+    """Soak for some minutes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    given = parser.parse_args()
+    sys.stdout.write(f"seed {given.seed}\n")
+    before = _outside()
+    end = time.monotonic() + 60 * given.minutes
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        soak = Soak(Path(folder), random.Random(given.seed))
+        while time.monotonic() < end:
+            soak.round(soak.counts["rounds"])
+        # Ranks end with their launcher, and a folder must be quiet before it counts as left behind.
+        time.sleep(QUIET_SECONDS + 5)
+        soak.counts["leaks"] = len(_clean(before)) + len(_processes_of(folder))
+    counts = soak.counts
+    for name in ("rounds", "commands", "failed", "killed", "flips"):
+        sys.stdout.write(f"RESULT soak_{name} {counts[name]} {name}\n")
+    bad = ("differences", "unnoticed_flips", "tracebacks", "hung", "unfinished", "leaks")
+    for name in bad:
+        sys.stdout.write(f"RESULT soak_{name} {counts[name]} {name.replace('_', '-')}\n")
+    sys.exit(1 if any(counts[name] for name in bad) else 0)
+
+
+if __name__ == "__main__":
+    main()
