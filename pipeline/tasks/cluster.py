@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from gnnloom.pipeline.tasks.dask_tasks import Prepared, prepare, run_task, sent_once
 from gnnloom.pipeline.tasks.main_guard import check_main_guard
-from gnnloom.pipeline.tasks.memory import KEPT_ALLOCATION, keep_freed_memory
+from gnnloom.pipeline.tasks.memory import BASE_MEMORY, KEPT_ALLOCATION, keep_freed_memory
 from gnnloom.pipeline.tasks.performance import check_report, reported
 from gnnloom.pipeline.tasks.quiet import dask_silenced, start_quiet_tracker
 from gnnloom.storage.errors import CorruptError, InputError, LaunchError
@@ -140,10 +141,16 @@ class DaskCluster:
         self.memory, self.scratch = memory, scratch
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        prepared = prepare(function, items)
+        with sent_once(self._client, prepared):
+            yield from self._run(function, prepared)
+
+    def _run(self, function: Callable[[Item], Result], prepared: Prepared) -> Iterator[Result]:
         from distributed import KilledWorker  # noqa: PLC0415 - takes a second to import
 
-        # Tasks work by writing files, so Dask must run an item again instead of returning an earlier result for it.
-        futures = self._client.map(function, items, pure=False, batch_size=1000)
+        futures = self._client.map(
+            run_task, prepared.items, function=function, key=prepared.keys, pure=False, batch_size=1000
+        )
         try:
             yield from _completed(futures)
         except KilledWorker as error:
@@ -324,10 +331,15 @@ def worker_settings() -> dict[str, Any]:
 def _connect(options: ClusterOptions) -> Iterator[Cluster]:
     address = _scheduler_address(options)
     with dask_silenced(), _client(options, address) as client:
-        workers = len(client.nthreads())
-        if not workers:
+        threads = client.nthreads().values()
+        if not threads:
             raise InputError(f"{options.address}: the scheduler has no workers")
-        yield DaskCluster(client, workers, options.memory, options.scratch)
+        yield DaskCluster(client, sum(threads), memory_per_thread(options.memory, max(threads)), options.scratch)
+
+
+def memory_per_thread(memory: int, threads: int) -> int:
+    """Bytes for a task of a worker with several threads: they share the memory, and hold the libraries once."""
+    return BASE_MEMORY + (memory - BASE_MEMORY) // threads
 
 
 def _client(options: ClusterOptions, address: str) -> Client:

@@ -367,6 +367,15 @@ class ArrayReader:
         Raises:
             CorruptError: a piece differs, or the pieces do not cover the array.
         """
+        self.check_covered()
+        self.verify_pieces()
+
+    def check_covered(self) -> None:
+        """Check that every row belongs to a piece; reads nothing.
+
+        Raises:
+            CorruptError: the pieces do not cover the array.
+        """
         # The pieces must tile the array without a gap or overlap, or some rows would have no digest.
         covered = 0
         for piece in sorted(self.record.pieces, key=lambda piece: piece.start):
@@ -375,15 +384,14 @@ class ArrayReader:
             covered = piece.stop
         if covered != len(self):
             raise CorruptError(f"{self._where}: rows {covered}:{len(self)} were never written")
-        self.verify_pieces()
 
-    def verify_pieces(self) -> None:
-        """Read the pieces of this record and compare each with its digest.
+    def verify_pieces(self, pieces: Sequence[Piece] | None = None) -> None:
+        """Read pieces of this record, by default all, and compare each with its digest.
 
         Raises:
             CorruptError: a piece differs.
         """
-        for piece in self.record.pieces:
+        for piece in self.record.pieces if pieces is None else pieces:
             self._verify_piece(piece)
 
     def _verify_piece(self, piece: Piece) -> None:

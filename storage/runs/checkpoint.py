@@ -14,7 +14,7 @@ from typing import Any
 
 from gnnloom.storage.errors import CorruptError, FormatError, NotFoundError
 from gnnloom.storage.faults import fault_point
-from gnnloom.storage.format.arrays import Array, ArrayReader, ArrayRecord, write_array
+from gnnloom.storage.format.arrays import Array, ArrayReader, ArrayRecord, ReadCounter, write_array
 from gnnloom.storage.format.files import JsonObject, read_json, sync_folder, sync_tree, write_json
 from gnnloom.storage.format.listing import complete_groups, list_checkpoints, write_list
 from gnnloom.storage.format.schema import FORMAT_VERSION
@@ -133,17 +133,22 @@ def checkpoint_facts(folder: Path) -> tuple[int, JsonObject] | None:
     return epochs[-1], _facts(path, read_json(path / CHECKPOINT_INDEX))
 
 
-def read_checkpoint(folder: Path, epoch: int | None = None) -> StoredCheckpoint:
-    """Open a checkpoint and check it against its digests.
+def read_checkpoint(
+    folder: Path, epoch: int | None = None, *, share: tuple[int, int] = (0, 1), counter: ReadCounter | None = None
+) -> StoredCheckpoint:
+    """Open a checkpoint and check it against its digests, or a share of it.
 
     Args:
         folder: folder of the checkpoints.
         epoch: epoch of the checkpoint; by default the last one.
+        share: number of the share to check, and number of shares. If each of several processes checks another share,
+            every byte is compared with its digest once.
+        counter: counts the bytes read, now and from the arrays later.
 
     Raises:
         NotFoundError: there is no such checkpoint.
         FormatError: the checkpoint is of a newer format.
-        CorruptError: its index or an array is damaged.
+        CorruptError: its index, or an array in this share, is damaged.
     """
     epochs = checkpoint_epochs(folder)
     chosen = epoch if epoch is not None else (epochs[-1] if epochs else None)
@@ -154,19 +159,28 @@ def read_checkpoint(folder: Path, epoch: int | None = None) -> StoredCheckpoint:
     content = read_json(path / CHECKPOINT_INDEX)
     if content.get("format", 0) > FORMAT_VERSION:
         raise FormatError(f"{path}: format {content['format']} is newer than {FORMAT_VERSION}")
-    return StoredCheckpoint(chosen, _open_arrays(path, content), _facts(path, content))
+    readers = _open_arrays(path, content, counter)
+    _verify_share(readers, *share)
+    return StoredCheckpoint(chosen, readers, _facts(path, content))
 
 
-def _open_arrays(path: Path, content: Mapping[str, Any]) -> dict[str, ArrayReader]:
+def _open_arrays(path: Path, content: Mapping[str, Any], counter: ReadCounter | None) -> dict[str, ArrayReader]:
     try:
         records = [ArrayRecord.from_json(name, array) for name, array in content["arrays"].items()]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptError(f"{path / CHECKPOINT_INDEX}: not the index of a checkpoint ({error})") from error
-    readers = {record.path: ArrayReader(path, record) for record in records}
-    # Everything is read and compared first: resuming from damaged weights would go unnoticed.
+    return {record.path: ArrayReader(path, record, counter) for record in records}
+
+
+def _verify_share(readers: Mapping[str, ArrayReader], share: int, shares: int) -> None:
+    """Compare every ``shares``-th piece of all arrays with its digest, from number ``share`` on."""
+    number = 0
+    # Everything is compared first: resuming from damaged weights would go unnoticed.
     for reader in readers.values():
-        reader.verify()
-    return readers
+        reader.check_covered()
+        own = [piece for at, piece in enumerate(reader.record.pieces, number) if at % shares == share]
+        number += len(reader.record.pieces)
+        reader.verify_pieces(own)
 
 
 def _facts(path: Path, content: Mapping[str, Any]) -> JsonObject:

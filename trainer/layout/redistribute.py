@@ -56,8 +56,7 @@ class VertexOrder:
     def _exchange(self, rows: Tensor, bounds: NDArray[np.int64]) -> Tensor:
         """Send every rank its vertices between the bounds; returns this rank's chunk. Collective."""
         offset = np.searchsorted(self._vertex, bounds)
-        # Every rank first announces how many rows it sends to whom, so that the receivers can size their buffers.
-        counts = self._comm.gather_numbers(np.diff(offset).tolist())[:, self._comm.rank].astype(np.int64)
+        counts = self._counts(np.diff(offset))
         # Offsets of the ranks' rows in the buffers: sorted by sender, whatever the order of arrival.
         arriving = np.concatenate([[0], np.cumsum(counts)]).tolist()
         ids = torch.empty(arriving[-1], dtype=torch.int64)
@@ -75,6 +74,18 @@ class VertexOrder:
         chunk = torch.empty_like(values)
         chunk[ids - int(bounds[self._comm.rank])] = values
         return chunk
+
+    def _counts(self, sent: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(P,) rows that every rank will send to this one, from the (P,) rows that this one will send. Collective."""
+        # To each rank only what concerns it: a table of all pairs would take P^2 numbers on every rank.
+        announced = torch.from_numpy(sent.astype(np.int64))
+        counts = torch.empty_like(announced)
+        requests = []
+        for rank in range(self._comm.size):
+            requests += self._comm.receive(counts[rank : rank + 1], rank)
+            requests += self._comm.send(announced[rank : rank + 1], rank, self._kind)
+        self._comm.wait(requests)
+        return counts.numpy()
 
 
 def whole_rows(piece: Tensor, layout: Layout, dim: int, kind: Kind) -> Tensor:

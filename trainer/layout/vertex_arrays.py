@@ -61,7 +61,9 @@ def write_vertex_arrays(
     records = [_write_chunks(folder, array, num_vertices, kind) for array in arrays]
     # A communicator moves tensors only, so the records travel as files.
     work = folder / ".work"
-    write_json(work / f"{comm.rank:05d}.json", {record.path: record.to_json() for record in records})
+    content = {record.path: record.to_json() for record in records}
+    # Rank 0 reads and removes them, so they need not survive a crash.
+    write_json(work / f"{comm.rank:05d}.json", content, durable=False)
     # A rank arrives here after it has written all of its chunks, so rank 0 reads complete records, and may publish.
     comm.barrier()
     if comm.rank > 0:

@@ -171,7 +171,8 @@ class _Start:
         check_loggers(config.log if comm.rank == 0 else ())
         session = open_session(comm, config, num_threads)
         run = run_of(config)
-        checkpoint = _read_checkpoint(run, first_epoch) if first_epoch else None
+        share = (comm.rank, comm.size)
+        checkpoint = _read_checkpoint(run, first_epoch, share, session.counter) if first_epoch else None
         labels, layout = read_labels(session.label_rows), session.operator.layout(session.model.num_layers)
         check_class_weights(config, labels)
         own_loss, own_metric = (
@@ -182,9 +183,10 @@ class _Start:
         return cls(session, labels, run, checkpoint, own_loss, own_metric, best)
 
 
-def _read_checkpoint(run: Run, epoch: int) -> StoredCheckpoint:
+def _read_checkpoint(run: Run, epoch: int, share: tuple[int, int], counter: ReadCounter) -> StoredCheckpoint:
+    """Open a checkpoint, of which this rank checks its share."""
     try:
-        return read_checkpoint(run.checkpoints, epoch)
+        return read_checkpoint(run.checkpoints, epoch, share=share, counter=counter)
     except CorruptError as error:
         raise CorruptError(
             f"{error}; remove {run.checkpoints / f'{epoch:08d}'} to continue from the checkpoint before it, or use"
@@ -416,7 +418,8 @@ class Training:
         """Take the parameters of the best checkpoint, if the run keeps one; returns their epoch. Collective."""
         if self.course.best is None or self.course.best.epochs == len(self.lines):
             return len(self.lines)
-        best = together(self.comm, lambda: read_checkpoint(self.run.best_checkpoint))
+        folder, share = self.run.best_checkpoint, (self.comm.rank, self.comm.size)
+        best = together(self.comm, lambda: read_checkpoint(folder, share=share, counter=self.session.counter))
         together(self.comm, lambda: restore_parameters(best, self.model))
         self.details = None
         return best.epoch

@@ -10,6 +10,7 @@ import torch
 
 from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.errors import NotFoundError
+from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.meters import peak_memory
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
 from gnnloom.storage.runs.run import Run
@@ -76,11 +77,11 @@ def _open(comm: Communicator, config: PredictConfig, num_threads: int) -> tuple[
     where = {name: getattr(config, name) for name in ("catalog", "dataset", "ranks", "shards", "method", "grid", "run")}
     # Samples hold batches of training; predictions come from the shards.
     session = open_session(comm, replace(trained, **where, samples=None), num_threads)
-    return session, run, _checkpoint_of(run, config)
+    return session, run, _checkpoint_of(run, config, (comm.rank, comm.size), session.counter)
 
 
-def _checkpoint_of(run: Run, config: PredictConfig) -> StoredCheckpoint:
-    """The checkpoint that predicts.
+def _checkpoint_of(run: Run, config: PredictConfig, share: tuple[int, int], counter: ReadCounter) -> StoredCheckpoint:
+    """The checkpoint that predicts, of which this rank checks its share.
 
     Raises:
         NotFoundError: there is no such checkpoint.
@@ -89,7 +90,7 @@ def _checkpoint_of(run: Run, config: PredictConfig) -> StoredCheckpoint:
     if folder == run.best_checkpoint and not epoch:
         raise NotFoundError(f"{run.path}: the run has no best checkpoint; train with --keep-best, or use the last one")
     # Without any checkpoint, the error says so.
-    return read_checkpoint(folder, epoch or None)
+    return read_checkpoint(folder, epoch or None, share=share, counter=counter)
 
 
 def write_predictions(session: Session, inputs: Inputs, run: Run, epoch: int, *, embeddings: bool) -> None:

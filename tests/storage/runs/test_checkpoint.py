@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gnnloom.storage.errors import CorruptError, FormatError, NotFoundError
+from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.runs.checkpoint import Checkpoint, checkpoint_epochs, read_checkpoint, write_checkpoint
 
@@ -66,3 +67,28 @@ def test_a_damaged_array_is_refused(tmp_path: Path) -> None:
     chunk.write_bytes(chunk.read_bytes()[:-1] + b"#")
     with pytest.raises(CorruptError, match="bias/c/0: damaged chunk"):
         read_checkpoint(tmp_path)
+
+
+def test_shares_together_compare_every_byte_once(tmp_path: Path) -> None:
+    folder = write(tmp_path, 1)
+    whole = ReadCounter()
+    arrays = read_checkpoint(tmp_path, counter=whole).arrays
+    counters = [ReadCounter() for _ in range(3)]
+    for share, counter in enumerate(counters):
+        read_checkpoint(tmp_path, share=(share, 3), counter=counter)
+    assert sum(counter.bytes for counter in counters) == whole.bytes // 2
+    assert max(counter.bytes for counter in counters) < whole.bytes // 2
+    # Any damage is found by the one share that has it.
+    for name in arrays:
+        chunk = folder / name / "c" / "0"
+        chunk = chunk if chunk.is_file() else chunk / "0"
+        before = chunk.read_bytes()
+        chunk.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+        found = 0
+        for share in range(3):
+            try:
+                read_checkpoint(tmp_path, share=(share, 3))
+            except CorruptError:
+                found += 1
+        assert found == 1, name
+        chunk.write_bytes(before)
