@@ -64,7 +64,13 @@ class StreamedProduct:
         *,
         accumulate: bool = False,
         column_scale: Tensor | None = None,
+        progress: Callable[[], None] | None = None,
     ) -> None:
+        """See the contract.
+
+        Args:
+            progress: called between blocks, for what has to advance while the product is computed.
+        """
         if dense.shape != (self.num_columns, out.shape[1]) or len(out) != self.num_rows:
             shapes = f"{tuple(dense.shape)} into {tuple(out.shape)}"
             raise ValueError(f"sparse product: ({self.num_rows}, {self.num_columns}) times {shapes}")
@@ -74,13 +80,15 @@ class StreamedProduct:
         for block in self._stream.sweep():
             target, rows = out[block.span], self._rows_in(block)
             # Without `fuses`, sums of a type of their own are added up in a copy and rounded once.
-            total = target.to(source.dtype)
+            total = target if self._fuses else target.to(source.dtype)
             product = self._prepare(block.rows, source.dtype)
             product = product if rows is None else product.restricted(rows)
             scale = row_scale[block.span] if len(row_scale) else row_scale
             product.multiply(source, total, scale, accumulate=accumulate, column_scale=factors)
             if total is not target:
                 target.copy_(total)
+            if progress is not None:
+                progress()
 
     def _scaled(self, dense: Tensor, column_scale: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """The dense matrix and the factors of its rows that are left for the kernel."""
