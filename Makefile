@@ -5,7 +5,7 @@ BIN := .venv/bin
 SCALE ?= full
 
 .PHONY: install demo test test-long lint typecheck sanitize docs wheel bench-ingest bench-partition bench-algorithms \
-	bench-spmm bench-epoch bench-sampling clean
+	bench-spmm bench-epoch bench-sampling bench-startup clean
 
 install: .venv/installed
 
@@ -97,6 +97,10 @@ bench-spmm: .venv/installed-for-benchmarks
 # Against PyG's GCNConv; SCALE=small takes a minute, full a quarter of an hour and 13 GB of memory.
 bench-epoch: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_epoch.py --scale $(SCALE)
+
+# Processor time of starting a training, against that of importing torch; SCALE=small takes half a minute.
+bench-startup: .venv/installed-for-benchmarks
+	$(BIN)/python tests/benchmarks/bench_startup.py --scale $(SCALE)
 
 clean:
 	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
