@@ -84,7 +84,8 @@ class LocalNumbers:
 def reordered_segments(segments: Iterable[RowSegment], order: NDArray[np.int64], folder: Path) -> Iterator[RowSegment]:
     """The rows of all segments in another order, at most ``SEGMENT_NONZEROS`` nonzeros (or one row) at a time.
 
-    Entries wait in temporary files; memory holds 40 bytes per row and one segment.
+    Entries wait in temporary files; memory holds 32 bytes per row and one segment. The rows of a segment are named by
+    their positions among the ascending ones.
 
     Args:
         segments: ascending rows.
@@ -92,7 +93,7 @@ def reordered_segments(segments: Iterable[RowSegment], order: NDArray[np.int64],
         folder: where temporary files go.
     """
     with TemporaryDirectory(dir=folder, prefix="reorder-") as scratch:
-        row, nonzeros, files = _spill(segments, Path(scratch))
+        nonzeros, files = _spill(segments, Path(scratch))
         begin = np.cumsum(nonzeros) - nonzeros
         end = np.cumsum(nonzeros[order])
         start = 0
@@ -102,7 +103,7 @@ def reordered_segments(segments: Iterable[RowSegment], order: NDArray[np.int64],
             chosen = order[start:stop]
             length = nonzeros[chosen]
             indices, *data = (file.gather(begin[chosen], length) for file in files)
-            yield RowSegment(row[chosen], length, indices, data[0] if data else None)
+            yield RowSegment(chosen, length, indices, data[0] if data else None)
             start = stop
 
 
@@ -163,11 +164,9 @@ class _Spilled:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _spill(
-    segments: Iterable[RowSegment], scratch: Path
-) -> tuple[NDArray[np.int64], NDArray[np.int64], list[_Spilled]]:
-    """Write the entries of all segments; returns rows, their nonzeros, and the files of columns and weights."""
-    rows, nonzeros = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+def _spill(segments: Iterable[RowSegment], scratch: Path) -> tuple[NDArray[np.int64], list[_Spilled]]:
+    """Write the entries of all segments; returns the nonzeros of each row, and the files of columns and weights."""
+    nonzeros = [np.empty(0, np.int64)]
     files: list[_Spilled] = []
     for segment in segments:
         columns = [segment.indices] if segment.data is None else [segment.indices, segment.data]
@@ -175,9 +174,8 @@ def _spill(
             files = [_Spilled(scratch / str(number), column.dtype) for number, column in enumerate(columns)]
         for file, column in zip(files, columns, strict=True):
             file.append(column)
-        rows.append(segment.row)
         nonzeros.append(segment.nonzeros)
-    return np.concatenate(rows), np.concatenate(nonzeros), files
+    return np.concatenate(nonzeros), files
 
 
 @njit(cache=True, nogil=True)

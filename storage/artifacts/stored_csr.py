@@ -68,9 +68,9 @@ class StoredCSR:
             block_entries: most entries of a block, unless a single row has more.
         """
         self.indptr, self.num_columns = indptr, num_columns
-        self._counter = counter if counter is not None else ReadCounter()
+        self.counter = counter if counter is not None else ReadCounter()
         self._entries = [indices] if data is None else [indices, data]
-        self._block_entries = block_entries
+        self.block_entries = block_entries
 
     @property
     def num_rows(self) -> int:
@@ -90,13 +90,24 @@ class StoredCSR:
         bounds = [0]
         while bounds[-1] < self.num_rows:
             start = bounds[-1]
-            most = np.searchsorted(self.indptr, self.indptr[start] + self._block_entries, side="right") - 1
+            most = np.searchsorted(self.indptr, self.indptr[start] + self.block_entries, side="right") - 1
             bounds.append(min(max(start + 1, int(most)), start + BLOCK_ROWS, self.num_rows))
         return np.array(bounds, np.int64)
 
     def sweep(self) -> Sweep:
         """A reader of the blocks, with buffers of its own."""
         return Sweep(self)
+
+    def column_range(self, columns: slice) -> StoredCSR:
+        """Some of the columns, numbered from 0; every product with them reads the whole matrix.
+
+        Args:
+            columns: a range of consecutive columns. The matrix of an empty range has no entries; that of any other is
+                taken to have as many as the whole, which only reading would tell.
+        """
+        if columns == slice(0, self.num_columns):
+            return self
+        return _ColumnRange(self, columns)
 
     def blocks(self) -> Iterator[StoredBlock]:
         """All blocks in order, read when asked for. A block is valid until the next one."""
@@ -108,8 +119,8 @@ class StoredCSR:
 
     def count(self, block: StoredBlock) -> None:
         """Count what was read for a block, in the thread that counts everything else."""
-        self._counter.bytes += block.num_bytes
-        self._counter.files += block.num_files
+        self.counter.bytes += block.num_bytes
+        self.counter.files += block.num_files
 
     def entries(self) -> list[ArrayReader]:
         """The stored arrays: column ids and, if there are any, weights."""
@@ -123,6 +134,21 @@ class StoredCSR:
         for block in self.blocks():
             sums[block.span] = _row_sums(block.rows)
         return sums
+
+
+class _ColumnRange(StoredCSR):
+    """Consecutive columns of a stored matrix."""
+
+    def __init__(self, whole: StoredCSR, columns: slice) -> None:
+        is_empty = columns.stop <= columns.start
+        indptr = np.zeros_like(whole.indptr) if is_empty else whole.indptr
+        indices, *data = whole.entries()
+        width = max(0, columns.stop - columns.start)
+        super().__init__(indptr, indices, data[0] if data else None, width, whole.counter, whole.block_entries)
+        self._columns = columns
+
+    def sweep(self) -> Sweep:
+        return Sweep(self, self._columns)
 
 
 def row_sums(matrix: CSR | StoredCSR) -> NDArray[np.float64]:
@@ -145,8 +171,13 @@ class Sweep:
     A block's buffer is written again :data:`NUM_BUFFERS` blocks later.
     """
 
-    def __init__(self, matrix: StoredCSR) -> None:
-        self._matrix = matrix
+    def __init__(self, matrix: StoredCSR, columns: slice | None = None) -> None:
+        """Allocate the buffers.
+
+        Args:
+            columns: the columns to keep, which are numbered from 0 then; None for all.
+        """
+        self._matrix, self._columns = matrix, columns
         # A block's entries may begin and end inside a chunk.
         bounds = matrix.indptr[matrix.bounds]
         most = int(np.diff(bounds).max(initial=0))
@@ -166,7 +197,17 @@ class Sweep:
         indices, *data = (entries for entries, _, _ in read)
         indptr = matrix.indptr[first : last + 1] - begin
         rows = CSR(first, indptr, indices, data[0] if data else None, matrix.num_columns)
+        rows = rows if self._columns is None else _cut_columns(rows, self._columns)
         return StoredBlock(rows, sum(size for _, size, _ in read), sum(files for _, _, files in read))
+
+
+def _cut_columns(rows: CSR, columns: slice) -> CSR:
+    """The entries of some rows in a range of columns, numbered from the first of them."""
+    chosen = (rows.indices >= columns.start) & (rows.indices < columns.stop)
+    before = np.concatenate([[0], np.cumsum(chosen)])
+    indices = rows.indices[chosen] - rows.indices.dtype.type(columns.start)
+    data = None if rows.data is None else rows.data[chosen]
+    return CSR(rows.row_offset, before[rows.indptr], indices, data, rows.num_columns)
 
 
 class _EntryStream:

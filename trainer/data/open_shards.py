@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.artifacts.row_shards import RowShard, RowShards
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.ranges import Span
-from gnnloom.trainer.data.grid_rows import GridRows
-from gnnloom.trainer.data.vertex_rows import VertexRows
+
+if TYPE_CHECKING:
+    # They import numba, which takes half a second that a job on row shards need not spend.
+    from gnnloom.storage.artifacts.grid_shards import GridShards
+    from gnnloom.trainer.data.vertex_rows import VertexRows
 
 
 class ShardRequest(Protocol):
@@ -78,6 +80,8 @@ class SharedGridShards:
     counter: ReadCounter
 
     def vertex_rows(self, order: str, span: Span) -> VertexRows:
+        from gnnloom.trainer.data.grid_rows import GridRows  # noqa: PLC0415
+
         return GridRows(self.shards, order, span, self.counter)
 
 
@@ -91,6 +95,7 @@ class ShardKind(Generic[Opened]):
     Attributes:
         name: as in ``[shards] layout`` of a recipe.
         serves_any_ranks: the same shards serve any number of ranks.
+        load_kernels: loads the compiled code that reading them takes.
         open: opens what a rank reads, from the dataset, the request, the rank, the number of ranks and the counter of
             its bytes. Raises InputError if the shards or the request do not fit the number of ranks, NotFoundError if
             there are none; the message says how to make them.
@@ -98,6 +103,7 @@ class ShardKind(Generic[Opened]):
 
     name: str
     serves_any_ranks: bool
+    load_kernels: Callable[[], None]
     open: Callable[[Dataset, ShardRequest, int, int, ReadCounter], Opened]
 
 
@@ -149,5 +155,15 @@ def _open_grid_shards(
     return SharedGridShards(shards, counter)
 
 
-ROW_SHARDS = ShardKind("row", serves_any_ranks=False, open=_open_row_shard)
-GRID_SHARDS = ShardKind("grid", serves_any_ranks=True, open=_open_grid_shards)
+def _load_nothing() -> None:
+    """Row shards are read as they are stored."""
+
+
+def _load_grid_kernels() -> None:
+    from gnnloom.storage.artifacts.grid_window import load_kernels  # noqa: PLC0415 - imports numba, which takes long
+
+    load_kernels()
+
+
+ROW_SHARDS = ShardKind("row", serves_any_ranks=False, load_kernels=_load_nothing, open=_open_row_shard)
+GRID_SHARDS = ShardKind("grid", serves_any_ranks=True, load_kernels=_load_grid_kernels, open=_open_grid_shards)

@@ -66,6 +66,11 @@ class StreamedProduct:
         column_scale: Tensor | None = None,
         progress: Callable[[], None] | None = None,
     ) -> None:
+        """See the contract.
+
+        Args:
+            progress: called between blocks, for what has to advance while the product is computed.
+        """
         if dense.shape != (self.num_columns, out.shape[1]) or len(out) != self.num_rows:
             shapes = f"{tuple(dense.shape)} into {tuple(out.shape)}"
             raise ValueError(f"sparse product: ({self.num_rows}, {self.num_columns}) times {shapes}")

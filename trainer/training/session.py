@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from gnnloom.storage.artifacts.grid_shards import GridShards
-from gnnloom.storage.artifacts.grid_window import load_kernels
 from gnnloom.storage.artifacts.row_shards import RowShard, RowShards
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.catalog import Catalog, Dataset
@@ -147,7 +146,7 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
     """
     started = time.perf_counter()
     # Before the first look at the memory, so that compiled code does not count as memory of the shards.
-    load_kernels()
+    config.chosen_algorithm.reads.load_kernels()
     before = peak_memory()
     # By default torch uses all cores in every rank.
     torch.set_num_threads(num_threads)

@@ -11,8 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gnnloom.storage import CSR
 from gnnloom.storage.errors import CorruptError
-from gnnloom.trainer.kernels.dispatch import Threads, sparse_product
+from gnnloom.trainer.kernels.dispatch import SparseProduct, Threads, sparse_product
+from gnnloom.trainer.kernels.streamed_product import StreamedProduct
 from support.sparse_products import Case, cases, random_csr
 from support.stored_matrices import store_matrix
 
@@ -55,6 +57,18 @@ def test_the_product_works_after_a_failed_one(tmp_path: Path) -> None:
     chunk.write_bytes(content)
     product.multiply(dense, out, torch.empty(0))
     np.testing.assert_array_equal(out[:, 0], np.diff(matrix.indptr))
+
+
+def test_messages_advance_between_blocks(tmp_path: Path) -> None:
+    stored = store_matrix(tmp_path, random_csr(50, 50, 0.2, weighted=False), chunk_rows=30, block_entries=40)
+    product = StreamedProduct(stored, torch.float32, _prepared, fuses=True)
+    calls: list[int] = []
+    product.multiply(torch.ones((50, 2)), torch.empty((50, 2)), torch.empty(0), progress=lambda: calls.append(1))
+    assert len(calls) == len(stored.bounds) - 1 > 5
+
+
+def _prepared(rows: CSR, dtype: torch.dtype) -> SparseProduct:
+    return sparse_product(rows, Threads(1), dtype)
 
 
 def test_wrong_shapes_and_rows_are_refused(tmp_path: Path) -> None:
