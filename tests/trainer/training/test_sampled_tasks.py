@@ -38,7 +38,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     folder = tmp_path_factory.mktemp("tasks")
     catalog, cluster, rng = Catalog(folder / "catalog"), InProcessCluster(), np.random.default_rng(3)
     known = rng.random((N, 3)) < 0.8
-    arrays = {
+    arrays: dict[str, np.ndarray] = {
         "feature": rng.standard_normal((N, 6)).astype(np.float32),
         "split": rng.integers(0, 4, N).astype(np.uint8),
         "label": rng.integers(0, 3, N),
