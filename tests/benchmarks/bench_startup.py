@@ -51,7 +51,7 @@ def _commands(folder: str) -> dict[str, list[str]]:
     gnnloom = [program, "--catalog", folder]
     for step in (f"generate cora sbm {GRAPH}", "partition cora --parts 1 --method block", "shard cora --parts 1"):
         _measure([*gnnloom, *step.split(), "--workers", "0"])
-    one_epoch = "--hidden 16 --epochs 1 --threads 1 --restart --run r".split()
+    one_epoch = ["--hidden", "16", "--epochs", "1", "--threads", "1", "--restart", "--run", "r"]
     return {
         "python": [sys.executable, "-c", "pass"],
         "import gnnloom": [sys.executable, "-c", "import gnnloom"],

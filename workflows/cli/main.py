@@ -33,7 +33,7 @@ _COMMANDS = {
     "partition": ("partition", "Partition the vertices so that ranks exchange few rows."),
     "shard": ("partition", "Write the shards that each rank reads."),
     "sample": ("sample", "Draw the batches of a training ahead of it."),
-    "train": ("train", "Train on the whole graph."),
+    "train": ("train", "Train on the whole graph, or on samples."),
     "calibrate": ("calibrate", "Measure how fast this machine multiplies and communicates."),
     "plan": ("planner", "Predict time and memory of a training on every algorithm and process grid."),
     "simulate": ("simulate", "Predict how trainings scale to thousands of ranks."),

@@ -52,7 +52,7 @@ def test_no_more_batches_are_drawn_than_the_pool_holds() -> None:
     for used in range(1, 6):
         next(samples)
         assert sampler.begun <= used + 3
-    samples.close()  # type: ignore[attr-defined]
+    samples.close()
     assert sampler.begun <= 8
     assert threading.active_count() == len([thread for thread in threading.enumerate() if "sampler" not in thread.name])
 

@@ -78,7 +78,7 @@ def test_losses_have_the_bits_of_one_rank_and_those_of_several_up_to_rounding(ca
     ]
     results = train_all(tmp_path, configs)
     for case, memory, disk in zip(cases, results[::2], results[1::2], strict=True):
-        # In memory, the rows of every neighbor are multiplied as they arrive; on disk, rows have columns of all of them.
+        # In memory, the rows of each neighbor are multiplied as they arrive; on disk, those of all at once.
         if case[1] == 1:
             assert disk["loss"] == memory["loss"], case
         assert_close(disk["loss"], memory["loss"], steps=EPOCHS, dtype=np.float32, message=str(case))
