@@ -23,7 +23,7 @@ from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.storage.artifacts.grid_shards import crop_chunk_rows
 from gnnloom.storage.format.arrays import CHUNK_BYTES
-from gnnloom.storage.matrix.ranges import Span, overlapped, split_range
+from gnnloom.storage.matrix.ranges import Span, split_range
 
 #: Most routed files that one task opens for a span of positions.
 FAN_IN = 32
@@ -119,7 +119,7 @@ class VertexPlan:
     def num_ranges(self) -> int:
         return 0 if self.is_identity else -(-self.num_vertices // self.range_rows)
 
-    def range(self, number: int) -> Span:
+    def vertices_of(self, number: int) -> Span:
         """First and last (exclusive) vertex of a range."""
         return number * self.range_rows, min((number + 1) * self.range_rows, self.num_vertices)
 
@@ -145,7 +145,12 @@ class VertexPlan:
 
     def spans(self, level: Level, positions: Span) -> list[int]:
         """Numbers of a level's spans that overlap a range of positions."""
-        return [span for span, _ in overlapped(positions, self.num_vertices, level.spans)]
+        first, last = positions
+        if first == last:
+            return []
+        # Position x lies in the last span i that begins at or before it: i * n < (x + 1) * spans.
+        start, stop = (((at + 1) * level.spans - 1) // self.num_vertices for at in (first, last - 1))
+        return list(range(start, stop + 1))
 
     def span(self, level: Level, number: int) -> Span:
         """First and last (exclusive) position of a span."""

@@ -121,7 +121,7 @@ def route_rows(task: RouteRowsTask) -> int:
     """Sort a range's rows by position and write them; returns the number of rows."""
     plan = task.plan
     with task.writer.task(task.name):
-        start, stop = plan.range(task.number)
+        start, stop = plan.vertices_of(task.number)
         position = task.permutation.forward(np.arange(start, stop, dtype=np.int64))
         # Positions are distinct, so any sort gives the same order.
         by_position = np.argsort(position)

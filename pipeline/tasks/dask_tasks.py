@@ -125,7 +125,8 @@ def run_task(item: Any, function: Callable[[Any], Result]) -> Result:
     if isinstance(item, _Slim):
         from distributed import get_worker  # noqa: PLC0415 - takes a second to import
 
-        item = _with(item.item, get_worker().plugins[item.name].values)
+        plugin = get_worker().plugins[item.name]
+        item = _with(item.item, getattr(plugin, "values"))  # noqa: B009 - Dask knows plugins by their base class
     return attempted(function, item)
 
 
