@@ -101,6 +101,10 @@ bench-spmm: .venv/installed-for-benchmarks
 bench-epoch: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_epoch.py --scale $(SCALE)
 
+# The planner's forecasts against measured epochs, in processor time; SCALE=small takes some minutes on two cores.
+bench-plan: .venv/installed-for-benchmarks
+	$(BIN)/python tests/benchmarks/bench_plan.py --scale $(SCALE)
+
 # What commands take before they do anything.
 bench-startup: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_startup.py --data $(DATA)
