@@ -5,7 +5,7 @@ BIN := .venv/bin
 SCALE ?= full
 
 .PHONY: install demo test test-long lint typecheck sanitize docs wheel bench-ingest bench-partition bench-algorithms \
-	bench-spmm bench-epoch bench-sampling bench-startup clean
+	bench-spmm bench-epoch bench-sampling bench-startup bench-plan clean
 
 install: .venv/installed
 

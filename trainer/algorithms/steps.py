@@ -7,7 +7,6 @@ Words and messages follow without running anything, and time follows with the ra
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -382,10 +381,11 @@ class Volume:
     @classmethod
     def of(cls, steps: Iterable[Step]) -> Volume:
         """Count the communication among some steps."""
-        num_bytes: Counter[str] = Counter()
-        messages: Counter[str] = Counter()
+        num_bytes: dict[str, float] = {}
+        messages: dict[str, float] = {}
         for step in steps:
             if isinstance(step, Communication):
-                num_bytes[step.kind.value] += step.bytes  # type: ignore[assignment] # a Counter of floats
-                messages[step.kind.value] += step.messages  # type: ignore[assignment]
-        return cls(*({kind: n for kind, n in each.items() if n} for each in (num_bytes, messages)))
+                kind = step.kind.value
+                num_bytes[kind] = num_bytes.get(kind, 0) + step.bytes
+                messages[kind] = messages.get(kind, 0) + step.messages
+        return cls(*({kind: count for kind, count in each.items() if count} for each in (num_bytes, messages)))

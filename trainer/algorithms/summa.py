@@ -98,7 +98,7 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
         found.communicate(kind, Operation.REDUCE_SCATTER, layer_axes, n * width, rows * columns)
         if work.adds_own and not (layer == 0 and work.input_is_kept) and not backward:
             returns = work.has_input_gradient(layer) or not work.propagates_first[layer]
-            add_alignment(found, *spreads[layer : layer + 2], width, backward=returns)
+            add_alignment(found, spreads[layer], spreads[layer + 1], width, backward=returns)
     calls = rows * layers * columns * work.weights
     for layer, (before, after) in enumerate(work.pairs):
         for kind, width in ((Kind.TRANSFORM_FORWARD, before), (Kind.TRANSFORM_BACKWARD, after)):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,10 @@ from click.testing import CliRunner, Result
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError, NotFoundError
-from gnnloom.trainer.planner.profile import open_profile
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.planner.choose import settle_algorithm
+from gnnloom.trainer.planner.profile import open_profile, store_profile
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.cli.simulate import RankList
 from support.problems import problem
@@ -73,7 +78,7 @@ def test_plans_are_ranked_and_what_does_not_fit_stays_visible(folder: Path) -> N
     assert [plan["fits"] for plan in limited] == sorted((plan["fits"] for plan in limited), reverse=True)
     assert {plan["peak_memory"] <= limit for plan in limited if not plan["fits"]} == {False}
     assert len(limited) == len(plans)
-    assert "too much" in invoke(folder, *fixed, "--memory-per-rank", "1M", "--top", "50").stdout
+    assert "(too" in invoke(folder, *fixed, "--memory-per-rank", "1M", "--top", "50").stdout
 
 
 def test_a_model_is_planned_on_the_algorithms_that_run_it(folder: Path) -> None:
@@ -136,3 +141,42 @@ def test_lists_of_ranks() -> None:
     for wrong in ("", "4,2", "0,1", "2,...,8", "4,16,...", "2,x", "1,1000000"):
         with pytest.raises(Exception, match="is not a list of ascending numbers"):
             ranks.convert(wrong, None, None)
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> Path:
+    """A catalog with grid shards and, as the profile of this machine, one with published figures."""
+    folder = tmp_path / "catalog"
+    problem("web", 300, 1500, symmetric=True).store_grid(Catalog(folder), "double", grid=(2, 2))
+    store_profile(folder, replace(open_profile(folder, "summit"), name="local"))
+    return folder
+
+
+def test_auto_trains_with_the_fastest_plan_that_has_shards(planned: Path, caplog: pytest.LogCaptureFixture) -> None:
+    best = answer(planned, "plan", "web", "--ranks", "4", "--hidden", "32")["plans"]
+    # There are no row shards, so p2p is out, however fast it would be.
+    fastest = next(plan for plan in best if plan["algorithm"] != "p2p")
+    auto = ("train", "web", "--ranks", "4", "--hidden", "32", "--algorithm", "auto", "--plan")
+    chosen = answer(planned, *auto)
+    assert (chosen["algorithm"], chosen["grid"]) == (fastest["algorithm"], fastest["grid"])
+    assert f"algorithm auto: {fastest['algorithm']}" in caplog.text or "algorithm auto" in invoke(planned, *auto).stderr
+    with pytest.raises(InputError, match="leave one of them out"):
+        invoke(planned, *auto, "--grid", "2x2")
+    (planned / ".profiles" / "local.json").unlink()
+    with pytest.raises(NotFoundError, match="gnnloom calibrate"):
+        invoke(planned, *auto)
+
+
+def test_auto_says_what_is_missing_without_shards(planned: Path) -> None:
+    web = Catalog(planned)["web"]
+    for info in web.artifacts("shards"):
+        shutil.rmtree(info.path)
+    with pytest.raises(InputError, match=r"has no shards for 4 ranks .* `gnnloom shard` makes shards"):
+        invoke(planned, "train", "web", "--ranks", "4", "--algorithm", "auto", "--plan")
+
+
+def test_auto_leaves_a_run_with_its_algorithm(planned: Path) -> None:
+    config = TrainConfig(catalog=str(planned), dataset="web", ranks=2, algorithm="tensor3d", run="old")
+    Run(Catalog(planned)["web"].run_path("old")).start(config.to_json(), 0, {})
+    given = {"catalog": str(planned), "dataset": "web", "run": "old", "algorithm": "auto"}
+    assert settle_algorithm(given) == {"catalog": str(planned), "dataset": "web", "run": "old"}
