@@ -322,7 +322,7 @@ def _moved(steps: Steps, source: Spread, target: Spread, dim: int) -> tuple[floa
             rest, place[axis] = divmod(rest, steps.axes[axis])
         spans = [_span(steps, axes, place, size) for axes, size in _ends(source, target, n, dim)]
         rows, columns = _meeting(steps, source.rows, n, spans[2]), _meeting(steps, source.columns, dim, spans[3])
-        kept = _shared(spans[0], spans[2])
+        kept: float = _shared(spans[0], spans[2])
         if source.order != target.order:
             rows = min(steps.size(source.rows), n)
             kept = (spans[0][1] - spans[0][0]) * (spans[2][1] - spans[2][0]) / max(1, n)

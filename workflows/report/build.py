@@ -70,12 +70,8 @@ def write_report(facts: RunFacts, folder: Path) -> list[Path]:
         tiles(headline(facts)),
         section("Training", *map(picture_card, curves), _advice(time)),
         section("Classes", *map(picture_card, scores), classes_card(facts)),
-        section(
-            "Ranks and shards",
-            *map(picture_card, ranks if tables else _full_rows(ranks)),
-            *tables,
-            forecast_card(facts),
-        ),
+        section("Ranks and shards", *map(picture_card, ranks if tables else _full_rows(ranks)), *tables),
+        section("Forecast", forecast_card(facts)),
         section("Origin", _session_card(facts), _stages_card(facts), *map(picture_card, origin)),
         section(
             "Details",

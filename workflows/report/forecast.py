@@ -25,7 +25,7 @@ def forecast_card(facts: RunFacts) -> str | None:
     except GnnloomError:
         return None  # a model or an algorithm that the planner does not know, or shards that are gone
     note = "Predicted when this report was written, with the profile of the machine that `gnnloom calibrate` measured."
-    return card("Forecast", table(("", "predicted", "measured"), rows), note=note, kind="table")
+    return card("An epoch", table(("", "predicted", "measured"), rows), note=note, kind="table")
 
 
 def _rows(facts: RunFacts) -> list[tuple[str, str, str]]:
