@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 from itertools import pairwise
-from math import prod, sqrt
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -115,15 +115,18 @@ def test_plexus_scales_to_2048_gpus_with_falling_efficiency() -> None:
     assert 0.5 < shares[0] < shares[-1] < 0.9
 
 
-def test_the_best_grid_uses_the_links_of_a_node_for_the_largest_collectives() -> None:
+def test_ranks_of_one_node_do_not_use_the_network() -> None:
     # Plexus, section 4: an axis within a node has the bandwidth of NVLink, others share four network cards.
-    slow = {"inter": replace(open_profile(Path("none"), "perlmutter").inter, bandwidth=1e9)}
-    profile = replace(open_profile(Path("none"), "perlmutter"), **slow)
-    config = TrainConfig(catalog="c", dataset="d", ranks=4, **PLEXUS)
-    for plan in make_plans(config, Situation(PRODUCTS), profile, memory=1 << 60):
-        # Four ranks are one node, which the network does not slow down.
-        assert prod(plan.grid) == 4
-        assert plan.cost.exposed < 0.5
+    fast = open_profile(Path("none"), "perlmutter")
+    slow = replace(fast, inter=replace(fast.inter, bandwidth=fast.inter.bandwidth / 100))
+    for ranks, is_slower in ((4, False), (8, True)):
+        config = TrainConfig(catalog="c", dataset="d", ranks=ranks, **PLEXUS)
+        quick, late = (
+            [plan.cost.exposed for plan in make_plans(config, Situation(PRODUCTS), profile, memory=1 << 60)]
+            for profile in (fast, slow)
+        )
+        assert (min(late) > 2 * min(quick)) == is_slower
+        assert (sorted(late) == sorted(quick)) != is_slower
 
 
 def _mesh(side: int) -> Any:

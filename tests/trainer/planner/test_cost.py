@@ -10,7 +10,7 @@ import pytest
 
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.files import write_json
-from gnnloom.trainer.algorithms.steps import Communication, DenseWork, ElementWork, Operation, SparseWork
+from gnnloom.trainer.algorithms.steps import Communication, DenseWork, ElementWork, Operation, SparseWork, Step
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.planner.cost import communication_seconds, epoch_cost
 from gnnloom.trainer.planner.profile import (
@@ -90,7 +90,7 @@ def test_an_exchange_takes_as_long_as_its_busiest_rank() -> None:
 def test_an_epoch_is_split_into_compute_exposed_and_waiting() -> None:
     sparse = SparseWork(nnz=2000, average=1000, rows=1000, columns=5, width=1)
     hidden = sent(Operation.EXCHANGE, 4, 1, 250, calls=4, busiest=(1.0, 1.0), overlapped=True)
-    steps = [
+    steps: list[Step] = [
         sparse,
         hidden,
         DenseWork(rows=10, inner=10, columns=10),
