@@ -5,7 +5,7 @@ BIN := .venv/bin
 SCALE ?= full
 
 .PHONY: install demo test test-long lint typecheck fuzz soak sanitize docs wheel bench-ingest bench-partition \
-	bench-algorithms bench-spmm bench-epoch bench-sampling bench-startup clean
+	bench-algorithms bench-spmm bench-epoch bench-sampling bench-startup bench-plan clean
 
 install: .venv/installed
 
@@ -110,6 +110,10 @@ bench-spmm: .venv/installed-for-benchmarks
 # Against PyG's GCNConv; SCALE=small takes a minute, full a quarter of an hour and 13 GB of memory.
 bench-epoch: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_epoch.py --scale $(SCALE)
+
+# The planner's forecasts against measured epochs, in processor time; SCALE=small takes some minutes on two cores.
+bench-plan: .venv/installed-for-benchmarks
+	$(BIN)/python tests/benchmarks/bench_plan.py --scale $(SCALE)
 
 # Processor and wall time of commands before they do anything; SCALE=small takes half a minute.
 bench-startup: .venv/installed-for-benchmarks

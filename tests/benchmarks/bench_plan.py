@@ -84,7 +84,7 @@ def main() -> None:
 
 def _prepare(catalog: Path, scale: str) -> None:
     vertices, edges, size, *_ = SCALES[scale]
-    blocks = {"vertices": vertices, "edges": edges, "classes": 16, "dim": 64}
+    blocks: dict[str, Any] = {"vertices": vertices, "edges": edges, "classes": 16, "dim": 64}
     graphs = [
         gnnloom.generate("blocks", "sbm", catalog=catalog, workers=0, **blocks),
         gnnloom.generate("skewed", "rmat", catalog=catalog, workers=0, scale=size, edge_factor=16),

@@ -56,7 +56,7 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
         if copies > 1:
             found.communicate(kind, Operation.ALL_REDUCE, ("replica",), n * width, blocks)
         if work.adds_own and not (layer == 0 and work.input_is_kept) and not backward:
-            add_alignment(found, *spreads[layer : layer + 2], width, backward=_returns(work, layer))
+            add_alignment(found, spreads[layer], spreads[layer + 1], width, backward=_returns(work, layer))
     for layer, (before, after) in enumerate(work.pairs):
         found.transform(layer, rows=rows, inner=before, columns=after)
     add_common(found, spreads, ("row",), work.vectors + work.matrices)

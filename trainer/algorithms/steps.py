@@ -7,7 +7,6 @@ Words and messages follow without running anything, and time follows with the ra
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -323,7 +322,7 @@ def _moved(steps: Steps, source: Spread, target: Spread, dim: int) -> tuple[floa
             rest, place[axis] = divmod(rest, steps.axes[axis])
         spans = [_span(steps, axes, place, size) for axes, size in _ends(source, target, n, dim)]
         rows, columns = _meeting(steps, source.rows, n, spans[2]), _meeting(steps, source.columns, dim, spans[3])
-        kept = _shared(spans[0], spans[2])
+        kept: float = _shared(spans[0], spans[2])
         if source.order != target.order:
             rows = min(steps.size(source.rows), n)
             kept = (spans[0][1] - spans[0][0]) * (spans[2][1] - spans[2][0]) / max(1, n)
@@ -382,10 +381,11 @@ class Volume:
     @classmethod
     def of(cls, steps: Iterable[Step]) -> Volume:
         """Count the communication among some steps."""
-        num_bytes: Counter[str] = Counter()
-        messages: Counter[str] = Counter()
+        num_bytes: dict[str, float] = {}
+        messages: dict[str, float] = {}
         for step in steps:
             if isinstance(step, Communication):
-                num_bytes[step.kind.value] += step.bytes  # type: ignore[assignment] # a Counter of floats
-                messages[step.kind.value] += step.messages  # type: ignore[assignment]
-        return cls(*({kind: n for kind, n in each.items() if n} for each in (num_bytes, messages)))
+                kind = step.kind.value
+                num_bytes[kind] = num_bytes.get(kind, 0) + step.bytes
+                messages[kind] = messages.get(kind, 0) + step.messages
+        return cls(*({kind: count for kind, count in each.items() if count} for each in (num_bytes, messages)))

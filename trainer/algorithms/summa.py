@@ -29,6 +29,10 @@ OPTIONS = {
 }
 
 
+#: Passes over the row pointers of a block to prepare it for a product.
+_PREPARED = 4
+
+
 def build(context: OperatorContext[SharedGridShards]) -> Operator:
     """Read this rank's blocks. Communicates nothing."""
     from gnnloom.trainer.operators.summa import Summa  # noqa: PLC0415 - imports torch
@@ -90,10 +94,13 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
             width=held,
             calls=calls,
         )
+        # Blocks that arrive are prepared for their product in every epoch: their rows are listed.
+        arriving = calls * (columns - 1) / columns
+        found.touch(_PREPARED * arriving * share(n, rows), _PREPARED * arriving)
         found.communicate(kind, Operation.REDUCE_SCATTER, layer_axes, n * width, rows * columns)
         if work.adds_own and not (layer == 0 and work.input_is_kept) and not backward:
             returns = work.has_input_gradient(layer) or not work.propagates_first[layer]
-            add_alignment(found, *spreads[layer : layer + 2], width, backward=returns)
+            add_alignment(found, spreads[layer], spreads[layer + 1], width, backward=returns)
     calls = rows * layers * columns * work.weights
     for layer, (before, after) in enumerate(work.pairs):
         for kind, width in ((Kind.TRANSFORM_FORWARD, before), (Kind.TRANSFORM_BACKWARD, after)):

@@ -100,7 +100,7 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
             if not first:
                 ends = (Spread((outer,), (depth,), order[0]), output)
             returns = work.has_input_gradient(layer) or not first
-            add_alignment(found, *ends, before if first else after, backward=returns)
+            add_alignment(found, ends[0], ends[1], before if first else after, backward=returns)
         spreads.append(output)
         outer, inner, depth = (depth, outer, inner) if first else (inner, depth, outer)
     add_common(found, spreads, tuple(axes), work.vectors)

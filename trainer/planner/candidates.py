@@ -71,6 +71,9 @@ class Plan:
         return list(self.config.chosen_algorithm.settled_grid(self.config.grid, self.config.ranks).values())
 
     def to_json(self) -> dict[str, Any]:
+        num_bytes, messages = (
+            {kind: round(count) for kind, count in each.items()} for each in (self.volume.bytes, self.volume.messages)
+        )
         return {
             "algorithm": self.config.algorithm,
             "ranks": self.config.ranks,
@@ -88,9 +91,10 @@ class Plan:
                 "passes": self.cost.passes,
                 **self.cost.communication,
             },
-            "bytes_sent": round(sum(self.volume.bytes.values())),
-            "messages_sent": round(sum(self.volume.messages.values())),
-            "bytes_by_kind": {kind: round(count) for kind, count in self.volume.bytes.items()},
+            "bytes_sent": sum(num_bytes.values()),
+            "messages_sent": sum(messages.values()),
+            "bytes_by_kind": num_bytes,
+            "messages_by_kind": messages,
             "peak_memory": self.peak_memory,
             "fits": self.fits,
             "estimated": self.estimated,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, log, sqrt
+from statistics import fmean
 
 from gnnloom.trainer.algorithms.workload import Exchange
 
@@ -63,28 +64,26 @@ class ExchangeLaw:
     def fitted(cls, num_vertices: int, nnz: int, known: Sequence[KnownPartition]) -> ExchangeLaw:
         """Fit the law to partitions of one graph with two parts or more, by least squares of logarithms."""
         degree = max(0.0, nnz / max(1, num_vertices) - 1)
-        points = [
-            (log(each.parts - 1), log(each.exchange.rows / num_vertices), each)
-            for each in known
-            if each.parts > 1 and each.exchange.rows > 0
-        ]
+        points = [each for each in known if each.parts > 1 and each.exchange.rows > 0]
         if not points:
             source = (
                 "no partition at hand: rows of a random partition, as if all vertices had the mean degree (a bound)"
             )
             return cls(num_vertices, degree, None, 1.0, 1.0, 1.0, None, source)
-        uneven = max(each.exchange.busiest_rows * each.parts / each.exchange.rows for *_, each in points)
-        heaviest = max(each.heaviest for *_, each in points)
-        mean_x, mean_y = (sum(point[side] for point in points) / len(points) for side in (0, 1))
-        spread = sum((x - mean_x) ** 2 for x, *_ in points)
+        xs = [log(each.parts - 1) for each in points]
+        ys = [log(each.exchange.rows / num_vertices) for each in points]
+        uneven = max(each.exchange.busiest_rows * each.parts / each.exchange.rows for each in points)
+        heaviest = max(each.heaviest for each in points)
+        mean_x, mean_y = fmean(xs), fmean(ys)
+        spread = sum((x - mean_x) ** 2 for x in xs)
         exponent = _ASSUMED_EXPONENT
         if spread:
-            exponent = sum((x - mean_x) * (y - mean_y) for x, y, _ in points) / spread
+            exponent = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True)) / spread
         shift = mean_y - exponent * mean_x
-        distinct = len({each.parts for *_, each in points})
-        off = sqrt(sum((y - shift - exponent * x) ** 2 for x, y, _ in points) / len(points))
+        distinct = len({each.parts for each in points})
+        off = sqrt(fmean((y - shift - exponent * x) ** 2 for x, y in zip(xs, ys, strict=True)))
         how = "fitted to" if distinct > 1 else f"with an assumed exponent of {_ASSUMED_EXPONENT} through"
-        names = ", ".join(f"{each.name} ({each.parts} parts)" for *_, each in points)
+        names = ", ".join(f"{each.name} ({each.parts} parts)" for each in points)
         error = exp(off) - 1 if distinct > 2 else None
         return cls(num_vertices, degree, exp(shift), exponent, uneven, heaviest, error, f"law {how} {names}")
 
@@ -94,7 +93,8 @@ class ExchangeLaw:
         The expected number of other parts that need a row is (P - 1) (1 - (1 - 1 / P)^degree), which is concave in the
         degree, so that unequal degrees send less.
         """
-        return self.num_vertices * (parts - 1) * (1 - (1 - 1 / parts) ** self.mean_degree)
+        missed: float = (1 - 1 / parts) ** self.mean_degree
+        return self.num_vertices * (parts - 1) * (1 - missed)
 
     def at(self, parts: int) -> Exchange | None:
         """The exchange among some number of parts; None for one part."""
@@ -102,7 +102,7 @@ class ExchangeLaw:
             return None
         rows = self.random_rows(parts)
         if self.factor is not None:
-            rows = min(rows, self.factor * (parts - 1) ** self.exponent * self.num_vertices)
+            rows = min(rows, self.factor * float(parts - 1) ** self.exponent * self.num_vertices)
         # Every part sends to every other one as long as there are rows for it.
         messages = min(float(parts * (parts - 1)), rows)
         return Exchange(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -83,6 +84,11 @@ def field_options(*names: str) -> Decorator:
 
 def _field_option(field: dataclasses.Field[Any]) -> Decorator:
     name, option = field.name.replace("_", "-"), option_of(field)
+    if field.name == "algorithm":
+        # Not a value of the configuration: the planner replaces it by an algorithm before there is one.
+        option = replace(
+            option, choices=(*option.choices, "auto"), help=f"{option.help}; auto: the fastest planned one"
+        )
     default = option.default
     if isinstance(default, bool):
         flags = f"--{name}" if not default else f"--{name}/--no-{name}"
@@ -159,6 +165,11 @@ def train_command(name: str, restart: bool, plan: bool, as_json: bool, **options
     if run is not None:
         given["run"] = run
     launched = LaunchedRank.from_environment()
+    if given.get("algorithm") == "auto":
+        # Importing torch takes seconds, which only this choice should spend.
+        from gnnloom.trainer.planner.choose import settle_algorithm
+
+        given = settle_algorithm(given, launched.size)
     if plan:
         # Nothing is agreed on, so one rank acts for all.
         if launched.rank == 0:

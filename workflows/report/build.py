@@ -11,6 +11,7 @@ from gnnloom.workflows.report.comparison import comparison_rows, data_warning, d
 from gnnloom.workflows.report.curves import accuracy_picture, loss_picture, seconds_picture
 from gnnloom.workflows.report.facts import RunFacts
 from gnnloom.workflows.report.folder import write_folder
+from gnnloom.workflows.report.forecast import forecast_card
 from gnnloom.workflows.report.glossary import glossary
 from gnnloom.workflows.report.heat import blocks_picture, bytes_picture, rows_picture
 from gnnloom.workflows.report.origin import lineage_picture, stages_picture
@@ -70,6 +71,7 @@ def write_report(facts: RunFacts, folder: Path) -> list[Path]:
         section("Training", *map(picture_card, curves), _advice(time)),
         section("Classes", *map(picture_card, scores), classes_card(facts)),
         section("Ranks and shards", *map(picture_card, ranks if tables else _full_rows(ranks)), *tables),
+        section("Forecast", forecast_card(facts)),
         section("Origin", _session_card(facts), _stages_card(facts), *map(picture_card, origin)),
         section(
             "Details",

@@ -151,8 +151,9 @@ def test_moves_within_one_order_are_exact(shape: tuple[int, ...], n: int) -> Non
         found = Volume.of(steps.found)
         cuts = [traffic.Cut("rows", *(tuple("xyz".index(a) for a in each) for each in (s.rows, s.columns)))
                 for s in (source, target)]  # fmt: skip
-        for kind, ends in (("align forward", cuts), ("align backward", cuts[::-1])):
-            expected = traffic.alignment(shape, *ends, vertices, 11)
+        first, second = cuts
+        for kind, before, after in (("align forward", first, second), ("align backward", second, first)):
+            expected = traffic.alignment(shape, before, after, vertices, 11)
             assert (found.bytes.get(kind, 0), found.messages.get(kind, 0)) == expected
 
 

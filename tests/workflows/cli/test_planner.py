@@ -1,0 +1,182 @@
+"""`gnnloom calibrate`, `plan` and `simulate`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.planner.choose import settle_algorithm
+from gnnloom.trainer.planner.profile import open_profile, store_profile
+from gnnloom.workflows.cli.main import cli
+from gnnloom.workflows.cli.simulate import RankList
+from support.problems import problem
+
+SIZES = ("--vertices", "111059956", "--edges", "3228124712", "--profile", "perlmutter")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("planned") / "catalog"
+    problem("web", 300, 1500, symmetric=True).store_grid(Catalog(folder), "double", grid=(2, 2))
+    return folder
+
+
+def invoke(folder: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["--catalog", str(folder), *arguments], catch_exceptions=False)
+
+
+def answer(folder: Path, *arguments: str) -> dict[str, Any]:
+    done = invoke(folder, *arguments, "--json")
+    assert done.exit_code == 0, done.output
+    content: dict[str, Any] = json.loads(done.stdout)
+    return content
+
+
+def test_calibrate_stores_a_profile_that_plan_uses(folder: Path) -> None:
+    found = answer(folder, "calibrate", "--ranks", "2", "--scale", "0.01", "--name", "tiny")
+    profile = open_profile(folder, "tiny")
+    assert Path(found["path"]).exists()
+    assert profile.clock == "wall"
+    operations = {"all-reduce", "all-gather", "reduce-scatter", "broadcast"}
+    assert {(rate.operation, rate.group) for rate in profile.collectives} == {(name, 2) for name in operations}
+    # Plausible for any machine on which the tests run: between 1 MFLOP/s and 10 TFLOP/s, 10 MB/s and 10 TB/s.
+    assert all(1e-13 < rate < 1e-6 for rate in (*profile.spmm.values, *profile.gemm.values))
+    assert all(1e7 < bandwidth < 1e13 for bandwidth in (profile.stream, profile.intra.bandwidth))
+    assert all(1e-7 < seconds < 0.1 for seconds in (profile.call, profile.intra.latency))
+    assert {"spmm", "gemm", "stream", "call", "all-reduce"} <= profile.spread.keys()
+    assert answer(folder, "plan", "web", "--ranks", "2", "--profile", "tiny")["profile"] == "tiny"
+
+
+def test_plans_are_ranked_and_what_does_not_fit_stays_visible(folder: Path) -> None:
+    fixed = ("plan", "web", "--ranks", "4", "--hidden", "32,32", "--profile", "summit")
+    plans = answer(folder, *fixed)["plans"]
+    assert {plan["algorithm"] for plan in plans} == {
+        "p2p", "broadcast", "replicated", "summa", "split3d", "tensor3d",
+    }  # fmt: skip
+    assert len({(plan["algorithm"], tuple(plan["grid"])) for plan in plans}) == 1 + 1 + 3 + 3 + 6 + 6
+    seconds = [plan["epoch_seconds"] for plan in plans]
+    assert seconds == sorted(seconds)
+    for plan in plans:
+        parts = plan["compute_seconds"] + plan["exposed_seconds"] + plan["waiting_seconds"]
+        assert plan["epoch_seconds"] == pytest.approx(parts)
+        assert plan["bytes_sent"] == sum(plan["bytes_by_kind"].values())
+        assert plan["fits"]
+        assert bool(plan["estimated"]) == (plan["algorithm"] == "p2p")
+    limit = sorted(plan["peak_memory"] for plan in plans)[10]
+    limited = answer(folder, *fixed, "--memory-per-rank", str(limit))["plans"]
+    assert [plan["fits"] for plan in limited] == sorted((plan["fits"] for plan in limited), reverse=True)
+    assert {plan["peak_memory"] <= limit for plan in limited if not plan["fits"]} == {False}
+    assert len(limited) == len(plans)
+    assert "(too" in invoke(folder, *fixed, "--memory-per-rank", "1M", "--top", "50").stdout
+
+
+def test_a_model_is_planned_on_the_algorithms_that_run_it(folder: Path) -> None:
+    plans = answer(folder, "plan", "web", "--ranks", "4", "--model", "gat", "--heads", "2", "--profile", "summit")
+    assert {plan["algorithm"] for plan in plans["plans"]} == {"p2p"}
+
+
+def test_a_missing_profile_and_an_unknown_model_are_refused(folder: Path) -> None:
+    with pytest.raises(NotFoundError, match="gnnloom calibrate"):
+        invoke(folder, "plan", "web", "--profile", "nowhere")
+    with pytest.raises(InputError, match="knows only gcn, sage, gin, gat"):
+        invoke(folder, "plan", "web", "--profile", "summit", "--model", "gnnloom.workflows.examples.gcnii:GCNII")
+
+
+def test_simulate_reaches_thousands_of_ranks_and_writes_all_figures(folder: Path, tmp_path: Path) -> None:
+    table, page = tmp_path / "figures.csv", tmp_path / "page"
+    found = answer(
+        folder, "simulate", *SIZES, "--ranks", "4,16,...,1024", "--csv", str(table), "--out", str(page)
+    )  # fmt: skip
+    assert sorted({plan["ranks"] for plan in found["plans"]}) == [4, 16, 64, 256, 1024]
+    assert len(found["plans"]) == 5 * 6
+    with table.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [float(row["epoch_seconds"]) for row in rows] == [plan["epoch_seconds"] for plan in found["plans"]]
+    assert "tensor3d" in (page / "index.html").read_text()
+    assert {file.name for file in page.iterdir()} == {"index.html", "seconds.png", "bytes.png"}
+    # Each change is from the fastest before to the fastest then.
+    for change in found["crossings"]:
+        there = [plan for plan in found["plans"] if plan["ranks"] == change["ranks"]]
+        best = min(there, key=lambda plan: (not plan["fits"], plan["epoch_seconds"]))
+        assert best["algorithm"] == change["now"] != change["before"]
+    assert any("random partition" in note for note in found["notes"])
+
+
+def test_in_weak_scaling_the_graph_grows_with_the_ranks(folder: Path) -> None:
+    strong, weak = (
+        answer(folder, "simulate", *SIZES, "--ranks", "64,256", *more)["plans"] for more in ((), ("--weak",))
+    )
+    for before, grown in zip(strong, weak, strict=True):
+        assert grown["algorithm"] == before["algorithm"]
+        if before["ranks"] == 64:
+            assert grown == before
+        else:
+            assert grown["compute_seconds"] > 1.4 * before["compute_seconds"]
+            assert grown["bytes_sent"] > 2 * before["bytes_sent"]
+
+
+@pytest.mark.parametrize("arguments", [(), ("web", "--vertices", "5"), ("--vertices", "5")])
+def test_simulate_takes_a_dataset_or_a_size(folder: Path, arguments: tuple[str, ...]) -> None:
+    done = invoke(folder, "simulate", *arguments, "--profile", "summit")
+    assert done.exit_code == 2
+    assert "give the NAME of a dataset, or --vertices and --edges" in done.output
+
+
+def test_lists_of_ranks() -> None:
+    ranks = RankList()
+    assert ranks.convert("2,4,8", None, None) == (2, 4, 8)
+    assert ranks.convert("4,16,...,4096", None, None) == (4, 16, 64, 256, 1024, 4096)
+    assert ranks.convert("3, 6, ..., 20", None, None) == (3, 6, 12, 20)
+    for wrong in ("", "4,2", "0,1", "2,...,8", "4,16,...", "2,x", "1,1000000"):
+        with pytest.raises(Exception, match="is not a list of ascending numbers"):
+            ranks.convert(wrong, None, None)
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> Path:
+    """A catalog with grid shards and, as the profile of this machine, one with published figures."""
+    folder = tmp_path / "catalog"
+    problem("web", 300, 1500, symmetric=True).store_grid(Catalog(folder), "double", grid=(2, 2))
+    store_profile(folder, replace(open_profile(folder, "summit"), name="local"))
+    return folder
+
+
+def test_auto_trains_with_the_fastest_plan_that_has_shards(planned: Path, caplog: pytest.LogCaptureFixture) -> None:
+    best = answer(planned, "plan", "web", "--ranks", "4", "--hidden", "32")["plans"]
+    # There are no row shards, so p2p is out, however fast it would be.
+    fastest = next(plan for plan in best if plan["algorithm"] != "p2p")
+    auto = ("train", "web", "--ranks", "4", "--hidden", "32", "--algorithm", "auto", "--plan")
+    chosen = answer(planned, *auto)
+    assert (chosen["algorithm"], chosen["grid"]) == (fastest["algorithm"], fastest["grid"])
+    assert f"algorithm auto: {fastest['algorithm']}" in caplog.text or "algorithm auto" in invoke(planned, *auto).stderr
+    with pytest.raises(InputError, match="leave one of them out"):
+        invoke(planned, *auto, "--grid", "2x2")
+    (planned / ".profiles" / "local.json").unlink()
+    with pytest.raises(NotFoundError, match="gnnloom calibrate"):
+        invoke(planned, *auto)
+
+
+def test_auto_says_what_is_missing_without_shards(planned: Path) -> None:
+    web = Catalog(planned)["web"]
+    for info in web.artifacts("shards"):
+        shutil.rmtree(info.path)
+    with pytest.raises(InputError, match=r"has no shards for 4 ranks .* `gnnloom shard` makes shards"):
+        invoke(planned, "train", "web", "--ranks", "4", "--algorithm", "auto", "--plan")
+
+
+def test_auto_leaves_a_run_with_its_algorithm(planned: Path) -> None:
+    config = TrainConfig(catalog=str(planned), dataset="web", ranks=2, algorithm="tensor3d", run="old")
+    Run(Catalog(planned)["web"].run_path("old")).start(config.to_json(), 0, {})
+    given = {"catalog": str(planned), "dataset": "web", "run": "old", "algorithm": "auto"}
+    assert settle_algorithm(given) == {"catalog": str(planned), "dataset": "web", "run": "old"}

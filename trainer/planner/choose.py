@@ -1,0 +1,79 @@
+"""Chooses the algorithm of a training that leaves the choice open."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from gnnloom.storage.catalog import Catalog, Dataset
+from gnnloom.storage.errors import GnnloomError, InputError
+from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.planner.candidates import Plan, make_plans
+from gnnloom.trainer.planner.profile import open_profile
+from gnnloom.trainer.planner.stored import situation_of
+
+logger = logging.getLogger(__name__)
+
+#: The value of ``algorithm`` that leaves the choice to the planner.
+AUTO = "auto"
+#: Name of the profile that decides.
+LOCAL = "local"
+
+
+def settle_algorithm(given: Mapping[str, Any], ranks: int | None = None) -> dict[str, Any]:
+    """The fields of a training with an algorithm and its grid in place of ``auto``; logs why.
+
+    A run that exists keeps its algorithm. Communicates nothing: every rank of a job that calls this finds the same.
+
+    Args:
+        given: fields of the configuration, ``catalog`` and ``dataset`` among them.
+        ranks: number of ranks, if it is not among the fields.
+
+    Raises:
+        InputError: a grid is given too, or no algorithm that the planner knows has its shards and fits the memory.
+        NotFoundError: there is no profile of this machine; `gnnloom calibrate` makes it.
+    """
+    if given.get("algorithm") != AUTO:
+        return dict(given)
+    fields = {name: value for name, value in given.items() if name != "algorithm"}
+    if fields.get("grid") is not None:
+        raise InputError("grid: belongs to an algorithm, and --algorithm auto chooses both; leave one of them out")
+    dataset = Catalog(fields["catalog"]).dataset(fields["dataset"])
+    if fields.get("run") is not None and Run(dataset.run_path(fields["run"])).exists:
+        return fields
+    config = TrainConfig.from_json({**fields, "ranks": fields.get("ranks") or ranks or 1})
+    profile = open_profile(Catalog(fields["catalog"]).root, LOCAL)
+    plans = make_plans(config, situation_of(dataset), profile)
+    plan = next((each for each in plans if each.fits and _has_shards(dataset, each)), None)
+    if plan is None:
+        raise InputError(
+            f"algorithm auto: dataset {dataset.name} has no shards for {config.ranks} ranks whose training fits the"
+            " memory; `gnnloom plan` shows what would fit, and `gnnloom shard` makes shards"
+        )
+    logger.warning("%s", _reason(plan, plans))
+    return {**fields, "algorithm": plan.config.algorithm, "grid": plan.config.grid}
+
+
+def _has_shards(dataset: Dataset, plan: Plan) -> bool:
+    """Whether the shards that a plan reads exist, and are those of its partition."""
+    config = replace(plan.config, run=None)
+    try:
+        opened = config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter())
+    except GnnloomError:
+        return False
+    made_from = opened.shards.artifact.inputs.get("partition", plan.partition_key)
+    return not plan.partition_key or bool(made_from == plan.partition_key)
+
+
+def _reason(plan: Plan, plans: list[Plan]) -> str:
+    """Why a plan was chosen."""
+    grid = "x".join(map(str, plan.grid))
+    text = f"algorithm auto: {plan.config.algorithm} {grid}, predicted {plan.cost.total * 1e3:.3g} ms per epoch"
+    other = next((each for each in plans if each.config.algorithm != plan.config.algorithm and each.fits), None)
+    if other is not None:
+        text += f"; next {other.config.algorithm} {'x'.join(map(str, other.grid))}, {other.cost.total * 1e3:.3g} ms"
+    return text
