@@ -3,12 +3,12 @@
     python tests/benchmarks/bench_algorithms.py [--scale small|full] [--ranks 2,4] [--modes plain,saved]
                                                 [--precision float32|bf16] [--data FOLDER] [--folder FOLDER]
 
-128 features, three layers of width 128, 32 classes, one thread per rank. p2p runs on a partition by Mt-KaHyPar, the others on grid
-shards with the double permutation and the most even grid. `saved` enables every exact saving; `plain` trains as the
-papers do: (A H) W in every layer, with the first product computed in every epoch. Prints a table, then lines ``RESULT
-name value unit``; ratios are relative to p2p in the same mode. Then reports the balance of grid shards and the cost of
-a permutation (see balance.py); ``--ranks none`` reports only these. With 2 ranks, it also reports how much of the
-transfer of a large halo, that of a random partition, is hidden behind a product (see overlap_ranks.py).
+128 features, three layers of width 128, 32 classes, one thread per rank. p2p runs on a partition by Mt-KaHyPar, the
+others on grid shards with the double permutation and the most even grid. `saved` enables every exact saving; `plain`
+trains as the papers do: (A H) W in every layer, with the first product computed in every epoch. Prints a table, then
+lines ``RESULT name value unit``; ratios are relative to p2p in the same mode. Then reports the balance of grid shards
+and the cost of a permutation (see balance.py); ``--ranks none`` reports only these. With 2 ranks, it also reports how
+much of the transfer of a large halo, that of a random partition, is hidden behind a product (see overlap_ranks.py).
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@
 every round each of them trains in new processes, and figures are medians over the rounds of medians over the epochs
 after the second. PyG has the graph as ``edge_index`` and as a CSR tensor, with the normalized adjacency cached. All
 sides have the same allocator settings: glibc keeps freed memory, which PyG needs to be fast and gnnloom does not.
-Losses of all sides must agree to 1e-4, those of bf16 to 1 %. Processor seconds are those of all ranks together, memory that of all ranks.
+Losses of all sides must agree to 1e-4, those of bf16 to 1 %.
+Processor seconds are those of all ranks together, memory that of all ranks.
 """
 
 from __future__ import annotations

@@ -2,11 +2,12 @@
 
 python -m mpi4py tests/benchmarks/overlap_ranks.py CONFIGURATION WIDTH ROUNDS
 
-CONFIGURATION is a training's, as JSON, with two ranks and algorithm p2p; only its shards are used. Every round exchanges
-a halo of WIDTH columns three times, after a barrier: alone; with a product that multiplies the whole matrix and lets
-messages advance, as training does; and with the same product while nothing lets them advance, which is where MPI would
-leave a program that posts its messages and waits for them afterwards. Prints JSON: medians over the rounds, of the
-slower rank, of the seconds in which a rank only waits, and ``hidden``, the share of the first that the second lacks.
+CONFIGURATION is a training's, as JSON, with two ranks and algorithm p2p; only its shards are used. Every round
+exchanges a halo of WIDTH columns three times, after a barrier: alone; with a product that multiplies the whole matrix
+and lets messages advance, as training does; and with the same product while nothing lets them advance, which is where
+MPI would leave a program that posts its messages and waits for them afterwards. Prints JSON: medians over the rounds,
+of the slower rank, of the seconds in which a rank only waits, and ``hidden``, the share of the first that the second
+lacks.
 """
 
 from __future__ import annotations
