@@ -12,7 +12,7 @@ STREAM's triad (a = b + s c, in C with stores around the caches, as many threads
 product moves at least the dense matrix, the output, the column ids and the row pointers once; its fraction of STREAM is
 the rate of these bytes over that of the triad. Times and fractions are those of medians, ratios are given for medians
 and for the fastest runs, which other programs on the machine disturb least. Prints a table, then lines ``RESULT name
-value unit``.
+value unit``. Then the work of one rank whose blocks have few entries (see hypersparse.py).
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from hypersparse import report_hypersparse
 
 #: glibc keeps what was freed, instead of giving it back and faulting it in again for every result.
 ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
@@ -77,6 +79,7 @@ def main() -> None:
             for dtype in ("float32", "bfloat16"):
                 results += _report(f"spmm_{graph}_{width}", dtype, times, _num_bytes(matrix, width, dtype), triad)
     print("\n".join(results))
+    report_hypersparse(1 << (16 if options.scale == "small" else 18), options.repeats or repeats)
 
 
 def _options() -> argparse.Namespace:

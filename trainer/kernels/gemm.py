@@ -66,7 +66,8 @@ def _summed_product(left: Tensor, right: Tensor, workspace: Workspace) -> Tensor
 @cache
 def _multiplies_bfloat16() -> bool:
     """Whether this processor has vectors for which oneDNN multiplies bfloat16; torch's own loops are far slower."""
-    return bool(torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001
+    available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return available and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001
 
 
 def seconds_of_weight_gradients(features: Tensor, gradient: Tensor, workspace: Workspace) -> tuple[float, float]:

@@ -36,7 +36,7 @@ def test_a_stored_configuration_of_the_first_version_is_understood() -> None:
     content = json.loads(STORED)
     found = TrainConfig.from_json(content)
     assert found == config(algorithm="tensor3d", grid=(2, 1, 2), gradient_product="transposed")
-    renamed = {"normalisation": "normalization"}
+    renamed = {"normalisation": "normalization", "dtype": "precision"}
     today = {renamed.get(name, name): value for name, value in content.items() if name != "resume"}
     today |= {"gradient_product": "transposed"}
     assert found.to_json() == today

@@ -49,19 +49,19 @@ def test_bfloat16_is_computed_in_float32_and_rounded_once(probability: float, di
     generator, dropout = torch.Generator().manual_seed(dim), Dropout(probability, 3, Threads(2))
     output = torch.randn(len(VERTEX), dim, generator=generator).bfloat16()
     bias, mask = torch.randn(dim, generator=generator), dropout.mask(VERTEX, 4, 1, 2)
-    results, gradients, of_biases = [], [], []
+    results, gradients, of_biases = list[Tensor](), list[Tensor](), list[Tensor]()
     for given in (output.float(), output):
         leaf, added = given.clone().requires_grad_(), bias.clone().requires_grad_()
         results.append(rectify(leaf, added, mask, dropout))
         numbers = torch.randn(output.shape, generator=torch.Generator().manual_seed(1)).bfloat16()
         results[-1].backward(numbers.to(given.dtype))  # type: ignore[no-untyped-call]
+        assert leaf.grad is not None
+        assert added.grad is not None
         gradients.append(leaf.grad)
         of_biases.append(added.grad)
     assert torch.equal(results[0].bfloat16(), results[1])
-    assert gradients[0] is not None
     assert torch.equal(gradients[0].bfloat16(), gradients[1])
     # The gradient of the bias is a sum in float32 of rounded numbers.
-    assert of_biases[1] is not None
     assert of_biases[1].dtype == torch.float32
     torch.testing.assert_close(of_biases[1], gradients[1].float().sum(0), rtol=1e-4, atol=1e-4)
 

@@ -151,14 +151,14 @@ class RecordedExchange:
 
     def begin(self, own: torch.Tensor, kind: str) -> Arrival:
         self.events.append("rows leave")
-        return Arrival(own.detach()[:HALO].clone(), [], [], own)
+        return Arrival(own.detach()[:HALO].clone(), {}, [], own)
 
     def wait(self, requests: list[Any]) -> None:
         self.events.append("rows are waited for")
 
     def begin_return(self, halo: torch.Tensor, kind: str) -> Arrival:
         self.events.append("gradients leave")
-        return Arrival(halo, [], [], halo)
+        return Arrival(halo, {}, [], halo)
 
     def add_returned(self, arrival: Arrival) -> torch.Tensor:
         self.events.append("gradients are waited for")

@@ -31,6 +31,8 @@ CASES: dict[str, dict[str, Any]] = {
     "summa": {"algorithm": "summa"},
     "tensor3d": {"algorithm": "tensor3d"},
     "transform-first": {"algorithm": "p2p", "product_order": "transform-first", "cache_input_product": False},
+    "bf16": {"algorithm": "p2p", "precision": "bf16", "dropout": 0.3},
+    "bf16-summa": {"algorithm": "summa", "precision": "bf16"},
     "sage": {"algorithm": "p2p", "model": "sage", "dropout": 0.3},
     "gin": {"algorithm": "p2p", "model": "gin"},
     "residual": {"algorithm": "p2p", "hidden": (8, 8, 8), "residual": True, "dropout": 0.3},
