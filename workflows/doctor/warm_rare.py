@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,8 +78,9 @@ def _unload_a_part() -> None:
 
 
 def _sample(graph: Graph) -> None:
-    """Draw a batch of every layout, with and without replacement, and count batches."""
-    from gnnloom.storage.artifacts.whole_graph import read_whole_graph
+    """Draw a batch of every layout, with and without replacement and weights, and count batches."""
+    from gnnloom.storage.artifacts.whole_graph import read_whole_graph, whole_graph
+    from gnnloom.storage.sampling.layered import layered_batch
     from gnnloom.storage.sampling.neighbor import NeighborSampler
     from gnnloom.storage.sampling.normalization import count_samples
     from gnnloom.storage.sampling.vertex import VertexSampler
@@ -86,6 +88,8 @@ def _sample(graph: Graph) -> None:
     whole = read_whole_graph(graph, pattern=True)
     for replace in (False, True):
         NeighborSampler(whole, 0, np.arange(20), (2, 2), 10, replace=replace).sample(0, 0)
+    weighted = whole_graph(dataclasses.replace(whole.matrix, data=np.ones(whole.matrix.nnz, np.float32)))
+    layered_batch(weighted, NeighborSampler(weighted, 0, np.arange(20), (2, 2), 10).sample(0, 0))
     count_samples(VertexSampler(whole, 0, 10), 2)
 
 
