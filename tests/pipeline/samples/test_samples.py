@@ -16,8 +16,10 @@ from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import BudgetError, CorruptError, InputError
+from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
+from gnnloom.storage.upkeep.garbage import find_garbage
 from support.damage import replace_array
 from support.problems import Problem, problem
 from support.sampled import store_for_sampling
@@ -165,6 +167,16 @@ def test_verification_finds_a_seed_that_an_epoch_lacks(tmp_path: Path) -> None:
     damaged = replace_array(sample(dataset).artifact, "rank/00000/seed", lambda array: array[1:])
     with pytest.raises(CorruptError, match="every seed once"):
         check_artifact(dataset, damaged)
+
+
+@pytest.mark.parametrize("kind", ["graph", "vertices", "partition"])
+def test_samples_whose_inputs_are_gone_are_garbage(tmp_path: Path, kind: str) -> None:
+    dataset = store(tmp_path)
+    path = sample(dataset, ranks=3).artifact.path
+    assert path not in [item.path for item in find_garbage(dataset)]
+    key = Artifact(path).inputs[kind]
+    Catalog(tmp_path)["web"].path.joinpath(kind, key).rename(tmp_path / "elsewhere")
+    assert path in [item.path for item in find_garbage(dataset)]
 
 
 def test_what_cannot_be_sampled_is_refused(tmp_path: Path) -> None:
