@@ -90,8 +90,10 @@ def _whole_row_sums(matrix: CSR, rows: NDArray[np.int64]) -> NDArray[np.float64]
     counts = matrix.indptr[rows + 1] - begin
     first = np.cumsum(counts) - counts
     entry = np.arange(counts.sum()) + np.repeat(begin - first, counts)
-    data = np.empty(0) if matrix.data is None else matrix.data[entry]
-    return np.bincount(np.repeat(np.arange(len(rows)), counts), weights=data, minlength=len(rows))
+    data = np.ones(len(entry)) if matrix.data is None else matrix.data[entry].astype(np.float64)
+    sums = np.zeros(len(rows), np.float64)
+    np.add.at(sums, np.repeat(np.arange(len(rows)), counts), data)
+    return sums
 
 
 class VertexTable:

@@ -7,12 +7,14 @@ section 4.3).
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.row_shards import ShardMatrix
+from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.sampling.induction import restrict
 from gnnloom.storage.sampling.vertex import batch_of
 from gnnloom.trainer.data.adjacency_scaling import degrees, scaling
@@ -40,6 +42,36 @@ class Division:
         return self._order[self._offset[batch] : self._offset[batch + 1]]
 
 
+@dataclass(frozen=True)
+class _Halo:
+    """The columns of other ranks' vertices, restricted to a batch.
+
+    Attributes:
+        matrix: the rank's rows in the batch, and the halo's columns in the batch.
+        column: (columns in the batch,) int64 numbers in the whole halo, ascending.
+        owner: (columns in the batch,) int64 ranks.
+    """
+
+    matrix: CSR
+    column: NDArray[np.int64]
+    owner: NDArray[np.int64]
+
+    def used(self) -> NDArray[np.int64]:
+        """Columns, as numbered in the batch, that have a nonzero; ascending."""
+        return np.unique(self.matrix.indices).astype(np.int64)
+
+    def wanted(self, num_ranks: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The rank's rows that have a nonzero in some column of each rank.
+
+        Returns:
+            The rows by rank, ascending for each, and (num_ranks + 1,) int64 where each rank's begin.
+        """
+        num_rows = max(self.matrix.num_rows, 1)
+        rows = np.repeat(np.arange(self.matrix.num_rows), np.diff(self.matrix.indptr))
+        rank, row = np.divmod(np.unique(self.owner[self.matrix.indices] * num_rows + rows), num_rows)
+        return row, np.searchsorted(rank, np.arange(num_ranks + 1))
+
+
 class EpochShare:
     """A rank's share of all batches of one epoch; any thread may ask for one."""
 
@@ -53,7 +85,7 @@ class EpochShare:
         seed: int,
         epoch: int,
     ) -> None:
-        """Divide the rank's rows, halo and sent rows. Communicates nothing.
+        """Divide the rank's rows and halo. Communicates nothing.
 
         Args:
             vertex: (num_own,) int64 global ids of the rank's vertices.
@@ -62,15 +94,14 @@ class EpochShare:
             num_vertices: of the whole graph.
             size: vertices of a batch.
         """
-        self._vertex = vertex
-        num_batches = -(-num_vertices // size)
-        self._own = Division(batch_of(num_vertices, size, seed, epoch, vertex), num_batches)
-        self._sides: dict[int, tuple[ShardMatrix, Division, Division]] = {}
-        for side in (matrix, transpose):
-            halo = Division(batch_of(num_vertices, size, seed, epoch, side.halo_vertex), num_batches)
-            sent = Division(self._own.batch[side.send_row], num_batches)
-            self._sides[id(side)] = side, halo, sent
-        self._matrix, self._transpose = matrix, transpose
+        self._vertex, self._matrix, self._transpose = vertex, matrix, transpose
+        self._num_batches = -(-num_vertices // size)
+
+        def divide(vertices: NDArray[np.int64]) -> Division:
+            return Division(batch_of(num_vertices, size, seed, epoch, vertices), self._num_batches)
+
+        self._own, self._halo = divide(vertex), divide(matrix.halo_vertex)
+        self._transposed_halo = self._halo if transpose is matrix else divide(transpose.halo_vertex)
 
     def members(self, batch: int) -> NDArray[np.int64]:
         """(num_rows,) int64 local numbers of the rank's vertices in a batch, ascending."""
@@ -85,21 +116,34 @@ class EpochShare:
         Raises:
             InputError: a degree is negative or not finite.
         """
-        matrix = self._restricted(self._matrix, batch)
-        transpose = matrix if self._transpose is self._matrix else self._restricted(self._transpose, batch)
+        halo = self._restricted_halo(self._matrix, self._halo, batch)
+        if self._transpose is self._matrix:
+            matrix = transpose = self._restricted(self._matrix, halo, halo, batch)
+        else:
+            other = self._restricted_halo(self._transpose, self._transposed_halo, batch)
+            matrix = self._restricted(self._matrix, halo, other, batch)
+            transpose = self._restricted(self._transpose, other, halo, batch)
         sides = scaling("a mini-batch", normalization, degrees(matrix.own, matrix.halo), dtype)
         return BatchRows(self._vertex[self.members(batch)], matrix, transpose, sides)
 
-    def _restricted(self, matrix: ShardMatrix, batch: int) -> ShardMatrix:
-        _, halo, sent = self._sides[id(matrix)]
-        own, rows = self._own, self.members(batch)
-        columns, sends = halo.members(batch), sent.members(batch)
-        # Senders and receivers keep the same vertices of a list in the same order, so the lists still fit each other.
+    def _restricted_halo(self, matrix: ShardMatrix, division: Division, batch: int) -> _Halo:
+        column, rows = division.members(batch), self.members(batch)
+        owner = np.searchsorted(matrix.halo_offset, column, side="right") - 1
+        found = restrict(matrix.halo, rows, batch, division.batch, division.position, len(column))
+        return _Halo(found, column, owner)
+
+    def _restricted(self, matrix: ShardMatrix, halo: _Halo, transposed: _Halo, batch: int) -> ShardMatrix:
+        """One matrix of a batch; what it sends follows from the halo of its transpose."""
+        own, rows, used = self._own, self.members(batch), halo.used()
+        column = halo.column[used]
+        compact = np.searchsorted(used, halo.matrix.indices).astype(np.int32)
+        # A row goes to a rank if that rank has a row with a nonzero in its column: a nonzero of the transpose's row.
+        send_row, send_offset = transposed.wanted(len(matrix.halo_offset) - 1)
         return ShardMatrix(
             own=restrict(matrix.own, rows, batch, own.batch, own.position, len(rows)),
-            halo=restrict(matrix.halo, rows, batch, halo.batch, halo.position, len(columns)),
-            halo_vertex=matrix.halo_vertex[columns],
-            halo_offset=np.searchsorted(columns, matrix.halo_offset),
-            send_row=own.position[matrix.send_row[sends]],
-            send_offset=np.searchsorted(sends, matrix.send_offset),
+            halo=replace(halo.matrix, indices=compact, num_columns=len(used)),
+            halo_vertex=matrix.halo_vertex[column],
+            halo_offset=np.searchsorted(column, matrix.halo_offset),
+            send_row=send_row,
+            send_offset=send_offset,
         )

@@ -10,7 +10,7 @@ from gnnloom.trainer.modes.kind import ModeKind
 MODE = ModeKind(
     name="subgraph",
     order=1,
-    help="Every rank trains on sampled subgraphs of its own, and gradients are averaged over the ranks",
+    help="Every rank trains on sampled subgraphs of its own; a step is the mean over those of all ranks",
     source="Zeng et al., IPDPS 2019; GraphSAINT, ICLR 2020; Cluster-GCN, KDD 2019",
     place=("gnnloom.trainer.training.modes.subgraph", "SubgraphMode"),
     ranks_decide=True,

@@ -349,6 +349,7 @@ def prediction_bytes(shards: ShardSizes, config: TrainConfig, *, embeddings: boo
 _SIZE_FIELDS = (
     "algorithm", "ranks", "grid", "model", "hidden", "heads", "dtype", "norm", "dropout", "input_dropout",
     "product_order", "train_features", "threads",
+    "mode", "batch_size", "batches", "sampler", "parts_per_batch",
 )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 
 @with_train_options
 def train(dataset: DatasetLike, *, restart: bool = False, catalog: CatalogLike = None, **options: Any) -> Run:
-    """Train on the whole graph of a dataset; every rank reads only its own shards.
+    """Train on the whole graph of a dataset, or on samples of it; every rank reads its own shards.
 
     The ranks are new processes of this machine, which end with this call; scripts and notebooks need no
     ``if __name__ == "__main__":`` for it. Inside an MPI job (``mpirun -n 4 python -m mpi4py script.py``) the call is

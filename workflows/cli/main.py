@@ -34,7 +34,7 @@ _COMMANDS = {
     "partition": ("partition", "Partition the vertices so that ranks exchange few rows."),
     "shard": ("partition", "Write the shards that each rank reads."),
     "sample": ("sample", "Draw the batches of a training ahead of it."),
-    "train": ("train", "Train on the whole graph."),
+    "train": ("train", "Train on the whole graph, or on samples."),
     "predict": ("predict", "Predict the class of every vertex."),
     "catalog": ("catalog", "List, show, verify, move and remove datasets."),
     "run": ("run", "Run a recipe, from raw data to predictions."),

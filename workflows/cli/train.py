@@ -18,6 +18,7 @@ from gnnloom.trainer.config.fields import former_names, option_of
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.launch import launch, prepare_launch
+from gnnloom.trainer.modes.registry import MODES
 from gnnloom.workflows.cli.options import (
     Fanouts,
     MemorySize,
@@ -109,14 +110,14 @@ def _name_today(option: str) -> str:
     return former.get(option, option)
 
 
-def _algorithm_lines() -> str:
-    """Return the algorithms and what they do, for the end of the help."""
-    return "\b\nAlgorithms:\n" + "\n".join(
-        f"  {algorithm.name:12}{algorithm.help}" for algorithm in ALGORITHMS.values()
-    )
+def _epilog() -> str:
+    """Return the algorithms and the modes, and what they do, for the end of the help."""
+    algorithms = [f"  {kind.name:12}{kind.help}" for kind in ALGORITHMS.values()]
+    modes = [f"  {kind.name:12}{kind.help}" for kind in MODES.values()]
+    return "\n".join(["\b", "Algorithms:", *algorithms, "", "\b", "Modes:", *modes])
 
 
-@click.command("train", context_settings={"token_normalize_func": _name_today}, epilog=_algorithm_lines())
+@click.command("train", context_settings={"token_normalize_func": _name_today}, epilog=_epilog())
 @click.argument("name", metavar="NAME[/RUN]")
 @config_options
 @click.option("--restart", is_flag=True, help="Start the run over instead of continuing it.")
@@ -125,7 +126,7 @@ def _algorithm_lines() -> str:
 @click.option("--plan", is_flag=True, help="Only print what it would need: memory per rank, disk, traffic and time.")
 @json_option
 def train_command(name: str, restart: bool, plan: bool, as_json: bool, **options: Any) -> None:
-    """Train on the whole graph of dataset NAME; every rank reads only its own shards.
+    """Train on the whole graph of dataset NAME, or on samples of it; every rank reads its own shards.
 
     The same command again continues a run from its last checkpoint, or reports the result of one that has finished.
     Options that are not given are those of the run, if it exists: NAME/RUN alone continues any run.

@@ -77,9 +77,9 @@ class MinibatchMode(Mode):
         self._ready = prepare_ahead(self._prepare, self._numbers(), config.sampler_threads, config.pool)
 
     def _read_transpose(self) -> ShardMatrix:
-        """The rank's rows of the transpose; those of the adjacency if both are equal or it is not needed."""
+        """The rank's rows of the transpose, from which what it sends follows; the adjacency's if both are equal."""
         session = self.context.session
-        if session.shards.symmetric or not self._multiplies:
+        if session.shards.symmetric:
             return self._whole.matrix
         shard: RowShard = session.label_rows  # type: ignore[assignment]
         return shard.matrix(transpose=True)

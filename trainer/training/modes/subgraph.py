@@ -1,4 +1,4 @@
-"""``subgraph``: every rank trains on subgraphs of its own, and gradients are averaged over the ranks.
+"""``subgraph``: every rank trains on subgraphs of its own; a step is the mean over those of all ranks.
 
 Zeng et al., "Accurate, Efficient and Scalable Graph Embedding" (IPDPS 2019), algorithms 1 and 5; with normalization,
 Zeng et al., "GraphSAINT" (ICLR 2020), algorithm 1.
@@ -20,15 +20,15 @@ from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
 from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.storage.sampling.kinds import SAMPLERS
 from gnnloom.storage.sampling.normalization import Normalization, count_samples
-from gnnloom.storage.sampling.sampler import SubgraphSampler
+from gnnloom.storage.sampling.sampler import Sample, SubgraphSampler
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.batch_data import VertexTable, subgraph_rows
-from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.networks.model import Inputs
 from gnnloom.trainer.operators.p2p import AXIS
 from gnnloom.trainer.operators.sampled import SampledRows
-from gnnloom.trainer.training.loss import build_loss
+from gnnloom.trainer.training.loss import MaskedLoss, build_loss
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
 from gnnloom.trainer.training.modes.sampled import average_buffers, complete_gradients, multiplying_by
 
@@ -39,18 +39,17 @@ class _Subgraph:
 
     Attributes:
         number: of the batch, among those of all ranks and epochs.
-        loss_weights: (num_vertices,) float64 factors of the losses; None for ones.
+        loss: over the training vertices of the batch.
     """
 
     number: int
     operator: SampledRows
     feature: Tensor
-    labels: Labels
-    loss_weights: Tensor | None
+    loss: MaskedLoss
 
 
 class SubgraphMode(Mode):
-    """Batch k of an epoch goes to rank k mod P; a step averages the gradients of up to P batches."""
+    """Batch k of an epoch goes to rank k mod P; a step takes the mean over the training vertices of up to P batches."""
 
     def __init__(self, context: ModeContext) -> None:
         """Map the graph and the vertex data, which all processes of a node share, and begin to draw. Collective.
@@ -101,49 +100,60 @@ class SubgraphMode(Mode):
         operator = SampledRows(
             self._grid, rows, session.model.dropout.threads, session.operator.workspace, multiplies=multiplies
         )
-        weights = None
-        if counted is not None:
+        return _Subgraph(number, operator, self._table.feature(sample.vertices), self._batch_loss(sample, operator))
+
+    def _batch_loss(self, sample: Sample, operator: SampledRows) -> MaskedLoss:
+        context, weights = self.context, None
+        if self._counted is not None:
             # The weighted sum estimates a mean over all vertices; the divisor makes it one over the training vertices.
-            weights = torch.from_numpy(counted.loss_weight(sample) * self._graph.num_vertices)
-        vertices = sample.vertices
-        return _Subgraph(number, operator, self._table.feature(vertices), self._table.labels(vertices), weights)
-
-    def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:  # noqa: ARG002 - batches come in order
-        model, comm = self.context.model, self.context.comm
-        total = 0.0
-        for first in range(0, self._batches, comm.size):
-            together_now = min(comm.size, self._batches - first)
-            model.zero_grad()
-            if comm.rank < together_now:
-                loss = self._loss(next(self._ready))
-                total += float(loss.detach()) / self._batches
-                (loss / together_now).backward()  # type: ignore[no-untyped-call]
-            complete_gradients(model)
-            update()
-        average_buffers(model, comm)
-        return total
-
-    def _loss(self, batch: _Subgraph) -> Tensor:
-        """The loss of a batch, whose gradient goes back through its operator."""
-        context = self.context
-        model = context.model
-        # Decides the masks of dropout: the same vertex loses other features in every batch.
-        model.epoch = batch.number
-        with multiplying_by(batch.operator, model):
-            scores = model(Inputs(batch.feature))
-        loss = build_loss(
-            batch.operator.layout(model.num_layers),
-            batch.labels,
+            weights = torch.from_numpy(self._counted.loss_weight(sample) * self._graph.num_vertices)
+        return build_loss(
+            operator.layout(context.model.num_layers),
+            self._table.labels(sample.vertices),
             "train",
             context.class_weights,
             context.own_loss,
-            batch.operator.workspace,
-            batch.loss_weights,
+            operator.workspace,
+            weights,
         )
-        # A batch may be without training vertices, and then contributes nothing.
-        loss.divisor = (loss.num_terms or 1.0) if batch.loss_weights is None else context.loss.num_terms
-        result: Tensor = loss(scores)
-        return result
+
+    def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:  # noqa: ARG002 - batches come in order
+        model, comm = self.context.model, self.context.comm
+        total, num_terms = 0.0, 0.0
+        for first in range(0, self._batches, comm.size):
+            in_step = min(comm.size, self._batches - first)
+            batch = next(self._ready) if comm.rank < in_step else None
+            terms = self._terms(batch, in_step)
+            # Subgraphs without training vertices have no gradient.
+            if not terms:
+                continue
+            model.zero_grad()
+            if batch is not None:
+                total += self._add_gradients(batch, terms)
+            complete_gradients(model)
+            update()
+            num_terms += terms
+        average_buffers(model, comm)
+        return total / num_terms if num_terms else 0.0
+
+    def _terms(self, batch: _Subgraph | None, in_step: int) -> float:
+        """What the sum of the losses of a step is divided by, the same on every rank. Collective."""
+        if self._counted is not None:
+            return self.context.loss.num_terms * in_step
+        terms = torch.tensor([batch.loss.num_terms if batch else 0.0], dtype=torch.float64)
+        self.context.comm.all_reduce(terms, Kind.LOSS)
+        return float(terms)
+
+    def _add_gradients(self, batch: _Subgraph, num_terms: float) -> float:
+        """Form the gradients of a batch, as a part of a step of so many terms; returns the sum of its losses."""
+        model = self.context.model
+        # Decides the masks of dropout: the same vertex loses other features in every batch.
+        model.epoch = batch.number
+        batch.loss.divisor = num_terms
+        with multiplying_by(batch.operator, model):
+            loss = batch.loss(model(Inputs(batch.feature)))
+        loss.backward()  # type: ignore[no-untyped-call]
+        return float(loss.detach()) * num_terms
 
     def close(self) -> None:
         self._ready.close()

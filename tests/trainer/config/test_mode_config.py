@@ -1,0 +1,55 @@
+"""Modes are chosen and checked where the configuration is built; runs in full mode keep their names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.modes.registry import MODES
+from gnnloom.trainer.training.modes.mode import Mode
+
+
+def config(**options: Any) -> TrainConfig:
+    return TrainConfig(**{"catalog": "c", "dataset": "web", "ranks": 4, **options})
+
+
+def test_full_mode_leaves_no_trace_in_names_and_stored_configurations() -> None:
+    assert not {"mode", "batch_size", "sampler", "pool"} & config().to_json().keys()
+    assert config(mode="full").run_name == config().run_name
+    assert config(mode="subgraph").run_name != config(mode="minibatch").run_name != config().run_name
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"batch_size": 7}, "batch_size: mode full has no such option, only subgraph, minibatch"),
+        ({"mode": "minibatch", "sampler": "walk"}, "sampler: mode minibatch has no such option, only subgraph"),
+        ({"mode": "subgraph", "walk_length": 3}, "walk_length: sampler frontier has no such option, only walk"),
+        ({"mode": "subgraph", "algorithm": "summa", "grid": (2, 2)}, "mode subgraph runs on p2p only"),
+        ({"mode": "minibatch", "algorithm": "broadcast"}, "mode minibatch runs on p2p only"),
+        ({"mode": "subgraph", "train_features": True}, "train_features: mode subgraph forms no gradient"),
+        ({"mode": "minibatch", "skip_input_gradient": False}, "skip_input_gradient: mode minibatch forms no"),
+        ({"mode": "magic"}, "mode 'magic': expected one of full, subgraph, minibatch"),
+    ],
+)
+def test_what_would_do_nothing_or_cannot_work_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        config(**options)
+
+
+def test_the_number_of_ranks_decides_only_where_it_chooses_the_batches() -> None:
+    assert config(mode="minibatch", ranks=2).changes_since(config(mode="minibatch")) == []
+    assert config(mode="subgraph", ranks=2).changes_since(config(mode="subgraph")) == ["ranks 4 (now 2)"]
+    assert config(mode="subgraph", pool=9, sampler_threads=0).changes_since(config(mode="subgraph")) == []
+
+
+def test_sampled_modes_keep_no_product_of_all_features() -> None:
+    assert config().input_is_cached
+    assert not any(config(mode=name).input_is_cached for name, kind in MODES.items() if kind.is_sampled)
+
+
+def test_every_mode_has_a_class() -> None:
+    assert all(issubclass(kind.load(), Mode) for kind in MODES.values())

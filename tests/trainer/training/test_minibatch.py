@@ -1,0 +1,145 @@
+"""Mini-batch training: losses of a dense reference, on any number of ranks, and the bytes of the batches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.artifacts.whole_graph import map_whole_graph
+from gnnloom.storage.runs.checkpoint import read_checkpoint
+from gnnloom.storage.sampling.vertex import VertexSampler
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.training.loop import train
+from support.dense_models import DenseModel
+from support.lone import LoneCommunicator
+from support.mpi import train_all
+from support.problems import problem
+from support.sampled_problems import sampled_config, store_whole
+from support.shards import volume
+from support.tolerance import ADAM_BITS, assert_close
+
+PROBLEMS = {
+    given.name: given
+    for given in (
+        problem("web", 60, 240, symmetric=True),
+        problem("directed", 60, 300, symmetric=False),
+        problem("weighted", 50, 300, symmetric=False, weighted=True),
+        problem("crowded", 40, 160, symmetric=False, crowded=True, gathered=True),
+    )
+}
+#: Dataset and options of the trainings that run on several numbers of ranks.
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "gcn": ("directed", {"dropout": 0.3}),
+    "sage": ("web", {"model": "sage", "norm": "batch", "class_weights": "balanced"}),
+    "gin": ("directed", {"model": "gin", "clip_norm": 0.5}),
+    "gat": ("web", {"model": "gat", "heads": 2, "dropout": 0.3}),
+    "weighted": ("weighted", {}),
+    "empty-ranks": ("crowded", {"model": "sage", "batch_size": 7}),
+}
+RANKS, EPOCHS, SIZE = (1, 2, 3, 4), 3, 20
+
+
+def config(catalog: Catalog, dataset: str, run: str, **options: Any) -> TrainConfig:
+    return sampled_config(catalog, dataset, "minibatch", run, **{"epochs": EPOCHS, "batch_size": SIZE, **options})
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    catalog = Catalog(tmp_path_factory.mktemp("minibatch") / "catalog")
+    for given in PROBLEMS.values():
+        store_whole(catalog, given, *RANKS)
+    return catalog
+
+
+@pytest.fixture(scope="module")
+def results(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """All runs, by name; they share one MPI job."""
+    configs = [
+        config(catalog, dataset, f"{case}-{ranks}", ranks=ranks, **options)
+        for case, (dataset, options) in CASES.items()
+        for ranks in RANKS
+    ]
+    long = config(catalog, "web", "straight", ranks=2, epochs=5, dropout=0.3, norm="batch")
+    configs += [long, replace(long, run="parts", epochs=2), replace(long, run="parts")]
+    configs += [replace(long, run="parts-elsewhere", epochs=2), replace(long, run="parts-elsewhere", ranks=3)]
+    found = train_all(tmp_path_factory.mktemp("results"), configs)
+    return {given.run_name: result for given, result in zip(configs, found, strict=True)}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("ranks", RANKS[1:])
+def test_losses_are_equal_on_any_number_of_ranks(results: dict[str, dict[str, Any]], case: str, ranks: int) -> None:
+    one, several = results[f"{case}-1"], results[f"{case}-{ranks}"]
+    assert_close(several["loss"], one["loss"], steps=EPOCHS * 6, bits=ADAM_BITS)
+    assert several["val_accuracy"] == one["val_accuracy"]
+
+
+@pytest.mark.parametrize("dataset", ["web", "directed", "weighted"])
+def test_losses_are_those_of_dense_torch_on_the_induced_graphs(
+    catalog: Catalog, dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    given = PROBLEMS[dataset]
+    train(LoneCommunicator(), config(catalog, dataset, "start", lr=0.0, epochs=1))
+    start = dict(read_checkpoint(catalog[dataset].run_path("start") / "checkpoint").arrays)
+    trained = train(LoneCommunicator(), config(catalog, dataset, "dense", optimizer="sgd", lr=0.5))
+    dense = given.adjacency.toarray()
+    model, sampler = (
+        DenseModel.from_arrays("gcn", dense, start),
+        VertexSampler(map_whole_graph(catalog[dataset].graph()), 0, SIZE),
+    )
+    steps = torch.optim.SGD(list(model.parameters.values()), lr=0.5)
+    for epoch in range(EPOCHS):
+        total = 0.0
+        for batch in range(sampler.num_batches):
+            ids = sampler.draw(epoch, batch)
+            model.adjacency = dense[np.ix_(ids, ids)]
+            mask, label = torch.tensor(given.training[ids]), torch.tensor(given.label[ids])
+            steps.zero_grad()
+            scores = model.scores(torch.tensor(given.feature[ids]).double())
+            loss = torch.nn.functional.cross_entropy(scores[mask], label[mask])
+            loss.backward()  # type: ignore[no-untyped-call]
+            steps.step()
+            total += float(loss.detach()) * int(mask.sum())
+        # The epoch's loss is the mean over all training vertices, each in the batch that had it.
+        assert_close(trained["loss"][epoch], total / int(given.training.sum()), steps=4 * (epoch + 1))
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("case", ["gcn", "weighted"])
+def test_bytes_are_those_of_the_rows_that_batches_send(
+    catalog: Catalog, results: dict[str, dict[str, Any]], case: str, ranks: int
+) -> None:
+    dataset = CASES[case][0]
+    given, adjacency = PROBLEMS[dataset], PROBLEMS[dataset].adjacency.tocsr()
+    sampler = VertexSampler(map_whole_graph(catalog[dataset].graph()), 0, SIZE)
+    part, rows = given.part(ranks), [0, 0]
+    for batch in range(sampler.num_batches):
+        ids = sampler.draw(EPOCHS - 1, batch)
+        induced = adjacency[ids][:, ids].tocsr()
+        rows[0] += volume(induced, part[ids], ranks)
+        rows[1] += volume(induced.T.tocsr(), part[ids], ranks)
+    sent = results[f"{case}-{ranks}"]["bytes_by_kind"]
+    # A X of the first layer, 5 wide, and A (H W) of the second, 3 wide; only the second goes back to its input.
+    assert sent.get("halo forward", 0) == rows[0] * (5 + 3) * 8
+    assert sent.get("halo backward", 0) == rows[1] * 3 * 8
+
+
+def test_a_resumed_run_has_the_losses_of_one_that_was_not_interrupted(results: dict[str, dict[str, Any]]) -> None:
+    assert results["parts"]["loss"] == results["straight"]["loss"]
+    # The batches do not depend on the ranks, so a run continues on any number of them.
+    assert_close(results["parts-elsewhere"]["loss"], results["straight"]["loss"], steps=5 * 6, bits=ADAM_BITS)
+
+
+def test_losses_do_not_depend_on_sampler_threads(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    losses = [
+        train(LoneCommunicator(), config(catalog, "web", f"threads-{threads}", sampler_threads=threads, pool=pool))
+        for threads, pool in ((0, 1), (1, 4), (3, 2))
+    ]
+    assert losses[0]["loss"] == losses[1]["loss"] == losses[2]["loss"]
