@@ -31,7 +31,7 @@ MIB = 1 << 20
 
 
 def store(root: Path, given: Problem = GIVEN) -> Dataset:
-    return store_for_sampling(Catalog(root), given, 1, 3)
+    return store_for_sampling(Catalog(root), given, 3, shards=False)
 
 
 def sample(dataset: Dataset, cluster: Any = None, **options: Any) -> Samples:
@@ -194,4 +194,4 @@ def test_what_cannot_be_sampled_is_refused(tmp_path: Path) -> None:
     unlabeled = problem("empty", 50, 100, symmetric=True)
     unlabeled.split[:] = 3
     with pytest.raises(InputError, match="no vertex has a label"):
-        sample(store_for_sampling(Catalog(tmp_path / "none"), unlabeled, 1))
+        sample(store_for_sampling(Catalog(tmp_path / "none"), unlabeled, 1, shards=False))

@@ -31,8 +31,7 @@ from support.sampled import sampled_config, store_for_sampling
 from support.samples import in_memory
 from support.tolerance import assert_close
 
-RANKS = (1, 2, 3)
-STORED_RANKS = (1, 3)
+RANKS = (1, 3)
 EVERYTHING = (ALL,) * 3
 PROBLEMS = {
     given.name: given
@@ -66,7 +65,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     catalog = Catalog(folder / "catalog")
     configs = []
     for name, given in PROBLEMS.items():
-        store_for_sampling(catalog, given, *RANKS)
+        store_for_sampling(catalog, given, *RANKS, 2)
         configs += [
             sampled_config(catalog, name, 1, f"start-{model}", model=model, lr=0.0, epochs=1) for model in MODELS
         ]
@@ -168,7 +167,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Results:
     catalog, configs = Catalog(folder / "catalog"), []
     for name, feature_norm in (("directed", "none"), ("training-on-one-rank", "row")):
         dataset = store_for_sampling(catalog, PROBLEMS[name], *RANKS)
-        for ranks in STORED_RANKS:
+        for ranks in RANKS:
             partition = dataset.partition(parts=ranks)
             options: dict[str, Any] = {"dropout": 0.4, "feature_norm": feature_norm, "eval_every": 1}
             # Only so that the loss of the validation split is measured.
@@ -184,7 +183,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 @pytest.mark.parametrize("name", SAMPLED)
-@pytest.mark.parametrize("ranks", STORED_RANKS)
+@pytest.mark.parametrize("ranks", RANKS)
 def test_training_from_samples_has_the_losses_of_training_that_draws_them(
     stored: Results, name: str, ranks: int
 ) -> None:
@@ -198,7 +197,7 @@ def test_training_from_samples_has_the_losses_of_training_that_draws_them(
 
 
 @pytest.mark.parametrize("name", SAMPLED)
-@pytest.mark.parametrize("ranks", STORED_RANKS)
+@pytest.mark.parametrize("ranks", RANKS)
 def test_evaluation_from_disk_is_that_of_the_whole_graph(stored: Results, name: str, ranks: int) -> None:
     dataset = stored.catalog[name]
     from_disk, whole = (Run.open(dataset, f"{run}-{ranks}").metrics() for run in ("stored-3", "drawn"))

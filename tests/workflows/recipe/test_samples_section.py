@@ -55,11 +55,11 @@ def test_the_stage_makes_what_the_training_reads(tmp_path: Path, monkeypatch: py
     samples = dataset.samples()
     assert samples.artifact.key == workload.all_keys["samples"]
     assert (samples.num_epochs, samples.fanouts, samples.batch_size) == (2, (4, 3), 16)
-    assert stored.config["samples"] == samples.artifact.key
+    assert stored.config()["samples"] == samples.artifact.key
     drawn = run(path, catalog=root, settings={"samples.epochs": 0})
     assert drawn.name != stored.name
     # The third epoch reads the first one again.
-    assert stored.result["loss"][:2] == drawn.result["loss"][:2]
+    assert stored.result()["loss"][:2] == drawn.result()["loss"][:2]
     again = find_workload(Recipe.read(path, root), 1 << 30)
     assert all(stage.is_done for stage in again.stages)
 
@@ -67,7 +67,7 @@ def test_the_stage_makes_what_the_training_reads(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ('mode = "neighbor"\nhidden = 8\nfanout = [4, 3]\nbatch_size = 16\n', "", "mode full reads none"),
+        ('mode = "neighbor"\nhidden = 8\nfanout = [4, 3]\nbatch_size = 16\n', "", "mode full reads no samples"),
         ("fanout = [4, 3]", "fanout = [4]", "one \\[train\\] fanout for each of the 2 layers"),
         ("epochs = 2", "epochs = -1", "expected 0 or more"),
         ("epochs = 2", 'cache_memory = "1G"', "no effect without epochs"),
