@@ -122,7 +122,7 @@ class Samples:
         for batch, hot in reader.batches():
             packed = hot == PACKED
             rows = np.empty((len(hot), self.num_features), feature.dtype)
-            stop, stop_seed = first + np.count_nonzero(packed), first_seed + batch.num_seeds
+            stop, stop_seed = first + int(np.count_nonzero(packed)), first_seed + batch.num_seeds
             rows[packed] = feature[first:stop]
             rows[~packed] = hot_feature[hot[~packed]]
             yield StoredBatch(batch, label[first_seed:stop_seed], rows)
