@@ -102,6 +102,7 @@ bench-algorithms: .venv/installed-for-benchmarks
 # Against straightforward samplers, and PyTorch Geometric's if torch-sparse is installed; SCALE=small takes a minute.
 bench-sampling: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_sampling.py --scale $(SCALE)
+	$(BIN)/python tests/benchmarks/bench_samples.py --scale $(SCALE)
 
 # Against torch's CSR product (MKL), torch's spmm_reduce and SciPy, with the bandwidth of the same run.
 bench-spmm: .venv/installed-for-benchmarks

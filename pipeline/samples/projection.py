@@ -73,7 +73,7 @@ def project_samples(
     inputs = checked_inputs(dataset, graph, partition, options)
     sizes = SampleSizes.of(inputs, options)
     key = samples_key(inputs.keys, options)
-    per_rank = [-(-seeds // options.batch_size) for seeds in _training_vertices(inputs, options.ranks)]
+    per_rank = [-(-seeds // options.batch_size) for seeds in _training_vertices(inputs, options.ranks).tolist()]
     segments = sum(-(-batches // sizes.segment_batches) for batches in per_rank) * options.epochs
     batches = sum(per_rank) * options.epochs
     hot = min(sizes.hot_rows, graph.num_vertices) * sizes.row_bytes

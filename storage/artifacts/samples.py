@@ -122,7 +122,7 @@ class Samples:
         for batch, hot in reader.batches():
             packed = hot == PACKED
             rows = np.empty((len(hot), self.num_features), feature.dtype)
-            stop, stop_seed = first + np.count_nonzero(packed), first_seed + batch.num_seeds
+            stop, stop_seed = first + int(np.count_nonzero(packed)), first_seed + batch.num_seeds
             rows[packed] = feature[first:stop]
             rows[~packed] = hot_feature[hot[~packed]]
             yield StoredBatch(batch, label[first_seed:stop_seed], rows)
@@ -136,7 +136,7 @@ def pack_structure(batches: Sequence[LayeredBatch], *, weighted: bool) -> dict[s
     """The arrays of a segment's vertices and rows, by name, with their first dimension."""
     blocks = [block for batch in batches for block in batch.blocks]
     no_ids = np.empty(0, np.int64)
-    arrays = {
+    arrays: dict[str, tuple[NDArray[Any], str]] = {
         "vertex": (np.concatenate([no_ids, *(batch.vertices for batch in batches)]), "row"),
         "row_nnz": (np.concatenate([no_ids, *(batch.row_nnz for batch in batches)]), "row"),
         "drawn": (np.concatenate([no_ids, *(np.diff(block.indptr) for block in blocks)]), "drawn_row"),

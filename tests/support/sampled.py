@@ -13,14 +13,15 @@ from support.partitions import store_partition
 from support.problems import Problem
 
 
-def store_for_sampling(catalog: Catalog, given: Problem, *parts: int) -> Dataset:
-    """Store a problem with row shards for each of these numbers of ranks."""
+def store_for_sampling(catalog: Catalog, given: Problem, *parts: int, shards: bool = True) -> Dataset:
+    """Store a problem with partitions, and row shards of them if asked for, for each of these numbers of ranks."""
     dataset = catalog.create(given.name)
     graph = store_graph(dataset, given.adjacency, symmetric=given.symmetric, weighted=given.weighted)
     store_vertices(dataset, given.feature, given.label, given.split)
     for num_parts in parts:
         partition = store_partition(dataset, graph, given.part(num_parts), num_parts)
-        shard_rows(dataset, partition, InProcessCluster())
+        if shards:
+            shard_rows(dataset, partition, InProcessCluster())
     return dataset
 
 

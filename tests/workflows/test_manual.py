@@ -29,7 +29,7 @@ RUNNABLE = [page for page in PAGES if page.stem != "slurm" and fenced_steps(page
 _STARTS_RANKS = re.compile(r"gnnloom (train|predict|report|run|export \S+ (predictions|scores|embeddings))\b|mpirun")
 _SHOWS = re.compile(r"gnnloom run .*--(list|show|new|plan|dry-run|emit)")
 #: Commands that start workers.
-_ON_CLUSTER = re.compile(r"gnnloom (ingest|generate|features|partition|shard) ")
+_ON_CLUSTER = re.compile(r"gnnloom (ingest|generate|features|partition|shard|sample) ")
 #: Commands of the project itself, which other checks run; here they only have to exist.
 _MAKE = re.compile(r"make (\S+)$")
 #: Added to a recipe's commands, so that they take seconds.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Protocol
 
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.catalog import Dataset
@@ -31,7 +33,7 @@ class SampleRequest(Protocol):
 
 
 #: Values that stand for those of the samples.
-_DEFAULTS = {"fanout": (), "batch_size": 1024, "replace": False}
+_DEFAULTS: Final[Mapping[str, object]] = MappingProxyType({"fanout": (), "batch_size": 1024, "replace": False})
 
 
 def open_samples(
@@ -61,8 +63,9 @@ def open_samples(
         raise InputError(
             f"{where}: fan-outs {samples.fanouts} of {samples.num_layers} layers, but the model has {num_layers} layers"
         )
-    for name, default in _DEFAULTS.items():
-        given, drawn = getattr(request, name), getattr(samples, name + "s" * (name == "fanout"))
-        if given not in (drawn, default):
-            raise InputError(f"{where}: drawn with {name} {drawn}, but {given} was asked for")
+    drawn = {"fanout": samples.fanouts, "batch_size": samples.batch_size, "replace": samples.replace}
+    for name, value in drawn.items():
+        given = getattr(request, name)
+        if given not in (value, _DEFAULTS[name]):
+            raise InputError(f"{where}: drawn with {name} {value}, but {given} was asked for")
     return samples

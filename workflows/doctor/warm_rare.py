@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,9 +78,10 @@ def _unload_a_part() -> None:
 
 
 def _sample(graph: Graph) -> None:
-    """Draw a batch of every layout, with and without replacement, count batches, and restrict a matrix to one."""
-    from gnnloom.storage.artifacts.whole_graph import read_whole_graph
+    """Draw a batch of every layout, with and without replacement and weights, count batches, and restrict a matrix."""
+    from gnnloom.storage.artifacts.whole_graph import read_whole_graph, whole_graph
     from gnnloom.storage.sampling.induction import restrict
+    from gnnloom.storage.sampling.layered import layered_batch
     from gnnloom.storage.sampling.neighbor import NeighborSampler
     from gnnloom.storage.sampling.normalization import count_samples
     from gnnloom.storage.sampling.vertex import VertexSampler
@@ -87,6 +89,8 @@ def _sample(graph: Graph) -> None:
     whole = read_whole_graph(graph, pattern=True)
     for replace in (False, True):
         NeighborSampler(whole, 0, np.arange(20), (2, 2), 10, replace=replace).sample(0, 0)
+    weighted = whole_graph(dataclasses.replace(whole.matrix, data=np.ones(whole.matrix.nnz, np.float32)))
+    layered_batch(weighted, NeighborSampler(weighted, 0, np.arange(20), (2, 2), 10).sample(0, 0))
     count_samples(VertexSampler(whole, 0, 10), 2)
     row = np.arange(whole.num_vertices)
     for matrix in (whole.matrix, next(iter(graph.blocks()))):

@@ -9,6 +9,7 @@ from dataclasses import replace
 from gnnloom.pipeline.ingest.stage import graph_key
 from gnnloom.pipeline.ingest.vertices import vertices_key
 from gnnloom.pipeline.partition.stage import partition_key, stored_options
+from gnnloom.pipeline.samples.stage import samples_key
 from gnnloom.pipeline.shards.grid_stage import grid_shards_key
 from gnnloom.pipeline.shards.row_stage import row_shards_key
 from gnnloom.storage.errors import InputError, NotFoundError
@@ -36,6 +37,10 @@ def artifact_keys(recipe: Recipe, memory: int) -> dict[str, str]:
         keys["partition"] = partition_key(keys["graph"], partition, memory)
         recipe = replace(recipe, partition=partition)
     keys["shards"] = _shards_key(recipe, keys)
+    if recipe.sampled is not None:
+        # One rank owns all vertices, so its samples do not depend on a partition.
+        read = ("graph", "vertices", *(("partition",) if recipe.sampled.ranks > 1 else ()))
+        keys["samples"] = samples_key({kind: keys[kind] for kind in read if kind in keys}, recipe.sampled)
     return keys
 
 

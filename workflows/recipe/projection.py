@@ -113,6 +113,11 @@ def _shards(stage: Stage, inputs: StageInputs) -> Projection:
     )
 
 
+def _samples(stage: Stage, inputs: StageInputs) -> Projection:
+    memory, note = inputs.assignment.cluster.memory, "disk and memory: `gnnloom sample --plan`, once the graph exists"
+    return Projection(stage.name, stage.key, False, memory, note=note)
+
+
 def _train(stage: Stage, inputs: StageInputs) -> Projection:
     plan = _training(inputs)
     note = f"{plan.ranks} ranks" + (f"; {_RANDOM_PARTS}" if inputs.expects_random_parts else "")
@@ -138,6 +143,7 @@ _PROJECTIONS: Mapping[str, Callable[[Stage, StageInputs], Projection]] = Mapping
         "vertices": _vertices,
         "partition": _partition,
         "shards": _shards,
+        "samples": _samples,
         "train": _train,
         "predict": _predict,
     }

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.shards.grid_stage import GridOptions
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -20,6 +21,7 @@ from gnnloom.workflows.recipe.sections import (
     ClusterSection,
     DatasetSection,
     PredictSection,
+    SamplesSection,
     ShardsSection,
     SlurmSection,
 )
@@ -66,6 +68,7 @@ class Recipe:
     vertices: VerticesSection
     partition: PartitionOptions | None
     shards: ShardsSection
+    samples: SamplesSection
     train: TrainConfig | None
     predict: PredictSection | None
     cluster: ClusterSection
@@ -98,6 +101,7 @@ class Recipe:
             document.build("vertices", vertices_section()),
             _partition(document, train, shards),
             shards,
+            _samples(document, train),
             train,
             _predict(document),
             document.build("cluster", ClusterSection),
@@ -119,6 +123,11 @@ class Recipe:
     def dataset_path(self) -> Path:
         """Folder of the dataset, which may not exist yet."""
         return self.catalog.expanduser().resolve() / self.dataset.name
+
+    @property
+    def sampled(self) -> SampleOptions | None:
+        """Options of the samples that are drawn ahead of training; None if there are none."""
+        return self.samples.options(self.training) if self.samples.epochs else None
 
     @property
     def grid(self) -> GridOptions | None:
@@ -209,6 +218,20 @@ def _train(document: Document, root: Path, dataset: DatasetSection) -> TrainConf
     train = document.build("train", TrainConfig, **settled, **dict.fromkeys(_SELECTS_SHARDS))
     refuse_unused_train_keys(document, train)
     return train
+
+
+def _samples(document: Document, train: TrainConfig | None) -> SamplesSection:
+    section = document.build("samples", SamplesSection)
+    if not section.epochs:
+        return section
+    where = document.where("samples", "epochs")
+    if train is None:
+        raise InputError(f"{where}: [samples] epochs: nothing is trained on the samples; add a section [train]")
+    try:
+        section.options(train)
+    except InputError as error:
+        raise InputError(f"{where}: [samples] {error}") from error
+    return section
 
 
 def _predict(document: Document) -> PredictSection | None:

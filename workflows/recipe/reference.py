@@ -29,6 +29,7 @@ from gnnloom.workflows.recipe.sections import (
     ClusterSection,
     DatasetSection,
     PredictSection,
+    SamplesSection,
     ShardsSection,
     SlurmSection,
 )
@@ -97,6 +98,7 @@ def _kinds() -> Mapping[str, _Kind]:
             "What each rank reads; the algorithm decides the layout. The keys are options of grid shards.",
             (GridOptions,),
         ),
+        "samples": _Kind(SamplesSection, "Batches drawn ahead of training; see `gnnloom sample`."),
         "train": _Kind(
             TrainConfig, "Model, algorithm and training. A recipe without this section stops at the shards."
         ),

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.shards.grid_options import GridOptions
 from gnnloom.pipeline.shards.row_options import REORDERS
 from gnnloom.pipeline.tasks.cluster import ClusterOptions
 from gnnloom.storage.catalog import check_name
 from gnnloom.storage.errors import InputError
+from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.interop.tables import check_file
 from gnnloom.workflows.parsing import parse_bytes
 
@@ -79,6 +81,50 @@ class ShardsSection:
 
     def options(self) -> GridOptions:
         return GridOptions(self.grid, self.permutation, self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplesSection:
+    """``[samples]``: batches of mode ``neighbor``, drawn ahead of training. What a batch is stands in ``[train]``.
+
+    Attributes:
+        epochs: epochs to draw, which a longer training reads again; 0 draws batches during training instead.
+        cache_memory: memory of each training rank for the features of frequent vertices, such as ``256M``.
+    """
+
+    epochs: int = 0
+    cache_memory: str = "256M"
+
+    def __post_init__(self) -> None:
+        if self.epochs < 0:
+            raise InputError(f"epochs {self.epochs}: expected 0 or more")
+        if not self.epochs and self.cache_memory != SamplesSection.cache_memory:
+            raise InputError("cache_memory: has no effect without epochs; remove the key, or set [samples] epochs")
+        _parse_memory(self.cache_memory)
+
+    def options(self, train: TrainConfig) -> SampleOptions:
+        """Return the options of the stage for a training.
+
+        Raises:
+            InputError: the training draws no neighbors, names other samples, or leaves its fan-outs open.
+        """
+        if train.mode != SampleOptions.mode:
+            raise InputError(
+                f'epochs: mode {train.mode} reads no samples; remove the key, or set [train] mode = "neighbor"'
+            )
+        if train.samples is not None:
+            raise InputError("epochs: [train] samples names samples already; remove one of both keys")
+        if len(train.fanout) != len(train.hidden) + 1:
+            raise InputError(f"epochs: samples need one [train] fanout for each of the {len(train.hidden) + 1} layers")
+        return SampleOptions(
+            fanout=train.fanout,
+            batch_size=train.batch_size,
+            epochs=self.epochs,
+            ranks=train.ranks,
+            seed=train.seed,
+            replace=train.replace,
+            cache_memory=_parse_memory(self.cache_memory),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,11 @@ from gnnloom.storage.format.artifact import MANIFEST
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.keys import artifact_keys
 from gnnloom.workflows.recipe.recipe import Recipe
+from gnnloom.workflows.recipe.sections import SamplesSection
 from gnnloom.workflows.recipe.trained_run import is_predicted, is_trained, name_run, run_of
 
-#: Names of all stages in order. A recipe may have no vertex data, partition, training or prediction.
-STAGES = ("graph", "vertices", "partition", "shards", "train", "predict")
+#: Names of all stages in order. A recipe may have no vertex data, partition, samples, training or prediction.
+STAGES = ("graph", "vertices", "partition", "shards", "samples", "train", "predict")
 #: Stages that train; those before them prepare, on a Dask cluster.
 TRAINING = ("train", "predict")
 
@@ -107,6 +108,8 @@ def find_workload(recipe: Recipe, memory: int, *, restart: bool = False) -> Work
     keys = artifact_keys(recipe, memory)
     # The manifest is written last, so an artifact that has one is complete.
     stages = [Stage(name, key, (path / name / key / MANIFEST).exists()) for name, key in keys.items()]
+    if recipe.train is not None and "samples" in keys:
+        recipe = replace(recipe, train=replace(recipe.train, samples=keys["samples"]), samples=SamplesSection())
     config = name_run(recipe, keys["shards"]) if recipe.train is not None else None
     stages += _training_stages(recipe, config, restart=restart) if config is not None else []
     return Workload(tuple(stages), keys, config)

@@ -13,6 +13,7 @@ from typing import Any
 from gnnloom.pipeline.ingest.stage import ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.partition.stage import partition_graph
+from gnnloom.pipeline.samples.stage import write_samples
 from gnnloom.pipeline.shards.grid_stage import shard_grid
 from gnnloom.pipeline.shards.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import Cluster
@@ -68,6 +69,7 @@ def prepare(assignment: Assignment, cluster: Cluster) -> None:
         "vertices": preparation.make_vertices,
         "partition": preparation.make_partition,
         "shards": preparation.make_shards,
+        "samples": preparation.make_samples,
     }
     run_stages(assignment.workload.preparation, actions)
 
@@ -111,6 +113,12 @@ class _Preparation:
             shard_grid(self.dataset, self.graph, grid, self.cluster, self.vertices.artifact, partition)
         elif partition is not None:
             shard_rows(self.dataset, partition, self.cluster, self.vertices, self.recipe.shards.reorder)
+
+    def make_samples(self) -> None:
+        options = self.recipe.sampled
+        if options is not None:
+            partition = self.dataset.partition(key=self.keys["partition"]) if options.ranks > 1 else None
+            write_samples(self.dataset, self.graph, partition, options, self.cluster)
 
 
 def save_recipe(assignment: Assignment) -> None:

@@ -16,8 +16,10 @@ from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import BudgetError, CorruptError, InputError
+from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import NeighborSampler
+from gnnloom.storage.upkeep.garbage import find_garbage
 from support.damage import replace_array
 from support.problems import Problem, problem
 from support.sampled import store_for_sampling
@@ -29,7 +31,7 @@ MIB = 1 << 20
 
 
 def store(root: Path, given: Problem = GIVEN) -> Dataset:
-    return store_for_sampling(Catalog(root), given, 1, 3)
+    return store_for_sampling(Catalog(root), given, 3, shards=False)
 
 
 def sample(dataset: Dataset, cluster: Any = None, **options: Any) -> Samples:
@@ -162,9 +164,19 @@ def test_verification_finds_wrong_samples(tmp_path: Path, name: str, change: Any
 
 def test_verification_finds_a_seed_that_an_epoch_lacks(tmp_path: Path) -> None:
     dataset = store(tmp_path)
-    damaged = replace_array(sample(dataset).artifact, "rank/00000/seed", lambda array: array[1:])
+    damaged = replace_array(sample(dataset).artifact, "rank/00000/seed", lambda array: array - (array == array[0]))
     with pytest.raises(CorruptError, match="every seed once"):
         check_artifact(dataset, damaged)
+
+
+@pytest.mark.parametrize("kind", ["graph", "vertices", "partition"])
+def test_samples_whose_inputs_are_gone_are_garbage(tmp_path: Path, kind: str) -> None:
+    dataset = store(tmp_path)
+    path = sample(dataset, ranks=3).artifact.path
+    assert path not in [item.path for item in find_garbage(dataset)]
+    key = Artifact(path).inputs[kind]
+    Catalog(tmp_path)["web"].path.joinpath(kind, key).rename(tmp_path / "elsewhere")
+    assert path in [item.path for item in find_garbage(dataset)]
 
 
 def test_what_cannot_be_sampled_is_refused(tmp_path: Path) -> None:
@@ -182,4 +194,4 @@ def test_what_cannot_be_sampled_is_refused(tmp_path: Path) -> None:
     unlabeled = problem("empty", 50, 100, symmetric=True)
     unlabeled.split[:] = 3
     with pytest.raises(InputError, match="no vertex has a label"):
-        sample(store_for_sampling(Catalog(tmp_path / "none"), unlabeled, 1))
+        sample(store_for_sampling(Catalog(tmp_path / "none"), unlabeled, 1, shards=False))

@@ -18,7 +18,7 @@ from gnnloom.storage import Catalog
 from gnnloom.workflows.cli.main import cli
 
 STAGES = ["ingest", "generate", "features", "partition", "shard", "train", "predict"]
-COMMANDS = [*STAGES, "export", "report", "run", "demo", "doctor", "check"]
+COMMANDS = [*STAGES, "sample", "export", "report", "run", "demo", "doctor", "check"]
 CATALOG_COMMANDS = ["ls", "show", "tree", "lineage", "du", "verify", "gc", "export", "import", "part", "rm"]
 EDGES = "# a comment\n0\t1\n1\t2\n2\t0\n2\t3\n3\t3\n0\t1\n"
 

@@ -115,7 +115,7 @@ class NeighborMode(Mode):
                     update()
                 total += contribution * weight
                 terms += weight
-        return total / max(terms, 1)
+        return total / terms if terms else 0.0
 
     def scores(self) -> Tensor:
         """See :meth:`Mode.scores`; layer by layer from disk if the batches come from there."""

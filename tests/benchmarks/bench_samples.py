@@ -1,0 +1,121 @@
+"""Neighbor mode with batches drawn during training against batches read from samples on disk, on an R-MAT graph.
+
+    python tests/benchmarks/bench_samples.py [--scale small|full] [--rmat N] [--dim F] [--share S] [--cap SIZE]
+
+GraphSAGE 64-64, fan-outs 15, 10, 5, 1024 training vertices per batch, one rank. The share of training vertices keeps
+the samples within the disk. With --cap, every process that samples or trains from disk has this limit of private
+memory (RLIMIT_DATA; pages of mapped files are not counted, as the system takes them back). Prints a table, then lines
+``RESULT name value unit``. Seconds are wall time of an epoch and, in brackets, processor time of the whole command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SCALES = {"small": (14, 32, 0.5), "full": (20, 64, 0.5)}
+FANOUTS, BATCH, EPOCHS = "15,10,5", "1024", "3"
+MODEL = ("--mode", "neighbor", "--model", "sage", "--hidden", "64,64", "--epochs", EPOCHS, "--eval-every", "0")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", choices=SCALES, default=os.environ.get("SCALE", "full"))
+    parser.add_argument("--rmat", type=int, help="2^N vertices instead of those of --scale")
+    parser.add_argument("--dim", type=int, help="number of float32 features instead of those of --scale")
+    parser.add_argument("--share", type=float, help="share of training vertices instead of that of --scale")
+    parser.add_argument(
+        "--cap", type=int, default=0, help="limit of private memory per process, in MiB  [default: none]"
+    )
+    parser.add_argument("--folder", type=Path, help="folder for temporary files [default: the system's]")
+    parser.add_argument("--only-disk", action="store_true", help="leave out training in memory, which may not fit")
+    options = parser.parse_args()
+    rmat, dim, share = SCALES[options.scale]
+    rmat, dim, share = options.rmat or rmat, options.dim or dim, options.share or share
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-samples-") as folder:
+        _prepare(folder, rmat, dim, share)
+        limit = _limited(options.cap << 20)
+        sampled, seconds = _run(
+            folder, "sample", "--epochs", EPOCHS, "--fanout", FANOUTS, "--workers", "2", limit=limit
+        )
+        print(f"{'samples':24}{sampled['bytes'] / 1e9:10.2f} GB{seconds:12.1f} processor seconds")
+        print(f"RESULT samples_disk {sampled['bytes'] / 1e9:.4g} GB\nRESULT samples_drawn {seconds:.4g} s")
+        found = {"disk": _train(folder, "--samples", sampled["key"], limit=limit)}
+        if not options.only_disk:
+            found["memory"] = _train(folder, "--fanout", FANOUTS, "--batch-size", BATCH)
+            if found["memory"]["loss"] != found["disk"]["loss"]:
+                raise SystemExit("the losses differ")
+            ratio = found["memory"]["epoch_seconds"] / found["disk"]["epoch_seconds"]
+            print(f"RESULT samples_speed_over_memory {ratio:.3g} x")
+
+
+def _prepare(folder: str, rmat: int, dim: int, share: float) -> None:
+    _run(folder, "generate", "rmat", "--scale", str(rmat), "--edge-factor", "16")
+    n, rng, path = 1 << rmat, np.random.default_rng(0), Path(folder) / "inputs"
+    path.mkdir()
+    split = np.full(n, 3, np.uint8)
+    split[rng.random(n) < share] = 1
+    np.save(path / "split.npy", split)
+    np.save(path / "label.npy", rng.integers(0, 16, n))
+    feature = np.lib.format.open_memmap(path / "feature.npy", "w+", np.float32, (n, dim))
+    for start in range(0, n, 1 << 16):
+        feature[start : start + (1 << 16)] = rng.random((min(1 << 16, n - start), dim), np.float32)
+    del feature
+    files = [option for name in ("feature", "label", "split") for option in (f"--{name}", str(path / f"{name}.npy"))]
+    _run(folder, "features", *files)
+    shutil.rmtree(path)
+    _run(folder, "partition", "--parts", "1", "--method", "block")
+    _run(folder, "shard", "--parts", "1")
+    print(f"R-MAT {rmat}: {n:,} vertices, {dim} features, {int((split == 1).sum()):,} training vertices")
+
+
+def _train(folder: str, *options: str, limit: Callable[[], None] | None = None) -> dict[str, Any]:
+    where = "disk" if "--samples" in options else "memory"
+    result, seconds = _run(folder, "train", *MODEL, "--run", where, *options, limit=limit)
+    peak, read = result["peak_memory"][0] / 1e9, result["bytes_read"][0] / 1e9
+    epoch = f"{result['epoch_seconds']:10.2f} s ({seconds:.1f})"
+    print(f"{f'train from {where}':24}{epoch}{peak:8.2f} GB peak{read:8.2f} GB read")
+    for name, value, unit in (
+        ("epoch", result["epoch_seconds"], "s"),
+        ("processor", seconds, "s"),
+        ("peak", peak, "GB"),
+        ("read", read, "GB"),
+    ):
+        print(f"RESULT samples_{where}_{name} {value:.4g} {unit}")
+    sys.stdout.flush()
+    return result
+
+
+def _limited(num_bytes: int) -> Callable[[], None] | None:
+    """What a process calls before its program to limit itself and all that it starts; None without a limit."""
+    if not num_bytes:
+        return None
+    print(f"limit of private memory: {num_bytes >> 20} MiB per process (RLIMIT_DATA)")
+    return lambda: resource.setrlimit(resource.RLIMIT_DATA, (num_bytes, num_bytes))
+
+
+def _run(
+    folder: str, command: str, *options: str, limit: Callable[[], None] | None = None
+) -> tuple[dict[str, Any], float]:
+    """Run a command on the dataset; return its JSON, and the processor seconds of all its processes."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    gnnloom = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", folder, command, "web"]
+    done = subprocess.run([*gnnloom, *options, "--json"], check=True, stdout=subprocess.PIPE, preexec_fn=limit)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    content: dict[str, Any] = json.loads(done.stdout)
+    return content, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+if __name__ == "__main__":
+    main()
