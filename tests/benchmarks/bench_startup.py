@@ -44,8 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found: dict[str, list[float]] = {name: [] for name in commands}
         # The first round fills the system's caches of files.
         for round_number in range(repetitions + 1):
-            for name, command in commands.items():
-                seconds = _seconds(command)
+            for name, measured in commands.items():
+                seconds = _seconds(measured)
                 if round_number:
                     found[name].append(seconds)
     for name, times in found.items():
