@@ -37,7 +37,7 @@ _SEGMENT_BYTES = 72
 #: Bytes of a halo vertex while the halo is found: ids, owners, positions, and what the merge of segments copies.
 _HALO_BYTES = 56
 #: Bytes of a vertex while its rank is reordered: its order, local number, nonzeros, and where they begin and end.
-_REORDER_BYTES = 56
+_REORDER_BYTES = 160
 #: Bytes of a row of a block while its rows are sorted by part.
 _BLOCK_ROW_BYTES = 48
 #: Bytes of an entry while it is scattered into cells, and while a cell is sorted.
