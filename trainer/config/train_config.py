@@ -54,6 +54,8 @@ class TrainConfig(
         # Attention visits the edges themselves, forward and backward, and not only their products.
         if NEIGHBORS in self.model_kind.needs:
             raise InputError(f"adjacency {self.adjacency!r}: model {self.model} needs the adjacency in memory")
+        if self.mode_kind.rows_in_memory:
+            raise InputError(f"adjacency {self.adjacency!r}: mode {self.mode} needs the adjacency in memory")
 
     @property
     def input_is_cached(self) -> bool:

@@ -34,8 +34,8 @@ class BatchRows:
     """
 
     vertex: NDArray[np.int64]
-    matrix: ShardMatrix
-    transpose: ShardMatrix
+    matrix: ShardMatrix[CSR]
+    transpose: ShardMatrix[CSR]
     sides: Scaling
 
 
@@ -77,7 +77,7 @@ def subgraph_rows(
     return BatchRows(sample.vertices, rows, rows if same else without_halo(transposed(matrix)), sides)
 
 
-def without_halo(matrix: CSR) -> ShardMatrix:
+def without_halo(matrix: CSR) -> ShardMatrix[CSR]:
     """The rows of a square matrix that one rank has alone."""
     none, offset = np.empty(0, np.int64), np.zeros(2, np.int64)
     empty = CSR(0, np.zeros(matrix.num_rows + 1, np.int64), np.empty(0, np.int32), None, 0)

@@ -78,8 +78,8 @@ class EpochShare:
     def __init__(
         self,
         vertex: NDArray[np.int64],
-        matrix: ShardMatrix,
-        transpose: ShardMatrix,
+        matrix: ShardMatrix[CSR],
+        transpose: ShardMatrix[CSR],
         num_vertices: int,
         size: int,
         seed: int,
@@ -126,13 +126,13 @@ class EpochShare:
         sides = scaling("a mini-batch", normalization, degrees(matrix.own, matrix.halo), dtype)
         return BatchRows(self._vertex[self.members(batch)], matrix, transpose, sides)
 
-    def _restricted_halo(self, matrix: ShardMatrix, division: Division, batch: int) -> _Halo:
+    def _restricted_halo(self, matrix: ShardMatrix[CSR], division: Division, batch: int) -> _Halo:
         column, rows = division.members(batch), self.members(batch)
         owner = np.searchsorted(matrix.halo_offset, column, side="right") - 1
         found = restrict(matrix.halo, rows, batch, division.batch, division.position, len(column))
         return _Halo(found, column, owner)
 
-    def _restricted(self, matrix: ShardMatrix, halo: _Halo, transposed: _Halo, batch: int) -> ShardMatrix:
+    def _restricted(self, matrix: ShardMatrix[CSR], halo: _Halo, transposed: _Halo, batch: int) -> ShardMatrix[CSR]:
         """One matrix of a batch; what it sends follows from the halo of its transpose."""
         own, rows, used = self._own, self.members(batch), halo.used()
         column = halo.column[used]

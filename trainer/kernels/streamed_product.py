@@ -19,8 +19,8 @@ from torch import Tensor
 
 from gnnloom.storage.artifacts.stored_csr import NUM_BUFFERS, StoredBlock, StoredCSR
 from gnnloom.storage.matrix.csr import CSR
+from gnnloom.trainer.kernels.arrays import sum_dtype
 from gnnloom.trainer.kernels.contract import SparseProduct
-from gnnloom.trainer.kernels.operands import sum_dtype
 
 
 class StreamedProduct:
@@ -107,7 +107,8 @@ class StreamedProduct:
         if self._rows is None:
             return None
         start, stop = np.searchsorted(self._rows, [block.span.start, block.span.stop])
-        return self._rows[start:stop] - block.span.start
+        rows: NDArray[np.int64] = self._rows[start:stop] - block.span.start
+        return rows
 
 
 def _needed_blocks(matrix: StoredCSR, rows: NDArray[np.int64] | None) -> list[int]:

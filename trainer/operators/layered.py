@@ -20,7 +20,8 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SPMM
 from gnnloom.trainer.data.adjacency_scaling import Scaling, scaling
-from gnnloom.trainer.kernels.dispatch import Threads, Workspace, sparse_product
+from gnnloom.trainer.kernels.arrays import array_dtype, tensor_dtype
+from gnnloom.trainer.kernels.dispatch import Threads, Workspace, converted, sparse_product, sum_dtype
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import Piece
 from gnnloom.trainer.operators.weight_product import timed_product
@@ -46,17 +47,20 @@ class Layered:
         dtype: np.dtype[Any],
         threads: Threads,
         workspace: Workspace | None = None,
+        feature_dtype: torch.dtype | None = None,
     ) -> None:
         """Begin without vertices; :meth:`load` gives the operator a batch.
 
         Args:
             normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.
-            dtype: dtype of the features, float32 or float64.
+            dtype: float32 or float64, of weights of edges, factors and sums.
+            feature_dtype: of the features: ``dtype`` by default, or bfloat16 with float32 sums.
         """
         self.grid = ProcessGrid(comm, {AXIS: comm.size})
         self.workspace = workspace or Workspace()
         self.threads = threads
         self._normalization, self._dtype = normalization, dtype
+        self._feature_dtype = feature_dtype or tensor_dtype(dtype)
         self.load(empty_batch(num_layers))
 
     def load(self, batch: LayeredBatch) -> None:
@@ -68,7 +72,9 @@ class Layered:
         where = "the vertices of a batch"
         sides = scaling(where, self._normalization, batch.degree, self._dtype)
         self._layouts = [Layout(self.grid, batch.vertices[:size], row_axes=(AXIS,)) for size in batch.layer_sizes]
-        self._blocks = [ScaledBlock(block, batch.row_nnz, sides, self._dtype, self.threads) for block in batch.blocks]
+        self._blocks = [
+            ScaledBlock(block, batch.row_nnz, sides, self._feature_dtype, self.threads) for block in batch.blocks
+        ]
 
     def rest(self, vertex: NDArray[np.int64]) -> None:
         """Have these rows in every layer, and multiply with nothing, until a batch is loaded.
@@ -98,6 +104,7 @@ class Layered:
         """The next batch replaces all blocks, so nothing is freed."""
 
     def propagate(self, features: Tensor, layer: int) -> Tensor:
+        features = converted(features, self._feature_dtype, self.workspace)
         result: Tensor = _Propagate.apply(features, self._blocks[layer], self)  # type: ignore[no-untyped-call]
         return result
 
@@ -109,18 +116,19 @@ class ScaledBlock:
     """diag(left) B diag(right) of one block B, and its transpose once that is needed."""
 
     def __init__(
-        self, block: CSR, row_nnz: NDArray[np.int64], sides: Scaling, dtype: np.dtype[Any], threads: Threads
+        self, block: CSR, row_nnz: NDArray[np.int64], sides: Scaling, dtype: torch.dtype, threads: Threads
     ) -> None:
         """Prepare the product.
 
         Args:
             row_nnz: (num_vertices,) nonzeros of the vertices' rows in the graph.
             sides: of all vertices of the batch.
+            dtype: of the features.
         """
         self._block, self._dtype, self._threads = block, dtype, threads
         drawn = np.diff(block.indptr)
         # A row without nonzeros has none to draw; its factor does not matter.
-        share = (row_nnz[: block.num_rows] / np.maximum(drawn, 1)).astype(dtype)
+        share = (row_nnz[: block.num_rows] / np.maximum(drawn, 1)).astype(array_dtype(sum_dtype(dtype)))
         left = share * sides.left[: block.num_rows] if len(sides.left) else share
         self._left = torch.from_numpy(left)
         self._right = torch.from_numpy(sides.right[: block.num_columns])

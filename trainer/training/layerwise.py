@@ -68,6 +68,7 @@ class _Passes:
             np.dtype(config.dtype),
             self._model.dropout.threads,
             session.operator.workspace,
+            self._model.feature_dtype,
         )
 
     def _map(self) -> tuple[WholeGraph, NDArray[Any], NDArray[np.int32] | None]:

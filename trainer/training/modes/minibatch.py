@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from gnnloom.storage.artifacts.row_shards import RowShard, ShardMatrix
+from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.process_grid import ProcessGrid
@@ -76,11 +77,12 @@ class MinibatchMode(Mode):
         self._epoch_share = lru_cache(_EPOCHS)(self._divide)
         self._ready = prepare_ahead(self._prepare, self._numbers(), config.sampler_threads, config.pool)
 
-    def _read_transpose(self) -> ShardMatrix:
+    def _read_transpose(self) -> ShardMatrix[CSR]:
         """The rank's rows of the transpose, from which what it sends follows; the adjacency's if both are equal."""
         session = self.context.session
         if session.shards.symmetric:
-            return self._whole.matrix
+            matrix: ShardMatrix[CSR] = self._whole.matrix
+            return matrix
         shard: RowShard = session.label_rows  # type: ignore[assignment]
         return shard.matrix(transpose=True)
 
@@ -102,7 +104,14 @@ class MinibatchMode(Mode):
             share = self._epoch_share(epoch)
         rows = share.rows(batch, config.normalization, np.dtype(config.dtype))
         workspace, threads = self._whole.workspace, context.model.dropout.threads
-        operator = SampledRows(self._whole.grid, rows, threads, workspace, multiplies=self._multiplies)
+        operator = SampledRows(
+            self._whole.grid,
+            rows,
+            threads,
+            workspace,
+            multiplies=self._multiplies,
+            feature_dtype=context.model.feature_dtype,
+        )
         members = torch.from_numpy(share.members(batch))
         given = context.labels
         labels = Labels(given.label[members], given.split[members], given.num_classes)

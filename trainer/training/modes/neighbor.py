@@ -54,7 +54,7 @@ class NeighborMode(Mode):
         whole = context.session.operator
         dtype, threads = np.dtype(config.dtype), context.model.dropout.threads
         self._operator = Layered(
-            comm, model.num_layers, config.normalization, dtype, threads, workspace=whole.workspace
+            comm, model.num_layers, config.normalization, dtype, threads, whole.workspace, model.feature_dtype
         )
         self._batches = self._draw() if self._samples is None else self._read(self._samples)
         self._num_steps = int(comm.gather_numbers([self._batches.num_batches]).max())
@@ -78,7 +78,7 @@ class NeighborMode(Mode):
     def _draw(self) -> Batches:
         """Batches that are drawn during training. Collective."""
         context = self.context
-        session, config, feature = context.session, context.config, context.inputs.value
+        session, config, feature = context.session, context.config, context.model.as_features(context.inputs.value)
         graph, owner = together(context.comm, lambda: _map_graph(context))
         own = session.operator.layout(0).vertex
         seeds = own[context.labels.known("train").numpy()]

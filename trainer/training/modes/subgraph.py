@@ -98,7 +98,12 @@ class SubgraphMode(Mode):
         rows = subgraph_rows(sample, self._graph, config.normalization, dtype, symmetric=symmetric, counted=counted)
         multiplies = config.model_kind.load().multiplies
         operator = SampledRows(
-            self._grid, rows, session.model.dropout.threads, session.operator.workspace, multiplies=multiplies
+            self._grid,
+            rows,
+            session.model.dropout.threads,
+            session.operator.workspace,
+            multiplies=multiplies,
+            feature_dtype=session.model.feature_dtype,
         )
         return _Subgraph(number, operator, self._table.feature(sample.vertices), self._batch_loss(sample, operator))
 

@@ -1,0 +1,72 @@
+"""Modes that sample, with bf16, with the adjacency on disk, and with rows in another order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.shards.row_stage import shard_rows
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage import Catalog
+from gnnloom.storage.errors import InputError
+from gnnloom.trainer.comm.agreement import CollectiveError
+from gnnloom.trainer.training.loop import train
+from support.lone import LoneCommunicator
+from support.problems import problem
+from support.sampled_problems import sampled_config, store_whole
+
+#: Options of each mode beside the size of its batches.
+MODES: dict[str, dict[str, Any]] = {
+    "subgraph": {"sampler": "edge"},
+    "minibatch": {},
+    "neighbor": {"fanout": (4, 4)},
+}
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    catalog = Catalog(tmp_path_factory.mktemp("modes") / "catalog")
+    store_whole(catalog, problem("web", 60, 240, symmetric=True), 1)
+    return catalog
+
+
+def losses(catalog: Catalog, mode: str, **options: Any) -> list[float]:
+    # Runs are told apart by everything that the options say.
+    name = "-".join([mode, *(f"{key}-{value}" for key, value in options.items())])
+    config = sampled_config(catalog, "web", mode, name, **{"precision": "float32", **MODES[mode], **options})
+    found: list[float] = train(LoneCommunicator(), config)["loss"]
+    return found
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_bf16_trains_in_every_mode_as_float32_does(catalog: Catalog, mode: str) -> None:
+    single, half = losses(catalog, mode, epochs=10), losses(catalog, mode, epochs=10, precision="bf16")
+    np.testing.assert_allclose(half, single, rtol=0.01)
+    # Equal losses would mean that batches are multiplied in float32.
+    assert half != single
+
+
+@pytest.mark.parametrize("mode", ["subgraph", "neighbor"])
+def test_modes_with_graphs_of_their_own_evaluate_from_disk(catalog: Catalog, mode: str) -> None:
+    assert losses(catalog, mode, adjacency="disk", eval_every=1) == losses(catalog, mode, eval_every=1)
+
+
+def test_a_mode_that_restricts_rows_needs_them_in_memory(catalog: Catalog) -> None:
+    with pytest.raises(InputError, match="adjacency 'disk': mode minibatch needs the adjacency in memory"):
+        losses(catalog, "minibatch", adjacency="disk")
+
+
+@pytest.mark.parametrize("mode", ["minibatch", "neighbor"])
+def test_modes_that_look_up_rows_by_id_refuse_another_order(
+    tmp_path_factory: pytest.TempPathFactory, mode: str
+) -> None:
+    catalog, cluster = Catalog(tmp_path / "catalog"), InProcessCluster()
+    store_whole(catalog, problem("web", 60, 240, symmetric=True))
+    partition = partition_graph(catalog["web"], catalog["web"].graph(), PartitionOptions(1, "block"), cluster)
+    shard_rows(catalog["web"], partition, cluster, reorder="degree")
+    with pytest.raises(CollectiveError, match=f"rows are ordered by degree, and mode {mode} needs them in the order"):
+        losses(catalog, mode)
