@@ -98,7 +98,8 @@ def _call_pipeline(folder: Path) -> list[str]:
                 failed.append(f"partition {' '.join(chosen.values())} ({error})")
                 continue
             if chosen.get("method") == "random":
-                shard_rows(dataset, partition, cluster)
+                for order in ("none", "degree"):
+                    shard_rows(dataset, partition, cluster, reorder=order)
                 shard_grid(dataset, graph, GridOptions((2, 2), "partition"), cluster, partition=partition)
         shards = shard_grid(dataset, graph, GridOptions((2, 2)), cluster)
         half = (0, graph.num_vertices // 2)

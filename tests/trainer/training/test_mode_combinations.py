@@ -61,9 +61,7 @@ def test_a_mode_that_restricts_rows_needs_them_in_memory(catalog: Catalog) -> No
 
 
 @pytest.mark.parametrize("mode", ["minibatch", "neighbor"])
-def test_modes_that_look_up_rows_by_id_refuse_another_order(
-    tmp_path_factory: pytest.TempPathFactory, mode: str
-) -> None:
+def test_modes_that_look_up_rows_by_id_refuse_another_order(tmp_path: Path, mode: str) -> None:
     catalog, cluster = Catalog(tmp_path / "catalog"), InProcessCluster()
     store_whole(catalog, problem("web", 60, 240, symmetric=True))
     partition = partition_graph(catalog["web"], catalog["web"].graph(), PartitionOptions(1, "block"), cluster)
