@@ -147,6 +147,9 @@ class Steps:
         # The last axis of the grid varies fastest.
         names = list(self.axes)
         fastest = max((axis for axis in axes if self.axes[axis] > 1), key=names.index)
+        # Features of 16 bits are summed in the dtype of the parameters.
+        sums = operation in {Operation.ALL_REDUCE, Operation.REDUCE_SCATTER}
+        size = self.work.parameter_size if sums else self.work.feature_size
         self.found.append(
             Communication(
                 kind=kind,
@@ -156,7 +159,7 @@ class Steps:
                 groups=self.ranks // group,
                 elements=elements,
                 calls=calls,
-                element_size=self.work.feature_size if element_size is None else element_size,
+                element_size=size if element_size is None else element_size,
                 overlapped=overlapped,
             )
         )

@@ -55,8 +55,8 @@ class Workload:
         clips: the length of the gradient is limited.
         splits_classes: the loss needs all scores of a vertex, so ranks that hold some columns sum over the others.
         double_order: layers alternate between two orders of the vertices.
-        feature_size, parameter_size, score_size: bytes of a number in features, in gradients of parameters and in
-            rows of the loss, as they are sent.
+        feature_size, parameter_size, score_size: bytes of a number in features, in sums (such as gradients of
+            parameters) and in rows of the loss, as they are sent.
         index_size, pointer_size, value_size: bytes of a column id, a row pointer and a weight of the adjacency as
             they are sent; 0 for no weights.
         heaviest: nonzeros of the busiest rank over the average.

@@ -123,7 +123,7 @@ def make_plans(
     for name, algorithm in ALGORITHMS.items():
         # Memory follows from the footprint, and of row shards from the parts themselves.
         known = algorithm.steps is not None and (algorithm.footprint is not None or algorithm.reads is ROW_SHARDS)
-        able = known and config.model_kind.needs <= algorithm.capabilities
+        able = known and config.model_kind.needs | config.mode_kind.needs <= algorithm.capabilities
         if not able or (algorithms and name not in algorithms):
             continue
         for grid in factorizations(config.ranks, len(algorithm.axes)):

@@ -121,7 +121,7 @@ def workload(
         clips=bool(config.clip_norm),
         splits_classes=graph.one_class and config.loss == "auto",
         double_order=config.permutation in {None, "double"},
-        feature_size=size,
+        feature_size=2 if config.precision == "bf16" else size,
         parameter_size=size,
         score_size=size,
         value_size=size if graph.weighted else 0,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Fields of a training that decide what an epoch takes, besides its algorithm.
 MODEL_FIELDS = (
-    "model", "hidden", "heads", "dtype", "norm", "residual", "dropout", "product_order",
+    "model", "hidden", "heads", "precision", "norm", "residual", "dropout", "product_order",
     "train_features", "permutation",
 )  # fmt: skip
 

@@ -12,7 +12,9 @@ import scipy.sparse
 
 from gnnloom.storage import Catalog
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
+from gnnloom.trainer.algorithms.steps import Volume
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.planner.describe import GraphFacts, epoch_steps, workload
 from gnnloom.trainer.training.loop import train
 from support.lone import LoneCommunicator
 from support.mpi import train_all
@@ -141,3 +143,22 @@ def test_numba_gives_the_losses_of_the_kernels_in_c(
     monkeypatch.setenv("GNNLOOM_KERNELS", "numba")
     config = replace(_config(catalog, "broadcast", "bf16", 1), run="numba")
     assert train(LoneCommunicator(), config)["loss"] == results["broadcast", "bf16", 1]["loss"]
+
+
+@pytest.mark.parametrize("variant", ["broadcast", "replicated", "summa", "split3d", "tensor3d", "transform-first"])
+def test_predicted_bytes_equal_the_counted_ones(
+    results: dict[tuple[str, str, int], dict[str, Any]], catalog: Catalog, variant: str
+) -> None:
+    given = planted()
+    facts = GraphFacts(
+        num_vertices=NUM_VERTICES,
+        nnz=given.adjacency.nnz,
+        num_features=NUM_CLASSES,
+        num_outputs=NUM_CLASSES,
+        num_training=int(given.training.sum()),
+        symmetric=True,
+        weighted=False,
+    )
+    config = _config(catalog, variant, "bf16", 4)
+    predicted = Volume.of(epoch_steps(config, workload(config, facts)))
+    assert predicted.bytes == results[variant, "bf16", 4]["bytes_by_kind"]
