@@ -84,7 +84,10 @@ def as_unpacked(source: Source) -> Source:
 def largest_compressed(source: EdgeSource) -> int:
     """Bytes of the largest compressed file or array that one task has to read alone; 0 if all are small."""
     arrays = [array.data_end for array in packed_arrays(source)]
-    files = [file["size"] or 0 for file in source.identity().get("files", ()) if file["name"].endswith(SUFFIXES)]
+    listed = source.identity().get("files", ())
+    # Formats of other packages may list their files in another way.
+    known = [file for file in listed if isinstance(file, dict) and {"name", "size"} <= file.keys()]
+    files = [file["size"] or 0 for file in known if str(file["name"]).endswith(SUFFIXES)]
     largest = max([*arrays, *files], default=0)
     return largest if largest >= stored_arrays.LARGE_BYTES else 0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,16 @@ BLOCK_ENTRIES: Final = 1 << 21
 BLOCK_ROWS: Final = 1 << 20
 #: Buffers of a stream: one block is in use while two more are decoded.
 NUM_BUFFERS: Final = 3
+
+
+class BlockCost(Protocol):
+    """What was read for a block."""
+
+    @property
+    def num_bytes(self) -> int: ...
+
+    @property
+    def num_files(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,11 @@ class StoredCSR:
         return int(self.indptr[-1])
 
     @property
+    def num_buffers(self) -> int:
+        """Blocks that are valid at a time: the one in use, and those that are read ahead."""
+        return NUM_BUFFERS
+
+    @property
     def is_weighted(self) -> bool:
         return len(self._entries) > 1
 
@@ -98,17 +113,6 @@ class StoredCSR:
         """A reader of the blocks, with buffers of its own."""
         return Sweep(self)
 
-    def column_range(self, columns: slice) -> StoredCSR:
-        """Some of the columns, numbered from 0; every product with them reads the whole matrix.
-
-        Args:
-            columns: a range of consecutive columns. The matrix of an empty range has no entries; that of any other is
-                taken to have as many as the whole, which only reading would tell.
-        """
-        if columns == slice(0, self.num_columns):
-            return self
-        return _ColumnRange(self, columns)
-
     def blocks(self) -> Iterator[StoredBlock]:
         """All blocks in order, read when asked for. A block is valid until the next one."""
         sweep = self.sweep()
@@ -117,7 +121,7 @@ class StoredCSR:
             self.count(block)
             yield block
 
-    def count(self, block: StoredBlock) -> None:
+    def count(self, block: BlockCost) -> None:
         """Count what was read for a block, in the thread that counts everything else."""
         self.counter.bytes += block.num_bytes
         self.counter.files += block.num_files
@@ -134,21 +138,6 @@ class StoredCSR:
         for block in self.blocks():
             sums[block.span] = _row_sums(block.rows)
         return sums
-
-
-class _ColumnRange(StoredCSR):
-    """Consecutive columns of a stored matrix."""
-
-    def __init__(self, whole: StoredCSR, columns: slice) -> None:
-        is_empty = columns.stop <= columns.start
-        indptr = np.zeros_like(whole.indptr) if is_empty else whole.indptr
-        indices, *data = whole.entries()
-        width = max(0, columns.stop - columns.start)
-        super().__init__(indptr, indices, data[0] if data else None, width, whole.counter, whole.block_entries)
-        self._columns = columns
-
-    def sweep(self) -> Sweep:
-        return Sweep(self, self._columns)
 
 
 def row_sums(matrix: CSR | StoredCSR) -> NDArray[np.float64]:
@@ -171,13 +160,9 @@ class Sweep:
     A block's buffer is written again :data:`NUM_BUFFERS` blocks later.
     """
 
-    def __init__(self, matrix: StoredCSR, columns: slice | None = None) -> None:
-        """Allocate the buffers.
-
-        Args:
-            columns: the columns to keep, which are numbered from 0 then; None for all.
-        """
-        self._matrix, self._columns = matrix, columns
+    def __init__(self, matrix: StoredCSR) -> None:
+        """Allocate the buffers."""
+        self._matrix = matrix
         # A block's entries may begin and end inside a chunk.
         bounds = matrix.indptr[matrix.bounds]
         most = int(np.diff(bounds).max(initial=0))
@@ -197,17 +182,7 @@ class Sweep:
         indices, *data = (entries for entries, _, _ in read)
         indptr = matrix.indptr[first : last + 1] - begin
         rows = CSR(first, indptr, indices, data[0] if data else None, matrix.num_columns)
-        rows = rows if self._columns is None else _cut_columns(rows, self._columns)
         return StoredBlock(rows, sum(size for _, size, _ in read), sum(files for _, _, files in read))
-
-
-def _cut_columns(rows: CSR, columns: slice) -> CSR:
-    """The entries of some rows in a range of columns, numbered from the first of them."""
-    chosen = (rows.indices >= columns.start) & (rows.indices < columns.stop)
-    before = np.concatenate([[0], np.cumsum(chosen)])
-    indices = rows.indices[chosen] - rows.indices.dtype.type(columns.start)
-    data = None if rows.data is None else rows.data[chosen]
-    return CSR(rows.row_offset, before[rows.indptr], indices, data, rows.num_columns)
 
 
 class _EntryStream:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.kernels.arrays import as_array
 from gnnloom.trainer.kernels.dispatch import Workspace
 
 
@@ -89,12 +90,12 @@ class RowExchange:
         """Rows of vertices of other ranks, sorted by owner. Collective."""
         ones = np.ones(self._comm.size, np.int64)
         counts = np.bincount(owner, minlength=self._comm.size)
-        wanted = self._exchanged(torch.from_numpy(counts), ones, ones, Kind.ROW_IDS).numpy()
+        wanted = as_array(self._exchanged(torch.from_numpy(counts), ones, ones, Kind.ROW_IDS))
         # No rank asks itself, so nothing arrived there.
         wanted[self._comm.rank] = 0
         ids = self._exchanged(torch.from_numpy(vertices), counts, wanted, Kind.ROW_IDS)
         sent = self._workspace.empty((len(ids), self._rows.shape[1]), self._rows.dtype)
-        torch.index_select(self._rows, 0, torch.from_numpy(np.searchsorted(self._own, ids.numpy())), out=sent)
+        torch.index_select(self._rows, 0, torch.from_numpy(np.searchsorted(self._own, as_array(ids))), out=sent)
         return self._exchanged(sent, wanted, counts, Kind.ROWS)
 
     def _exchanged(self, sent: Tensor, counts: NDArray[np.int64], arriving: NDArray[np.int64], kind: Kind) -> Tensor:

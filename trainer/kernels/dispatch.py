@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from gnnloom.storage.artifacts.stored_csr import StoredCSR
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.kernels.arrays import sum_dtype, tensor_dtype
 from gnnloom.trainer.kernels.attention import NumbaEdgeSoftmax
 from gnnloom.trainer.kernels.c.library import chosen_library
 from gnnloom.trainer.kernels.c.sparse_product import CSparseProduct
-from gnnloom.trainer.kernels.contract import EdgeSoftmax, SoftmaxGradient, SoftmaxState, SparseProduct
+from gnnloom.trainer.kernels.contract import EdgeSoftmax, RowsOnDisk, SoftmaxGradient, SoftmaxState, SparseProduct
 from gnnloom.trainer.kernels.dropout import Dropout
 from gnnloom.trainer.kernels.elementwise import add_bias, add_to, column_sums, converted, fork, scaled_sum
 from gnnloom.trainer.kernels.gemm import matmul, seconds_of_weight_gradients, weight_gradient
@@ -55,7 +54,7 @@ __all__ = [
 ]
 
 
-def sparse_product(matrix: CSR | StoredCSR, threads: Threads, dtype: np.dtype[Any] | torch.dtype) -> SparseProduct:
+def sparse_product(matrix: CSR | RowsOnDisk, threads: Threads, dtype: np.dtype[Any] | torch.dtype) -> SparseProduct:
     """Prepare a matrix for products with dense matrices; shares its memory, or reads it from disk for every product.
 
     The kernel in C, if it was built and ``$GNNLOOM_KERNELS`` is not ``numba``; else the one compiled by numba.
@@ -66,7 +65,7 @@ def sparse_product(matrix: CSR | StoredCSR, threads: Threads, dtype: np.dtype[An
     """
     kind = dtype if isinstance(dtype, torch.dtype) else tensor_dtype(dtype)
     library = chosen_library()
-    if isinstance(matrix, StoredCSR):
+    if not isinstance(matrix, CSR):
         prepare = partial(_prepared, threads)
         return StreamedProduct(matrix, kind, prepare, fuses=library is not None)
     rows = listed_rows(matrix)

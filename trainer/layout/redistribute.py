@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.kernels.arrays import as_array
 from gnnloom.trainer.layout.layout import Layout
 
 
@@ -85,7 +86,7 @@ class VertexOrder:
             requests += self._comm.receive(counts[rank : rank + 1], rank)
             requests += self._comm.send(announced[rank : rank + 1], rank, self._kind)
         self._comm.wait(requests)
-        return counts.numpy()
+        return as_array(counts)
 
 
 def whole_rows(piece: Tensor, layout: Layout, dim: int, kind: Kind) -> Tensor:

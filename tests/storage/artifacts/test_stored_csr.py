@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.sparse
 
 from gnnloom.storage import CSR
 from gnnloom.storage.artifacts.stored_csr import row_sums
@@ -81,25 +80,6 @@ def test_a_block_stays_until_its_buffer_comes_round_again(tmp_path: Path) -> Non
     sweep.read(2)
     sweep.read(3)
     np.testing.assert_array_equal(first.rows.indices, before)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_ranges_of_columns_are_matrices_of_their_own(tmp_path: Path, weighted: bool) -> None:
-    matrix = _uneven(weighted)
-    stored = store_matrix(tmp_path, matrix, chunk_rows=16, block_entries=20)
-    data = np.ones(matrix.nnz) if matrix.data is None else matrix.data
-    whole = scipy.sparse.csr_array((data, matrix.indices, matrix.indptr), (60, 200)).toarray()
-    for columns in (slice(0, 50), slice(50, 51), slice(51, 200), slice(7, 7), slice(0, 200)):
-        part = stored.column_range(columns)
-        assert part.num_columns == columns.stop - columns.start
-        pieces = []
-        for rows in (block.rows for block in part.blocks()):
-            shown = np.ones(rows.nnz) if rows.data is None else rows.data
-            piece = scipy.sparse.csr_array((shown, rows.indices, rows.indptr), (rows.num_rows, part.num_columns))
-            pieces.append(piece.toarray())
-        np.testing.assert_array_equal(np.concatenate(pieces), whole[:, columns])
-        assert (part.nnz > 0) == (columns.start < columns.stop)
-    assert stored.column_range(slice(0, 200)) is stored
 
 
 def test_a_damaged_chunk_is_named(tmp_path: Path) -> None:

@@ -70,4 +70,4 @@ def test_damaged_metrics_of_a_run_that_continues_are_one_line(catalog: Catalog) 
     assert _train(catalog, "damaged").returncode == 0
     path = Path(Run.open(catalog["graph"], "damaged").metrics_path)
     path.write_bytes(b"x" + path.read_bytes())
-    _check_one_line(_train(catalog, "damaged", "--epochs", "9"), 3, "metrics.jsonl:1: not valid JSON")
+    _check_one_line(_train(catalog, "damaged", "--epochs", "9"), 3, "metrics.jsonl:1: the checksum is wrong")

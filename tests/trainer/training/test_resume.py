@@ -13,6 +13,7 @@ import pytest
 from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
+from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch, launch_prediction
@@ -46,7 +47,8 @@ def test_a_run_is_not_resumed_on_other_data(catalog: Catalog, tmp_path: Path) ->
     for name in OTHERS:
         shutil.copytree(catalog["first"].run_path("run"), catalog[name].run_path("run"))
         written = catalog[name].run_path("run") / "config.json"
-        written.write_text(written.read_text().replace('"first"', f'"{name}"'))
+        content = {key: name if value == "first" else value for key, value in read_json(written).items()}
+        write_json(written, content)
     results = train_all(tmp_path, [config(catalog, name, epochs=5) for name in OTHERS])
     said = dict(zip(OTHERS, results, strict=True))
     assert all(result["code"] == 3 for result in results)

@@ -60,7 +60,13 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 
 def losses(catalog: Catalog, dataset: str, **options: Any) -> list[float]:
     config = TrainConfig(
-        catalog=str(catalog.root), dataset=dataset, hidden=(7,), epochs=EPOCHS, dtype="float64", threads=1, **options
+        catalog=str(catalog.root),
+        dataset=dataset,
+        hidden=(7,),
+        epochs=EPOCHS,
+        precision="float64",
+        threads=1,
+        **options,
     )
     found: list[float] = train(LoneCommunicator(), config)["loss"]
     return found

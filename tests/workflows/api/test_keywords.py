@@ -10,6 +10,7 @@ import pytest
 import gnnloom
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.sources.formats import formats
 from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
@@ -22,6 +23,7 @@ _PRINTS = {
     "generate": {"plan"},
     # The figures of two partitions are in their `quality`.
     "partition": {"plan", "compare"},
+    "sample": {"plan"},
     "shard": {"plan"},
     # Resuming is the default; the flag is accepted for scripts that have it.
     "train": {"plan", "resume"},
@@ -35,6 +37,7 @@ _CALLED = {
     "ingest": {"format_name": "format"},
     "partition": {"name": "dataset"},
     "predict": {"name": "run"},
+    "sample": {"name": "dataset"},
     "shard": {"name": "dataset"},
     "train": {"name": "dataset"},
 }
@@ -47,6 +50,7 @@ _OPTIONS = {
         *(option.name for known in formats().values() for option in known.options),
     ],
     "partition": list(PartitionOptions.__dataclass_fields__),
+    "sample": list(SampleOptions.__dataclass_fields__),
 }
 
 

@@ -27,6 +27,7 @@ from gnnloom.trainer.data.drawn_batches import DrawnBatches
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.stored_batches import StoredBatches
 from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.kernels.arrays import as_array
 from gnnloom.trainer.networks.model import Inputs
 from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.training.layerwise import layerwise_scores
@@ -81,7 +82,7 @@ class NeighborMode(Mode):
         session, config, feature = context.session, context.config, context.model.as_features(context.inputs.value)
         graph, owner = together(context.comm, lambda: _map_graph(context))
         own = session.operator.layout(0).vertex
-        seeds = own[context.labels.known("train").numpy()]
+        seeds = own[as_array(context.labels.known("train"))]
 
         def make() -> NeighborSampler | None:
             if not len(seeds):
