@@ -66,8 +66,7 @@ class Workspace:
         if tensor.dtype == dtype:
             return tensor
         # NumPy has no bfloat16, so the array has its bits. Not a view, which autograd would track.
-        stride = torch.empty(tuple(shape), device="meta").stride()
-        bits: Tensor = torch.empty(0, dtype=dtype).set_(tensor.untyped_storage(), 0, tuple(shape), stride)
+        bits: Tensor = torch.empty(0, dtype=dtype).set_(tensor.untyped_storage(), 0, tensor.shape, tensor.stride())
         return bits
 
     def like(self, tensor: Tensor) -> Tensor:
