@@ -107,7 +107,8 @@ class StreamedProduct:
         if self._rows is None:
             return None
         start, stop = np.searchsorted(self._rows, [block.span.start, block.span.stop])
-        return self._rows[start:stop] - block.span.start
+        found: NDArray[np.int64] = self._rows[start:stop] - block.span.start
+        return found
 
 
 def _needed_blocks(matrix: StoredCSR, rows: NDArray[np.int64] | None) -> list[int]:
