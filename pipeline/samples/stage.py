@@ -51,8 +51,7 @@ def write_samples(
             raise InputError(f"{inputs.vertices.artifact.path}: no vertex has a label and is in the training split")
         run_missing("samples", cluster, writer, write_segment, segments, "vertices")
         del copies
-        tasks: list[RankTask | SegmentTask] = [*ranks, *segments]
-        names = [task.name for task in tasks]
+        names = [task.name for task in ranks] + [task.name for task in segments]
         return Samples(writer.commit(names, _dims(inputs), _facts(inputs, sizes, options, records)))
 
 

@@ -26,7 +26,7 @@ from support.sampled import store_for_sampling
 from support.samples import in_memory
 
 GIVEN = problem("web", 300, 1500, symmetric=False)
-OPTIONS = {"fanout": (4, 3), "batch_size": 7, "epochs": 2, "seed": 5}
+OPTIONS: dict[str, Any] = {"fanout": (4, 3), "batch_size": 7, "epochs": 2, "seed": 5}
 MIB = 1 << 20
 
 

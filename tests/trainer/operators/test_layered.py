@@ -67,11 +67,13 @@ def test_unlimited_fanouts_give_the_gradient_of_the_whole_graph_for_the_seeds(
 
     arrays = {f"parameter/{name}": tensor.detach().numpy() for name, tensor in model.named_parameters()}
     dense = DenseModel.from_arrays(kind, adjacency.toarray(), arrays, **extras)
-    (dense.scores(feature)[batch.seeds] * factor).sum().backward()
+    (dense.scores(feature)[batch.seeds] * factor).sum().backward()  # type: ignore[no-untyped-call]
     for name, parameter in model.named_parameters():
+        expected = dense[name].grad
         assert parameter.grad is not None
+        assert expected is not None
         assert parameter.grad.abs().max() > 0
-        assert_close(parameter.grad, dense[name].grad, steps=9)
+        assert_close(parameter.grad, expected, steps=9)
 
 
 @pytest.mark.parametrize("normalization", ["symmetric", "mean", "none"])

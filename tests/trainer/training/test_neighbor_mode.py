@@ -257,12 +257,13 @@ def test_samples_that_do_not_fit_the_run_are_refused(tmp_path: Path) -> None:
     options = SampleOptions(fanout=(3, 2, 2), batch_size=4, epochs=1, ranks=2)
     two = write_samples(dataset, dataset.graph(), dataset.partition(parts=2), options, InProcessCluster())
     one = write_samples(dataset, dataset.graph(), None, SampleOptions(fanout=(3, 2), epochs=1), InProcessCluster())
-    for message, given in {
+    wrong: dict[str, dict[str, Any]] = {
         "samples for 2 ranks": {"samples": two.artifact.key},
         "but the model has 3 layers": {"samples": one.artifact.key},
         "drawn with batch_size 1024, but 7": {"samples": one.artifact.key, "batch_size": 7, "hidden": (9,)},
         "no samples with key ffff": {"samples": "ffff"},
-    }.items():
+    }
+    for message, given in wrong.items():
         with pytest.raises(CollectiveError, match=message):
             train(LoneCommunicator(), sampled_config(catalog, "undirected", 1, "a", **given))
 
