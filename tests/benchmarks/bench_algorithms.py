@@ -79,8 +79,8 @@ def _prepare(folder: str, scale: int, ranks: Sequence[int]) -> None:
 
 
 def _train(folder: str, algorithm: str, ranks: int, epochs: int, mode: str, precision: str) -> dict[str, Any]:
-    where = ("--algorithm", algorithm, "--ranks", str(ranks), "--run", f"{algorithm}-{ranks}-{mode}")
-    where += ("--precision", precision)
+    which = ("--algorithm", algorithm, "--ranks", str(ranks), "--run", f"{algorithm}-{ranks}-{mode}")
+    where = (*which, "--precision", precision)
     fixed = ("--hidden", "128,128", "--epochs", str(epochs), "--eval-every", "0", "--threads", "1")
     return _gnnloom(folder, "train", DATASET, *where, *fixed, *MODES[mode])
 

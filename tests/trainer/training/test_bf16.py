@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,7 @@ NUM_VERTICES, NUM_CLASSES, EPOCHS = 300, 3, 50
 LAST_BITS = 2 * 2**-8
 
 #: Variants of the training, each on the algorithms where it works in another way.
-VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    **{name: (name, {}) for name in ALGORITHMS},
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "sage": ("p2p", {"model": "sage"}),
     "gin": ("p2p", {"model": "gin", "lr": 0.002}),
     "gat": ("p2p", {"model": "gat", "heads": 2}),
@@ -35,6 +35,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "trained-features": ("p2p", {"train_features": True}),
     "transform-first": ("split3d", {"product_order": "transform-first", "skip_input_gradient": False}),
 }
+VARIANTS = {**{name: (name, dict[str, Any]()) for name in ALGORITHMS}, **MODELS}
+
+#: Results by variant, precision and number of ranks.
+Found = dict[tuple[str, str, int], dict[str, Any]]
 
 
 def planted() -> Problem:
@@ -79,26 +83,52 @@ def _config(catalog: Catalog, variant: str, precision: str, ranks: int) -> Train
 
 
 @pytest.fixture(scope="module")
-def results(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, int], dict[str, Any]]:
-    """By variant, precision and number of ranks."""
-    folder: Path = tmp_path_factory.mktemp("jobs")
-    keys = [(variant, precision, 4) for variant in VARIANTS for precision in ("float32", "bf16")]
-    keys += [("p2p", "float32", 2), ("p2p", "bf16", 2)]
+def results(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """Of GCN with every algorithm."""
+    return _trained(catalog, tmp_path_factory.mktemp("jobs"), ALGORITHMS, {"p2p": 2})
+
+
+@pytest.fixture(scope="module")
+def model_results(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """Of everything else."""
+    return _trained(catalog, tmp_path_factory.mktemp("models"), MODELS, {})
+
+
+def _trained(catalog: Catalog, folder: Path, variants: Iterable[str], others: Mapping[str, int]) -> Found:
+    """Results on 1 and 4 ranks, and for some variants on another number of them."""
+    keys = [(variant, precision, 4) for variant in variants for precision in ("float32", "bf16")]
+    keys += [(variant, precision, ranks) for variant, ranks in others.items() for precision in ("float32", "bf16")]
     found = dict(zip(keys, train_all(folder, [_config(catalog, *key) for key in keys]), strict=True))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda _: None)
-        for variant in VARIANTS:
+        for variant in variants:
             for precision in ("float32", "bf16"):
                 config = _config(catalog, variant, precision, 1)
                 found[variant, precision, 1] = train(LoneCommunicator(), config)
     return found
 
 
-@pytest.mark.parametrize("ranks", [1, 4])
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_losses_of_fifty_epochs_are_within_one_percent_of_float32(
-    results: dict[tuple[str, str, int], dict[str, Any]], variant: str, ranks: int
-) -> None:
+@pytest.mark.parametrize("variant", ALGORITHMS)
+def test_losses_of_every_algorithm_follow_float32(results: Found, variant: str) -> None:
+    _check_losses(results, variant)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("variant", MODELS)
+def test_losses_of_every_model_follow_float32(model_results: Found, variant: str) -> None:
+    _check_losses(model_results, variant)
+
+
+def _check_losses(results: Found, variant: str) -> None:
+    """Losses of fifty epochs are within 1 % of those in float32, and do not depend on the number of ranks."""
+    for ranks in (1, 4):
+        _check_precision(results, variant, ranks)
+    np.testing.assert_allclose(
+        results[variant, "bf16", 4]["loss"], results[variant, "bf16", 1]["loss"], rtol=LAST_BITS, err_msg=variant
+    )
+
+
+def _check_precision(results: Found, variant: str, ranks: int) -> None:
     wide, narrow = (results[variant, precision, ranks]["loss"] for precision in ("float32", "bf16"))
     assert len(wide) == EPOCHS
     # Training gets somewhere, and it does compute in another precision.
@@ -107,19 +137,8 @@ def test_losses_of_fifty_epochs_are_within_one_percent_of_float32(
     np.testing.assert_allclose(narrow, wide, rtol=0.01)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_losses_do_not_depend_on_the_number_of_ranks(
-    results: dict[tuple[str, str, int], dict[str, Any]], variant: str
-) -> None:
-    np.testing.assert_allclose(
-        results[variant, "bf16", 4]["loss"], results[variant, "bf16", 1]["loss"], rtol=LAST_BITS, err_msg=variant
-    )
-
-
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_rows_between_ranks_have_half_the_bytes_and_gradients_of_weights_as_many(
-    results: dict[tuple[str, str, int], dict[str, Any]], ranks: int
-) -> None:
+def test_rows_between_ranks_have_half_the_bytes_and_gradients_of_weights_as_many(results: Found, ranks: int) -> None:
     wide, narrow = (results["p2p", precision, ranks]["bytes_by_kind"] for precision in ("float32", "bf16"))
     assert wide["halo backward"] == 2 * narrow["halo backward"] > 0
     assert wide["gradient"] == narrow["gradient"] > 0
@@ -131,24 +150,22 @@ def test_rows_between_ranks_have_half_the_bytes_and_gradients_of_weights_as_many
 
 
 def test_sums_over_ranks_are_float32_and_counted_as_such(
-    results: dict[tuple[str, str, int], dict[str, Any]],
+    results: Found,
 ) -> None:
     wide, narrow = (results["tensor3d", precision, 4]["bytes_by_kind"] for precision in ("float32", "bf16"))
     assert wide["transform forward"] == narrow["transform forward"] > 0
 
 
 def test_numba_gives_the_losses_of_the_kernels_in_c(
-    results: dict[tuple[str, str, int], dict[str, Any]], catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+    results: Found, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GNNLOOM_KERNELS", "numba")
     config = replace(_config(catalog, "broadcast", "bf16", 1), run="numba")
     assert train(LoneCommunicator(), config)["loss"] == results["broadcast", "bf16", 1]["loss"]
 
 
-@pytest.mark.parametrize("variant", ["broadcast", "replicated", "summa", "split3d", "tensor3d", "transform-first"])
-def test_predicted_bytes_equal_the_counted_ones(
-    results: dict[tuple[str, str, int], dict[str, Any]], catalog: Catalog, variant: str
-) -> None:
+@pytest.mark.parametrize("variant", ["broadcast", "replicated", "summa", "split3d", "tensor3d"])
+def test_predicted_bytes_equal_the_counted_ones(results: Found, catalog: Catalog, variant: str) -> None:
     given = planted()
     facts = GraphFacts(
         num_vertices=NUM_VERTICES,

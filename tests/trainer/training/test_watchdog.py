@@ -39,7 +39,10 @@ def _config(catalog: Catalog, run: str, wait_timeout: float) -> TrainConfig:
 
 @pytest.mark.parametrize(
     ("fault", "silent"),
-    [("send.halo forward:SIGSTOP:rank=1:nth=7", True), ("send.halo forward:drop:rank=1:nth=7", False)],
+    [
+        pytest.param("send.halo forward:SIGSTOP:rank=1:nth=7", True, marks=pytest.mark.long),
+        ("send.halo forward:drop:rank=1:nth=7", False),
+    ],
 )
 def test_a_standstill_is_reported_and_the_last_checkpoint_is_kept(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, fault: str, silent: bool
