@@ -31,7 +31,7 @@ demo: install
 	$(BIN)/gnnloom demo
 
 test: .venv/installed-for-tests
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 test-long: .venv/installed-for-tests
 	$(BIN)/python -m pytest -m long

@@ -70,6 +70,7 @@ def test_cora_has_the_published_sizes(cora: Dataset) -> None:
     assert np.bincount(vertices.split(), minlength=4).tolist() == [1068, 140, 500, 1000]
 
 
+@pytest.mark.long
 def test_cora_trains_to_the_usual_accuracy(cora: Dataset) -> None:
     shard(cora, 2, "mtkahypar")
     assert statistics.mean(launch(usual(cora, 2, seed))["test_accuracy"] for seed in (0, 1)) >= 0.80

@@ -37,10 +37,11 @@ def _config(catalog: Catalog, run: str, wait_timeout: float) -> TrainConfig:
     )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "silent"),
     [
-        pytest.param("send.halo forward:SIGSTOP:rank=1:nth=7", True, marks=pytest.mark.long),
+        ("send.halo forward:SIGSTOP:rank=1:nth=7", True),
         ("send.halo forward:drop:rank=1:nth=7", False),
     ],
 )

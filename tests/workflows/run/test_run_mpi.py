@@ -55,6 +55,7 @@ def test_one_mpi_job_gives_the_bytes_and_losses_of_a_run_on_this_machine(tmp_pat
     assert out.read_bytes() == predicted
 
 
+@pytest.mark.long
 def test_a_killed_worker_is_replaced_and_nothing_listens_on_the_network(tmp_path: Path, here: dict[str, Any]) -> None:
     job = MpiJob(3, run_arguments("quick-start", tmp_path, *TINY, more=("--until", "shards")))
     job.wait_until_logged("graph: begins")

@@ -12,6 +12,7 @@ from support.recipes import GNNLOOM, TINY, MpiJob, run_arguments
 MPI4PY = (sys.executable, "-m", "mpi4py", "-m", "gnnloom.workflows.cli.main")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", [(GNNLOOM,), pytest.param(MPI4PY, marks=pytest.mark.long)])
 def test_an_error_in_the_client_ends_the_job_with_its_code_and_one_message(
     tmp_path: Path, program: tuple[str, ...]
