@@ -90,25 +90,23 @@ def is_shared(lock: Path) -> bool:
 
 def is_shared_folder(folder: Path) -> bool:
     """Whether a living process holds the lock on a folder, for writing or shared."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        return not _takes(descriptor, fcntl.LOCK_EX)
-    finally:
-        os.close(descriptor)
+    return _is_taken(folder, fcntl.LOCK_EX)
 
 
 def is_held(lock: Path) -> bool:
     """Whether a living process holds the advisory lock on a file or folder."""
+    # A shared lock: two processes that ask at the same time do not take each other for a writer.
+    return _is_taken(lock, fcntl.LOCK_SH)
+
+
+def _is_taken(path: Path, kind: int) -> bool:
+    """Whether a lock that another process holds excludes one of a kind."""
     try:
-        descriptor = os.open(lock, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
         return False
     try:
-        # A shared lock: two processes that ask at the same time do not take each other for a writer.
-        return not _takes(descriptor, fcntl.LOCK_SH)
+        return not _takes(descriptor, kind)
     finally:
         os.close(descriptor)
 

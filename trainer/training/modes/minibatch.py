@@ -25,8 +25,8 @@ from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.networks.gat import NeighborOperator
 from gnnloom.trainer.networks.model import Inputs
-from gnnloom.trainer.operators.p2p import AXIS
 from gnnloom.trainer.operators.sampled import SampledRows
+from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
 from gnnloom.trainer.training.modes.sampled import complete_gradients, multiplying_by

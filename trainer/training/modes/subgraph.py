@@ -26,8 +26,8 @@ from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.batch_data import VertexTable, subgraph_rows
 from gnnloom.trainer.networks.model import Inputs
-from gnnloom.trainer.operators.p2p import AXIS
 from gnnloom.trainer.operators.sampled import SampledRows
+from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
 from gnnloom.trainer.training.modes.sampled import average_buffers, complete_gradients, multiplying_by

@@ -1,0 +1,118 @@
+"""The product of a rank's rows with the rows of all ranks, while those of others are on their way.
+
+Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training on Distributed-Memory Systems"
+(PVLDB 16(4), 2022), Algorithms 1 (forward) and 2 (backward).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnloom.storage.artifacts.row_shards import ShardMatrix
+from gnnloom.storage.artifacts.stored_csr import StoredCSR
+from gnnloom.storage.matrix.csr import CSR
+from gnnloom.trainer.comm.traffic import SPMM, Kind
+from gnnloom.trainer.data.adjacency_scaling import Scaling
+from gnnloom.trainer.kernels.dispatch import SparseProduct, Threads, converted, sparse_product, sum_dtype
+from gnnloom.trainer.operators.halo import Arrival, HaloExchange, split_columns
+
+
+@dataclass(frozen=True)
+class _Neighbors:
+    """The product with the halo rows of some ranks.
+
+    Attributes:
+        rows: their rows of the halo.
+    """
+
+    ranks: list[int]
+    rows: slice
+    product: SparseProduct
+
+
+def _halo_products(
+    exchange: HaloExchange, matrix: CSR | StoredCSR, threads: Threads, dtype: torch.dtype
+) -> list[_Neighbors]:
+    """One product for each neighbor, in the order in which their rows are awaited."""
+    ranks = exchange.owners()
+    if isinstance(matrix, StoredCSR):
+        # A matrix on disk is read in whole rows, which have columns of several neighbors.
+        product = sparse_product(matrix, threads, dtype)
+        return [_Neighbors(ranks, slice(0, matrix.num_columns), product)] if ranks else []
+    parts = split_columns(matrix, [exchange.halo_of(rank) for rank in range(exchange.comm.size)])
+    return [_Neighbors([rank], exchange.halo_of(rank), sparse_product(parts[rank], threads, dtype)) for rank in ranks]
+
+
+class HaloProduct:
+    """One scaled matrix, in an own and a halo block of columns, and its exchange of rows."""
+
+    def __init__(
+        self,
+        exchange: HaloExchange,
+        matrix: ShardMatrix[Any],
+        sides: Scaling,
+        kind: Kind,
+        threads: Threads,
+        dtype: torch.dtype,
+    ) -> None:
+        self._exchange = exchange
+        self._kind = kind
+        self._left = torch.from_numpy(sides.left)
+        self._right = torch.from_numpy(sides.right) if len(sides.right) else None
+        # Owners scale the rows that they send, so no rank needs the factors of its halo.
+        self._sent = None if self._right is None else exchange.sent(self._right).unsqueeze(1)
+        self._own = sparse_product(matrix.own, threads, dtype)
+        self._halo = _halo_products(exchange, matrix.halo, threads, dtype)
+
+    def multiply(self, features: Tensor) -> Tensor:
+        """The scaled matrix times ``features``. Collective.
+
+        Args:
+            features: (num_own, dim) this rank's rows.
+
+        Returns:
+            (num_own, dim).
+        """
+        comm, space = self._exchange.comm, self._exchange.workspace
+        own = space.contiguous(features)
+        with comm.traffic.timing(self._kind):
+            arrival = self._exchange.begin(own, self._kind, self._sent)
+        # Several summands are added in the dtype of sums.
+        product = space.empty(own.shape, sum_dtype(own.dtype) if self._halo else own.dtype)
+        # The own columns need no rows of other ranks: their product hides the exchange, which advances between slices
+        # of it. It overwrites every row, so the buffer need not be zeroed.
+        with comm.traffic.timing(SPMM):
+            self._own.multiply(own, product, self._left, column_scale=self._right, progress=self._progress(arrival))
+        self._add_neighbors(arrival, product)
+        # Sends are waited for last, when most have completed; until then the packed rows must stay alive.
+        with comm.traffic.timing(self._kind):
+            comm.wait(arrival.sends)
+        return converted(product, own.dtype, space)
+
+    def _add_neighbors(self, arrival: Arrival, product: Tensor) -> None:
+        """Add what the neighbors' rows contribute, each as soon as it is there. Collective.
+
+        Demirci et al., Algorithm 1, lines 7-9, in the order in which the messages were begun rather than in that of
+        their arrival: a sum then has the same bits in every run. While one neighbor's rows are multiplied, those of the
+        others go on arriving.
+        """
+        comm = self._exchange.comm
+        # A profiled run meets before these waits, and not before `begin`, which waits for no rank.
+        with comm.traffic.timing(self._kind, comm):
+            pass
+        for halo in self._halo:
+            with comm.traffic.timing(self._kind):
+                comm.wait([request for rank in halo.ranks for request in arrival.receives[rank]])
+            with comm.traffic.timing(SPMM):
+                halo.product.multiply(
+                    arrival.rows[halo.rows], product, self._left, accumulate=True, progress=self._progress(arrival)
+                )
+
+    def _progress(self, arrival: Arrival) -> Callable[[], None] | None:
+        comm, requests = self._exchange.comm, arrival.requests
+        return (lambda: comm.progress(requests)) if requests else None

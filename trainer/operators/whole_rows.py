@@ -1,0 +1,78 @@
+"""What the operators share whose ranks hold whole rows of one layout in every layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnloom.trainer.comm.process_grid import ProcessGrid
+from gnnloom.trainer.kernels.dispatch import Workspace, converted
+from gnnloom.trainer.layout.layout import Layout
+from gnnloom.trainer.layout.partial_parameters import Piece
+from gnnloom.trainer.operators.halo_product import HaloProduct
+from gnnloom.trainer.operators.weight_product import timed_product
+
+AXIS = "row"
+
+
+class WholeRows:
+    """Every rank holds whole rows; weights are the same on all ranks.
+
+    A subclass sets ``forward_product``, and ``backward_product`` unless no gradient goes through :meth:`propagate`.
+    """
+
+    weight_axes: tuple[str, ...] = (AXIS,)
+    forward_product: HaloProduct
+    backward_product: HaloProduct | None
+
+    def __init__(
+        self, grid: ProcessGrid, vertex: NDArray[np.int64], workspace: Workspace, feature_dtype: torch.dtype
+    ) -> None:
+        """Communicates nothing.
+
+        Args:
+            vertex: (num_rows,) int64 global ids of this rank's rows.
+        """
+        self.grid, self.workspace, self.feature_dtype = grid, workspace, feature_dtype
+        self._layout = Layout(grid, vertex, row_axes=(AXIS,))
+
+    def weight_piece(self, layer: int, shape: tuple[int, int]) -> Piece | None:  # noqa: ARG002
+        return None
+
+    def layout(self, layer: int) -> Layout:  # noqa: ARG002 - the same for every layer
+        return self._layout
+
+    def product_layouts(self, layer: int) -> tuple[Layout, Layout]:  # noqa: ARG002 - the same for every layer
+        return self._layout, self._layout
+
+    def align(self, features: Tensor, source: Layout, target: Layout, dim: int) -> Tensor:  # noqa: ARG002
+        return features
+
+    def release(self, layer: int) -> None:
+        """All layers multiply with the same matrix, so nothing can be freed."""
+
+    def propagate(self, features: Tensor, layer: int) -> Tensor:  # noqa: ARG002
+        features = converted(features, self.feature_dtype, self.workspace)
+        products = self.forward_product, self.backward_product
+        result: Tensor = _Propagate.apply(features, *products)  # type: ignore[no-untyped-call]
+        return result
+
+    def transform(self, features: Tensor, weight: Tensor, layer: int) -> Tensor:  # noqa: ARG002
+        return timed_product(features, weight, self.grid.comm.traffic, self.workspace)
+
+
+class _Propagate(torch.autograd.Function):
+    """The product with a matrix; its adjoint is the product with the transpose."""
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, product: HaloProduct, transposed: HaloProduct | None) -> Tensor:
+        ctx.transposed = transposed
+        return product.multiply(features.detach())
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.transposed.multiply(gradient), None, None
