@@ -90,7 +90,7 @@ def find_inputs(dataset: Dataset, graph: Graph, partition: Partition | None) -> 
     """What to sample from.
 
     Raises:
-        InputError: there are no features, labels or split for this graph, or the partition is of another graph.
+        InputError: the graph has no features, labels or split, or the partition belongs to another graph.
     """
     vertices = find_vertices(dataset, graph.artifact.key)
     if vertices is None or vertices.num_vertices != graph.num_vertices:

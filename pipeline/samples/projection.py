@@ -68,7 +68,7 @@ def project_samples(
     """Project the samples of a graph.
 
     Raises:
-        InputError: there are no features, labels or split, or the partition does not fit.
+        InputError: the features, the labels or the split are missing, or the partition does not fit.
     """
     inputs = checked_inputs(dataset, graph, partition, options)
     sizes = SampleSizes.of(inputs, options)

@@ -28,7 +28,8 @@ def write_samples(
         partition: for several ranks, the one whose parts are theirs.
 
     Raises:
-        InputError: there are no features, labels or split, no training vertex, or the partition does not fit.
+        InputError: the features, the labels or the split are missing, no vertex is for training, or the partition does
+            not fit.
         BudgetError: one batch may need more memory than a worker has.
     """
     inputs = checked_inputs(dataset, graph, partition, options)
@@ -68,7 +69,7 @@ def checked_inputs(dataset: Dataset, graph: Graph, partition: Partition | None, 
     """What these options sample from.
 
     Raises:
-        InputError: there are no features, labels or split, or the partition does not fit.
+        InputError: the features, the labels or the split are missing, or the partition does not fit.
     """
     if partition is None and options.ranks > 1:
         raise InputError(f"samples for {options.ranks} ranks need a partition of as many parts")

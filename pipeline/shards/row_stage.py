@@ -101,7 +101,7 @@ def shard_rows(
 
     Raises:
         InputError: the vertex data belong to another number of vertices, the dataset has several to choose from, or
-            there is no such order.
+            the order is unknown.
     """
     if reorder not in REORDERS:
         raise InputError(f"reorder {reorder!r}: expected one of {', '.join(REORDERS)}")

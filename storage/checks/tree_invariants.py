@@ -28,7 +28,7 @@ def check_tree(folder: Path, records: Iterable[ArrayRecord], files: Collection[s
 
     Args:
         records: all arrays below the folder.
-        files: names of the files that the folder has beside them.
+        files: names of the other files that belong in the folder.
 
     Raises:
         CorruptError: there is a link or an unknown file, or the metadata is not what gnnloom writes.

@@ -46,7 +46,7 @@ def sample(
             ``replace``, ``cache_memory`` (bytes); see :class:`~gnnloom.pipeline.samples.options.SampleOptions`.
 
     Raises:
-        InputError: an option is unknown, or there are no features, labels or split.
+        InputError: an option is unknown, or the features, the labels or the split are missing.
         NotFoundError: the dataset, its graph or the partition does not exist.
         BudgetError: a batch may need more memory than a worker has.
     """

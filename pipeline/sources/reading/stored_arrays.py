@@ -263,7 +263,7 @@ def open_member(file: SourceFile, member: str | None) -> Iterator[tuple[BinaryIO
             names = ", ".join(name.removesuffix(".npy") for name in archive.namelist())
             raise NotFoundError(f"{file.location}: no array {member}; there are {names or 'none'}") from None
         with stream:
-            # What a member decompresses to is no longer than its directory says: zipfile stops there.
+            # zipfile stops at the size that the archive's directory states, so the stream is no longer than that.
             yield stream, archive.getinfo(f"{member}.npy").file_size
 
 

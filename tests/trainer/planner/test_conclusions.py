@@ -1,4 +1,4 @@
-"""The papers' conclusions, recomputed from the model, each with the paper's figure beside ours."""
+"""Recomputes conclusions of the papers from the model, with each paper's figure beside ours."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ Found = dict[tuple[str, str, int], dict[str, Any]]
 
 
 def planted() -> Problem:
-    """Classes that both the edges and the features tell, but not well enough for a loss near 0."""
+    """Classes that the edges and the features predict, but not well enough for a loss near 0."""
     rng = np.random.default_rng(4)
     label = rng.integers(0, NUM_CLASSES, NUM_VERTICES)
     pairs = rng.integers(0, NUM_VERTICES, (2, 8 * NUM_VERTICES))
@@ -84,13 +84,13 @@ def _config(catalog: Catalog, variant: str, precision: str, ranks: int) -> Train
 
 @pytest.fixture(scope="module")
 def results(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Found:
-    """Of GCN with every algorithm."""
+    """Results of GCN with every algorithm."""
     return _trained(catalog, tmp_path_factory.mktemp("jobs"), ALGORITHMS, {"p2p": 2})
 
 
 @pytest.fixture(scope="module")
 def model_results(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Found:
-    """Of everything else."""
+    """Results of the other models and options."""
     return _trained(catalog, tmp_path_factory.mktemp("models"), MODELS, {})
 
 
