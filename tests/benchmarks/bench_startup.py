@@ -2,9 +2,9 @@
 
     python tests/benchmarks/bench_startup.py [--scale small|full]
 
-Commands alternate; figures are medians over the rounds. For comparison, Python itself and the import of torch, which every
-rank needs, are measured in the same rounds. ``train`` is one epoch on a graph of the size of Cora, which takes a few
-milliseconds; the whole command includes the launcher and its processes.
+Commands alternate; figures are medians over the rounds. For comparison, Python itself and the import of torch, which
+every rank needs, are measured in the same rounds. ``train`` is one epoch on a graph of the size of Cora, which takes a
+few milliseconds; the whole command includes the launcher and its processes.
 """
 
 from __future__ import annotations
