@@ -50,7 +50,7 @@ GRIDS: dict[int, tuple[tuple[str, tuple[int, ...]], ...]] = {
 MODELS: tuple[dict[str, Any], ...] = (
     {"hidden": (16,)},
     {"hidden": (128, 128)},
-    {"hidden": (64, 64), "dtype": "float64"},
+    {"hidden": (64, 64), "precision": "float64"},
 )
 
 

@@ -55,17 +55,13 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
         found.multiply(part=taken / blocks / blocks, rows=rows, columns=rows, width=width, calls=taken)
         if copies > 1:
             found.communicate(kind, Operation.ALL_REDUCE, ("replica",), n * width, blocks)
-        if work.adds_own and not (layer == 0 and work.input_is_kept) and not backward:
-            add_alignment(found, spreads[layer], spreads[layer + 1], width, backward=_returns(work, layer))
+        if work.aligns_own(layer) and not backward:
+            returns = work.own_has_gradient(layer)
+            add_alignment(found, spreads[layer], spreads[layer + 1], width, backward=returns)
     for layer, (before, after) in enumerate(work.pairs):
         found.transform(layer, rows=rows, inner=before, columns=after)
     add_common(found, spreads, ("row",), work.vectors + work.matrices)
     return found.found
-
-
-def _returns(work: Workload, layer: int) -> bool:
-    """Whether a gradient goes back through what a layer's own features are aligned with."""
-    return work.has_input_gradient(layer) or not work.propagates_first[layer]
 
 
 ALGORITHM = Algorithm(

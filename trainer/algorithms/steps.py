@@ -7,11 +7,12 @@ Words and messages follow without running anything, and time follows with the ra
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gnnloom.trainer.algorithms.workload import Exchange, Product, Workload, product_of, share
+from gnnloom.trainer.algorithms.workload import Exchange, Product, Workload, share
 from gnnloom.trainer.comm.traffic import Kind
 
 #: Bytes of a float64 and of an int64, in which sums over vertices and counts travel.
@@ -122,12 +123,12 @@ class Steps:
     def __init__(self, work: Workload, axes: Mapping[str, int]) -> None:
         self.work = work
         self.axes = dict(axes)
-        self.ranks = product_of(list(self.axes.values()))
+        self.ranks = math.prod(self.axes.values())
         self.found: list[Step] = []
 
     def size(self, axes: Iterable[str]) -> int:
         """Number of ranks in a group along some axes."""
-        return product_of([self.axes[axis] for axis in axes])
+        return math.prod(self.axes[axis] for axis in axes)
 
     def communicate(
         self,

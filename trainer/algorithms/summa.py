@@ -98,8 +98,8 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
         arriving = calls * (columns - 1) / columns
         found.touch(_PREPARED * arriving * share(n, rows), _PREPARED * arriving)
         found.communicate(kind, Operation.REDUCE_SCATTER, layer_axes, n * width, rows * columns)
-        if work.adds_own and not (layer == 0 and work.input_is_kept) and not backward:
-            returns = work.has_input_gradient(layer) or not work.propagates_first[layer]
+        if work.aligns_own(layer) and not backward:
+            returns = work.own_has_gradient(layer)
             add_alignment(found, spreads[layer], spreads[layer + 1], width, backward=returns)
     calls = rows * layers * columns * work.weights
     for layer, (before, after) in enumerate(work.pairs):

@@ -95,11 +95,11 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
                 found.communicate(kind, Operation.ALL_REDUCE, source, n * width, blocks * groups, overlapped=blocks > 1)
         _add_transform(found, layer, before, after, (outer, inner, depth))
         output = Spread((target,), (outer if first else depth,), order[1])
-        if work.adds_own and not (layer == 0 and work.input_is_kept):
+        if work.aligns_own(layer):
             ends = (spreads[layer], Spread((depth,), (inner,), order[1]))
             if not first:
                 ends = (Spread((outer,), (depth,), order[0]), output)
-            returns = work.has_input_gradient(layer) or not first
+            returns = work.own_has_gradient(layer)
             add_alignment(found, ends[0], ends[1], before if first else after, backward=returns)
         spreads.append(output)
         outer, inner, depth = (depth, outer, inner) if first else (inner, depth, outer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -118,6 +117,14 @@ class Workload:
         """Whether a layer's input has a gradient."""
         return layer > 0 or self.input_needs_gradient
 
+    def aligns_own(self, layer: int) -> bool:
+        """Whether a layer's own features move to the layout of its product in every epoch."""
+        return self.adds_own and not (layer == 0 and self.input_is_kept)
+
+    def own_has_gradient(self, layer: int) -> bool:
+        """Whether a gradient goes back through that move."""
+        return self.has_input_gradient(layer) or not self.propagates_first[layer]
+
     def adds_input(self, layer: int) -> bool:
         """Whether a layer adds its input to its output: only between hidden layers of equal width."""
         is_hidden = 0 < layer < self.num_layers - 1
@@ -127,11 +134,3 @@ class Workload:
 def share(size: float, parts: int) -> float:
     """The longest of ``parts`` even ranges of ``size`` items."""
     return float(-(-int(size) // parts))
-
-
-def product_of(sizes: Sequence[int]) -> int:
-    """The product of some sizes; 1 for none."""
-    result = 1
-    for size in sizes:
-        result *= size
-    return result

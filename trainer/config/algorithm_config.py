@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from gnnloom.trainer.algorithms.algorithm import Algorithm
 from gnnloom.trainer.algorithms.option import Option
@@ -12,6 +12,8 @@ from gnnloom.trainer.algorithms.registry import ALGORITHMS, algorithms_with_opti
 from gnnloom.trainer.config.fields import Config, field_of, option
 from gnnloom.trainer.config.named_options import parse_named
 
+#: In place of an algorithm, leaves the choice to the planner; replaced before there is a configuration.
+AUTO: Final = "auto"
 #: Far more than the cores of any machine.
 _MOST_THREADS = 4096
 

@@ -58,6 +58,12 @@ class TrainConfig(
             raise InputError(f"adjacency {self.adjacency!r}: mode {self.mode} needs the adjacency in memory")
 
     @property
+    def needs(self) -> frozenset[str]:
+        """Capabilities that the algorithm must have for the model, the mode and the place of the adjacency."""
+        streams = frozenset({STREAMS}) if self.adjacency == "disk" else frozenset[str]()
+        return self.model_kind.needs | self.mode_kind.needs | streams
+
+    @property
     def input_is_cached(self) -> bool:
         # The rows of a batch differ from those of the whole graph, and from those of every other batch.
         return super().input_is_cached and not self.mode_kind.is_sampled

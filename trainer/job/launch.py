@@ -143,17 +143,32 @@ def launch_prediction(
 def _launch(
     action: list[str], content: dict[str, Any], ranks: int, threads: int, options: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Run the ranks with a configuration in a file; returns the result that they leave in another file."""
+    """Run the ranks with a configuration in a file."""
     with own_folder() as folder:
-        config, result = folder / "config.json", folder / "result.json"
+        config = folder / "config.json"
         write_json(config, content)
+        return launch_program("gnnloom.trainer", [*action, str(config), *options], ranks, threads, stops=not action)
+
+
+def launch_program(
+    module: str, arguments: Sequence[str], ranks: int, threads: int, *, stops: bool = False
+) -> dict[str, Any]:
+    """Run a module on new ranks of this machine; returns what they write into the file after ``--result``.
+
+    Args:
+        stops: on SIGTERM and Ctrl-C, ask the ranks to stop after a checkpoint; otherwise they end with this process.
+
+    Raises:
+        LaunchError: there is no mpiexec, or the ranks failed; or the error that they reported.
+    """
+    with own_folder() as folder:
+        result = folder / "result.json"
         # mpi4py's runner aborts the whole job when a rank ends with an exception that it does not catch.
-        program = [sys.executable, "-m", "mpi4py", "-m", "gnnloom.trainer", *action, str(config)]
-        command = [find_mpiexec(), "-n", str(ranks), *program, "--result", str(result), *options]
+        program = [sys.executable, "-m", "mpi4py", "-m", module, *arguments, "--result", str(result)]
         environment = rank_environment(ranks, threads)
         # This process reads the ranks' exit code; the file is for ranks that a batch job starts.
         environment.pop(EXIT_CODE_FILE, None)
-        code, last_lines = _run(command, environment, stops=not action)
+        code, last_lines = _run([find_mpiexec(), "-n", str(ranks), *program], environment, stops=stops)
         if code == 0 and result.exists():
             return read_json(result)
     raise _failure(code, last_lines)

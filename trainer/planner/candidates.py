@@ -70,6 +70,11 @@ class Plan:
     def grid(self) -> list[int]:
         return list(self.config.chosen_algorithm.settled_grid(self.config.grid, self.config.ranks).values())
 
+    @property
+    def rank_key(self) -> tuple[bool, float]:
+        """Sorts plans: those that fit first, and each group by time."""
+        return not self.fits, self.cost.total
+
     def to_json(self) -> dict[str, Any]:
         num_bytes, messages = (
             {kind: round(count) for kind, count in each.items()} for each in (self.volume.bytes, self.volume.messages)
@@ -123,7 +128,7 @@ def make_plans(
     for name, algorithm in ALGORITHMS.items():
         # Memory follows from the footprint, and of row shards from the parts themselves.
         known = algorithm.steps is not None and (algorithm.footprint is not None or algorithm.reads is ROW_SHARDS)
-        able = known and config.model_kind.needs | config.mode_kind.needs <= algorithm.capabilities
+        able = known and config.needs <= algorithm.capabilities
         if not able or (algorithms and name not in algorithms):
             continue
         for grid in factorizations(config.ranks, len(algorithm.axes)):
@@ -132,7 +137,7 @@ def make_plans(
                 plans.append(_plan(chosen, situation.graph, each, profile, limit))  # noqa: PERF401 - reads better
     if not plans:
         raise InputError(f"no algorithm states what it sends and runs model {config.model}")
-    return sorted(plans, key=lambda plan: (not plan.fits, plan.cost.total))
+    return sorted(plans, key=lambda plan: plan.rank_key)
 
 
 @dataclass(frozen=True)

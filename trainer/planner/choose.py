@@ -13,19 +13,14 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.planner.candidates import Plan, make_plans
-from gnnloom.trainer.planner.profile import open_profile
+from gnnloom.trainer.planner.profile import LOCAL, open_profile
 from gnnloom.trainer.planner.stored import situation_of
 
 logger = logging.getLogger(__name__)
 
-#: The value of ``algorithm`` that leaves the choice to the planner.
-AUTO = "auto"
-#: Name of the profile that decides.
-LOCAL = "local"
-
 
 def settle_algorithm(given: Mapping[str, Any], ranks: int | None = None) -> dict[str, Any]:
-    """The fields of a training with an algorithm and its grid in place of ``auto``; logs why.
+    """The fields of a training whose algorithm is ``auto``, with an algorithm and its grid instead; logs why.
 
     A run that exists keeps its algorithm. Communicates nothing: every rank of a job that calls this finds the same.
 
@@ -37,8 +32,6 @@ def settle_algorithm(given: Mapping[str, Any], ranks: int | None = None) -> dict
         InputError: a grid is given too, or no algorithm that the planner knows has its shards and fits the memory.
         NotFoundError: there is no profile of this machine; `gnnloom calibrate` makes it.
     """
-    if given.get("algorithm") != AUTO:
-        return dict(given)
     fields = {name: value for name, value in given.items() if name != "algorithm"}
     if fields.get("grid") is not None:
         raise InputError("grid: belongs to an algorithm, and --algorithm auto chooses both; leave one of them out")

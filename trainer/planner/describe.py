@@ -92,8 +92,10 @@ def workload(
         heaviest: nonzeros of the busiest rank over the average.
 
     Raises:
-        InputError: the model is not one of gnnloom's own.
+        InputError: the model is not one of gnnloom's own, or the mode samples.
     """
+    if config.mode != "full":
+        raise InputError(f"mode {config.mode}: the planner knows only mode full")
     if config.model not in MODELS:
         raise InputError(f"model {config.model}: the planner knows only {', '.join(MODELS)}")
     options = model_options(config, graph.num_features, graph.num_outputs)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import resources
 from itertools import product
-from math import log2
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from gnnloom.storage.catalog import check_name
 from gnnloom.storage.errors import CorruptError, InputError, NotFoundError
@@ -20,6 +20,9 @@ from gnnloom.storage.format.files import read_json, write_json
 VERSION = 1
 #: Folder of the measured profiles in a catalog; datasets cannot have this name.
 FOLDER = ".profiles"
+
+#: Name of the profile of this machine, which decides and forecasts unless another one is named.
+LOCAL: Final = "local"
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,8 @@ class Table:
     values: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        count = 1
-        for axis in self.axes:
-            count *= len(axis)
-        if count != len(self.values) or any(list(axis) != sorted(set(axis)) for axis in self.axes):
+        ascending = all(list(axis) == sorted(set(axis)) for axis in self.axes)
+        if math.prod(map(len, self.axes)) != len(self.values) or not ascending:
             raise InputError(f"table of {len(self.values)} values on axes {self.axes}: they do not match")
 
     def at(self, *point: float) -> float:
@@ -73,7 +74,7 @@ def _neighbors(axis: Sequence[float], value: float) -> list[tuple[int, float]]:
     if value >= axis[-1]:
         return [(len(axis) - 1, 1.0)]
     above = bisect_right(axis, value)
-    share = log2(value / axis[above - 1]) / log2(axis[above] / axis[above - 1])
+    share = math.log2(value / axis[above - 1]) / math.log2(axis[above] / axis[above - 1])
     return [(above - 1, 1 - share), (above, share)]
 
 

@@ -65,12 +65,15 @@ def _grown(situation: Situation, factor: float) -> Situation:
     return replace(situation, graph=replace(graph, **sizes), partitions=(), given_law=law)
 
 
+def fastest(plans: Sequence[Plan]) -> dict[int, Plan]:
+    """The best plan for each number of ranks, ascending."""
+    found: dict[int, Plan] = {}
+    for plan in sorted(plans, key=lambda plan: (plan.config.ranks, plan.rank_key)):
+        found.setdefault(plan.config.ranks, plan)
+    return found
+
+
 def crossings(plans: Sequence[Plan]) -> list[Crossing]:
     """Where the fastest algorithm changes; plans that do not fit count only where none does."""
-    fastest: dict[int, Plan] = {}
-    for plan in plans:
-        best = fastest.get(plan.config.ranks)
-        if best is None or (not plan.fits, plan.cost.total) < (not best.fits, best.cost.total):
-            fastest[plan.config.ranks] = plan
-    names = [(ranks, fastest[ranks].config.algorithm) for ranks in sorted(fastest)]
+    names = [(ranks, plan.config.algorithm) for ranks, plan in fastest(plans).items()]
     return [Crossing(ranks, before, now) for (_, before), (ranks, now) in pairwise(names) if before != now]

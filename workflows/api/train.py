@@ -15,12 +15,13 @@ from gnnloom.workflows.api.run import Run
 from gnnloom.workflows.api.train_options import training_fields, with_train_options
 from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.interop.tables import check_file
+from gnnloom.workflows.run.auto_algorithm import with_algorithm
 from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 
 
 @with_train_options
 def train(dataset: DatasetLike, *, restart: bool = False, catalog: CatalogLike = None, **options: Any) -> Run:
-    """Train on the whole graph of a dataset, or on samples of it; every rank reads its own shards.
+    """Train on the whole graph of a dataset, or on samples of it.
 
     The ranks are new processes of this machine, which end with this call; scripts and notebooks need no
     ``if __name__ == "__main__":`` for it. Inside an MPI job (``mpirun -n 4 python -m mpi4py script.py``) the call is
@@ -50,7 +51,7 @@ def train(dataset: DatasetLike, *, restart: bool = False, catalog: CatalogLike =
     found, job = as_dataset(dataset, catalog), LaunchedRank.from_environment()
     given = {"catalog": str(found.path.parent), "dataset": found.name} | training_fields(options)
     if job.size == 1:
-        return Run(found, launch(configure(given, restart=restart), restart=restart)["run"])
+        return Run(found, launch(configure(with_algorithm(given), restart=restart), restart=restart)["run"])
     # These imports start MPI, which only the ranks of a job may do.
     from gnnloom.workflows.run.in_place import in_job
     from gnnloom.workflows.run.mpi_training import train_in_place

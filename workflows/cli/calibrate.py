@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import click
 
 from gnnloom.storage.catalog import check_name
-from gnnloom.storage.errors import LaunchError
-from gnnloom.storage.format.files import read_json
+from gnnloom.trainer.planner.profile import LOCAL
 from gnnloom.workflows.cli.options import current_catalog, json_option
 from gnnloom.workflows.cli.output import show, show_rows
 from gnnloom.workflows.run.mpi_launcher import LaunchedRank
@@ -21,7 +16,7 @@ from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 @click.command("calibrate")
 @click.option("--ranks", type=click.IntRange(min=1), default=2, show_default=True, help="Ranks to start here.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads per rank.")
-@click.option("--name", default="local", show_default=True, help="Name of the profile in the catalog.")
+@click.option("--name", default=LOCAL, show_default=True, help="Name of the profile in the catalog.")
 @click.option(
     "--clock",
     type=click.Choice(("wall", "processor")),
@@ -41,12 +36,16 @@ def calibrate_command(ranks: int, threads: int, name: str, clock: str, scale: fl
       gnnloom calibrate --ranks 4
       srun -n 64 gnnloom calibrate --name cluster
     """
+    from gnnloom.trainer.job.launch import launch_program
     from gnnloom.trainer.planner.profile import MachineProfile, store_profile
 
     check_name(name, "profile")
     arguments = [name, "--clock", clock, "--threads", str(threads), "--scale", str(scale)]
     launched = LaunchedRank.from_environment()
-    content = _measure_here(arguments, ranks, threads) if launched.size == 1 else _measure_in_job(name, clock, threads)
+    if launched.size == 1:
+        content = launch_program("gnnloom.trainer.planner", arguments, ranks, threads)
+    else:
+        content = _measure_in_job(name, clock, threads, scale)
     if launched.rank:
         return
     profile = MachineProfile.from_json(content, "this machine")
@@ -57,27 +56,7 @@ def calibrate_command(ranks: int, threads: int, name: str, clock: str, scale: fl
     show_rows(("figure", "measured", "spread"), _rows(content), title=f"profile {name}, in {path}")
 
 
-def _measure_here(arguments: list[str], ranks: int, threads: int) -> dict[str, Any]:
-    """Measure on new ranks of this machine.
-
-    Raises:
-        LaunchError: there is no mpiexec, or the ranks failed.
-    """
-    from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
-
-    with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
-        result = Path(folder, "profile.json")
-        program = [sys.executable, "-m", "mpi4py", "-m", "gnnloom.trainer.planner", *arguments, "--result", str(result)]
-        command = [find_mpiexec(), "-n", str(ranks), *program]
-        done = subprocess.run(
-            command, env=rank_environment(ranks, threads), capture_output=True, text=True, check=False
-        )
-        if done.returncode or not result.exists():
-            raise LaunchError(f"the ranks ended with exit code {done.returncode}\n{done.stderr[-2000:]}")
-        return read_json(result)
-
-
-def _measure_in_job(name: str, clock: str, threads: int) -> dict[str, Any]:
+def _measure_in_job(name: str, clock: str, threads: int, scale: float) -> dict[str, Any]:
     """Measure on the ranks of this MPI job. Collective."""
     # These imports start MPI, which only the ranks of a job may do.
     from gnnloom.trainer.comm.mpi import world
@@ -85,7 +64,7 @@ def _measure_in_job(name: str, clock: str, threads: int) -> dict[str, Any]:
     from gnnloom.workflows.run.mpi import end_job_on_error
 
     with end_job_on_error():
-        return calibrate(world(), name, clock, threads).to_json()
+        return calibrate(world(), name, clock, threads, scale).to_json()
 
 
 def _rows(content: dict[str, Any]) -> list[list[str]]:

@@ -12,7 +12,7 @@ from gnnloom.storage.errors import GnnloomError
 from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 
 #: Commands that use the ranks of the job in which they are started. None is a command that does not exist.
-_COLLECTIVE = frozenset({"run", "train", "predict", None})
+_COLLECTIVE = frozenset({"run", "train", "predict", "calibrate", None})
 #: Options that print something and do nothing else.
 _ANSWERED = frozenset({"-h", "--help", "--version"})
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.planner.profile import LOCAL
 from gnnloom.workflows.cli.options import MemorySize, current_catalog, json_option, key_option
 from gnnloom.workflows.cli.output import show, show_rows
 from gnnloom.workflows.cli.train import field_options
@@ -27,14 +28,20 @@ def model_options(command: Callable[..., None]) -> Callable[..., None]:
     return field_options(*MODEL_FIELDS)(command)
 
 
-def profile_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add ``--profile``."""
-    return click.option(
+def machine_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add ``--memory-per-rank`` and ``--profile``."""
+    command = click.option(
         "--profile",
-        default="local",
+        default=LOCAL,
         show_default=True,
         help="Profile of the machine: one that `gnnloom calibrate` stored, summit, perlmutter or frontier (published"
         " figures), or a JSON file.",
+    )(command)
+    return click.option(
+        "--memory-per-rank",
+        type=MemorySize(),
+        default=None,
+        help="Memory of a rank, such as 16G.  [default: that of the profile]",
     )(command)
 
 
@@ -42,13 +49,7 @@ def profile_option(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("name", metavar="NAME")
 @click.option("--ranks", type=click.IntRange(min=1), default=2, show_default=True, help="Number of MPI ranks.")
 @model_options
-@click.option(
-    "--memory-per-rank",
-    type=MemorySize(),
-    default=None,
-    help="Memory of a rank, such as 16G.  [default: that of the profile]",
-)
-@profile_option
+@machine_options
 @key_option("graph")
 @click.option("--top", type=click.IntRange(min=1), default=15, show_default=True, help="Rows of the table.")
 @json_option
@@ -64,8 +65,8 @@ def plan_command(
 ) -> None:
     """Predict an epoch of a training of dataset NAME on every algorithm and process grid, best first.
 
-    Nothing runs: bytes and messages follow exactly from the graph, the model and the partitions at hand, the times
-    from the profile of the machine.
+    Nothing runs: bytes and messages follow from the graph, the model and the partitions at hand, the times from the
+    profile of the machine. An asterisk marks estimates; all other bytes and messages are exact.
 
     \b
     Example:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gnnloom.storage.errors import MissingPackageError
-from gnnloom.workflows.cli.options import MemorySize, current_catalog, json_option, key_option
+from gnnloom.workflows.cli.options import current_catalog, json_option, key_option
 from gnnloom.workflows.cli.output import readable_bytes, show, show_rows
-from gnnloom.workflows.cli.planner import model_config, model_options, profile_option
+from gnnloom.workflows.cli.planner import machine_options, model_config, model_options
 
 if TYPE_CHECKING:
     from gnnloom.trainer.planner.candidates import Plan, Situation
@@ -63,13 +63,7 @@ class RankList(click.ParamType[tuple[int, ...], object]):
 @click.option("--ranks", type=RankList(), default="4,16,...,4096", show_default=True, help="Numbers of ranks.")
 @click.option("--weak", is_flag=True, help="Let the graph grow with the ranks.")
 @model_options
-@click.option(
-    "--memory-per-rank",
-    type=MemorySize(),
-    default=None,
-    help="Memory of a rank, such as 16G.  [default: that of the profile]",
-)
-@profile_option
+@machine_options
 @key_option("graph")
 @click.option("--csv", "table", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures to this file.")
 @click.option(
@@ -171,9 +165,8 @@ def _notes(plans: Sequence[Plan], situation: Situation) -> list[str]:
 
 def _rows(plans: Sequence[Plan]) -> list[list[str]]:
     """The fastest plan for every number of ranks."""
-    found: dict[int, Plan] = {}
-    for plan in sorted(plans, key=lambda plan: (not plan.fits, plan.cost.total)):
-        found.setdefault(plan.config.ranks, plan)
+    from gnnloom.trainer.planner.simulate import fastest
+
     return [
         [
             f"{number:,}",
@@ -183,7 +176,7 @@ def _rows(plans: Sequence[Plan]) -> list[list[str]]:
             f"{plan.cost.exposed * 1e3:,.4g}",
             readable_bytes(plan.peak_memory) + ("" if plan.fits else " (too much)"),
         ]
-        for number, plan in sorted(found.items())
+        for number, plan in fastest(plans).items()
     ]
 
 

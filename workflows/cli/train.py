@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
-from gnnloom.trainer.config.algorithm_config import gather_fields, other_options
+from gnnloom.trainer.config.algorithm_config import AUTO, gather_fields, other_options
 from gnnloom.trainer.config.continuation import configure, run_of
 from gnnloom.trainer.config.fields import former_names, option_of
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -33,6 +33,7 @@ from gnnloom.workflows.cli.options import (
 from gnnloom.workflows.cli.output import readable, show
 from gnnloom.workflows.cli.progress import shown_epochs
 from gnnloom.workflows.cli.train_plan import show_train_plan
+from gnnloom.workflows.run.auto_algorithm import with_algorithm
 from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
@@ -86,9 +87,7 @@ def _field_option(field: dataclasses.Field[Any]) -> Decorator:
     name, option = field.name.replace("_", "-"), option_of(field)
     if field.name == "algorithm":
         # Not a value of the configuration: the planner replaces it by an algorithm before there is one.
-        option = replace(
-            option, choices=(*option.choices, "auto"), help=f"{option.help}; auto: the fastest planned one"
-        )
+        option = replace(option, choices=(*option.choices, AUTO), help=f"{option.help}; auto: the fastest planned one")
     default = option.default
     if isinstance(default, bool):
         flags = f"--{name}" if not default else f"--{name}/--no-{name}"
@@ -144,7 +143,7 @@ def _epilog() -> str:
 @click.option("--plan", is_flag=True, help="Only print what it would need: memory per rank, disk, traffic and time.")
 @json_option
 def train_command(name: str, restart: bool, plan: bool, as_json: bool, **options: Any) -> None:
-    """Train on the whole graph of dataset NAME, or on samples of it; every rank reads its own shards.
+    """Train on the whole graph of dataset NAME, or on samples of it.
 
     The same command again continues a run from its last checkpoint, or reports the result of one that has finished.
     Options that are not given are those of the run, if it exists: NAME/RUN alone continues any run.
@@ -165,20 +164,16 @@ def train_command(name: str, restart: bool, plan: bool, as_json: bool, **options
     if run is not None:
         given["run"] = run
     launched = LaunchedRank.from_environment()
-    if given.get("algorithm") == "auto":
-        # Importing torch takes seconds, which only this choice should spend.
-        from gnnloom.trainer.planner.choose import settle_algorithm
-
-        given = settle_algorithm(given, launched.size)
     if plan:
         # Nothing is agreed on, so one rank acts for all.
         if launched.rank == 0:
+            given = with_algorithm(given, launched.size)
             show_train_plan(configure(given, restart=restart), restart=restart, as_json=as_json)
     elif launched.size > 1:
         _train_in_place(launched, given, restart=restart, as_json=as_json)
     else:
         current_catalog().dataset(dataset)  # a missing dataset is reported before anything else
-        _train_here(configure(given, restart=restart), restart=restart, as_json=as_json)
+        _train_here(configure(with_algorithm(given), restart=restart), restart=restart, as_json=as_json)
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,14 +11,17 @@ from typing import Any
 from gnnloom.storage import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import world
+from gnnloom.trainer.config.algorithm_config import AUTO
 from gnnloom.trainer.config.continuation import configure, run_of
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.stop import StopRequest
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
+from gnnloom.workflows.run.auto_algorithm import with_algorithm
 from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 
 
@@ -45,14 +48,30 @@ def train_in_place(
     stop = StopRequest(signal.SIGTERM, signal.SIGUSR1)
     comm = _join(launched)
 
-    def settle() -> Mapping[str, Any]:
-        return {**given, "ranks": _settled_ranks(given.get("ranks"), comm.size)}
-
-    config = together(comm, lambda: configure(settle(), restart=restart))
+    size = together(comm, lambda: _settled_ranks(given.get("ranks"), comm.size))
+    fields = _with_algorithm(comm, {**given, "ranks": size})
+    config = together(comm, lambda: configure(fields, restart=restart))
     # The run's folder need not exist, but its dataset must.
     run = together(comm, lambda: run_of(config))
     with progress(run, config.epochs) if comm.rank == 0 else nullcontext():
         return train(comm, config, stop, restart=restart)
+
+
+def _with_algorithm(comm: Communicator, given: dict[str, Any]) -> dict[str, Any]:
+    """The fields with the algorithm that rank 0 settles on, if it is ``auto``. Collective."""
+    if given.get("algorithm") != AUTO:
+        return given
+    # One rank reads what the planner needs, and says why.
+    settled = together(comm, lambda: with_algorithm(given) if comm.rank == 0 else {})
+    names = list(ALGORITHMS)
+    most = max(len(algorithm.axes) for algorithm in ALGORITHMS.values())
+    # A run that exists keeps its algorithm.
+    chosen = [names.index(settled["algorithm"]), *settled["grid"]] if "algorithm" in settled else [-1]
+    number, *grid = comm.gather_numbers(chosen + [0] * (most + 1 - len(chosen)))[0].astype(int).tolist()
+    fields = {name: value for name, value in given.items() if name != "algorithm"}
+    if number < 0:
+        return fields
+    return {**fields, "algorithm": names[number], "grid": tuple(size for size in grid if size)}
 
 
 def predict_in_place(
