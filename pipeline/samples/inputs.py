@@ -18,6 +18,7 @@ from gnnloom.storage.artifacts.vertices import SPLIT, Vertices
 from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.arrays import CHUNK_BYTES
 
 #: Vertices that are looked at together: their masks and labels are small.
 _CHUNK = 1 << 18
@@ -47,6 +48,11 @@ class SampleInputs:
         return self.vertices.num_features * self.vertices.artifact.array("feature").dtype.itemsize
 
     @property
+    def chunk_rows(self) -> int:
+        """Vertices whose features are in memory at a time."""
+        return max(1, CHUNK_BYTES // max(1, self.row_bytes))
+
+    @property
     def label_name(self) -> str:
         """Name of the array of labels; as in training, targets come before several labels, these before one."""
         return next(name for name in reversed(LABELS) if name in self.vertices.artifact)
@@ -74,16 +80,17 @@ class SampleInputs:
     def has_negative_feature(self, rank: int) -> bool:
         """Whether a feature of a rank's vertices is negative."""
         feature = map_vertices(self.vertices)["feature"]
-        return any(bool((feature[vertices] < 0).any()) for vertices in self._vertices_of(rank))
+        return any(bool((feature[some] < 0).any()) for some in self._vertices_of(rank, self.chunk_rows))
 
-    def _vertices_of(self, rank: int) -> Iterator[NDArray[np.int64]]:
+    def _vertices_of(self, rank: int, step: int = _CHUNK) -> Iterator[NDArray[np.int64]]:
+        """A rank's vertices, some at a time."""
         if self.partition is None:
-            for start in range(0, self.graph.num_vertices, _CHUNK):
-                yield np.arange(start, min(start + _CHUNK, self.graph.num_vertices))
+            for start in range(0, self.graph.num_vertices, step):
+                yield np.arange(start, min(start + step, self.graph.num_vertices))
             return
         own = map_part_members(self.partition).of(rank)
-        for start in range(0, len(own), _CHUNK):
-            yield own[start : start + _CHUNK].astype(np.int64)
+        for start in range(0, len(own), step):
+            yield own[start : start + step].astype(np.int64)
 
 
 def find_inputs(dataset: Dataset, graph: Graph, partition: Partition | None) -> SampleInputs:

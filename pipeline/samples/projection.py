@@ -16,6 +16,7 @@ from gnnloom.pipeline.samples.sizes import SampleSizes
 from gnnloom.pipeline.samples.stage import checked_inputs, samples_key
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.mapped_vertices import vertices_contents
+from gnnloom.storage.artifacts.part_members import partition_contents
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.artifacts.whole_graph import graph_contents
@@ -114,6 +115,8 @@ def _copy_bytes(inputs: SampleInputs) -> int:
         inputs.graph.artifact: graph_contents(inputs.graph),
         inputs.vertices.artifact: vertices_contents(inputs.vertices),
     }
+    if inputs.partition is not None:
+        contents[inputs.partition.artifact] = partition_contents(inputs.partition)
     return sum(
         content.num_bytes
         for artifact, arrays in contents.items()

@@ -13,7 +13,7 @@ from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.samples import PACKED, pack_structure, rank_path, segment_path
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
-from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayAppender, ArrayReader, ArrayRecord, write_array
+from gnnloom.storage.format.arrays import ArrayAppender, ArrayReader, ArrayRecord, write_array
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.storage.sampling.hot_rows import hot_vertices
@@ -133,7 +133,7 @@ def _write_features(
     feature: NDArray[Any] = map_vertices(inputs.vertices)["feature"]
     shape = (sum(map(len, vertices)), feature.shape[1])
     appender = ArrayAppender(writer.path, path, shape, feature.dtype, (dim, "feature"))
-    step = max(1, CHUNK_BYTES // max(1, inputs.row_bytes))
+    step = inputs.chunk_rows
     for some in vertices:
         for start in range(0, len(some), step):
             appender.append(feature[some[start : start + step]])

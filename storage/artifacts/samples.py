@@ -115,7 +115,7 @@ class Samples:
         def read(name: str) -> NDArray[Any]:
             return self.artifact.array(f"{prefix}/{name}", counter).read()
 
-        names = ["vertex", "row_nnz", "drawn", "indices", "hot", *self._optional(prefix, "degree", "data")]
+        names = ["vertex", "row_nnz", "drawn", "indices", "hot", *(("degree", "data") if self.weighted else ())]
         reader = _Cursor(prefix, {name: read(name) for name in names}, read("layer_size"))
         feature, label = read("feature"), read(self.label_name(rank))
         first, first_seed = 0, 0
@@ -127,9 +127,6 @@ class Samples:
             rows[~packed] = hot_feature[hot[~packed]]
             yield StoredBatch(batch, label[first_seed:stop_seed], rows)
             first, first_seed = stop, stop_seed
-
-    def _optional(self, prefix: str, *names: str) -> list[str]:
-        return [name for name in names if f"{prefix}/{name}" in self.artifact]
 
 
 def pack_structure(batches: Sequence[LayeredBatch], *, weighted: bool) -> dict[str, tuple[NDArray[Any], str]]:

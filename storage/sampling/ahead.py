@@ -9,21 +9,9 @@ from itertools import islice
 from typing import TypeVar
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.sampling.sampler import Sample, Sampler
 
 Place = TypeVar("Place")
 Batch = TypeVar("Batch")
-
-
-def sample_ahead(
-    sampler: Sampler, places: Iterable[tuple[int, int]], threads: int, pool: int
-) -> Generator[Sample, None, None]:
-    """Draw batches while earlier ones are used; see :func:`prepare_ahead`.
-
-    Args:
-        places: epoch and batch of each sample.
-    """
-    return prepare_ahead(lambda at: sampler.sample(*at), places, threads, pool)
 
 
 def prepare_ahead(

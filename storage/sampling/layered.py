@@ -17,8 +17,16 @@ def layered_batch(graph: WholeGraph, sample: Sample) -> LayeredBatch:
     """The batch of a layered sample of this graph."""
     matrix, vertices = graph.matrix, sample.vertices
     row_nnz = matrix.indptr[vertices + 1] - matrix.indptr[vertices]
-    degree = row_nnz.astype(np.float64) if matrix.data is None else _row_sums(matrix.indptr, matrix.data, vertices)
+    degree = whole_degree(graph, vertices)
     return LayeredBatch(vertices, tuple(block.matrix for block in sample.blocks), row_nnz, degree)
+
+
+def whole_degree(graph: WholeGraph, vertices: NDArray[np.int64]) -> NDArray[np.float64]:
+    """(num_vertices,) float64 sums of the graph's rows of some vertices."""
+    matrix = graph.matrix
+    if matrix.data is None:
+        return (matrix.indptr[vertices + 1] - matrix.indptr[vertices]).astype(np.float64)
+    return _row_sums(matrix.indptr, matrix.data, vertices)
 
 
 @njit(cache=True, nogil=True)

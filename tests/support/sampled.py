@@ -1,4 +1,4 @@
-"""Datasets for sampled training, made by the real stages: a graph, vertex data, a partition and its row shards."""
+"""Datasets and configurations for sampled training, which reads the graph and the vertex data as well as shards."""
 
 from __future__ import annotations
 
@@ -25,16 +25,15 @@ def store_for_sampling(catalog: Catalog, given: Problem, *parts: int, shards: bo
     return dataset
 
 
-def sampled_config(catalog: Catalog, name: str, ranks: int, run: str, **options: Any) -> TrainConfig:
-    """Neighbor mode in float64, without evaluations; ``options`` override."""
-    fixed: dict[str, Any] = {
-        "mode": "neighbor",
-        "hidden": (9, 7),
-        "epochs": 3,
-        "lr": 0.02,
-        "precision": "float64",
-        "seed": 3,
-        "eval_every": 0,
-        "threads": 1,
-    }
-    return TrainConfig(catalog=str(catalog.root), dataset=name, ranks=ranks, run=run, **{**fixed, **options})
+def store_whole(catalog: Catalog, given: Problem, *parts: int) -> None:
+    """Store the graph and the vertices of a problem, and row shards that no stage made: quicker, without partitions."""
+    dataset = catalog.create(given.name)
+    store_graph(dataset, given.adjacency, symmetric=given.symmetric, weighted=given.weighted)
+    store_vertices(dataset, given.feature, given.label, given.split)
+    given.store(catalog, *parts)
+
+
+def sampled_config(catalog: Catalog, dataset: str, mode: str, run: str, **options: Any) -> TrainConfig:
+    """A training in float64 on one thread, with one hidden layer; ``options`` override."""
+    fixed: dict[str, Any] = {"hidden": (8,), "epochs": 3, "threads": 1, "precision": "float64", "batch_size": 20}
+    return TrainConfig(catalog=str(catalog.root), dataset=dataset, mode=mode, run=run, **{**fixed, **options})

@@ -15,6 +15,7 @@ from gnnloom.storage.artifacts.row_shards import ShardMatrix
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.transpose import transposed
+from gnnloom.storage.sampling.layered import whole_degree
 from gnnloom.storage.sampling.normalization import Normalization
 from gnnloom.storage.sampling.sampler import Sample
 from gnnloom.trainer.data.adjacency_scaling import Scaling, degrees, scaling
@@ -63,14 +64,14 @@ def subgraph_rows(
         InputError: a degree is negative or not finite.
     """
     block = sample.blocks[0]
-    matrix, degree = block.matrix, block.row_nnz.astype(np.float64)
+    matrix = block.matrix
     if counted is None:
         degree = degrees(matrix)
     else:
         weight = counted.entry_weight(block, sample.vertices)
         data = weight if matrix.data is None else weight * matrix.data
         matrix = replace(matrix, data=data.astype(dtype))
-        degree = degree if graph.matrix.data is None else _whole_row_sums(graph.matrix, sample.vertices)
+        degree = whole_degree(graph, sample.vertices)
     rows = without_halo(matrix)
     same = symmetric and counted is None
     sides = scaling("the subgraph of a batch", normalization, degree, dtype)
@@ -82,18 +83,6 @@ def without_halo(matrix: CSR) -> ShardMatrix[CSR]:
     none, offset = np.empty(0, np.int64), np.zeros(2, np.int64)
     empty = CSR(0, np.zeros(matrix.num_rows + 1, np.int64), np.empty(0, np.int32), None, 0)
     return ShardMatrix(matrix, empty, none, offset, none, offset)
-
-
-def _whole_row_sums(matrix: CSR, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(num_rows,) float64 sums of some rows of a matrix with weights."""
-    begin = matrix.indptr[rows]
-    counts = matrix.indptr[rows + 1] - begin
-    first = np.cumsum(counts) - counts
-    entry = np.arange(counts.sum()) + np.repeat(begin - first, counts)
-    data = np.ones(len(entry)) if matrix.data is None else matrix.data[entry].astype(np.float64)
-    sums = np.zeros(len(rows), np.float64)
-    np.add.at(sums, np.repeat(np.arange(len(rows)), counts), data)
-    return sums
 
 
 class VertexTable:

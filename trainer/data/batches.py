@@ -32,11 +32,9 @@ class Batches(Protocol):
 
     Attributes:
         num_batches: batches per epoch of this rank.
-        num_layers: layers of every batch.
     """
 
     num_batches: int
-    num_layers: int
 
     def begin(self, epoch: int) -> Generator[Drawn, None, None]:
         """The batches of an epoch, prepared ahead of their use; close it to end what prepares them.

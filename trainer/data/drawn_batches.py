@@ -45,7 +45,7 @@ class DrawnBatches:
         self._graph, self._sampler, self._exchange = graph, sampler, exchange
         self._own, self._label, self._threads, self._pool = own, label, threads, pool
         self.num_batches = sampler.num_batches if sampler else 0
-        self.num_layers = num_layers
+        self._num_layers = num_layers
 
     def keep_frequent(self, memory: int, row_bytes: int) -> None:
         """Keep frequent rows of other ranks from now on. Collective.
@@ -71,7 +71,7 @@ class DrawnBatches:
             batches.close()
 
     def nothing(self) -> Drawn:
-        return Drawn(empty_batch(self.num_layers), self._label[:0], self._exchange.nothing)
+        return Drawn(empty_batch(self._num_layers), self._label[:0], self._exchange.nothing)
 
     def inputs(self, drawn: Drawn) -> Tensor:
         # Owners have normalized their rows.

@@ -1,7 +1,7 @@
 """Rows of any vertices from the ranks that own them: one exchange of ids, one of rows, and a cache of frequent rows.
 
-As users of DistDGL know it (Zheng et al., "DistDGL: Distributed Graph Neural Network Training for Billion-Scale
-Graphs", IA3 2020), without servers: all ranks ask and answer at the same time.
+Like the distributed feature store of DistDGL (Zheng et al., "DistDGL: Distributed Graph Neural Network Training for
+Billion-Scale Graphs", IA3 2020), but without servers: all ranks ask and answer at the same time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class RowExchange:
         """
         self._comm, self._own, self._rows = comm, own, rows
         self._owner, self._workspace = owner, workspace or Workspace()
-        self._cached = np.empty(0, np.int64)
+        #: Ids of the cached rows, ascending, and -1, which no vertex has.
+        self._cached = np.array([-1])
         self._cached_rows = rows[:0]
 
     @property
@@ -58,7 +59,7 @@ class RowExchange:
             vertices: (num_cached,) int64, ascending.
         """
         self._cached_rows = self.fetch(vertices)
-        self._cached = vertices
+        self._cached = np.append(vertices, -1)
 
     def fetch(self, vertices: NDArray[np.int64]) -> Tensor:
         """The rows of any vertices. Collective; ranks may ask for different numbers of vertices, also for none.
@@ -73,15 +74,16 @@ class RowExchange:
         if self._owner is None:
             # The vertices 0 to n - 1 are their own positions.
             return torch.index_select(self._rows, 0, torch.from_numpy(vertices), out=out)
-        remote = self.is_remote(vertices)
+        owner = self._owner[vertices]
+        remote = owner != self._comm.rank
         _fill(out, np.flatnonzero(~remote), self._rows, np.searchsorted(self._own, vertices[~remote]))
         places = np.flatnonzero(remote)
-        position = np.searchsorted(self._cached, vertices[places])
-        known = np.append(self._cached, -1)[position] == vertices[places]
+        position = np.searchsorted(self._cached[:-1], vertices[places])
+        known = self._cached[position] == vertices[places]
         _fill(out, places[known], self._cached_rows, position[known])
         asked = places[~known]
         # By owner, so that what each of them sends is contiguous.
-        owner = self._owner[vertices[asked]]
+        owner = owner[asked]
         order = np.argsort(owner, kind="stable")
         out[torch.from_numpy(asked[order])] = self._exchange(vertices[asked[order]], owner[order])
         return out

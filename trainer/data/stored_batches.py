@@ -49,7 +49,7 @@ class StoredBatches:
         self._hot = samples.hot_feature(rank, counter)
         self._threads = 1 if ahead else 0
         self.num_batches = samples.num_batches[rank]
-        self.num_layers = samples.num_layers
+        self._num_layers = samples.num_layers
 
     def begin(self, epoch: int) -> Generator[Drawn, None, None]:
         # A training of more epochs reads them again, from the first one on.
@@ -76,7 +76,7 @@ class StoredBatches:
 
     def nothing(self) -> Drawn:
         feature = torch.empty((0, self._samples.num_features), dtype=self._dtype)
-        return Drawn(empty_batch(self.num_layers), self._no_label, feature)
+        return Drawn(empty_batch(self._num_layers), self._no_label, feature)
 
     def inputs(self, drawn: Drawn) -> Tensor:
         return drawn.feature

@@ -245,15 +245,21 @@ class Model(nn.Module, ABC):
         hidden = replace(inputs, value=self.as_features(inputs.value))
         for layer in range(self.num_layers - 1):
             hidden = self.hidden_layer(hidden, layer)
-        if self.options.unit_embedding and self.num_layers > 1:
-            unit = unit_rows(self.as_sums(hidden.value), self.operator.layout(self.num_layers - 1))
-            return Inputs(self.as_features(unit))
-        return hidden
+        return self.as_embedding(hidden)
+
+    def as_embedding(self, hidden: Inputs) -> Inputs:
+        """The last layer's input from the hidden layers' output: in rows of length 1 if configured so. Collective."""
+        if not self.options.unit_embedding or self.num_layers == 1:
+            return hidden
+        unit = unit_rows(self.as_sums(hidden.value), self.operator.layout(self.num_layers - 1))
+        return Inputs(self.as_features(unit))
 
     def classify(self, hidden: Inputs) -> Tensor:
         """Scores from the result of :meth:`embed`, of the parameters' dtype. Collective."""
         last = self.num_layers - 1
-        return self.as_sums(self.layer(self.after_dropout(hidden, last), last))
+        scores = self.as_sums(self.layer(self.after_dropout(hidden, last), last))
+        self._announce_backward(scores, self.num_layers)
+        return scores
 
     def as_features(self, matrix: Tensor) -> Tensor:
         """A matrix in the dtype of features and activations; differentiable. Communicates nothing."""
@@ -306,9 +312,15 @@ class Model(nn.Module, ABC):
         watch = self.operator.grid.comm.traffic.watch
         watch.step = f"layer {layer + 1} forward"
         # The gradient of a layer's input is there when the layer's backward pass is done; the one before follows.
-        if layer and value.requires_grad:
-            value.register_hook(  # type: ignore[no-untyped-call]
-                lambda _: setattr(watch, "step", f"layer {layer} backward")
+        if layer:
+            self._announce_backward(value, layer)
+
+    def _announce_backward(self, output: Tensor, number: int) -> None:
+        """Tell the watchdog when the backward pass of a layer begins: once the gradient of its output is there."""
+        watch = self.operator.grid.comm.traffic.watch
+        if output.requires_grad:
+            output.register_hook(  # type: ignore[no-untyped-call]
+                lambda _: setattr(watch, "step", f"layer {number} backward")
             )
 
     def drops(self, layer: int) -> bool:

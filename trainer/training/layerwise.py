@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
-from gnnloom.storage.artifacts.part_members import map_part_members
-from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
+from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
 from gnnloom.storage.sampling.layered import layered_batch
@@ -27,8 +26,8 @@ from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.vertex_data import normalize_feature
 from gnnloom.trainer.kernels.arrays import array_dtype
 from gnnloom.trainer.networks.model import Inputs, Model
-from gnnloom.trainer.networks.norm import unit_rows
 from gnnloom.trainer.operators.layered import Layered
+from gnnloom.trainer.training.mapped_graph import map_graph
 from gnnloom.trainer.training.modes.sampled import multiplying_by
 from gnnloom.trainer.training.session import Session
 
@@ -72,12 +71,10 @@ class _Passes:
         )
 
     def _map(self) -> tuple[WholeGraph, NDArray[Any], NDArray[np.int32] | None]:
-        dataset, inputs = self._session.dataset, self._session.shards.artifact.inputs
-        graph = map_whole_graph(dataset.graph(inputs["graph"]))
-        feature = map_vertices(dataset.vertices(inputs["vertices"]))["feature"]
-        if self._session.comm.size == 1:
-            return graph, feature, None
-        return graph, feature, map_part_members(dataset.partition(key=inputs["partition"])).part
+        session = self._session
+        vertices = session.dataset.vertices(session.shards.artifact.inputs["vertices"])
+        graph, owner = map_graph(session)
+        return graph, map_vertices(vertices)["feature"], owner
 
     def run(self, layer: int, rows: Tensor | None) -> Tensor:
         """The output of a layer from its input, of which this rank has ``rows``; None for the features. Collective."""
@@ -134,9 +131,8 @@ class _Passes:
 
 def _output(model: Model, rows: Tensor, layer: int) -> Tensor:
     """The input of the next layer, or the scores."""
+    inputs = Inputs(model.as_features(rows))
     if layer == model.num_layers - 1:
-        return model.classify(Inputs(rows))
-    hidden = model.hidden_layer(Inputs(rows), layer).value
-    if model.options.unit_embedding and layer == model.num_layers - 2:
-        return unit_rows(hidden, model.operator.layout(layer + 1))
-    return hidden
+        return model.classify(inputs)
+    hidden = model.hidden_layer(inputs, layer)
+    return (model.as_embedding(hidden) if layer == model.num_layers - 2 else hidden).value

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from gnnloom.storage.format.arrays import CHUNK_BYTES, ReadCounter
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.algorithms.footprint import Footprint
 from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of, with_its_run
+from gnnloom.trainer.config.mode_config import ModeConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.networks.model import ModelOptions
 from gnnloom.trainer.training.build import check_graph, check_order, model_options
@@ -213,6 +214,9 @@ def _row_memory(shards: RowSizes, config: TrainConfig, options: ModelOptions) ->
         )
         sizes = _Matrix(n, rank.nonzeros, entry, matrices)
         memory = _memory(sizes, config, options, [footprint] * (len(options.pairs) + 1))
+        if config.samples is not None:
+            # Batches are read from disk, and so is what evaluation needs.
+            memory = replace(memory, adjacency=0, features=0)
         found.append(replace(memory, adjacency=_streamed(rank, entry, matrices)) if on_disk else memory)
     return found
 
@@ -370,7 +374,7 @@ def prediction_bytes(shards: ShardSizes, config: TrainConfig, *, embeddings: boo
 _SIZE_FIELDS = (
     "algorithm", "ranks", "grid", "model", "hidden", "heads", "precision", "norm", "dropout", "input_dropout",
     "product_order", "train_features", "threads", "adjacency",
-    "mode", "batch_size", "batches", "sampler", "parts_per_batch",
+    *(field.name for field in fields(ModeConfig) if not field.metadata["free"]),
 )  # fmt: skip
 
 

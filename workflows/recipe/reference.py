@@ -95,7 +95,8 @@ def _kinds() -> Mapping[str, _Kind]:
         "partition": _Kind(PartitionOptions, "How the vertices are divided among ranks."),
         "shards": _Kind(
             ShardsSection,
-            "What each rank reads; the algorithm decides the layout. The keys are options of grid shards.",
+            "What each rank reads; the algorithm decides the layout. `reorder` is for row shards, the other options for"
+            " grid shards.",
             (GridOptions,),
         ),
         "samples": _Kind(SamplesSection, "Batches drawn ahead of training; see `gnnloom sample`."),

@@ -85,7 +85,7 @@ class ShardsSection:
 
 @dataclass(frozen=True, kw_only=True)
 class SamplesSection:
-    """``[samples]``: batches of mode ``neighbor``, drawn ahead of training. What a batch is stands in ``[train]``.
+    """``[samples]``: batches of mode ``neighbor``, drawn ahead of training. ``[train]`` defines the batches.
 
     Attributes:
         epochs: epochs to draw, which a longer training reads again; 0 draws batches during training instead.
@@ -113,7 +113,7 @@ class SamplesSection:
                 f'epochs: mode {train.mode} reads no samples; remove the key, or set [train] mode = "neighbor"'
             )
         if train.samples is not None:
-            raise InputError("epochs: [train] samples names samples already; remove one of both keys")
+            raise InputError("epochs: [train] samples names samples already; remove one of the two keys")
         if len(train.fanout) != len(train.hidden) + 1:
             raise InputError(f"epochs: samples need one [train] fanout for each of the {len(train.hidden) + 1} layers")
         return SampleOptions(

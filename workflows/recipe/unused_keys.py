@@ -53,7 +53,7 @@ def refuse_unused_train_keys(document: Document, train: TrainConfig) -> None:
 
 
 def refuse_unused_shards_keys(document: Document, shards: ShardsSection, algorithm: str | None) -> None:
-    """Refuse options of grid shards if the shards are row shards, and a seed that orders nothing.
+    """Refuse options of the other layout, and a seed that orders nothing.
 
     Args:
         algorithm: the algorithm that reads the shards; None if the recipe does not train.

@@ -19,7 +19,7 @@ from support.dense_models import DenseModel
 from support.lone import LoneCommunicator
 from support.mpi import train_all
 from support.problems import problem
-from support.sampled_problems import sampled_config, store_whole
+from support.sampled import sampled_config, store_whole
 from support.shards import volume
 from support.tolerance import ADAM_BITS, assert_close
 

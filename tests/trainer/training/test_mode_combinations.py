@@ -17,9 +17,9 @@ from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.training.loop import train
 from support.lone import LoneCommunicator
 from support.problems import problem
-from support.sampled_problems import sampled_config, store_whole
+from support.sampled import sampled_config, store_whole
 
-#: Options of each mode beside the size of its batches.
+#: Options of each mode besides the batch size.
 MODES: dict[str, dict[str, Any]] = {
     "subgraph": {"sampler": "edge"},
     "minibatch": {},

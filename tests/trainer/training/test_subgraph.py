@@ -26,7 +26,7 @@ from support.lone import LoneCommunicator
 from support.mpi import train_all
 from support.partitions import store_partition
 from support.problems import Problem, problem
-from support.sampled_problems import sampled_config, store_whole
+from support.sampled import sampled_config, store_whole
 from support.tolerance import ADAM_BITS, assert_close
 
 PROBLEMS = {

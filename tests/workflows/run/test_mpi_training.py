@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.run import mpi_training
@@ -118,3 +119,28 @@ def test_training_and_prediction_run_on_the_ranks_of_the_job(catalog: Catalog, t
     run = Run.open(catalog["web"], "first")
     assert len(run.metrics()) == 3
     assert run.predictions().embedding().shape == (30, 4)
+
+
+class SecondOfTwo(FirstOfTwo):
+    """Rank 1 of two ranks; knows what rank 0 says."""
+
+    def __init__(self, said: list[float]) -> None:
+        super().__init__()
+        self.rank, self._said = 1, said
+
+    def gather_numbers(self, numbers: Sequence[float]) -> NDArray[np.float64]:
+        said = self._said if len(numbers) == len(self._said) else numbers
+        return np.array([said, numbers], np.float64)
+
+
+def test_one_rank_chooses_the_algorithm_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"dataset": "web", "ranks": 2, "algorithm": "auto"}
+    chosen = {**given, "algorithm": "tensor3d", "grid": (1, 2, 1)}
+    monkeypatch.setattr(mpi_training, "with_algorithm", lambda fields: chosen)
+    assert mpi_training._with_algorithm(FirstOfTwo(), given) == chosen
+    said = [float(list(ALGORITHMS).index("tensor3d")), 1.0, 2.0, 1.0]
+    # The other ranks ask no planner.
+    monkeypatch.setattr(mpi_training, "with_algorithm", None)
+    assert mpi_training._with_algorithm(SecondOfTwo(said), given) == chosen
+    # A run that exists keeps its algorithm.
+    assert mpi_training._with_algorithm(SecondOfTwo([-1.0, 0.0, 0.0, 0.0]), given) == {"dataset": "web", "ranks": 2}

@@ -24,12 +24,11 @@ from gnnloom.trainer.data.batch_share import EpochShare
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.networks.gat import NeighborOperator
-from gnnloom.trainer.networks.model import Inputs
 from gnnloom.trainer.operators.sampled import SampledRows
 from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
-from gnnloom.trainer.training.modes.sampled import complete_gradients, multiplying_by
+from gnnloom.trainer.training.modes.sampled import add_gradients, batch_operator, complete_gradients
 
 #: Epochs whose division into batches is kept: the present one, and the one that is prepared ahead.
 _EPOCHS = 2
@@ -67,7 +66,6 @@ class MinibatchMode(Mode):
         session, config = context.session, context.config
         operator: NeighborOperator = session.operator  # type: ignore[assignment]
         self._whole = operator
-        self._multiplies = config.model_kind.load().multiplies
         self._transpose = together(context.comm, self._read_transpose)
         self._num_vertices = session.shards.num_vertices
         self._batches = -(-self._num_vertices // config.batch_size)
@@ -103,20 +101,12 @@ class MinibatchMode(Mode):
         with self._lock:
             share = self._epoch_share(epoch)
         rows = share.rows(batch, config.normalization, np.dtype(config.dtype))
-        workspace, threads = self._whole.workspace, context.model.dropout.threads
-        operator = SampledRows(
-            self._whole.grid,
-            rows,
-            threads,
-            workspace,
-            multiplies=self._multiplies,
-            feature_dtype=context.model.feature_dtype,
-        )
+        operator = batch_operator(context, self._whole.grid, rows)
         members = torch.from_numpy(share.members(batch))
         given = context.labels
         labels = Labels(given.label[members], given.split[members], given.num_classes)
         layout = Layout(self._alone, rows.vertex, (AXIS,))
-        loss = build_loss(layout, labels, "train", context.class_weights, context.own_loss, workspace)
+        loss = build_loss(layout, labels, "train", context.class_weights, context.own_loss, operator.workspace)
         return _Share(number, operator, members, loss)
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:  # noqa: ARG002 - batches come in order
@@ -137,17 +127,12 @@ class MinibatchMode(Mode):
             num_terms: terms of the loss of the batch on all ranks.
         """
         context, model = self.context, self.context.model
-        # Decides the masks of dropout, the same on every rank: a vertex loses other features in every epoch.
-        model.epoch = share.number
         model.zero_grad()
-        share.loss.divisor = num_terms
         feature = context.inputs.value.index_select(0, share.members)
-        with multiplying_by(share.operator, model):
-            loss = share.loss(model(Inputs(feature)))
-        loss.backward()  # type: ignore[no-untyped-call]
+        total = add_gradients(model, share.number, share.operator, feature, share.loss, num_terms)
         complete_gradients(model)
         update()
-        return float(loss.detach()) * num_terms / context.loss.num_terms
+        return total / context.loss.num_terms
 
     def close(self) -> None:
         self._ready.close()

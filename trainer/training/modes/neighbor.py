@@ -12,13 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.artifacts.part_members import map_part_members
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.artifacts.vertices import SPLIT
-from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.trainer.comm.agreement import together
@@ -32,6 +29,7 @@ from gnnloom.trainer.networks.model import Inputs
 from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.training.layerwise import layerwise_scores
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
+from gnnloom.trainer.training.mapped_graph import map_graph
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
 from gnnloom.trainer.training.modes.sampled import multiplying_by
 
@@ -80,7 +78,7 @@ class NeighborMode(Mode):
         """Batches that are drawn during training. Collective."""
         context = self.context
         session, config, feature = context.session, context.config, context.model.as_features(context.inputs.value)
-        graph, owner = together(context.comm, lambda: _map_graph(context))
+        graph, owner = together(context.comm, lambda: map_graph(session))
         own = session.operator.layout(0).vertex
         seeds = own[as_array(context.labels.known("train"))]
 
@@ -142,7 +140,7 @@ class NeighborMode(Mode):
         context, operator = self.context, self._operator
         split = torch.full((drawn.batch.num_seeds,), SPLIT["train"], dtype=torch.uint8)
         labels = Labels(drawn.label, split, context.labels.num_classes)
-        layout = operator.layout(self._batches.num_layers)
+        layout = operator.layout(context.model.num_layers)
         return build_loss(layout, labels, "train", context.class_weights, context.own_loss, operator.workspace)
 
     @contextmanager
@@ -180,12 +178,3 @@ def _checked(context: ModeContext) -> tuple[int, ...]:
     if len(fanouts) != model.num_layers:
         raise InputError(f"fanout {fanouts}: the model has {model.num_layers} layers, so give as many numbers")
     return fanouts
-
-
-def _map_graph(context: ModeContext) -> tuple[WholeGraph, NDArray[np.int32] | None]:
-    """The graph, and the rank of every vertex if there are several ranks; one copy for all processes of a node."""
-    dataset, inputs = context.session.dataset, context.session.shards.artifact.inputs
-    graph = map_whole_graph(dataset.graph(inputs["graph"]))
-    if context.comm.size == 1:
-        return graph, None
-    return graph, map_part_members(dataset.partition(key=inputs["partition"])).part

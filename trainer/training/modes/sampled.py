@@ -6,11 +6,50 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.networks.model import Model
+from gnnloom.trainer.data.batch_data import BatchRows
+from gnnloom.trainer.networks.model import Inputs, Model
 from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.operators.sampled import SampledRows
+from gnnloom.trainer.training.loss import MaskedLoss
+from gnnloom.trainer.training.modes.mode import ModeContext
+
+
+def batch_operator(context: ModeContext, grid: ProcessGrid, rows: BatchRows) -> SampledRows:
+    """Prepare the products of a batch. Communicates nothing; several threads may do so at a time."""
+    model = context.model
+    return SampledRows(
+        grid,
+        rows,
+        model.dropout.threads,
+        context.session.operator.workspace,
+        multiplies=type(model).multiplies,
+        feature_dtype=model.feature_dtype,
+    )
+
+
+def add_gradients(
+    model: Model, number: int, operator: SampledRows, feature: Tensor, loss: MaskedLoss, num_terms: float
+) -> float:
+    """Form the gradients of a batch, as a part of a step of so many terms; returns the sum of its losses.
+
+    Collective among the ranks of the operator.
+
+    Args:
+        number: of the batch, among those of all epochs; decides the masks of dropout, so that the same vertex loses
+            other features in every batch.
+        feature: (num_rows, num_features) input features of the batch.
+    """
+    model.epoch = number
+    loss.divisor = num_terms
+    with multiplying_by(operator, model):
+        contribution = loss(model(Inputs(feature)))
+    contribution.backward()  # type: ignore[no-untyped-call]
+    return float(contribution.detach()) * num_terms
 
 
 @contextmanager

@@ -25,12 +25,11 @@ from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.batch_data import VertexTable, subgraph_rows
-from gnnloom.trainer.networks.model import Inputs
 from gnnloom.trainer.operators.sampled import SampledRows
 from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
-from gnnloom.trainer.training.modes.sampled import average_buffers, complete_gradients, multiplying_by
+from gnnloom.trainer.training.modes.sampled import add_gradients, average_buffers, batch_operator, complete_gradients
 
 
 @dataclass(frozen=True)
@@ -96,15 +95,7 @@ class SubgraphMode(Mode):
         sample = self._sampler.sample(*divmod(number, self._sampler.num_batches))
         dtype, symmetric = np.dtype(config.dtype), session.shards.symmetric
         rows = subgraph_rows(sample, self._graph, config.normalization, dtype, symmetric=symmetric, counted=counted)
-        multiplies = config.model_kind.load().multiplies
-        operator = SampledRows(
-            self._grid,
-            rows,
-            session.model.dropout.threads,
-            session.operator.workspace,
-            multiplies=multiplies,
-            feature_dtype=session.model.feature_dtype,
-        )
+        operator = batch_operator(self.context, self._grid, rows)
         return _Subgraph(number, operator, self._table.feature(sample.vertices), self._batch_loss(sample, operator))
 
     def _batch_loss(self, sample: Sample, operator: SampledRows) -> MaskedLoss:
@@ -134,7 +125,7 @@ class SubgraphMode(Mode):
                 continue
             model.zero_grad()
             if batch is not None:
-                total += self._add_gradients(batch, terms)
+                total += add_gradients(model, batch.number, batch.operator, batch.feature, batch.loss, terms)
             complete_gradients(model)
             update()
             num_terms += terms
@@ -148,17 +139,6 @@ class SubgraphMode(Mode):
         terms = torch.tensor([batch.loss.num_terms if batch else 0.0], dtype=torch.float64)
         self.context.comm.all_reduce(terms, Kind.LOSS)
         return float(terms)
-
-    def _add_gradients(self, batch: _Subgraph, num_terms: float) -> float:
-        """Form the gradients of a batch, as a part of a step of so many terms; returns the sum of its losses."""
-        model = self.context.model
-        # Decides the masks of dropout: the same vertex loses other features in every batch.
-        model.epoch = batch.number
-        batch.loss.divisor = num_terms
-        with multiplying_by(batch.operator, model):
-            loss = batch.loss(model(Inputs(batch.feature)))
-        loss.backward()  # type: ignore[no-untyped-call]
-        return float(loss.detach()) * num_terms
 
     def close(self) -> None:
         self._ready.close()
