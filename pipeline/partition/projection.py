@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 
 from gnnloom.pipeline.partition.choice import MOST_PINS
 from gnnloom.pipeline.partition.multilevel.measure import measure_structure
@@ -15,6 +13,7 @@ from gnnloom.pipeline.partition.structure import Structure
 from gnnloom.pipeline.partition.workload import Workload
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.format.own_folder import own_folder
 
 
 @dataclass(frozen=True)
@@ -94,5 +93,5 @@ def _measure(graph: Graph, num_directions: int) -> Structure | None:
     """Measure the graph as the stage would; None for graphs so large that nothing depends on it."""
     if num_directions * (graph.nnz + graph.num_vertices) > MOST_PINS:
         return None
-    with tempfile.TemporaryDirectory(prefix="gnnloom-plan-") as folder:
-        return measure_structure(graph, Path(folder))
+    with own_folder("gnnloom-plan-") as folder:
+        return measure_structure(graph, folder)

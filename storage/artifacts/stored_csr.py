@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,16 +23,6 @@ BLOCK_ENTRIES: Final = 1 << 21
 BLOCK_ROWS: Final = 1 << 20
 #: Buffers of a stream: one block is in use while two more are decoded.
 NUM_BUFFERS: Final = 3
-
-
-class BlockCost(Protocol):
-    """What was read for a block."""
-
-    @property
-    def num_bytes(self) -> int: ...
-
-    @property
-    def num_files(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -79,7 +69,8 @@ class StoredCSR:
         """
         self.indptr, self.num_columns = indptr, num_columns
         self.counter = counter if counter is not None else ReadCounter()
-        self._entries = [indices] if data is None else [indices, data]
+        #: The stored arrays: column ids and, if there are any, weights.
+        self.entries = [indices] if data is None else [indices, data]
         self.block_entries = block_entries
 
     @property
@@ -97,7 +88,7 @@ class StoredCSR:
 
     @property
     def is_weighted(self) -> bool:
-        return len(self._entries) > 1
+        return len(self.entries) > 1
 
     @cached_property
     def bounds(self) -> NDArray[np.int64]:
@@ -118,17 +109,13 @@ class StoredCSR:
         sweep = self.sweep()
         for number in range(len(self.bounds) - 1):
             block = sweep.read(number)
-            self.count(block)
+            self.count(block.num_bytes, block.num_files)
             yield block
 
-    def count(self, block: BlockCost) -> None:
+    def count(self, num_bytes: int, num_files: int) -> None:
         """Count what was read for a block, in the thread that counts everything else."""
-        self.counter.bytes += block.num_bytes
-        self.counter.files += block.num_files
-
-    def entries(self) -> list[ArrayReader]:
-        """The stored arrays: column ids and, if there are any, weights."""
-        return self._entries
+        self.counter.bytes += num_bytes
+        self.counter.files += num_files
 
     def row_sums(self) -> NDArray[np.float64]:
         """(num_rows,) float64 sums of the rows; reads the weights, if there are any."""
@@ -166,7 +153,7 @@ class Sweep:
         # A block's entries may begin and end inside a chunk.
         bounds = matrix.indptr[matrix.bounds]
         most = int(np.diff(bounds).max(initial=0))
-        self._streams = [_EntryStream(reader, most) for reader in matrix.entries()]
+        self._streams = [_EntryStream(reader, most) for reader in matrix.entries]
         self._turn = 0
 
     def read(self, number: int) -> StoredBlock:

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-#: Every temporary folder of gnnloom has a name that begins so.
+#: Every temporary folder of gnnloom outside of catalogs has a name that begins so.
 PREFIX: Final = "gnnloom-"
 #: A file that every one of them has: a user may have given such a name to a folder of their own.
 MARK: Final = ".gnnloom-temporary"

@@ -133,7 +133,7 @@ class MpiCommunicator:
         self.traffic.counts.exposed += time.perf_counter() - started
 
     def _wait(self, requests: Sequence[Request]) -> None:
-        pending, watch = cast("list[MPI.Request]", list(requests)), self.traffic.watch
+        pending, watch = cast("list[_Request]", list(requests)), self.traffic.watch
         waited, last = 0.0, time.perf_counter()
         # Testall returns at once, so the rank can sleep; MPI's own wait spins on most libraries.
         while not MPI.Request.Testall(pending):
@@ -147,11 +147,10 @@ class MpiCommunicator:
                 time.sleep(min(max(_SLEEP_SECONDS, waited * _LATE), _LONGEST_SLEEP_SECONDS))
         watch.moved()
 
-    def _transfers(self, pending: Sequence[MPI.Request]) -> list[Transfer]:
+    @staticmethod
+    def _transfers(pending: Sequence[_Request]) -> list[Transfer]:
         """What has not completed yet; requests that have are null afterwards, which a test for all allows."""
-        left = [request for request in pending if not request.Test()]
-        collective = Transfer("collective operation", "", self._others)
-        return [request.transfer if isinstance(request, _Request) else collective for request in left]
+        return [request.transfer for request in pending if not request.Test()]
 
     def all_reduce(self, tensor: Tensor, kind: Kind, operation: Reduction = Reduction.SUM) -> None:
         self.finish(self.begin_all_reduce(tensor, kind, operation), kind)
@@ -206,7 +205,8 @@ class MpiCommunicator:
             else:
                 # Allgatherv's displacements would overflow a C int, so each rank broadcasts its block in segments.
                 segments = [(segment, root) for root, other in enumerate(blocks) for segment in self._segments(other)]
-                self.wait([self._comm.Ibcast(segment, root) for segment, root in segments])
+                begun = [self._comm.Ibcast(segment, root) for segment, root in segments]
+                self.wait(self._named("all-gather", kind, begun))
         self._ring.count_all_gather(kind, [other.nbytes for other in blocks])
         return whole
 
@@ -224,20 +224,20 @@ class MpiCommunicator:
                 self.wait(self._named("reduce-scatter", kind, begun))
             else:
                 # The counts add up to more than a C int, in which a library may keep their sum.
-                self._reduce_block_by_block(blocks, mine)
+                self._reduce_block_by_block(blocks, mine, kind)
         self._ring.count_reduce_scatter(kind, [block.nbytes for block in blocks])
         return mine
 
-    def _reduce_block_by_block(self, blocks: Sequence[Tensor], mine: Tensor) -> None:
+    def _reduce_block_by_block(self, blocks: Sequence[Tensor], mine: Tensor, kind: Kind) -> None:
         """Reduce every block in segments to the rank that keeps it."""
         # All reductions are in flight together: they have different roots, and none needs to wait for another.
-        requests: list[Request] = []
+        requests: list[MPI.Request] = []
         for root, block in enumerate(blocks):
             # Only the root passes a receive buffer; all ranks pass the same number of segments.
             targets = self._segments(mine) if root == self.rank else [None] * len(self._segments(block))
             pairs = zip(self._segments(block), targets, strict=True)
             requests += [self._comm.Ireduce(segment, target, root=root) for segment, target in pairs]
-        self.wait(requests)
+        self.wait(self._named("reduce-scatter", kind, requests))
 
     def _segments(self, tensor: Tensor) -> list[NDArray[Any]]:
         """Views of the tensor's memory, each short enough for one MPI call; none of an empty tensor."""

@@ -2,7 +2,8 @@
 
 A rank that has waited for half of the limit writes where it stands into ``.waiting/RANK.json`` in the folder of the
 run, and removes the file if the wait ends after all. The first rank whose wait exceeds the limit collects these files,
-and raises an error with one table of all ranks; its entry point ends the job. The files stay, until the run continues.
+and raises an error with one table of the first ranks and its own; its entry point ends the job. The files stay until
+the run continues.
 """
 
 from __future__ import annotations
@@ -169,10 +170,11 @@ class Watch:
     def _table(self, standing: dict[int, dict[str, Any]]) -> list[str]:
         silent = {"waits_for": "-", "place": "no report: it computes, is stopped, or is gone", "process": "-"}
         rows: list[tuple[str, ...]] = [("rank", "waits for", "in", "process")]
-        for rank in range(min(self.size, _MOST_ROWS)):
+        shown = sorted({*range(min(self.size, _MOST_ROWS)), self.rank})
+        for rank in shown:
             found = standing.get(rank, silent)
             rows.append((str(rank), *(str(found.get(name, "?")) for name in ("waits_for", "place", "process"))))
         widths = [max(len(row[column]) for row in rows) for column in range(3)]
         lines = ["  " + "  ".join((*map(str.ljust, row[:3], widths), row[3])) for row in rows]
-        hidden = self.size - _MOST_ROWS
-        return lines if hidden <= 0 else [*lines, f"  {hidden} more ranks: {self.folder}"]
+        hidden = self.size - len(shown)
+        return lines if not hidden else [*lines, f"  {hidden} more ranks: {self.folder}"]

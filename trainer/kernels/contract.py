@@ -45,7 +45,7 @@ class RowsOnDisk(Protocol):
         """A reader of the blocks, with buffers of its own."""
         ...
 
-    def count(self, block: RowBlock) -> None:
+    def count(self, num_bytes: int, num_files: int) -> None:
         """Count what was read for a block."""
         ...
 

@@ -135,5 +135,6 @@ class _ScaledSum(torch.autograd.Function):
         product = torch.mul(gradient, matrix, out=space.like(gradient))
         is_wide = product.dtype == factor.dtype
         of_factor = (product.sum((0, 1)) if is_wide else column_sums(product, space).sum()).reshape(1)
-        of_matrix = torch.mul(gradient, factor, out=space.like(gradient)) if ctx.needs_input_grad[0] else None
+        # The sum is there, so its terms may be overwritten.
+        of_matrix = torch.mul(gradient, factor, out=product) if ctx.needs_input_grad[0] else None
         return of_matrix, of_factor, gradient, None

@@ -18,7 +18,8 @@ from gnnloom.trainer.kernels.workspace import Workspace
 
 #: The first product of a shape pays for the library's setup; the fastest of three excludes it.
 _TRIALS = 3
-#: Rows of the products that a weight's gradient is summed from, in bfloat16: they stay in the second-level cache.
+#: Rows of the products that a weight's gradient is summed from, in bfloat16, and rows that are widened at a time: they
+#: stay in the second-level cache.
 _SUMMED_ROWS = 2048
 
 
@@ -30,10 +31,15 @@ def matmul(left: Tensor, right: Tensor, workspace: Workspace) -> Tensor:
         right: (inner, num_columns), converted to this dtype, so a weight.
     """
     out = workspace.empty((left.shape[0], right.shape[1]), left.dtype)
-    if left.dtype == torch.bfloat16 and not _multiplies_bfloat16():
-        wide = torch.float32
-        return out.copy_(torch.mm(left.to(wide), right.to(wide), out=workspace.empty(out.shape, wide)))
-    return torch.mm(left, converted(right, left.dtype, workspace), out=out)
+    right = converted(right, left.dtype, workspace)
+    if left.dtype != torch.bfloat16 or _multiplies_bfloat16():
+        return torch.mm(left, right, out=out)
+    # Some rows at a time: in float32, the whole matrix would take twice its memory.
+    wide = right.float()
+    for start in range(0, len(left), _SUMMED_ROWS):
+        rows = slice(start, start + _SUMMED_ROWS)
+        out[rows] = left[rows].float() @ wide
+    return out
 
 
 def weight_gradient(features: Tensor, gradient: Tensor, workspace: Workspace, *, transposed: bool = False) -> Tensor:

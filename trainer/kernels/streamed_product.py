@@ -144,7 +144,7 @@ class _Stream:
             for _ in self._numbers:
                 block = self._ahead.popleft().result()
                 # Here and not in the thread, so that the bytes of an epoch are those of its products.
-                self._matrix.count(block)
+                self._matrix.count(block.num_bytes, block.num_files)
                 yield block
                 # The buffer of this block is free now.
                 self._begin()

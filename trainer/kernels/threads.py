@@ -75,7 +75,8 @@ class Threads:
         """
         nnz, num_rows = int(indptr[-1]), len(indptr) - 1
         # A row with many nonzeros may span several targets; their bounds coincide, and the empty ranges are dropped.
-        targets = np.linspace(0, nnz, self._num_ranges + 1)[1:-1]
+        # Integers like the row pointers, which a search for fractions would convert first.
+        targets = np.linspace(0, nnz, self._num_ranges + 1)[1:-1].astype(np.int64)
         return self._ranges(np.concatenate([[0], np.searchsorted(indptr, targets), [num_rows]]))
 
     def slices(self, ranges: list[RowRange], indptr: NDArray[np.int64]) -> list[list[RowRange]]:
@@ -86,7 +87,7 @@ class Threads:
             indptr: (num_rows + 1,) int64 row pointers that the ranges balance.
         """
         if self._pool is None:
-            targets = np.linspace(0, int(indptr[-1]), _SLICES + 1)[1:-1]
+            targets = np.linspace(0, int(indptr[-1]), _SLICES + 1)[1:-1].astype(np.int64)
             bounds = np.concatenate([[0], np.searchsorted(indptr, targets), [len(indptr) - 1]])
             return [[each] for each in self._ranges(bounds)]
         return [ranges[start : start + self.num_threads] for start in range(0, len(ranges), self.num_threads)]

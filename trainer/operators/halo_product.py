@@ -86,15 +86,16 @@ class HaloProduct:
         product = space.empty(own.shape, sum_dtype(own.dtype) if self._halo else own.dtype)
         # The own columns need no rows of other ranks: their product hides the exchange, which advances between slices
         # of it. It overwrites every row, so the buffer need not be zeroed.
+        progress = self._progress(arrival)
         with comm.traffic.timing(SPMM):
-            self._own.multiply(own, product, self._left, column_scale=self._right, progress=self._progress(arrival))
-        self._add_neighbors(arrival, product)
+            self._own.multiply(own, product, self._left, column_scale=self._right, progress=progress)
+        self._add_neighbors(arrival, product, progress)
         # Sends are waited for last, when most have completed; until then the packed rows must stay alive.
         with comm.traffic.timing(self._kind):
             comm.wait(arrival.sends)
         return converted(product, own.dtype, space)
 
-    def _add_neighbors(self, arrival: Arrival, product: Tensor) -> None:
+    def _add_neighbors(self, arrival: Arrival, product: Tensor, progress: Callable[[], None] | None) -> None:
         """Add what the neighbors' rows contribute, each as soon as it is there. Collective.
 
         Demirci et al., Algorithm 1, lines 7-9, in the order in which the messages were begun rather than in that of
@@ -109,9 +110,8 @@ class HaloProduct:
             with comm.traffic.timing(self._kind):
                 comm.wait([request for rank in halo.ranks for request in arrival.receives[rank]])
             with comm.traffic.timing(SPMM):
-                halo.product.multiply(
-                    arrival.rows[halo.rows], product, self._left, accumulate=True, progress=self._progress(arrival)
-                )
+                rows = arrival.rows[halo.rows]
+                halo.product.multiply(rows, product, self._left, accumulate=True, progress=progress)
 
     def _progress(self, arrival: Arrival) -> Callable[[], None] | None:
         comm, requests = self._exchange.comm, arrival.requests

@@ -55,7 +55,9 @@ class PointToPoint(WholeRows):
         super().__init__(grid, shard.vertex(), workspace or Workspace(), feature_dtype or tensor_dtype(dtype))
         matrix = shard.operand()
         where = f"{shard.shards.artifact.path}/{shard.prefix}"
-        sides = scaling(where, normalization, degrees(matrix.own, matrix.halo), dtype)
+        # Degrees of weighted rows take a pass over the matrix, which may be on disk.
+        degree = np.empty(0) if normalization == "none" else degrees(matrix.own, matrix.halo)
+        sides = scaling(where, normalization, degree, dtype)
         #: This rank's rows of the adjacency, not normalized, and the exchange of the rows that their columns need.
         self.matrix, self.exchange, self.threads = matrix, HaloExchange(comm, matrix, self.workspace), threads
         self.forward_product = HaloProduct(self.exchange, matrix, sides, Kind.HALO_FORWARD, threads, self.feature_dtype)

@@ -39,7 +39,8 @@ class SampledRows(WholeRows):
         Args:
             grid: the ranks that share the batch, along the axis ``row``.
             workspace: where products and rows on their way are.
-            multiplies: the model differentiates products with the adjacency. Attention does not, and needs neither.
+            multiplies: the model differentiates products with the adjacency. Attention does not, and no product is
+                prepared for it.
             feature_dtype: of the features: that of the factors by default, or bfloat16 with float32 sums.
         """
         super().__init__(grid, batch.vertex, workspace, feature_dtype or tensor_dtype(batch.sides.left.dtype))

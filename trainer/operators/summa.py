@@ -58,18 +58,23 @@ class _Operands:
     Attributes:
         block: the adjacency's block.
         rows: (stage's width, columns held) rows of the features.
-        entries, in_flight: their transfers.
+        entries, features: their transfers.
     """
 
     block: CSR
     rows: Tensor
     entries: InFlight
-    in_flight: InFlight
+    features: InFlight
+
+    @property
+    def moving(self) -> InFlight:
+        """A transfer that may not have ended: any call to MPI advances all of them."""
+        return self.features if self.features.requests else self.entries
 
     def finish(self) -> None:
         """Wait until both are there. Collective."""
         self.entries.finish()
-        self.in_flight.finish()
+        self.features.finish()
 
 
 #: What follows the last stage.
@@ -148,8 +153,7 @@ class Summa(GridOperator):
         own = self.scaled(features, layer, self._feature_rows, backward=backward)
         first, last = self.rows(_ROW)
         row_scale = self.row_scale(layer, _ROW, backward=backward)
-        # All groups here: forming one is collective over all ranks, and a layer without vertices has no stage below.
-        _, _, fiber = (self.grid.group(axes) for axes in (_ROW, _COLUMN, self._layer_axes))
+        fiber = self.grid.group(self._layer_axes)
         # Several summands are added in the dtype of sums.
         is_one = len(self._stages) == 1 and fiber.size == 1
         result = self.workspace.empty((last - first, own.shape[1]), own.dtype if is_one else sum_dtype(own.dtype))
@@ -163,7 +167,7 @@ class Summa(GridOperator):
             stage.finish()
             is_own = number in self._blocks[layer, backward]
             product = self._product(stage.block) if is_own else self.adjacency.product(stage.block)
-            self.multiply_locally(product, stage.rows, result, row_scale, arriving.in_flight, accumulate=number > 0)
+            self.multiply_locally(product, stage.rows, result, row_scale, arriving.moving, accumulate=number > 0)
         sizes = self.grid.sizes_along_last(self.adjacency.num_vertices, self._feature_rows)
         return converted(self.reduce_scatter(fiber, result, sizes, kind), own.dtype, self.workspace)
 

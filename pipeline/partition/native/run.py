@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -32,6 +31,7 @@ from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.native.request import GIVEN, GRAPH, HYPERGRAPH, RESULT, PartitionRequest
 from gnnloom.pipeline.partition.settings import check_parts
 from gnnloom.storage.errors import PartitionerError
+from gnnloom.storage.format.own_folder import own_folder
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
@@ -101,15 +101,14 @@ def _in_child(
             f"method {method}: the Python package {program.package} is not installed; {program.install}"
         )
     LOGGER.info("%s: %s pins or neighbors into %s parts", method, f"{problem.size:,}", f"{request.parts:,}")
-    with tempfile.TemporaryDirectory(dir=scratch) as name:
-        folder = Path(name)
+    with own_folder(within=scratch) as folder:
         weight = native_weights(problem.vertex_weight)
         imbalance = native_imbalance(weight, request.parts, request.imbalance)
         replace(request, imbalance=imbalance, graph=isinstance(problem, AdjacencyGraph)).write(folder)
         _write_problem(folder, problem, weight, program)
         if given is not None:
             np.save(folder / GIVEN, given, allow_pickle=False)
-        command = [sys.executable, "-m", _CHILD, program.module, name]
+        command = [sys.executable, "-m", _CHILD, program.module, str(folder)]
         part = run_child(command, folder, method, time_limit, request.memory_limit)
         check_part(part, problem.num_vertices, request.parts, folder / RESULT)
     return part.astype(np.int32)

@@ -9,7 +9,6 @@ every vertex must have features. Rows are placed in vertex order in a temporary 
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +30,7 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.own_folder import own_folder
 
 #: Number of values read back at a time.
 _BLOCK_VALUES = 1 << 20
@@ -149,16 +149,16 @@ class KeyedVertices:
         shape = (
             (self.stated_vertices, width) if array in {"feature", "multilabel", "target"} else (self.stated_vertices,)
         )
-        with tempfile.TemporaryDirectory(prefix="gnnloom-") as folder:
+        with own_folder() as folder:
             empty = _EMPTY[array]
-            placed = np.memmap(Path(folder) / "placed", empty.dtype, "w+", shape=shape)
+            placed = np.memmap(folder / "placed", empty.dtype, "w+", shape=shape)
             # A file of flags, because rows come in any order and no value of an array can stand for "not yet
             # written".
-            taken = np.memmap(Path(folder) / "taken", np.bool_, "w+", shape=shape[:1])
+            taken = np.memmap(folder / "taken", np.bool_, "w+", shape=shape[:1])
             step = max(1, _BLOCK_VALUES // width)
             for first in range(0, len(placed), step):
                 placed[first : first + step] = empty
-            self._place(array, placed, taken, Path(folder))
+            self._place(array, placed, taken, folder)
             for first in range(start, stop, step):
                 yield np.array(placed[first : min(first + step, stop)])
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import LaunchError
@@ -18,6 +19,8 @@ from gnnloom.trainer.comm.watchdog import WAITING, StandstillError, Transfer, Wa
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch
 from gnnloom.trainer.job.leftovers import remove_segments_since
+from gnnloom.trainer.training.session import open_session
+from support.lone import LoneCommunicator
 from support.problems import problem
 
 PROBLEM = problem("graph", 60, 240, symmetric=False)
@@ -88,3 +91,26 @@ def test_a_rank_reports_even_if_nothing_can_be_written() -> None:
     with pytest.raises(StandstillError, match=r"barrier with 1, 2"):
         watch.overdue(1.0, [Transfer("barrier", "", (1, 2))])
     assert Watch().notes_after > time.time()
+
+
+def test_every_layer_is_announced_forward_and_backward(tmp_path: Path) -> None:
+    alone = Catalog(tmp_path / "catalog")
+    PROBLEM.store(alone, 1)
+    config = TrainConfig(catalog=str(alone.root), dataset="graph", run="one", hidden=(5, 4), threads=1)
+    session = open_session(LoneCommunicator(), config, 1)
+    steps, watch = list[str](), session.comm.traffic.watch
+    inputs = session.take_inputs()
+    propagate = session.operator.propagate
+
+    def watched(features: torch.Tensor, layer: int) -> torch.Tensor:
+        steps.append(watch.step)
+        product = propagate(features, layer)
+        if product.requires_grad:
+            product.register_hook(lambda _: steps.append(watch.step))  # type: ignore[no-untyped-call]
+        return product
+
+    session.operator.propagate = watched  # type: ignore[method-assign]
+    session.model.train()
+    session.model(inputs).sum().backward()
+    # The first layer's product with the features is kept.
+    assert steps == ["layer 2 forward", "layer 3 forward", "layer 3 backward", "layer 2 backward"]

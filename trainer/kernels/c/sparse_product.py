@@ -61,9 +61,12 @@ class CSparseProduct:
         if operands is None:
             return
         product = self._described(operands, accumulate=accumulate)
-        num_threads = min(self._threads.num_threads, 1 + self.nnz * out.shape[1] // _WORTH_A_THREAD)
+        work = self.nnz * out.shape[1]
+        num_threads = min(self._threads.num_threads, 1 + work // _WORTH_A_THREAD)
         if num_threads == 1 or self._library.has_threads:
-            for bounds in self._bounds if progress is None else self._slice_bounds:
+            # A short product ends before a message would be late.
+            whole = progress is None or work < _WORTH_A_THREAD
+            for bounds in self._bounds if whole else self._slice_bounds:
                 self._library.multiply(product, bounds, num_threads)
                 if progress is not None:
                     progress()
