@@ -330,7 +330,7 @@ class ArrayReader:
             yield self.read(start, min(start + self.chunk_rows, len(self)))
 
     def read_chunk(self, number: int, out: Array) -> int:
-        """Read a whole chunk, including the padding of the last one, into memory that is there; counts nothing.
+        """Read a whole chunk, including the padding of the last one, into an existing buffer; counts nothing.
 
         Args:
             out: (chunk_rows, ...), contiguous, of the array's dtype.
