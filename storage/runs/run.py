@@ -23,7 +23,7 @@ from gnnloom.storage.format.files import (
     sync_tree,
     write_json,
 )
-from gnnloom.storage.format.listing import list_run, write_list
+from gnnloom.storage.format.listing import PREDICTIONS, REPLACED_PREDICTIONS, list_run, write_list
 from gnnloom.storage.format.locks import held, lock_path
 from gnnloom.storage.format.schema import FORMAT_VERSION
 from gnnloom.storage.format.seal import open_line, seal_line
@@ -33,9 +33,6 @@ _CONFIG = "config.json"
 _METRICS = "metrics.jsonl"
 _RESULT = "result.json"
 _INPUTS = "inputs.json"
-_PREDICTIONS = "predictions"
-#: Predictions that are being replaced; they count until the new ones have their name.
-_REPLACED = "replaced-predictions"
 
 #: Where ranks of an earlier job that stood still reported what they waited for.
 _WAITING = ".waiting"
@@ -182,14 +179,14 @@ class Run:
     @property
     def predictions_path(self) -> Path:
         """Folder of the predictions, which may not exist."""
-        final, replaced = self.path / _PREDICTIONS, self.path / _REPLACED
+        final, replaced = self.path / PREDICTIONS, self.path / REPLACED_PREDICTIONS
         # A replacement that was killed between its two renames leaves only the former predictions with a name.
         return replaced if replaced.is_dir() and not final.is_dir() else final
 
     @property
     def superseded_predictions(self) -> Path | None:
         """Folder of predictions that were replaced, if a killed replacement left it behind."""
-        replaced = self.path / _REPLACED
+        replaced = self.path / REPLACED_PREDICTIONS
         return replaced if replaced.is_dir() and self.predictions_path != replaced else None
 
     def predictions(self) -> Predictions:
@@ -264,7 +261,7 @@ class Run:
 
     def predictions_aside(self) -> Path:
         """Folder in which predictions are written before :meth:`publish_predictions`."""
-        return self.path / f".writing-{_PREDICTIONS}"
+        return self.path / f".writing-{PREDICTIONS}"
 
     def publish_predictions(self, records: list[ArrayRecord], facts: JsonObject) -> Predictions:
         """Replace the run's predictions by those written in :meth:`predictions_aside`.
@@ -276,7 +273,7 @@ class Run:
             records: the arrays written.
             facts: what to store with them; JSON.
         """
-        aside, final, replaced = self.predictions_aside(), self.path / _PREDICTIONS, self.path / _REPLACED
+        aside, final, replaced = self.predictions_aside(), self.path / PREDICTIONS, self.path / REPLACED_PREDICTIONS
         content = {
             "format": FORMAT_VERSION,
             "facts": dict(facts),
@@ -302,7 +299,7 @@ class Run:
     def drop_predictions(self) -> None:
         """Remove the predictions, which no longer belong to the run's last checkpoint; called by one process."""
         # The former ones first: they would count as soon as the others are gone.
-        for name in (_REPLACED, _PREDICTIONS):
+        for name in (REPLACED_PREDICTIONS, PREDICTIONS):
             if (self.path / name).is_dir():
                 remove_tree(self.path / name)
 

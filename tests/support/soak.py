@@ -119,11 +119,20 @@ def _outside() -> set[Path]:
     return {*SHARED_MEMORY.iterdir(), *Path(tempfile.gettempdir()).iterdir()}
 
 
-def _clean(before: set[Path]) -> set[Path]:
-    """Remove what is new, as `gnnloom doctor --clean` would; returns what it leaves of it."""
-    remove_leftovers(item for item in find_leftovers() if item.path not in before)
-    names = ("mpich_shm_", "sem.mp-", "gnnloom-", "tmp")
+def _left(before: set[Path], names: tuple[str, ...]) -> set[Path]:
+    """What is new outside of the catalogs, and has one of the names that gnnloom and what it uses give to files."""
     return {path for path in _outside() - before if path.name.startswith(names)}
+
+
+def _clean(before: set[Path], counts: Counter[str]) -> None:
+    """Remove what is new, as `gnnloom doctor --clean` would; counts what there was, and what it leaves of it."""
+    names = ("mpich_shm_", "sem.mp-", "gnnloom-", "tmp")
+    found = _left(before, names)
+    remove_leftovers(item for item in find_leftovers() if item.path not in before)
+    leaked = _left(before, names)
+    counts["leftovers"], counts["leaks"] = len(found), len(leaked)
+    for path in sorted(found):
+        sys.stdout.write(f"{'leaked' if path in leaked else 'left, and removed by doctor --clean'}: {path}\n")
 
 
 def _processes_of(folder: str) -> list[int]:
@@ -153,9 +162,10 @@ def main() -> None:
             soak.round(soak.counts["rounds"])
         # Ranks end with their launcher, and a folder must be quiet before it counts as left behind.
         time.sleep(QUIET_SECONDS + 5)
-        soak.counts["leaks"] = len(_clean(before)) + len(_processes_of(folder))
+        _clean(before, soak.counts)
+        soak.counts["leaks"] += len(_processes_of(folder))
     counts = soak.counts
-    for name in ("rounds", "commands", "failed", "killed", "flips"):
+    for name in ("rounds", "commands", "failed", "killed", "flips", "leftovers"):
         sys.stdout.write(f"RESULT soak_{name} {counts[name]} {name}\n")
     bad = ("differences", "unnoticed_flips", "tracebacks", "hung", "unfinished", "leaks")
     for name in bad:
