@@ -120,15 +120,20 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
+def sync_file(path: Path) -> None:
+    """Make the content of a file durable, whichever thread or process of this machine wrote it."""
+    # fsync applies to the file, not to the descriptor.
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
 def sync_tree(path: Path, without: str = "") -> None:
     """Make every file below ``path`` durable, except those in the folder ``path / without``."""
-    # Bytes that another thread or process wrote are synced, too: fsync applies to the file, not to the descriptor.
     for folder, folders, names in os.walk(path):
         if without in folders and Path(folder) == path:
             folders.remove(without)
         for name in names:
-            with Path(folder, name).open("rb") as file:
-                os.fsync(file.fileno())
+            sync_file(Path(folder, name))
         sync_folder(Path(folder))
 
 
