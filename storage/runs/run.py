@@ -22,6 +22,7 @@ from gnnloom.storage.format.files import (
     sync_folder,
     sync_tree,
     write_json,
+    written_aside,
 )
 from gnnloom.storage.format.listing import PREDICTIONS, REPLACED_PREDICTIONS, list_run, write_list
 from gnnloom.storage.format.locks import held, lock_path
@@ -139,6 +140,13 @@ class Run:
             _check_line(line, f"{path}:{number}")
         return metrics
 
+    def begun_since(self, time: float) -> bool:
+        """Whether a writer has begun to write since a time (seconds since 1970)."""
+        try:
+            return self.metrics_path.stat().st_mtime >= time
+        except FileNotFoundError:
+            return False
+
     def epochs_since(self, begun: float) -> int:
         """Number of epochs in the metrics of a writer that began at ``begun`` (seconds since 1970).
 
@@ -230,15 +238,11 @@ class Run:
         shutil.rmtree(self.path / _WAITING, ignore_errors=True)
         if first_epoch == 0:
             self.drop_predictions()
-            shutil.rmtree(self.checkpoints, ignore_errors=True)
-        text = "".join(_line_text(line) for line in kept)
-        # Rewritten aside and renamed, so that a kill leaves either the old metrics or the new ones.
-        aside = self.path / f".{_METRICS}"
-        with aside.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(self.metrics_path)
+            if self.checkpoints.is_dir():
+                remove_tree(self.checkpoints)
+        # Aside, so that a kill leaves either the old metrics or the new ones.
+        with written_aside(self.metrics_path, durable=True) as aside:
+            aside.write_text("".join(map(_line_text, kept)), encoding="utf-8")
         write_json(self.path / _INPUTS, dict(inputs or {}))
         # Last: a folder with a configuration counts as a run, and one without it is a leftover.
         write_json(self.config_path, config)

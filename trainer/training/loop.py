@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from gnnloom.storage.artifacts.grid_shards import GridShards
+from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.format.arrays import ReadCounter
@@ -36,6 +38,7 @@ from gnnloom.trainer.training.class_weights import check_class_weights, class_we
 from gnnloom.trainer.training.clipping import clip_gradients
 from gnnloom.trainer.training.course import Course, KeptBest
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
+from gnnloom.trainer.training.memory_check import check_memory
 from gnnloom.trainer.training.metrics import Metrics, build_metrics
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
 from gnnloom.trainer.training.monitor import VAL_LOSS
@@ -105,6 +108,7 @@ def train(
         _check_same_start(comm, config, begin)
         if begin.is_finished:
             return run_of(config).result()
+        _check_memory(comm, config)
         start = together(comm, lambda: _Start.read(comm, config, num_threads, begin.first_epoch))
         training = Training(start, comm)
         # Only here, after all ranks have read and checked everything, is the former state of the run dropped: an error
@@ -119,9 +123,20 @@ def train(
 
 def _inputs(comm: Communicator, config: TrainConfig) -> dict[str, str]:
     """The keys of what this rank would read. Communicates nothing."""
+    return inputs_of(_shards(comm, config).artifact)
+
+
+def _shards(comm: Communicator, config: TrainConfig) -> RowShards | GridShards:
+    """The shards that this rank would read. Communicates nothing."""
     dataset = Catalog(config.catalog).dataset(config.dataset)
-    opened = config.chosen_algorithm.reads.open(dataset, config, comm.rank, comm.size, ReadCounter())
-    return inputs_of(opened.shards.artifact)
+    return config.chosen_algorithm.reads.open(dataset, config, comm.rank, comm.size, ReadCounter()).shards
+
+
+def _check_memory(comm: Communicator, config: TrainConfig) -> None:
+    """Check that the training can fit the memory of the first rank's machine. Collective."""
+    ranks_here = comm.ranks_on_this_machine()
+    # One rank acts for all: the manifest says what every rank holds, and machines of one job are alike.
+    together(comm, lambda: check_memory(config, _shards(comm, config), ranks_here) if comm.rank == 0 else None)
 
 
 def _check_same_start(comm: Communicator, config: TrainConfig, start: Start) -> None:

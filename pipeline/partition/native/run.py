@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.adjacency_graph import AdjacencyGraph
 from gnnloom.pipeline.partition.balance import fill_empty_parts, native_imbalance, repair_balance, spread
 from gnnloom.pipeline.partition.hypergraph import Hypergraph
-from gnnloom.pipeline.partition.native.budget import memory_text
 from gnnloom.pipeline.partition.native.graph_file import save_graph, write_metis
 from gnnloom.pipeline.partition.native.guard import check_part, check_problem, native_weights
 from gnnloom.pipeline.partition.native.hmetis import write_hmetis
@@ -34,6 +33,7 @@ from gnnloom.pipeline.partition.native.request import GIVEN, GRAPH, HYPERGRAPH, 
 from gnnloom.pipeline.partition.settings import check_parts
 from gnnloom.storage.errors import PartitionerError
 from gnnloom.storage.format.own_folder import own_folder
+from gnnloom.storage.machine_memory import memory_text
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
