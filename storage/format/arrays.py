@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC, ArrayMetadata
 from gnnloom.storage.format.chunks import ChunkReader, ChunkWriter
+from gnnloom.storage.format.files import sync_file
 
 Array = NDArray[Any]
 
@@ -167,6 +168,15 @@ def _write(root: Path, path: str, array: ArrayMetadata, start: int, data: Array)
         )
     ChunkWriter(root / path, array).write(start, data)
     return _record(path, array, Piece(start, stop, digest_bytes(data)))
+
+
+def sync_pieces(root: Path, record: ArrayRecord) -> None:
+    """Make the chunks of a record's pieces durable; called by the process that wrote them."""
+    chunks = ChunkReader(root / record.path)
+    length = chunks.chunks[0]
+    for piece in record.pieces:
+        for number in range(piece.start // length, -(-piece.stop // length)):
+            sync_file(chunks.file(number))
 
 
 def write_array(

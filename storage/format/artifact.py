@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-import shutil
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +32,7 @@ from gnnloom.storage.format.locks import locked
 from gnnloom.storage.format.manifest import MANIFEST, digest_arrays, read_manifest
 from gnnloom.storage.format.schema import FORMAT_VERSION, check_records
 from gnnloom.storage.format.task_record import TaskRecord, merge_pieces, sum_measurements
-from gnnloom.storage.format.work_folder import open_work_folder, remove_work_folder
+from gnnloom.storage.format.work_folder import open_work_folder, remove_tree_and_scratch, remove_work_folder
 from gnnloom.storage.meters import bytes_moved, peak_memory
 
 __all__ = ["MANIFEST", "WORK", "Artifact", "ArtifactWriter", "TaskOutput", "TaskRecord", "artifact_key"]
@@ -152,8 +151,7 @@ class ArtifactWriter:
 
     def discard(self) -> None:
         """Remove what was begun, so that it does not exist; called by the process that holds the lock."""
-        remove_work_folder(self.work)
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove_tree_and_scratch(self.path, WORK)
 
     @property
     def is_complete(self) -> bool:

@@ -24,6 +24,9 @@ from gnnloom.storage.format.schema import SCHEMAS
 LISTING_LOCK: Final = ("listing", "zarr")
 #: Folder of the runs in a dataset, and of the checkpoints in a run.
 _RUNS, _CHECKPOINTS = "runs", "checkpoint"
+#: Folder of the predictions in a run, and of those that are being replaced: they count until the new ones have their
+#: name.
+PREDICTIONS, REPLACED_PREDICTIONS = "predictions", "replaced-predictions"
 #: Groups and arrays that a list may have. Reading a longer one would take longer than walking the folders.
 MOST_NODES: Final = 20_000
 
@@ -146,7 +149,8 @@ def list_checkpoints(folder: Path) -> None:
 def outdated_run_lists(run: Path) -> list[Path]:
     """Folders of a run whose lists do not say what is there, the inner ones first."""
     # Earlier versions wrote no lists, and a run of theirs gets none.
-    folders = [folder for folder in (run / _CHECKPOINTS, run) if (folder / METADATA).exists()]
+    inner = [run / name for name in (_CHECKPOINTS, PREDICTIONS, REPLACED_PREDICTIONS)]
+    folders = [folder for folder in (*inner, run) if (folder / METADATA).exists()]
     return [folder for folder in folders if listed_nodes(folder) not in (None, nodes_below(folder))]
 
 

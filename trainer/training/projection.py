@@ -31,8 +31,10 @@ from gnnloom.trainer.training.shard_sizes import GridSizes, RankSizes, RowSizes,
 PROCESS_MEMORY = 384 << 20
 #: Bytes per row beside features: id, label, split, factors of the normalization, masks of the splits.
 _ROW_BYTES = 40
-#: Checkpoints on disk at a time, and the copies of every parameter in one, by optimizer.
-_CHECKPOINTS, _COPIES = 2, {"adam": 3, "sgd": 1}
+#: What a rank takes beyond the process itself is at most this factor more or less than projected.
+UNCERTAINTY = 1.4
+#: Copies of every parameter in a checkpoint, by optimizer: itself, and its moments.
+_COPIES = {"adam": 3, "sgd": 1}
 #: Bytes of an epoch's line of metrics.
 _LINE_BYTES = 400
 
@@ -162,11 +164,7 @@ def project_new_training(config: TrainConfig, shards: ShardSizes) -> TrainProjec
     """
     axes = config.chosen_algorithm.settled_grid(config.grid, config.ranks)
     options = model_options(config, shards.num_features, shards.num_outputs)
-    found = (
-        _row_memory(shards, config, options)
-        if isinstance(shards, RowSizes)
-        else [_grid_memory(shards, config, options, axes)] * config.ranks
-    )
+    found = _every_memory(config, shards, options, axes)
     busiest = max(found, key=lambda memory: memory.total)
     return TrainProjection(
         dataset=config.dataset,
@@ -189,6 +187,26 @@ def project_new_training(config: TrainConfig, shards: ShardSizes) -> TrainProjec
         seconds=None,
         seconds_from=None,
     )
+
+
+def memory_beyond_process(config: TrainConfig, shards: ShardSizes) -> list[int]:
+    """Bytes of each rank in addition to the process itself. Reads nothing.
+
+    Raises:
+        InputError: the algorithm states no footprint.
+    """
+    axes = config.chosen_algorithm.settled_grid(config.grid, config.ranks)
+    options = model_options(config, shards.num_features, shards.num_outputs)
+    return [memory.total - PROCESS_MEMORY for memory in _every_memory(config, shards, options, axes)]
+
+
+def _every_memory(
+    config: TrainConfig, shards: ShardSizes, options: ModelOptions, axes: dict[str, int]
+) -> list[_Memory]:
+    """The memory of every rank."""
+    if isinstance(shards, RowSizes):
+        return _row_memory(shards, config, options)
+    return [_grid_memory(shards, config, options, axes)] * config.ranks
 
 
 def _left(start: Start, config: TrainConfig) -> int:
@@ -283,13 +301,16 @@ def _memory(sizes: _Matrix, config: TrainConfig, options: ModelOptions, layers: 
     feature = layers[0].held * n * options.dims[0] * word
     kept_product = layers[0].product * n * options.dims[0] * word if options.input_is_kept else 0.0
     stays = 0.0 if options.input_is_kept and not model.keeps_features else feature
-    # A gradient and both moments, if the features are trained.
-    features = kept_product + stays + rows + (3 * feature if config.train_features else 0)
+    # Trained features have a gradient and moments; checkpoints are written from a copy of the features and moments.
+    copies = _COPIES[config.optimizer]
+    features = kept_product + stays + rows + (2 * copies * feature if config.train_features else 0)
+    # Weights have a gradient, which is also summed in one buffer; the rank that writes them to disk copies them.
+    layer_weights = (2 * copies + 2) * _num_weights(config, options) * np.dtype(config.dtype).itemsize
     peak, saved = _layer_peak(config, options, layers, model, n * word, entries * word)
     # While they load, features are scaled into a copy, and multiplied with the first matrix.
     first = layers[0]
     loading = 2 * feature + (first.held + first.received + first.product) * n * options.dims[0] * word
-    return _Memory(int(adjacency), int(features), int(max(peak, saved, loading - features)))
+    return _Memory(int(adjacency), int(features), int(max(peak + layer_weights, saved, loading - features)))
 
 
 def _layer_peak(
@@ -356,11 +377,16 @@ def _feature_bytes(config: TrainConfig) -> int:
 
 def _checkpoint_bytes(shards: ShardSizes, config: TrainConfig, options: ModelOptions) -> int:
     """Bytes of all checkpoints that are on disk at a time."""
+    parameters = _num_weights(config, options)
+    parameters += shards.num_vertices * options.dims[0] if config.train_features else 0
+    kept = min(config.keep, config.epochs) + (config.keep_best != "none")
+    return kept * _COPIES[config.optimizer] * parameters * np.dtype(config.dtype).itemsize
+
+
+def _num_weights(config: TrainConfig, options: ModelOptions) -> int:
     # Two weights of a layer's shape are the most that a model has; the attention vectors are small.
     weights = 1 if config.model in {"gcn", "gat"} else 2
-    parameters = sum(weights * before * after + after for before, after in options.pairs)
-    parameters += shards.num_vertices * options.dims[0] if config.train_features else 0
-    return _CHECKPOINTS * _COPIES[config.optimizer] * parameters * np.dtype(config.dtype).itemsize
+    return sum(weights * before * after + after for before, after in options.pairs)
 
 
 def prediction_bytes(shards: ShardSizes, config: TrainConfig, *, embeddings: bool) -> int:
