@@ -11,8 +11,8 @@ from typing import Any
 from torch import Tensor
 
 from gnnloom.storage.errors import CorruptError
-from gnnloom.storage.format.arrays import ArrayRecord, create_array, default_chunk_rows, write_rows
-from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.format.arrays import ArrayRecord, create_array, default_chunk_rows, stored_files, write_rows
+from gnnloom.storage.format.files import read_json, sync_paths, write_json
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.arrays import array_dtype, as_array
@@ -59,6 +59,8 @@ def write_vertex_arrays(
             create_array(folder, array.name, array.shape(num_vertices), array_dtype(array.piece.dtype), array.dims)
     comm.barrier()  # nobody writes a chunk before the array's metadata is there
     records = [_write_chunks(folder, array, num_vertices, kind) for array in arrays]
+    # By the ranks, all at the same time: rank 0 would sync one chunk after the other.
+    sync_paths(path for record in records for path in stored_files(folder, record))
     # A communicator moves tensors only, so the records travel as files.
     work = folder / ".work"
     content = {record.path: record.to_json() for record in records}

@@ -61,7 +61,7 @@ class RowSizes(_Sizes):
         """The sizes of stored shards; reads their manifest, and the lengths of their files."""
         prefixes = [f"row/{rank:05d}" for rank in range(shards.num_parts)]
         kinds = [
-            shards.artifact.records[f"{prefix}/{side}/indices"].dtype for prefix in prefixes for side in ("own", "halo")
+            shards.artifact.record(f"{prefix}/{side}/indices").dtype for prefix in prefixes for side in ("own", "halo")
         ]
         return cls(
             num_vertices=shards.num_vertices,
@@ -76,7 +76,7 @@ class RowSizes(_Sizes):
 
 def _rank_sizes(shards: RowShards, prefix: str) -> RankSizes:
     own, sent, halo, own_nonzeros, halo_nonzeros = (
-        shards.artifact.records[f"{prefix}/{name}"].shape[0]
+        shards.artifact.record(f"{prefix}/{name}").shape[0]
         for name in ("vertex", "send_row", "halo_vertex", "own/indices", "halo/indices")
     )
     return RankSizes(own, sent, halo, own_nonzeros + halo_nonzeros, tree_bytes(shards.artifact.path / prefix))
