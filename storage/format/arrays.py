@@ -19,9 +19,8 @@ import xxhash
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import CorruptError, InputError
-from gnnloom.storage.format.array_metadata import DEFAULT_CODEC, ArrayMetadata
+from gnnloom.storage.format.array_metadata import DEFAULT_CODEC, METADATA, ArrayMetadata
 from gnnloom.storage.format.chunks import ChunkReader, ChunkWriter
-from gnnloom.storage.format.files import sync_file
 
 Array = NDArray[Any]
 
@@ -170,13 +169,17 @@ def _write(root: Path, path: str, array: ArrayMetadata, start: int, data: Array)
     return _record(path, array, Piece(start, stop, digest_bytes(data)))
 
 
-def sync_pieces(root: Path, record: ArrayRecord) -> None:
-    """Make the chunks of a record's pieces durable; called by the process that wrote them."""
-    chunks = ChunkReader(root / record.path)
-    length = chunks.chunks[0]
-    for piece in record.pieces:
-        for number in range(piece.start // length, -(-piece.stop // length)):
-            sync_file(chunks.file(number))
+def stored_files(root: Path, record: ArrayRecord) -> Iterator[Path]:
+    """The files of an array and its pieces, and the folders that hold their names."""
+    array = ArrayMetadata.read(root / record.path)
+    chunks = root / record.path / "c"
+    below = ("0",) * (len(array.shape) - 1)
+    for piece in record.pieces if 0 not in array.shape else ():
+        for number in range(piece.start // array.chunks[0], -(-piece.stop // array.chunks[0])):
+            chunk = chunks.joinpath(str(number), *below)
+            # The folders of a chunk of several dimensions are its own.
+            yield from (chunk, *chunk.parents[: len(below)])
+    yield from (chunks, root / record.path / METADATA, root / record.path)
 
 
 def write_array(

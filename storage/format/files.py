@@ -6,16 +6,20 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.seal import open_object, seal_object
 
 JsonObject = Mapping[str, Any]
+
+#: Files that are synced at a time.
+_SYNCING: Final = 16
 
 
 def write_json(path: Path, content: JsonObject, *, durable: bool = True, sealed: bool = True) -> None:
@@ -129,6 +133,14 @@ def sync_file(path: Path) -> None:
     # fsync applies to the file, not to the descriptor.
     with path.open("rb") as file:
         os.fsync(file.fileno())
+
+
+def sync_paths(paths: Iterable[Path]) -> None:
+    """Make files and the names in folders durable, several at a time."""
+    # The disk orders what waits for it, and file systems of clusters answer many requests at once.
+    with ThreadPoolExecutor(_SYNCING) as pool:
+        for _ in pool.map(sync_folder, dict.fromkeys(paths)):
+            pass
 
 
 def sync_tree(path: Path, without: str = "") -> None:

@@ -104,7 +104,7 @@ def publish_checkpoint(
         "facts": dict(facts),
         "arrays": {record.path: record.to_json() for record in records},
     }
-    complete_groups(aside)
+    complete_groups(aside, content["arrays"])
     write_list(aside)
     # The index and all arrays are durable before the rename, so a name that is a number means a complete checkpoint.
     # Old checkpoints are dropped only after the rename is durable.

@@ -12,8 +12,8 @@ import numpy as np
 from torch import Tensor
 
 from gnnloom.storage.errors import CorruptError
-from gnnloom.storage.format.arrays import ArrayRecord, create_array, default_chunk_rows, write_rows
-from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.format.arrays import ArrayRecord, create_array, default_chunk_rows, stored_files, write_rows
+from gnnloom.storage.format.files import read_json, sync_paths, write_json
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.arrays import array_dtype, as_array
@@ -95,8 +95,11 @@ def write_vertex_arrays(
         for chunks in own:
             chunks.create(folder)
     comm.barrier()  # nobody writes a chunk before the array's metadata is there
+    records = [chunks.write(folder) for chunks in own]
+    # By the ranks, all at the same time: rank 0 would sync one chunk after the other.
+    sync_paths(path for record in records for path in stored_files(folder, record))
     # Rank 0 reads and removes the records, so they need not survive a crash.
-    announce(folder, comm.rank, [chunks.write(folder) for chunks in own], durable=False)
+    announce(folder, comm.rank, records, durable=False)
     # A rank arrives here after it has written all of its chunks, so rank 0 reads complete records, and may publish.
     comm.barrier()
     return collect(folder, comm.size) if comm.rank == 0 else []

@@ -15,8 +15,8 @@ from typing import Final
 
 from torch import nn
 
-from gnnloom.storage.format.arrays import sync_pieces
-from gnnloom.storage.format.files import JsonObject
+from gnnloom.storage.format.arrays import stored_files
+from gnnloom.storage.format.files import JsonObject, sync_paths
 from gnnloom.storage.runs.checkpoint import begin_checkpoint, checkpoint_aside, publish_checkpoint, write_arrays
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.layout.vertex_arrays import announce, announced, collect
@@ -147,8 +147,7 @@ class CheckpointWriter:
             self._check_wanted()
             own.append(array.write(aside))
         # Every rank syncs its own files: another machine cannot flush what this one has not sent to the disk yet.
-        for record in own:
-            sync_pieces(aside, record)
+        sync_paths(path for record in own for path in stored_files(aside, record))
         announce(aside, self._comm.rank, own, durable=True)
 
     def _wait_for(self, file: Path) -> None:

@@ -62,7 +62,7 @@ class RowSizes(_Sizes):
         """The sizes of stored shards; reads their manifest, and measures their folders."""
         prefixes = [f"row/{rank:05d}" for rank in range(shards.num_parts)]
         kinds = [
-            shards.artifact.records[f"{prefix}/{side}/indices"].dtype for prefix in prefixes for side in ("own", "halo")
+            shards.artifact.record(f"{prefix}/{side}/indices").dtype for prefix in prefixes for side in ("own", "halo")
         ]
         return cls(
             num_vertices=shards.num_vertices,
@@ -77,7 +77,7 @@ class RowSizes(_Sizes):
 
 def _rank_sizes(shards: RowShards, prefix: str, measure: Callable[[Path], int]) -> RankSizes:
     own, sent, halo, own_nonzeros, halo_nonzeros = (
-        shards.artifact.records[f"{prefix}/{name}"].shape[0]
+        shards.artifact.record(f"{prefix}/{name}").shape[0]
         for name in ("vertex", "send_row", "halo_vertex", "own/indices", "halo/indices")
     )
     return RankSizes(own, sent, halo, own_nonzeros + halo_nonzeros, measure(shards.artifact.path / prefix))

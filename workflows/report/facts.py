@@ -193,10 +193,9 @@ def shard_nonzeros(artifact: Artifact) -> NDArray[np.int64]:
     """
     if not is_row_shards(artifact):
         return np.array(next(iter(artifact.facts["cell_nnz"].values())), np.int64)
-    # The manifest has the length of every array, so no shard is opened.
-    arrays = artifact.manifest["arrays"]
+    # The lists of arrays have their lengths, so no shard is opened.
     sides = [
-        [arrays[f"row/{rank:05d}/{side}/indices"]["shape"][0] for side in ("own", "halo")]
+        [artifact.record(f"row/{rank:05d}/{side}/indices").shape[0] for side in ("own", "halo")]
         for rank in range(artifact.sizes["part"])
     ]
     return np.array(sides, np.int64)
