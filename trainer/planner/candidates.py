@@ -10,7 +10,7 @@ from gnnloom.storage.artifacts.grid_shards import stored_variants
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.algorithms.steps import Volume
-from gnnloom.trainer.algorithms.workload import Exchange
+from gnnloom.trainer.algorithms.workload import Exchange, Workload
 from gnnloom.trainer.comm.factors import factorizations
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import ROW_SHARDS
@@ -23,6 +23,9 @@ from gnnloom.trainer.training.shard_sizes import GridSizes, RankSizes, RowSizes,
 
 #: Bytes of a column id and of a row pointer.
 _INDEX_BYTES, _POINTER_BYTES = 4, 8
+
+#: Why the volume of such moves is an estimate.
+_MOVES = "expected moves between two random orders"
 
 
 @dataclass(frozen=True)
@@ -154,10 +157,7 @@ class _Way:
 def _ways(config: TrainConfig, situation: Situation) -> Iterator[_Way]:
     """The partitions of an algorithm that needs one; a single way for others."""
     if config.chosen_algorithm.reads is not ROW_SHARDS:
-        # Rows that are aligned between two random orders are known on average only.
-        aligns = config.model == "sage" or config.residual
-        estimated = "expected moves between two random orders" if aligns and config.permutation != "single" else ""
-        yield _Way("", "", None, situation.grid_heaviest, estimated)
+        yield _Way("", "", None, situation.grid_heaviest, "")
         return
     known = [each for each in situation.partitions if each.parts == config.ranks]
     for each in known:
@@ -180,6 +180,7 @@ def _plan(config: TrainConfig, graph: GraphFacts, way: _Way, profile: MachinePro
     steps = epoch_steps(config, work)
     memory = max(project_new_training(config, _sizes(config, graph, way)).peak_memory)
     fits = not limit or memory <= limit
+    estimated = _MOVES if _moves_between_orders(config, work) else way.estimated
     return Plan(
         config,
         way.partition,
@@ -188,8 +189,14 @@ def _plan(config: TrainConfig, graph: GraphFacts, way: _Way, profile: MachinePro
         Volume.of(steps),
         memory,
         fits,
-        way.estimated,
+        estimated,
     )
+
+
+def _moves_between_orders(config: TrainConfig, work: Workload) -> bool:
+    """Whether rows move between two random orders in an epoch, which is known on average only."""
+    moves = any(work.aligns_own(layer) or work.adds_input(layer) for layer in range(work.num_layers))
+    return moves and work.double_order and config.chosen_algorithm.reads is not ROW_SHARDS
 
 
 def _sizes(config: TrainConfig, graph: GraphFacts, way: _Way) -> ShardSizes:

@@ -57,14 +57,15 @@ def epoch_cost(steps: Sequence[Step], profile: MachineProfile, number_size: int 
     Args:
         number_size: bytes of a number in the products. Memory traffic bounds them, so they take as much longer.
     """
-    spmm = gemm = passes = hidden = waiting = last = 0.0
+    spmm = gemm = passes = hidden = waiting = product = unused = 0.0
     communication: dict[str, float] = {}
     scale = number_size / _NUMBER_BYTES
     for step in steps:
         if isinstance(step, SparseWork):
             seconds = scale * _sparse_seconds(step, step.average, profile)
             waiting += scale * _sparse_seconds(step, step.nnz, profile) - seconds
-            spmm, last = spmm + seconds, seconds
+            spmm += seconds
+            product = unused = seconds
         elif isinstance(step, DenseWork):
             gemm += scale * dense_seconds(step, profile)
         elif isinstance(step, ElementWork):
@@ -72,8 +73,9 @@ def epoch_cost(steps: Sequence[Step], profile: MachineProfile, number_size: int 
         else:
             seconds = communication_seconds(step, profile)
             communication[step.kind.value] = communication.get(step.kind.value, 0.0) + seconds
-            if step.overlapped:
-                hidden += min(seconds * profile.overlap, last)
+            # All that runs behind one product shares its time.
+            behind = min(step.overlapped * seconds * profile.overlap, step.overlapped * product, unused)
+            hidden, unused = hidden + behind, unused - behind
     return Cost(spmm, gemm, passes, communication, hidden, waiting)
 
 

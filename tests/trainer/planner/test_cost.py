@@ -89,7 +89,7 @@ def test_an_exchange_takes_as_long_as_its_busiest_rank() -> None:
 
 def test_an_epoch_is_split_into_compute_exposed_and_waiting() -> None:
     sparse = SparseWork(nnz=2000, average=1000, rows=1000, columns=5, width=1)
-    hidden = sent(Operation.EXCHANGE, 4, 1, 250, calls=4, busiest=(1.0, 1.0), overlapped=True)
+    hidden = sent(Operation.EXCHANGE, 4, 1, 250, calls=4, busiest=(1.0, 1.0), overlapped=1.0)
     steps: list[Step] = [
         sparse,
         hidden,
@@ -111,6 +111,20 @@ def test_an_epoch_is_split_into_compute_exposed_and_waiting() -> None:
     # Numbers of twice the size take twice as long; what is sent has a size of its own.
     assert epoch_cost(steps, PROFILE, 8).compute == pytest.approx(2 * found.compute)
     assert epoch_cost(steps, PROFILE, 8).exposed == pytest.approx(found.exposed)
+
+
+def test_one_product_hides_no_more_than_its_own_time() -> None:
+    # 16 us of product; half of each message, 8 us, is under way behind three quarters of it.
+    sparse = SparseWork(nnz=1000, average=1000, rows=1000, columns=5, width=1)
+    half = sent(Operation.ALL_GATHER, 4, 1, 4 * 4000 / 3, overlapped=0.75)
+    alone = communication_seconds(half, PROFILE)
+    one, three = (epoch_cost([sparse, *[half] * count], PROFILE) for count in (1, 3))
+    assert one.hidden == pytest.approx(0.75 * min(alone, one.spmm))
+    assert one.hidden < three.hidden <= three.spmm
+    # Another product hides messages of its own.
+    twice = epoch_cost([sparse, half, sparse, half], PROFILE)
+    assert twice.hidden == pytest.approx(2 * one.hidden)
+    assert twice.exposed == pytest.approx(sum(twice.communication.values()) - twice.hidden)
 
 
 def test_profiles_are_stored_and_read_back(tmp_path: Path) -> None:
