@@ -17,6 +17,7 @@ from gnnloom.trainer.planner.profile import (
     CollectiveRate,
     Link,
     MachineProfile,
+    Rates,
     Table,
     open_profile,
     published_profiles,
@@ -127,6 +128,22 @@ def test_one_product_hides_no_more_than_its_own_time() -> None:
     assert twice.exposed == pytest.approx(sum(twice.communication.values()) - twice.hidden)
 
 
+def test_products_in_bf16_have_rates_of_their_own_where_they_were_measured(tmp_path: Path) -> None:
+    steps: list[Step] = [
+        SparseWork(nnz=1000, average=1000, rows=1000, columns=5, width=1), DenseWork(rows=10, inner=10, columns=10)
+    ]  # fmt: skip
+    assumed, wide = epoch_cost(steps, PROFILE, 2), epoch_cost(steps, PROFILE)
+    assert (assumed.spmm, assumed.gemm) == pytest.approx((wide.spmm / 2, wide.gemm / 2))
+    rates = Rates(Table(((1,), (1,), (1,)), (7e-9,)), Table(((1,),), (3e-9,)))
+    measured = replace(PROFILE, bf16=rates)
+    found = epoch_cost(steps, measured, 2)
+    # Rows are read and written with two bytes for each number.
+    assert (found.spmm, found.gemm) == pytest.approx((1000 * 7e-9 + 4000 / 1e9, 1000 * 3e-9))
+    assert epoch_cost(steps, measured) == wide
+    store_profile(tmp_path, measured)
+    assert open_profile(tmp_path, "made-up") == measured
+
+
 def test_profiles_are_stored_and_read_back(tmp_path: Path) -> None:
     store_profile(tmp_path, PROFILE)
     assert open_profile(tmp_path, "made-up") == PROFILE
@@ -145,8 +162,8 @@ def test_published_profiles_cite_their_figures() -> None:
     ("content", "message"),
     [
         ({}, "not a machine profile"),
-        ({"encoding-type": "gnnloom-machine-profile", "version": 2}, "version 2"),
-        ({"encoding-type": "gnnloom-machine-profile", "version": 1}, "not a complete machine profile"),
+        ({"encoding-type": "gnnloom-machine-profile", "version": 3}, "version 3"),
+        ({"encoding-type": "gnnloom-machine-profile", "version": 2}, "not a complete machine profile"),
         ({**PROFILE.to_json(), "speed": 1}, "not a complete machine profile"),
     ],
 )
