@@ -86,6 +86,7 @@ class Plan:
             "algorithm": self.config.algorithm,
             "ranks": self.config.ranks,
             "grid": self.grid,
+            "precision": self.config.precision,
             "partition": self.partition,
             "partition_key": self.partition_key,
             "epoch_seconds": self.cost.total,
@@ -115,6 +116,7 @@ def make_plans(
     profile: MachineProfile,
     memory: int = 0,
     algorithms: Sequence[str] = (),
+    precisions: Sequence[str] = (),
 ) -> list[Plan]:
     """All ways to run a training on ``config.ranks`` ranks, those that fit first, each group fastest first.
 
@@ -122,6 +124,7 @@ def make_plans(
         config: the model; its algorithm and grid are ignored.
         memory: bytes per rank; 0 for those of the profile.
         algorithms: names to consider; by default all that state their steps and run the model.
+        precisions: precisions to consider; by default that of ``config``.
 
     Raises:
         InputError: the planner does not know the model, or no algorithm is left.
@@ -135,9 +138,9 @@ def make_plans(
         if not able or (algorithms and name not in algorithms):
             continue
         for grid in factorizations(config.ranks, len(algorithm.axes)):
-            chosen = replace(config, algorithm=name, grid=grid)
-            for each in _ways(chosen, situation):
-                plans.append(_plan(chosen, situation.graph, each, profile, limit))  # noqa: PERF401 - reads better
+            for precision in precisions or (config.precision,):
+                chosen = replace(config, algorithm=name, grid=grid, precision=precision)
+                plans += [_plan(chosen, situation.graph, each, profile, limit) for each in _ways(chosen, situation)]
     if not plans:
         raise InputError(f"no algorithm states what it sends and runs model {config.model}")
     return sorted(plans, key=lambda plan: plan.rank_key)
