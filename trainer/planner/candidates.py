@@ -146,6 +146,22 @@ def make_plans(
     return sorted(plans, key=lambda plan: plan.rank_key)
 
 
+def plan_of(config: TrainConfig, situation: Situation, profile: MachineProfile, partition_key: str = "") -> Plan:
+    """The forecast of one training, on its own algorithm, process grid and partition.
+
+    Args:
+        partition_key: of the partition that the shards follow, if they do.
+
+    Raises:
+        InputError: the planner does not know the model, the mode, the algorithm or the partition.
+    """
+    chosen = replace(config, grid=tuple(config.chosen_algorithm.settled_grid(config.grid, config.ranks).values()))
+    ways = [way for way in _ways(chosen, situation) if way.key in {"", partition_key}]
+    if not ways:
+        raise InputError(f"partition {partition_key}: it is not among the measured ones of the dataset")
+    return _plan(chosen, situation.graph, ways[0], profile, profile.memory_per_rank)
+
+
 @dataclass(frozen=True)
 class _Way:
     """How the vertices are spread."""

@@ -25,6 +25,8 @@ MEASURED_BYTES, _BF16_BYTES = 4, 2
 
 #: Name of the profile of this machine, which decides and forecasts unless another one is named.
 LOCAL: Final = "local"
+#: Name of the profile that comes with gnnloom for machines that were not measured.
+GENERIC: Final = "generic"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from gnnloom.trainer.algorithms.steps import Communication, DenseWork, ElementWo
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.planner.cost import communication_seconds, epoch_cost
 from gnnloom.trainer.planner.profile import (
+    GENERIC,
     CollectiveRate,
     Link,
     MachineProfile,
@@ -151,8 +152,11 @@ def test_profiles_are_stored_and_read_back(tmp_path: Path) -> None:
 
 
 def test_published_profiles_cite_their_figures() -> None:
-    assert published_profiles() == ["frontier", "perlmutter", "summit"]
+    assert published_profiles() == ["frontier", "generic", "perlmutter", "summit"]
     for name in published_profiles():
+        if name == GENERIC:
+            assert "gnnloom calibrate" in open_profile(Path("none"), name).sources["measured"]
+            continue
         profile = open_profile(Path("none"), name)
         assert profile.sources["others"].startswith("assumed")
         assert all("(" in text for key, text in profile.sources.items() if key != "others"), name
@@ -176,5 +180,5 @@ def test_what_is_not_a_profile_is_refused_by_name(tmp_path: Path, content: dict[
 
 def test_a_missing_profile_lists_those_that_there_are(tmp_path: Path) -> None:
     store_profile(tmp_path, PROFILE)
-    with pytest.raises(NotFoundError, match="made-up, frontier, perlmutter, summit"):
+    with pytest.raises(NotFoundError, match="made-up, frontier, generic, perlmutter, summit"):
         open_profile(tmp_path, "nowhere")

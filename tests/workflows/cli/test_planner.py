@@ -222,9 +222,13 @@ def test_auto_considers_what_can_train_as_asked(planned: Path) -> None:
 
 def test_auto_is_an_algorithm_in_python_too(planned: Path) -> None:
     run = gnnloom.train("web", ranks=2, hidden=8, epochs=1, algorithm="auto", catalog=planned)
-    best = answer(planned, "plan", "web", "--ranks", "2", "--hidden", "8")["plans"]
+    best = answer(planned, "plan", "web", "--ranks", "2", "--hidden", "8", "--precision", "float32")["plans"]
     fastest = next(plan for plan in best if plan["algorithm"] != "p2p")
     assert (run.result()["algorithm"], run.result()["grid"]) == (fastest["algorithm"], fastest["grid"])
+    # The run keeps what was predicted for it; its memory is known better, as the shards are there.
+    forecast = run.forecast()
+    assert {**forecast, "peak_memory": 0} == {**fastest, "peak_memory": 0, "profile": "local", "clock": "wall"}
+    assert forecast["bytes_sent"] == run.result()["bytes_sent"]
 
 
 def test_the_benchmark_of_the_planner_asks_for_trainings_that_exist() -> None:
