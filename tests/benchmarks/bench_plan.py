@@ -59,7 +59,7 @@ class Scale:
     calibration: float
 
 
-SCALES = {"small": Scale(12_000, 150_000, 12, 5, 2, 0.2), "full": Scale(100_000, 1_600_000, 16, 5, 3, 1.0)}
+SCALES = {"small": Scale(12_000, 150_000, 12, 5, 2, 0.2), "full": Scale(100_000, 1_600_000, 16, 4, 2, 1.0)}
 GRIDS: dict[int, tuple[tuple[str, tuple[int, ...]], ...]] = {
     1: (("p2p", (1,)), ("broadcast", (1,)), ("tensor3d", (1, 1, 1))),
     2: (("p2p", (2,)), ("broadcast", (2,)), ("summa", (1, 2)), ("tensor3d", (2, 1, 1)), ("tensor3d", (1, 2, 1))),
@@ -73,13 +73,16 @@ GRIDS: dict[int, tuple[tuple[str, tuple[int, ...]], ...]] = {
         ("tensor3d", (2, 2, 1)),
     ),
 }
-MODELS: tuple[dict[str, Any], ...] = (
-    {"hidden": (16,)},
-    {"hidden": (128, 128)},
-    {"hidden": (128, 128), "precision": "bf16"},
+WIDE: dict[str, Any] = {"hidden": (128, 128)}
+#: The trainings: a graph and a model.
+TRAININGS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("blocks", {"hidden": (16,)}),
+    ("blocks", WIDE),
+    ("skewed", WIDE),
+    ("skewed", {**WIDE, "precision": "bf16"}),
 )
-#: The model whose epochs are split by kind, and those whose memory is measured.
-SPLIT_MODEL, MEMORY_MODELS = 1, (1, 2)
+#: Numbers of the trainings whose epochs are split by kind, and whose memory is measured.
+SPLIT, MEMORY = (2,), (2, 3)
 
 
 @dataclass(frozen=True)
@@ -126,10 +129,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=given.folder, prefix="bench-plan-") as folder:
         catalog, scale = Path(folder, "catalog"), SCALES[given.scale]
         _prepare(catalog, scale)
-        content = _measure(catalog, scale)
-        if given.keep is not None:
-            given.keep.write_text(json.dumps(content))
-        report(_rows(content))
+        report(_rows(_measure(catalog, scale, given.keep)))
 
 
 def _prepare(catalog: Path, scale: Scale) -> None:
@@ -146,35 +146,46 @@ def _prepare(catalog: Path, scale: Scale) -> None:
         gnnloom.shard(dataset, grid=(4, 4), permutation="double", workers=0)
 
 
-def _measure(catalog: Path, scale: Scale) -> dict[str, Any]:
+def _measure(catalog: Path, scale: Scale, keep: Path | None) -> dict[str, Any]:
     """Everything that is measured, and what the planner knows beforehand, as JSON."""
     situations = {name: asdict(situation_of(gnnloom.Catalog(catalog).dataset(name))) for name in ("blocks", "skewed")}
-    return {"situations": situations, "jobs": [_measure_job(catalog, ranks, scale) for ranks in GRIDS]}
+    content: dict[str, Any] = {"situations": situations, "jobs": []}
+    for ranks in GRIDS:
+        content["jobs"].append(_measure_job(catalog, ranks, scale))
+        if keep is not None:
+            keep.write_text(json.dumps(content))
+    return content
 
 
 def _measure_job(catalog: Path, ranks: int, scale: Scale) -> dict[str, Any]:
     """Train every configuration of some number of ranks: all in one job for their times, each alone for its memory."""
-    configs = [
-        TrainConfig(
-            catalog=str(catalog), dataset=name, ranks=ranks, algorithm=algorithm, grid=grid, epochs=scale.epochs,
-            permutation="double", threads=1, eval_every=0, profile=number == SPLIT_MODEL and ranks > 1,
-            run=f"{algorithm}-{number}-{'x'.join(map(str, grid))}", **model,
-        )
-        for name in ("blocks", "skewed")
-        for number, model in enumerate(MODELS)
-        for algorithm, grid in GRIDS[ranks]
-    ]  # fmt: skip
+    numbers, configs = [], []
+    for number, (dataset, model) in enumerate(TRAININGS):
+        for algorithm, grid in GRIDS[ranks]:
+            config = TrainConfig(
+                catalog=str(catalog), dataset=dataset, ranks=ranks, algorithm=algorithm, grid=grid,
+                epochs=scale.epochs, permutation="double", threads=1, eval_every=0,
+                profile=number in SPLIT and ranks > 1, run=f"{algorithm}-{number}-{'x'.join(map(str, grid))}", **model,
+            )  # fmt: skip
+            numbers.append(number)
+            configs.append(config)
+    content = _timed(catalog, ranks, configs, scale)
+    for number, config, found in zip(numbers, configs, content["measured"], strict=True):
+        found["config"] = config.to_json()
+        if number in MEMORY:
+            alone = replace(config, run=f"memory-{config.run}", profile=False, epochs=2)
+            found["peak"] = max(launch(alone, restart=True)["peak_memory"])
+    return content
+
+
+def _timed(catalog: Path, ranks: int, configs: list[TrainConfig], scale: Scale) -> dict[str, Any]:
+    """The profile of the machine, and what the epochs of each configuration take, measured in one job."""
     given, result = catalog / "configs.json", catalog / f"result-{ranks}.json"
     given.write_text(json.dumps([config.to_json() for config in configs]))
     program = [sys.executable, "-m", "mpi4py", "tests/benchmarks/plan_ranks.py", str(given), str(result)]
     command = [find_mpiexec(), "-n", str(ranks), *program, str(scale.calibration), str(scale.rounds)]
     subprocess.run(command, check=True, env=rank_environment(ranks, 1))
     content: dict[str, Any] = json.loads(result.read_text())
-    for config, found in zip(configs, content["measured"], strict=True):
-        found["config"] = config.to_json()
-        if any(f"-{number}-" in str(config.run) for number in MEMORY_MODELS):
-            alone = replace(config, run=f"memory-{config.run}", profile=False, epochs=2)
-            found["peak"] = max(launch(alone, restart=True)["peak_memory"])
     return content
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.bench_plan import MODELS
+from benchmarks.bench_plan import TRAININGS
 from click.testing import CliRunner, Result
 
 import gnnloom
@@ -232,5 +232,5 @@ def test_auto_is_an_algorithm_in_python_too(planned: Path) -> None:
 
 
 def test_the_benchmark_of_the_planner_asks_for_trainings_that_exist() -> None:
-    for model in MODELS:
-        TrainConfig(catalog="c", dataset="d", **model)
+    for dataset, model in TRAININGS:
+        TrainConfig(catalog="c", dataset=dataset, **model)
