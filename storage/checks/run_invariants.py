@@ -22,7 +22,7 @@ from gnnloom.storage.runs.run import Run
 
 
 def check_run(run: Run) -> int:
-    """Read and check all of a run: configuration, metrics, result, checkpoints, predictions.
+    """Read and check all of a run: configuration, forecast, metrics, result, checkpoints, predictions.
 
     Returns:
         The number of epochs.
@@ -33,6 +33,7 @@ def check_run(run: Run) -> int:
     """
     run.config()
     run.inputs()
+    run.forecast()
     read_sessions(run.path)
     _check_recipe(run.path / "recipe.toml")
     # Before the metrics, which a run that ends meanwhile completes first.

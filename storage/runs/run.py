@@ -34,12 +34,18 @@ _CONFIG = "config.json"
 _METRICS = "metrics.jsonl"
 _RESULT = "result.json"
 _INPUTS = "inputs.json"
+_FORECAST = "forecast.json"
 
 #: Where ranks of an earlier job that stood still reported what they waited for.
 _WAITING = ".waiting"
 
 #: Entries of a line of metrics that are not single numbers, and their types.
 _TABLES: Mapping[str, type] = {"bytes": dict, "messages": dict, "profile": list}
+#: Entries of a forecast that readers rely on.
+_PREDICTED: Mapping[str, type] = {
+    "epoch_seconds": float, "seconds_by_kind": dict, "bytes_sent": int, "messages_sent": int, "peak_memory": int,
+    "profile": str, "clock": str,
+}  # fmt: skip
 
 
 def _check_line(line: Mapping[str, Any], where: str) -> None:
@@ -121,6 +127,22 @@ class Run:
         """Kind to key of the shards that the run reads, and of their inputs; empty if they were not recorded."""
         path = self.path / _INPUTS
         return read_json(path) if path.exists() else {}
+
+    def forecast(self) -> dict[str, Any]:
+        """What the planner predicted when the run began; empty if it does not know such a training.
+
+        Raises:
+            CorruptError: the file is not a forecast.
+        """
+        path = self.path / _FORECAST
+        content = read_json(path) if path.exists() else {}
+        if content and not all(isinstance(content.get(name), kind) for name, kind in _PREDICTED.items()):
+            raise CorruptError(f"{path}: expected {', '.join(_PREDICTED)}; remove it, the run does not need it")
+        return content
+
+    def write_forecast(self, content: JsonObject) -> None:
+        """Store what the planner predicts; called by rank 0 only."""
+        write_json(self.path / _FORECAST, content)
 
     def metrics(self) -> list[dict[str, Any]]:
         """One object per finished epoch; a last line that was cut short is left out.
@@ -238,6 +260,7 @@ class Run:
         shutil.rmtree(self.path / _WAITING, ignore_errors=True)
         if first_epoch == 0:
             self.drop_predictions()
+            (self.path / _FORECAST).unlink(missing_ok=True)
             if self.checkpoints.is_dir():
                 remove_tree(self.checkpoints)
         # Aside, so that a kill leaves either the old metrics or the new ones.

@@ -61,6 +61,19 @@ _EXPOSED = ("exposed_seconds", "mean_exposed_seconds")
 
 
 @dataclass(frozen=True)
+class Begun:
+    """A training whose run has begun.
+
+    Attributes:
+        num_training: labeled vertices of the training split, over all ranks.
+    """
+
+    config: TrainConfig
+    shards: RowShards | GridShards
+    num_training: int
+
+
+@dataclass(frozen=True)
 class EpochReport:
     """Loss and cost of one epoch, the same on every rank.
 
@@ -85,13 +98,19 @@ class EpochReport:
 
 
 def train(
-    comm: Communicator, config: TrainConfig, stop: Callable[[], bool] = lambda: False, *, restart: bool = False
+    comm: Communicator,
+    config: TrainConfig,
+    stop: Callable[[], bool] = lambda: False,
+    *,
+    restart: bool = False,
+    begun: Callable[[Run, Begun], None] = lambda run, begun: None,  # noqa: ARG005 - names for callers
 ) -> dict[str, Any]:
     """Train as configured, from the run's last checkpoint on if there is one. Collective.
 
     Args:
         stop: called once per epoch on every rank; if it returns True on any rank, all write a checkpoint and return.
         restart: start the run over; whatever it has is dropped before the first epoch.
+        begun: called on rank 0 when the run's folder is there, before the first epoch.
 
     Returns:
         The run's result, the same on every rank; ``state`` is ``finished`` or ``stopped``. A run that has finished
@@ -115,6 +134,7 @@ def train(
         # above leaves it as it was. The barrier keeps the other ranks from writing before that.
         if comm.rank == 0:
             _begin(training)
+            begun(training.run, Begun(training.config, training.session.shards, training.loss.num_vertices))
         comm.barrier()
         with closing(training), recorded(training.run, config, training.first_epoch, comm.rank) as training.log:
             stopped = training.run_epochs(stop)

@@ -23,6 +23,7 @@ from gnnloom.trainer.algorithms.footprint import Footprint
 from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of, with_its_run
 from gnnloom.trainer.config.mode_config import ModeConfig
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.models.work import UNKNOWN, ModelWork
 from gnnloom.trainer.networks.model import ModelOptions
 from gnnloom.trainer.training.build import check_graph, check_order, model_options
 from gnnloom.trainer.training.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes, sizes_of
@@ -37,34 +38,6 @@ UNCERTAINTY = 1.4
 _COPIES = {"adam": 3, "sgd": 1}
 #: Bytes of an epoch's line of metrics.
 _LINE_BYTES = 400
-
-
-@dataclass(frozen=True)
-class _Tensors:
-    """Tensors of the width of a layer's output that a model needs beyond one product and its activation.
-
-    Attributes:
-        kept: results that the backward pass needs.
-        passing: results that exist for a moment only.
-        keeps_features: the input features stay in memory although their product is kept.
-        attends: products are formed by attention over the edges.
-    """
-
-    kept: int
-    passing: int
-    keeps_features: bool = False
-    attends: bool = False
-
-
-_GCN = _Tensors(0, 2)
-#: A model of another package counts as the one that needs most.
-_OTHER = _Tensors(2, 3, keeps_features=True)
-_TENSORS = {
-    "gcn": _GCN,
-    "sage": _Tensors(0, 3, keeps_features=True),
-    "gin": _OTHER,
-    "gat": _Tensors(0, 2, keeps_features=True, attends=True),
-}
 
 
 @dataclass(frozen=True)
@@ -292,8 +265,8 @@ def _windows(
 
 def _memory(sizes: _Matrix, config: TrainConfig, options: ModelOptions, layers: Sequence[Footprint]) -> _Memory:
     """The memory of one rank with these shares."""
-    word, n = _feature_bytes(config), sizes.num_vertices
-    model = _TENSORS.get(config.model, _OTHER)
+    word, n = config.feature_bytes, sizes.num_vertices
+    model = config.model_kind.work or UNKNOWN
     entries = layers[0].adjacency * sizes.nnz
     arriving = layers[0].arriving * sizes.nnz * sizes.entry_bytes
     adjacency = arriving + sizes.matrices * (entries * sizes.entry_bytes + 8 * layers[0].pointers * n)
@@ -317,7 +290,7 @@ def _layer_peak(
     config: TrainConfig,
     options: ModelOptions,
     layers: Sequence[Footprint],
-    model: _Tensors,
+    model: ModelWork,
     column: float,
     entries: float,
 ) -> tuple[float, float]:
@@ -345,7 +318,7 @@ def _layer_peak(
             saved += moving + scores
         elif not is_kept:
             # Forward: the scaled rows, those that arrive, and the product. Backward there is a gradient as well.
-            extra = (model.passing - _GCN.passing) * output * after
+            extra = (model.passing - ModelWork.passing) * output * after
             peak = max(peak, saved + moving + (here.product * product + extra if layer else 0))
             saved += here.product * product if first else 0
         if layer == len(options.pairs) - 1:
@@ -370,11 +343,6 @@ def _read_bytes(shards: ShardSizes, config: TrainConfig, options: ModelOptions, 
     return int(cells + footprints[0].held * shards.order_bytes)
 
 
-def _feature_bytes(config: TrainConfig) -> int:
-    """Bytes of a number of the features, the activations and their gradients."""
-    return 2 if config.precision == "bf16" else np.dtype(config.dtype).itemsize
-
-
 def _checkpoint_bytes(shards: ShardSizes, config: TrainConfig, options: ModelOptions) -> int:
     """Bytes of all checkpoints that are on disk at a time."""
     parameters = _num_weights(config, options)
@@ -385,7 +353,7 @@ def _checkpoint_bytes(shards: ShardSizes, config: TrainConfig, options: ModelOpt
 
 def _num_weights(config: TrainConfig, options: ModelOptions) -> int:
     # Two weights of a layer's shape are the most that a model has; the attention vectors are small.
-    weights = 1 if config.model in {"gcn", "gat"} else 2
+    weights = (config.model_kind.work or UNKNOWN).weights
     return sum(weights * before * after + after for before, after in options.pairs)
 
 
