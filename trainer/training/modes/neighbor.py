@@ -31,7 +31,7 @@ from gnnloom.trainer.training.layerwise import layerwise_scores
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
 from gnnloom.trainer.training.mapped_graph import map_graph
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
-from gnnloom.trainer.training.modes.sampled import multiplying_by
+from gnnloom.trainer.training.modes.sampled import awaited, multiplying_by
 
 #: Fan-out of every layer if none is given.
 _FANOUT = 10
@@ -104,7 +104,8 @@ class NeighborMode(Mode):
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
         total, terms = 0.0, 0.0
-        with self._on_blocks(), closing(self._batches.begin(epoch)) as batches:
+        drawn_batches = awaited(self._batches.begin(epoch), self.context.comm.traffic)
+        with self._on_blocks(), closing(drawn_batches) as batches:
             for step in range(self._num_steps):
                 drawn = next(batches, None) or self._batches.nothing()
                 # Every step has dropout masks of its own.
