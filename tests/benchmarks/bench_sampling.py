@@ -2,11 +2,12 @@
 
     python tests/benchmarks/bench_sampling.py [--scale small|full] [--folder FOLDER]
 
-One process and one thread. Frontier sampling (8000 vertices, 1000 of them in the frontier) against straightforward samplers: one draws from all
-weights of the frontier by NumPy's Generator.choice, one scans them in compiled code. Subgraphs by random walks, and
-batches of sampled neighbors (1024 seeds, fan-outs 15, 10, 5, with the 64 features of every vertex), against PyTorch
-Geometric's loaders, if torch-sparse is installed. The sides of a comparison take turns; figures are medians of
-processor seconds. Epochs: see neighbor_epochs.py. Prints tables, then lines ``RESULT name value unit``.
+One process and one thread. Frontier sampling (8000 vertices, 1000 of them in the frontier) against straightforward
+samplers: one draws from all weights of the frontier by NumPy's Generator.choice, one scans them in compiled code.
+Induced subgraphs, and batches of sampled neighbors (1024 seeds, fan-outs 15, 10, 5, with the 64 features of every
+vertex), against PyTorch Geometric's loaders, if torch-sparse is installed. The sides of a comparison take turns;
+figures are medians of processor seconds. Epochs: see neighbor_epochs.py. Prints tables, then lines ``RESULT name value
+unit``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Epochs of GraphSAGE 64-64-16 on sampled neighbors in bench_sampling: gnnloom against PyG's NeighborLoader.
 
-Each side trains in a process of its own, one thread, with batches drawn in this thread or by another one (a process, for
-PyG) ahead of their use. Both have the same allocator settings.
+Each side trains in a process of its own, one thread, with batches drawn in this thread or by another one (a process,
+for PyG) ahead of their use. Both have the same allocator settings.
 """
 
 from __future__ import annotations

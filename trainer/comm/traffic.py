@@ -30,8 +30,8 @@ from typing import Protocol
 
 from gnnloom.trainer.comm.watchdog import Watch
 
-#: Names of a profile's entries that are not messages: products with the adjacency, products with weights, time without a
-#: batch to train on, and time without a message that has to come first.
+#: Names of a profile's entries that are not messages: products with the adjacency, products with weights, waiting for
+#: a batch to train on, and idle time.
 SPMM, GEMM, SAMPLING, WAITING = "spmm", "gemm", "sampling", "waiting"
 
 

@@ -16,7 +16,6 @@ MODE = ModeKind(
     ranks_decide=True,
     # Only row shards say which rank owns a vertex.
     needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
-    rows_by_id=True,
     options={
         "fanout": Option(
             default=(),

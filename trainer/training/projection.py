@@ -24,7 +24,7 @@ from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, ru
 from gnnloom.trainer.config.mode_config import ModeConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.networks.model import ModelOptions
-from gnnloom.trainer.training.build import check_graph, check_order, model_options
+from gnnloom.trainer.training.build import check_graph, model_options
 from gnnloom.trainer.training.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes, sizes_of
 
 #: A rank before it reads anything, as measured: interpreter, torch, MPI, compiled kernels and the state of autograd.
@@ -140,7 +140,6 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     # Rank 0 stands for all: whether the shards fit the ranks does not depend on it.
     shards = config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter()).shards
     check_graph(config.model, shards)
-    check_order(config.mode, shards)
     if not shards.num_features or not shards.num_outputs:
         raise InputError(f"{shards.artifact.path}: the shards lack features or labels; there is nothing to train")
     start = find_start(config, inputs_of(shards.artifact), restart=restart)

@@ -99,7 +99,7 @@ def progress_picture(runs: Sequence[RunFacts]) -> Picture | None:
         return None
     figure, axes = new_axes()
     _draw_scores(axes, score, curves, "seconds of training")
-    note = "Time of the slowest rank in all epochs so far, without evaluations. Only runs of one machine are comparable."
+    note = "Time of all epochs so far, on the slowest rank and without evaluations. Compare runs of one machine only."
     return Picture("progress", f"Test {SCORES[score]} over time", figure, note)
 
 
@@ -111,7 +111,8 @@ def _over_time(facts: RunFacts, figure: str) -> Curve:
 
 def _draw_scores(axes: Axes, score: str, curves: dict[str, Curve], over: str = "epoch") -> None:
     """Draw curves of a score, labeled with their last values."""
-    _draw(axes, curves, {name: f"{name}  {written(score, values[-1], 1)}" for name, (_, values) in curves.items()}, over)
+    labels = {name: f"{name}  {written(score, values[-1], 1)}" for name, (_, values) in curves.items()}
+    _draw(axes, curves, labels, over)
     if score in ERRORS:
         axes.set_ylim(bottom=0)
     else:

@@ -47,7 +47,8 @@ def time_picture(facts: RunFacts) -> Picture | None:
     colors = dict(zip(COMPUTING.values(), _COMPUTING_COLORS, strict=True))
     colors |= {"communication": "orange", "waiting": "gray"}
     # A run on the whole graph samples nothing.
-    _stack(axes, {name: seconds * factor for name, seconds in parts.items() if name != "sampling" or seconds.any()}, colors)
+    drawn = {name: seconds * factor for name, seconds in parts.items() if name != "sampling" or seconds.any()}
+    _stack(axes, drawn, colors)
     axes.set_ylabel(f"{unit} per epoch")
     totals = {name: float(seconds.mean()) for name, seconds in parts.items()}
     whole = sum(totals.values()) or 1.0

@@ -17,6 +17,7 @@ from torch import Tensor
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.batches import Batches, Drawn
@@ -79,8 +80,8 @@ class NeighborMode(Mode):
         context = self.context
         session, config, feature = context.session, context.config, context.model.as_features(context.inputs.value)
         graph, owner = together(context.comm, lambda: map_graph(session))
-        own = session.operator.layout(0).vertex
-        seeds = own[as_array(context.labels.known("train"))]
+        vertex = session.operator.layout(0).vertex
+        own, seeds = LocalNumbers.of(vertex), np.sort(vertex[as_array(context.labels.known("train"))])
 
         def make() -> NeighborSampler | None:
             if not len(seeds):
