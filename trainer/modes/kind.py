@@ -25,6 +25,7 @@ class ModeKind:
         ranks_decide: the batches depend on the number of ranks, and so do the losses.
         needs: capabilities that an algorithm must have.
         rows_in_memory: the adjacency must be in memory.
+        rows_evaluate: the rows of the shards serve evaluation only, so they stay on disk in training.
         options: the mode's own options by name. Modes that share a name share the option.
     """
 
@@ -37,6 +38,7 @@ class ModeKind:
     ranks_decide: bool = False
     needs: frozenset[str] = frozenset()
     rows_in_memory: bool = False
+    rows_evaluate: bool = False
     options: Mapping[str, Option] = field(default_factory=dict)
 
     def load(self) -> type[Any]:

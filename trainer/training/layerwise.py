@@ -33,7 +33,7 @@ from gnnloom.trainer.training.modes.sampled import multiplying_by
 from gnnloom.trainer.training.session import Session
 
 #: Numbers that one step gathers, at most, unless one vertex has more.
-_GATHERED: Final = 1 << 24
+GATHERED: Final = 1 << 24
 
 
 def layerwise_scores(session: Session) -> Tensor:
@@ -108,7 +108,7 @@ class _Passes:
         """Bounds of the ranges of this rank's vertices that are treated together."""
         indptr, vertices = self._graph.matrix.indptr, self._own.ascending
         before = np.concatenate([[0], np.cumsum(indptr[vertices + 1] - indptr[vertices] + 1)])
-        most, bounds = max(1, _GATHERED // max(1, dim)), [0]
+        most, bounds = max(1, GATHERED // max(1, dim)), [0]
         while bounds[-1] < len(vertices):
             stop = int(np.searchsorted(before, before[bounds[-1]] + most, side="right")) - 1
             bounds.append(max(stop, bounds[-1] + 1))

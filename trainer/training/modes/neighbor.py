@@ -34,9 +34,6 @@ from gnnloom.trainer.training.mapped_graph import map_graph
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
 from gnnloom.trainer.training.modes.sampled import awaited, multiplying_by
 
-#: Fan-out of every layer if none is given.
-_FANOUT = 10
-
 
 class NeighborMode(Mode):
     """Steps on batches; a rank with fewer batches than others takes part in the sums with an empty one."""
@@ -176,7 +173,7 @@ def _checked(context: ModeContext) -> tuple[int, ...]:
     samples = context.session.samples
     if samples is not None and config.save_embeddings:
         raise InputError("save_embeddings: training from samples does not predict; run `gnnloom predict` afterwards")
-    fanouts = samples.fanouts if samples else config.fanout or (_FANOUT,) * model.num_layers
+    fanouts = samples.fanouts if samples else config.fanouts(model.num_layers)
     if len(fanouts) != model.num_layers:
         raise InputError(f"fanout {fanouts}: the model has {model.num_layers} layers, so give as many numbers")
     return fanouts
