@@ -1,9 +1,9 @@
 """Sizes of a rank's share of a batch before anything is drawn, and the memory of batches that are prepared ahead.
 
-Estimates from the sizes of the graph, for vertices drawn uniformly. Draws that prefer some vertices find fewer different
-ones, so batches of sampled neighbors are at most as large, unless a fan-out is unlimited: these rows, and those of
-induced subgraphs, count with the mean degree. Of samplers that prefer vertices with many neighbors, all nonzeros of the
-rows count, although a subgraph has some of them only.
+Estimates from the sizes of the graph, for vertices drawn uniformly. Draws that prefer some vertices find fewer
+different ones, so batches of sampled neighbors are at most as large, unless a fan-out is unlimited: these rows, and
+those of induced subgraphs, count with the mean degree. Of samplers that prefer vertices with many neighbors, all
+nonzeros of the rows count, although a subgraph has some of them only.
 """
 
 from __future__ import annotations

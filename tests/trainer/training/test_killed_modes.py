@@ -23,11 +23,10 @@ RANKS, EPOCHS, SEED = 2, 5, 3
 DRAWN: dict[str, Any] = {"fanout": (3, 2), "batch_size": 5}
 #: Options of each way of training on samples.
 CASES: dict[str, dict[str, Any]] = {
-    "frontier": {"mode": "subgraph", "batches": 6},
-    "weighted-edge": {"mode": "subgraph", "sampler": "edge", "batches": 6, "presamples": 20, "norm": "batch"},
+    "subgraph": {"mode": "subgraph", "batches": 6, "presamples": 20, "norm": "batch"},
     "minibatch": {"mode": "minibatch", "norm": "batch"},
     "neighbor": {"mode": "neighbor", "sampler_threads": 2, **DRAWN},
-    "samples-on-disk": {"mode": "neighbor"},
+    "samples-on-disk": {"mode": "neighbor", "batch_size": DRAWN["batch_size"]},
 }
 
 
