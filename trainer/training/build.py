@@ -15,7 +15,6 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import OpenedShards
 from gnnloom.trainer.kernels.dispatch import Dropout, Threads, Workspace
 from gnnloom.trainer.models.registry import MODELS, model_kind
-from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.networks.model import Model, ModelOptions
 from gnnloom.trainer.operators.operator import LayerPlan, Operator
 
@@ -31,19 +30,6 @@ def check_graph(model: str, shards: RowShards | GridShards) -> None:
         raise InputError(
             f"{shards.artifact.path}: the edges have weights, which model {model} does not use; choose {able}, or"
             " ingest the graph without them"
-        )
-
-
-def check_order(mode: str, shards: RowShards | GridShards) -> None:
-    """Check that the rows of a rank are in the order that a mode needs.
-
-    Raises:
-        InputError: they are in another order.
-    """
-    if MODES[mode].rows_by_id and isinstance(shards, RowShards) and shards.reorder != "none":
-        raise InputError(
-            f"{shards.artifact.path}: rows are ordered by {shards.reorder}, and mode {mode} needs them in the order of"
-            " their ids; make shards with `gnnloom shard --reorder none`"
         )
 
 

@@ -33,7 +33,7 @@ from gnnloom.trainer.layout.redistribute import split_rows
 from gnnloom.trainer.networks.model import Inputs, Model
 from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.operators.operator import Operator
-from gnnloom.trainer.training.build import build_model, build_operator, check_graph, check_order, model_options
+from gnnloom.trainer.training.build import build_model, build_operator, check_graph, model_options
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,6 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
     opened = config.chosen_algorithm.reads.open(dataset, config, comm.rank, comm.size, counter)
     shards = opened.shards
     check_graph(config.model, shards)
-    check_order(config.mode, shards)
     if config.samples is not None and isinstance(opened, OwnRowShard):
         return _open_samples(comm, config, dataset, opened.shard, threads, counter)
     # The plan of the model comes before the operator, which reads only what the plan multiplies with.

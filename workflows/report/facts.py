@@ -23,7 +23,12 @@ from gnnloom.storage.upkeep.lineage import Node, lineage
 logger = logging.getLogger(__name__)
 
 #: Kinds of computation in a profile, and their labels. Everything else but ``waiting`` is communication.
-COMPUTING = {"spmm": "adjacency products", "gemm": "weight products", "other": "other computing"}
+COMPUTING = {
+    "spmm": "adjacency products",
+    "gemm": "weight products",
+    "sampling": "sampling",
+    "other": "other computing",
+}
 WAITING = "waiting"
 #: Splits by their names in the metrics, and their labels.
 SPLITS = {"train": "training", "val": "validation", "test": "test"}

@@ -81,6 +81,28 @@ def test_memory_and_bytes_are_near_the_measured_ones(catalog: Catalog, case: str
     assert (known.first_epoch, known.seconds_from) == (2, case)
 
 
+SAMPLED: dict[str, dict[str, Any]] = {
+    "subgraph": {"mode": "subgraph", "sampler": "edge", "batch_size": 30_000, "batches": 4},
+    "minibatch": {"mode": "minibatch", "batch_size": 40_000},
+    "neighbor": {"mode": "neighbor", "model": "sage", "batch_size": 4096, "fanout": (10, 10, 5)},
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", SAMPLED)
+def test_memory_of_sampled_modes_is_near_the_measured_one(catalog: Catalog, case: str) -> None:
+    options = {"dataset": "web", "ranks": 2, "epochs": 2, "threads": 1, "hidden": (64, 64), **SAMPLED[case]}
+    config = TrainConfig(catalog=str(catalog.root), run=f"sampled-{case}", **options)
+    planned = project_training(config)
+    assert planned.batch_memory > 0
+    for expected, found in zip(planned.peak_memory, launch(config)["peak_memory"], strict=True):
+        # Measured memory includes the mapped pages that were touched, which the system would take back.
+        least, most = expected - PROCESS_MEMORY, expected - PROCESS_MEMORY + planned.mapped_bytes
+        assert least / UNCERTAINTY < found - PROCESS_MEMORY < most * UNCERTAINTY, (
+            f"{case}: {least}, {found - PROCESS_MEMORY}, {most}"
+        )
+
+
 def project(catalog: Catalog, **options: Any) -> TrainProjection:
     fixed: dict[str, Any] = {"dataset": "web", "ranks": 2, "hidden": (64, 64)}
     return project_training(TrainConfig(catalog=str(catalog.root), **{**fixed, **options}))
@@ -116,3 +138,18 @@ def test_an_algorithm_without_a_footprint_is_refused(small: Catalog, monkeypatch
     monkeypatch.setattr(TrainConfig, "chosen_algorithm", without)
     with pytest.raises(InputError, match="broadcast: its memory cannot be projected"):
         project(small, algorithm="broadcast")
+
+
+def test_larger_batches_and_more_of_them_need_more(small: Catalog) -> None:
+    changes: dict[str, list[dict[str, Any]]] = {
+        "subgraph": [{"batch_size": 1900}, {"pool": 40}, {"sampler_threads": 9}],
+        "minibatch": [{"batch_size": 1900}, {"pool": 40}],
+        "neighbor": [{"batch_size": 500}, {"fanout": (30, 30, 30)}, {"pool": 40}, {"cache_memory": 0}],
+    }
+    for mode, changed in changes.items():
+        usual = project(small, mode=mode, batch_size=50)
+        for each in changed:
+            found = project(small, **{"mode": mode, "batch_size": 50, **each}).batch_memory
+            assert found < usual.batch_memory if "cache_memory" in each else found > usual.batch_memory, (mode, each)
+        assert (usual.mapped_bytes > 0) == (mode != "minibatch")
+    assert project(small).batch_memory == project(small).mapped_bytes == 0
