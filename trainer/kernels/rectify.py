@@ -29,7 +29,13 @@ _LANES = 32
 
 
 def rectify(
-    output: Tensor, bias: Tensor | None, mask: Mask | None, dropout: Dropout, *, in_place: bool = False
+    output: Tensor,
+    bias: Tensor | None,
+    mask: Mask | None,
+    dropout: Dropout,
+    *,
+    in_place: bool = False,
+    spends_gradient: bool = False,
 ) -> Tensor:
     """The dropout of relu(output + bias); differentiable.
 
@@ -40,18 +46,26 @@ def rectify(
         dropout: has the threads and the workspace.
         in_place: overwrite ``output``, which nothing else may need: neither another operation nor the backward pass of
             the one that formed it.
+        spends_gradient: backward, overwrite the gradient of the result, which autograd must not pass to another
+            operation as well.
 
     Returns:
         (num_rows, dim).
     """
-    result: Tensor = _Rectify.apply(output, bias, mask, dropout, in_place)  # type: ignore[no-untyped-call]
+    result: Tensor = _Rectify.apply(output, bias, mask, dropout, in_place, spends_gradient)  # type: ignore[no-untyped-call]
     return result
 
 
 class _Rectify(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, output: Tensor, bias: Tensor | None, mask: Mask | None, dropout: Dropout, in_place: bool
+        ctx: Any,
+        output: Tensor,
+        bias: Tensor | None,
+        mask: Mask | None,
+        dropout: Dropout,
+        in_place: bool,
+        spends_gradient: bool,
     ) -> Tensor:
         space, threads = dropout.workspace, dropout.threads
         in_place = in_place and output.is_contiguous()
@@ -76,7 +90,7 @@ class _Rectify(torch.autograd.Function):
                 drop(read, added, written, bits, *mask[:4], scale, start, stop)
 
         threads.run(kernel, threads.even_ranges(num_rows))
-        ctx.given = dropout, scale, bias is not None
+        ctx.given = dropout, scale, bias is not None, spends_gradient
         ctx.save_for_backward(passed)
         if in_place:
             ctx.mark_dirty(output)
@@ -84,11 +98,10 @@ class _Rectify(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        dropout, scale, has_bias = ctx.given
+        dropout, scale, has_bias, spends_gradient = ctx.given
         space, threads = dropout.workspace, dropout.threads
         given, (passed,) = space.contiguous(gradient), ctx.saved_tensors
-        # Not in place: autograd may pass the same gradient to another operation.
-        result = space.like(given)
+        result = given if spends_gradient else space.like(given)
         read, written, bits = as_array(given), as_array(result), as_array(passed).view(np.uint32)
         select = _select_stored_rows if given.dtype == torch.bfloat16 else _select_rows
 
@@ -96,7 +109,7 @@ class _Rectify(torch.autograd.Function):
             select(read, bits, scale, written, start, stop)
 
         threads.run(kernel, threads.even_ranges(len(given)))
-        return result, column_sums(result, space) if has_bias else None, None, None, None
+        return result, column_sums(result, space) if has_bias else None, None, None, None, None
 
 
 # A number that is not finite passes, so that a run that diverges shows it in its loss.
