@@ -74,6 +74,14 @@ def fork(matrix: Tensor, workspace: Workspace) -> tuple[Tensor, Tensor]:
     return first, second
 
 
+def give_up(matrix: Tensor) -> None:
+    """Free the memory of a matrix that callers still refer to, unless another tensor shares it.
+
+    The matrix is empty from here on: reading it is an error, not garbage. What autograd keeps of its history stays.
+    """
+    matrix.data = matrix.new_empty(0)
+
+
 class _Convert(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, dtype: torch.dtype, workspace: Workspace) -> Tensor:

@@ -23,14 +23,15 @@ _TRIALS = 3
 _SUMMED_ROWS = 2048
 
 
-def matmul(left: Tensor, right: Tensor, workspace: Workspace) -> Tensor:
+def matmul(left: Tensor, right: Tensor, workspace: Workspace, out: Tensor | None = None) -> Tensor:
     """(num_rows, num_columns) product of two matrices, in the workspace; not differentiable.
 
     Args:
         left: (num_rows, inner) of the dtype of the result.
         right: (inner, num_columns), converted to this dtype, so a weight.
+        out: (num_rows, num_columns) of the dtype of the result, to overwrite; a new matrix by default.
     """
-    out = workspace.empty((left.shape[0], right.shape[1]), left.dtype)
+    out = workspace.empty((left.shape[0], right.shape[1]), left.dtype) if out is None else out
     right = converted(right, left.dtype, workspace)
     if left.dtype != torch.bfloat16 or _multiplies_bfloat16():
         return torch.mm(left, right, out=out)

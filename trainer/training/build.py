@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 
-from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ReadCounter
@@ -17,6 +18,10 @@ from gnnloom.trainer.kernels.dispatch import Dropout, Threads, Workspace
 from gnnloom.trainer.models.registry import MODELS, model_kind
 from gnnloom.trainer.networks.model import Model, ModelOptions
 from gnnloom.trainer.operators.operator import LayerPlan, Operator
+
+if TYPE_CHECKING:
+    # It imports numba, which a job on row shards need not load.
+    from gnnloom.storage.artifacts.grid_shards import GridShards
 
 
 def check_graph(model: str, shards: RowShards | GridShards) -> None:
