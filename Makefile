@@ -108,7 +108,7 @@ bench-sampling: .venv/installed-for-benchmarks
 bench-spmm: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_spmm.py --scale $(SCALE)
 
-# Against PyG's GCNConv; SCALE=small takes a minute, full a quarter of an hour and 13 GB of memory.
+# Against the layers of PyG, with torch-sparse if it is installed; SCALE=small takes a minute, full an hour and 15 GB of memory.
 bench-epoch: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_epoch.py --scale $(SCALE)
 

@@ -1,144 +1,129 @@
-"""An epoch of a three-layer GCN on an R-MAT graph: gnnloom on one and two ranks, PyG's GCNConv on the same cores.
+"""An epoch of three layers: gnnloom on one and two ranks, in float32 and bf16, and PyG's layers on the same cores.
 
-    python tests/benchmarks/bench_epoch.py [--scale small|full] [--widths 64,128,256] [--rounds N] [--folder FOLDER]
+    python tests/benchmarks/bench_epoch.py [--scale small|full] [--models gcn,sage,gin,gat] [--graphs rmat,lattice]
+                                           [--widths 64,128,256] [--sides 1,2,1-bf16,2-bf16,csr,sparse,edge_index]
+                                           [--rounds N] [--epochs N] [--catalog FOLDER]
 
-128 features, 32 classes, float32, no dropout, the same initial weights, loss and Adam on all sides. Sides alternate: in
-every round each of them trains in new processes, and figures are medians over the rounds of medians over the epochs
-after the second. PyG has the graph as ``edge_index`` and as a CSR tensor, with the normalized adjacency cached. All
-sides have the same allocator settings: glibc keeps freed memory, which PyG needs to be fast and gnnloom does not.
-Losses of all sides must agree to 1e-4, those of bf16 to 1 %.
-Processor seconds are those of all ranks together, memory that of all ranks.
+128 features, 32 classes, no dropout, the same initial weights, loss and Adam on all sides. Two graphs: R-MAT
+(Graph500's parameters) and a square lattice in natural order, whose halves share one line of vertices. Sides
+alternate: in every round each of them trains in new processes; figures are medians over the rounds of medians over the
+epochs after the second. PyG has the graph as a CSR tensor, as torch-sparse's SparseTensor (if that is installed) and as
+``edge_index``, with the normalized adjacency of GCNConv cached. One rank has a thread per core, two ranks share the
+cores, and PyG has a thread per core. All sides have the same allocator settings: glibc keeps freed memory, which PyG
+needs to be fast and gnnloom does not. A side that needs more memory than is free is skipped, with a word.
+
+The full scale takes GCN at all widths and the other models at 128; the small one has one small R-MAT graph, and fewer
+sides for the other models.
+
+Losses of all sides must agree to 1e-4, those of bf16 to 1 %. Processor seconds are those of all ranks together, memory
+that of all ranks. Prints a table for each case, lines ``RESULT name value unit``, and lines ``GOAL`` that say whether a
+goal is met. ``--catalog`` keeps the graphs for the next run.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
-import sys
-import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
+from epoch_report import FIGURES, report
+from epoch_sides import SIDES, Case, family
+from graphs import catalog_in, generated, row_shards
 
-HERE = Path(__file__).parent
-DATASET = "web"
-SCALES = {"small": (11, 6, 1), "full": (17, 8, 3)}
-#: Twice the largest tensor: neither a mapping of its own nor the top of the heap goes back to the system.
-KEPT = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": str(1 << 32)}
-SEED = 0
-SIDES = (
-    "gnnloom, 1 rank",
-    "gnnloom, 2 ranks",
-    "gnnloom bf16, 1 rank",
-    "gnnloom bf16, 2 ranks",
-    "PyG, CSR",
-    "PyG, edge_index",
-)
-TOLERANCE, TOLERANCE_BF16 = 1e-4, 1e-2
+#: Arguments that generate a graph, and the partitioner that divides it in two.
+GRAPHS: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
+    "small": {
+        "rmat-11": ({"scale": 11, "edge_factor": 16}, "auto"),
+        "lattice-64": ({"size": (64, 64)}, "block"),
+    },
+    "full": {
+        "rmat-17": ({"scale": 17, "edge_factor": 16}, "auto"),
+        "lattice-1000": ({"size": (1000, 1000)}, "block"),
+    },
+}
+MODELS = ("gcn", "sage", "gin", "gat")
+#: Widths of the hidden layers; those of the other models than GCN are the middle one.
+WIDTHS = {"small": (64,), "full": (64, 128, 256)}
+#: Rounds and epochs.
+REPEATS = {"small": (1, 5), "full": (2, 6)}
+#: Sides of the small scale, of GCN and of the other models.
+SMALL_SIDES = ("1", "2", "1-bf16", "csr", "edge_index"), ("1", "edge_index")
 
 
 def main() -> None:
     options = _options()
-    scale, epochs, rounds = SCALES[options.scale]
-    with tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-epoch-") as folder:
-        _prepare(folder, scale)
-        for width in options.widths:
-            found: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
-            for _ in range(options.rounds or rounds):
-                for side in SIDES:
-                    found[side].append(_measure(folder, side, width, epochs))
-            _report(scale, width, {side: _medians(several) for side, several in found.items()})
+    rounds, epochs = REPEATS[options.scale]
+    rounds, epochs = options.rounds or rounds, options.epochs or epochs
+    with catalog_in(options.catalog, options.folder) as catalog:
+        for graph in _graphs(options):
+            arguments, method = GRAPHS[options.scale][graph]
+            dataset = generated(catalog, graph, family(graph), **arguments)
+            row_shards(dataset, 1, "block")
+            row_shards(dataset, 2, method)
+        for case in _cases(options):
+            _run(case, catalog, _sides(options, case), rounds, epochs)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", choices=SCALES, default=os.environ.get("SCALE", "full"))
-    parser.add_argument("--widths", type=lambda text: [int(item) for item in text.split(",")], default=[64, 128, 256])
-    parser.add_argument("--rounds", type=int, default=0, help="repetitions [default: 1 small, 3 full]")
-    parser.add_argument("--folder", type=Path, help="folder for temporary files [default: the system's]")
+    parser.add_argument("--scale", choices=GRAPHS, default=os.environ.get("SCALE", "full"))
+    parser.add_argument("--models", type=_choices(MODELS), default=MODELS)
+    parser.add_argument("--graphs", type=_choices(("rmat", "lattice")), help="[default: rmat small, both full]")
+    parser.add_argument("--widths", type=lambda text: tuple(int(item) for item in text.split(",")))
+    parser.add_argument("--sides", type=_choices(tuple(SIDES)))
+    parser.add_argument("--rounds", type=int, help="repetitions [default: 1 small, 2 full]")
+    parser.add_argument("--epochs", type=int, help="of each repetition [default: 5 small, 6 full]")
+    parser.add_argument("--catalog", type=Path, help="folder that keeps the graphs [default: a temporary one]")
+    parser.add_argument("--folder", type=Path, help="folder for the temporary catalog [default: the system's]")
     return parser.parse_args()
 
 
-def _prepare(folder: str, scale: int) -> None:
-    for command in (
-        f"generate {DATASET} rmat --scale {scale} --edge-factor 16",
-        f"features {DATASET} random --dim 128 --classes 32",
-        f"partition {DATASET} --parts 1 --method block",
-        f"shard {DATASET} --parts 1 --method block",
-        f"partition {DATASET} --parts 2",
-        f"shard {DATASET} --parts 2",
-    ):
-        program = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", folder, *command.split()]
-        _output(program, dict(os.environ))
+def _choices(allowed: Sequence[str]) -> Any:
+    def parse(text: str) -> tuple[str, ...]:
+        given = tuple(text.split(","))
+        unknown = [item for item in given if item not in allowed]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not one of {', '.join(allowed)}")
+        return given
+
+    return parse
 
 
-def _measure(folder: str, side: str, width: int, epochs: int) -> dict[str, Any]:
-    if side.startswith("PyG"):
-        kind = "csr" if side.endswith("CSR") else "edge_index"
-        arguments = [folder, DATASET, kind, str(width), str(epochs), str(SEED)]
-        program = [sys.executable, str(HERE / "epoch_peers.py"), *arguments]
-        return _last_line(program, rank_environment(1) | KEPT)
-    name, _, count = side.partition(", ")
-    ranks, precision = int(count.split()[0]), "bf16" if name.endswith("bf16") else "float32"
-    config = TrainConfig(
-        catalog=folder,
-        dataset=DATASET,
-        ranks=ranks,
-        hidden=(width, width),
-        epochs=epochs,
-        eval_every=0,
-        dropout=0.0,
-        seed=SEED,
-        precision=precision,
-        run=f"width-{width}-{ranks}-{precision}",
-    )
-    program = [sys.executable, "-m", "mpi4py", str(HERE / "epoch_ranks.py"), json.dumps(config.to_json())]
-    return _last_line([find_mpiexec(), "-n", str(ranks), *program], rank_environment(ranks) | KEPT)
+def _graphs(options: argparse.Namespace) -> list[str]:
+    chosen = options.graphs or (("rmat",) if options.scale == "small" else ("rmat", "lattice"))
+    return [graph for graph in GRAPHS[options.scale] if family(graph) in chosen]
 
 
-def _last_line(command: list[str], environment: dict[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(_output(command, environment).splitlines()[-1])
-    return found
+def _cases(options: argparse.Namespace) -> list[Case]:
+    cases = []
+    for model in options.models:
+        usual = WIDTHS[options.scale]
+        widths = options.widths or (usual if model == "gcn" else usual[len(usual) // 2 :][:1])
+        cases += [Case(model, graph, width) for graph in _graphs(options) for width in widths]
+    return cases
 
 
-def _output(command: list[str], environment: dict[str, str]) -> str:
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
-    return done.stdout
+def _sides(options: argparse.Namespace, case: Case) -> Sequence[str]:
+    usual = SMALL_SIDES[case.model != "gcn"] if options.scale == "small" else tuple(SIDES)
+    return options.sides or usual
 
 
-def _medians(several: list[dict[str, Any]]) -> dict[str, Any]:
-    names = ("wall", "processor", "faults", "total_peak")
-    return {name: statistics.median(each[name] for each in several) for name in names} | {"loss": several[0]["loss"]}
+def _run(case: Case, catalog: Path, sides: Sequence[str], rounds: int, epochs: int) -> None:
+    hindered = {key: SIDES[key].hindrance(case, catalog) for key in sides}
+    found: dict[str, list[dict[str, Any]]] = {key: [] for key in sides if not hindered[key]}
+    for _ in range(rounds):
+        for key, several in found.items():
+            several.append(SIDES[key].measure(case, catalog, epochs))
+    medians = {key: _medians(several) for key, several in found.items()}
+    report(case, medians, {key: reason for key, reason in hindered.items() if reason})
 
 
-def _report(scale: int, width: int, found: dict[str, dict[str, Any]]) -> None:
-    base = found[SIDES[0]]
-    print(f"\nR-MAT scale {scale}, width {width}, {len(os.sched_getaffinity(0))} cores, glibc keeps freed memory")
-    print(f"{'':22}{'wall s':>10}{'cpu s':>10}{'faults':>10}{'MB peak':>10}{'wall x':>10}{'cpu x':>10}")
-    for side, each in found.items():
-        _check_losses(side, base["loss"], each["loss"])
-        ratios = [each[name] / base[name] for name in ("wall", "processor")]
-        numbers = f"{each['wall']:10.3f}{each['processor']:10.3f}{each['faults']:10.0f}{each['total_peak'] / 1e6:10.0f}"
-        print(f"{side:22}{numbers}{ratios[0]:10.2f}{ratios[1]:10.2f}")
-    for side, each in found.items():
-        prefix = f"RESULT epoch_{side.lower().replace(',', '').replace(' ', '_')}_{width}"
-        print(f"{prefix}_wall {each['wall']:.4g} s\n{prefix}_processor {each['processor']:.4g} s")
-        print(f"{prefix}_peak {each['total_peak'] / 1e6:.4g} MB")
-        print(f"{prefix}_over_gnnloom {each['processor'] / base['processor']:.3g} x")
-    sys.stdout.flush()
-
-
-def _check_losses(side: str, expected: list[float], found: list[float]) -> None:
-    worst = max(abs(a - b) / abs(a) for a, b in zip(expected, found, strict=True))
-    if worst > (TOLERANCE_BF16 if "bf16" in side else TOLERANCE):
-        raise SystemExit(f"{side}: losses differ by {worst:.2g} from those of {SIDES[0]}: {expected}, {found}")
+def _medians(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    figures = {name: statistics.median(each[name] for each in several) for name in FIGURES}
+    return {**figures, "loss": several[0]["loss"]}
 
 
 if __name__ == "__main__":

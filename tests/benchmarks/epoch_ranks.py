@@ -1,6 +1,9 @@
-"""One rank of gnnloom in bench_epoch: trains as configured by JSON, and prints figures of the slowest or largest rank.
+"""One rank in bench_epoch and bench_algorithms: trains as configured by JSON, and prints what its epochs take.
 
 python -m mpi4py tests/benchmarks/epoch_ranks.py CONFIGURATION
+
+Figures are those of the slowest or largest rank, but ``processor`` and ``total_peak`` are of all ranks together;
+``busiest`` is the processor time of the rank with the most.
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ def main() -> None:
     found = dict(zip(figures, rows.max(0).tolist(), strict=True))
     if comm.rank == 0:
         # Of all ranks together, as with one process of the other side.
-        found |= {"processor": rows[:, 1].sum(), "total_peak": rows[:, 3].sum(), "loss": result["loss"]}
-        report(found)
+        together = {"processor": rows[:, 1].sum(), "total_peak": rows[:, 3].sum(), "loss": result["loss"]}
+        report({**found, "busiest": found["processor"], **together, "result": result})
 
 
 if __name__ == "__main__":

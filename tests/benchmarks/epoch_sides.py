@@ -1,0 +1,133 @@
+"""The sides of bench_epoch: gnnloom on one and two ranks in two precisions, and PyG with three kinds of adjacency."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from graphs import NUM_CLASSES, NUM_FEATURES
+from launching import HERE, last_line, train_ranks
+
+from gnnloom.storage import Catalog
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.job.launch import rank_environment
+
+#: Twice the largest tensor: neither a mapping of its own nor the top of the heap goes back to the system.
+KEPT = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": str(1 << 32)}
+SEED = 0
+#: Memory that Python, torch and PyG take, in bytes.
+_PROGRAM = 1 << 30
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model of three layers on a stored graph."""
+
+    model: str
+    graph: str
+    width: int
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Widths from the features to the classes."""
+        return (NUM_FEATURES, self.width, self.width, NUM_CLASSES)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate. Sums over thousands of neighbors make a GIN's steps on R-MAT chaotic with a large one."""
+        return 1e-4 if self.model == "gin" else 0.01
+
+    @property
+    def title(self) -> str:
+        return f"{self.model} {self.graph} {self.width}"
+
+
+def family(graph: str) -> str:
+    """The kind of a graph, which its name begins with; its size follows."""
+    return graph.split("-", maxsplit=1)[0]
+
+
+@dataclass(frozen=True)
+class Side:
+    """A program that trains.
+
+    Attributes:
+        title: what the table calls it.
+        ranks: of gnnloom; 0 for PyG.
+        precision: of gnnloom's features; PyG computes in float32.
+        adjacency: what PyG's layers get as the graph.
+    """
+
+    title: str
+    ranks: int = 0
+    precision: str = "float32"
+    adjacency: str = ""
+
+    def hindrance(self, case: Case, catalog: Path) -> str:
+        """Why this side cannot train a case here; empty if it can."""
+        if self.ranks:
+            return ""
+        if case.model == "gat" and self.adjacency != "edge_index":
+            return "PyG's attention turns every adjacency into edges"
+        if self.adjacency == "sparse" and find_spec("torch_sparse") is None:
+            return "torch-sparse is not installed"
+        needed, free = self._memory(case, catalog), _free_memory()
+        if needed > free:
+            return f"needs about {needed / 1e9:.0f} GB of memory, of which {free / 1e9:.0f} GB are free"
+        return ""
+
+    def _memory(self, case: Case, catalog: Path) -> int:
+        """Bytes that PyG needs if it forms a message for every edge; 0 if it does not."""
+        if self.adjacency != "edge_index":
+            return 0
+        # Layers that weight their messages keep each of them twice for the backward pass, which forms one more.
+        after = (*case.dims[1:-1], case.dims[-1] * (4 if case.model == "gat" else 1))
+        columns = sum(after) if case.model in {"gcn", "gat"} else max(case.dims)
+        return 3 * 4 * columns * Catalog(catalog).dataset(case.graph).graph().nnz + _PROGRAM
+
+    def measure(self, case: Case, catalog: Path, epochs: int) -> dict[str, Any]:
+        """Train in new processes; the figures of epoch_figures.py, and the losses."""
+        if self.ranks:
+            return train_ranks(self._config(case, catalog, epochs), KEPT)
+        arguments = [catalog, case.graph, case.model, self.adjacency, case.width, epochs, case.rate, SEED]
+        program = [sys.executable, str(HERE / "epoch_peers.py"), *map(str, arguments)]
+        return last_line(program, rank_environment(1) | KEPT)
+
+    def _config(self, case: Case, catalog: Path, epochs: int) -> TrainConfig:
+        return TrainConfig(
+            catalog=str(catalog),
+            dataset=case.graph,
+            ranks=self.ranks,
+            model=case.model,
+            hidden=case.dims[1:-1],
+            epochs=epochs,
+            lr=case.rate,
+            eval_every=0,
+            dropout=0.0,
+            seed=SEED,
+            precision=self.precision,
+            run=f"{case.model}-{case.width}-{self.ranks}-{self.precision}",
+        )
+
+
+SIDES = {
+    "1": Side("gnnloom, 1 rank", 1),
+    "2": Side("gnnloom, 2 ranks", 2),
+    "1-bf16": Side("gnnloom bf16, 1 rank", 1, "bf16"),
+    "2-bf16": Side("gnnloom bf16, 2 ranks", 2, "bf16"),
+    "csr": Side("PyG, CSR", adjacency="csr"),
+    "sparse": Side("PyG, SparseTensor", adjacency="sparse"),
+    "edge_index": Side("PyG, edge_index", adjacency="edge_index"),
+}
+
+
+def _free_memory() -> float:
+    """Bytes that a new process can have; unlimited where the system does not say."""
+    facts = Path("/proc/meminfo")
+    if not facts.exists():
+        return float("inf")
+    lines = dict(line.split(":") for line in facts.read_text().splitlines())
+    return float(lines["MemAvailable"].split()[0]) * 1024
