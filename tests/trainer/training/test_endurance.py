@@ -1,4 +1,4 @@
-"""Long trainings and many trainings one after the other take no more memory, files or threads than short ones."""
+"""A long training takes no more memory than a short one, and many stages leave no objects, files or threads."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_memory_of_two_thousand_epochs_is_that_of_two_hundred(
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_the_memory_of_two_hundred_stages_in_one_process_is_that_of_twenty(
+def test_two_hundred_stages_in_one_process_leave_no_objects_files_or_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.fsync", lambda _: None)
