@@ -33,7 +33,8 @@ from gnnloom.pipeline.shards.part_order import Order, PartOrder
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.artifacts.grid_shards import GridShards, stored_variants
+from gnnloom.storage.artifacts.grid_shards import GridShards
+from gnnloom.storage.artifacts.grid_variants import stored_variants
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError

@@ -26,7 +26,7 @@ from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, VertexSizes
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, working_memory
 from gnnloom.pipeline.tasks.phase_counts import total_tasks
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.artifacts.grid_shards import stored_variants
+from gnnloom.storage.artifacts.grid_variants import stored_variants
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset

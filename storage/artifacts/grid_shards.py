@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.artifacts.grid_variants import TRANSPOSED, stored_variants
 from gnnloom.storage.artifacts.grid_window import read_windows
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ReadCounter
@@ -32,23 +33,10 @@ from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.permutation import PARTITION_ORDER, KeyedPermutation
 from gnnloom.storage.matrix.ranges import Span, overlapped, split_range
 
-TRANSPOSED = {"even": "even_transposed", "odd": "odd_transposed", "even_transposed": "even", "odd_transposed": "odd"}
-
 #: Chunks per array, unless they would be too small: with many chunks, reading a range of rows reads little else.
 _CHUNKS, _LEAST_CHUNK_BYTES = 16, 16 << 10
 #: Bytes of vertex data that are read at once: enough to make calls rare, little compared with the result.
 _STEP_BYTES = 1 << 18
-
-
-def stored_variants(*, symmetric: bool, double: bool) -> dict[str, str]:
-    """For each variant, the equal one that is stored."""
-    odd = "odd" if double else "even"
-    # If A = A^T, then (Pr A Pc^T)^T = Pc A Pr^T: transposing exchanges even and odd.
-    if symmetric:
-        return {"even": "even", "odd": odd, "even_transposed": odd, "odd_transposed": "even"}
-    even_transposed = "even_transposed"
-    odd_transposed = "odd_transposed" if double else even_transposed
-    return {"even": "even", "odd": odd, "even_transposed": even_transposed, "odd_transposed": odd_transposed}
 
 
 def cell_path(variant: str, row: int, column: int) -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.grid_shards import GridShards, cell_path, stored_variants
+from gnnloom.storage.artifacts.grid_shards import GridShards, cell_path
+from gnnloom.storage.artifacts.grid_variants import stored_variants
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.checks.csr_invariants import check_csr, check_offsets
 from gnnloom.storage.errors import CorruptError

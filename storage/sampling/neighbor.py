@@ -6,7 +6,7 @@ Hamilton, Ying, Leskovec (GraphSAGE, NeurIPS 2017), appendix A, algorithm 2.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -17,12 +17,11 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.csr import CSR, INT32_WIDTH
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 from gnnloom.storage.matrix.random_numbers import below
+from gnnloom.storage.sampling.fanouts import ALL
 from gnnloom.storage.sampling.sampler import Block, Sample, Sampler
 from gnnloom.storage.sampling.vertex import members
 from gnnloom.storage.sampling.vertex_table import build_table, find_slot, slot_bits
 
-#: The fan-out that takes all neighbors.
-ALL: Final = -1
 #: Longer rows are sorted by a sort for long lists.
 _SHORT = 32
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from gnnloom.trainer.comm.communicator import Communicator
     from gnnloom.trainer.kernels.threads import Threads
     from gnnloom.trainer.kernels.workspace import Workspace
-    from gnnloom.trainer.operators.operator import LayerPlan, Operator
+    from gnnloom.trainer.operators.layer_plan import LayerPlan
+    from gnnloom.trainer.operators.operator import Operator
 
 #: Capabilities beyond the two products, which every algorithm has. A model states the ones that it needs.
 #: The operator fetches the rows of a vertex's in-neighbors as they are, not only their weighted sums.

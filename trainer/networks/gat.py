@@ -16,7 +16,8 @@ from gnnloom.storage.artifacts.row_shards import ShardMatrix
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.dispatch import Dropout, Threads
-from gnnloom.trainer.networks.model import Inputs, Model, ModelOptions, glorot
+from gnnloom.trainer.networks.model import Inputs, Model, glorot
+from gnnloom.trainer.networks.options import ModelOptions
 from gnnloom.trainer.operators.attention import Attending, Attention
 from gnnloom.trainer.operators.halo import HaloExchange, HaloFetch
 from gnnloom.trainer.operators.operator import Operator

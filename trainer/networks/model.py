@@ -30,8 +30,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -43,7 +43,8 @@ from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.kernels.dispatch import Dropout, converted, give_up, rectify
 from gnnloom.trainer.layout.partial_parameters import PartialParameter, columns_of, held, vertex_piece
 from gnnloom.trainer.networks.norm import build_norms, unit_rows
-from gnnloom.trainer.operators.operator import LayerPlan, Operator
+from gnnloom.trainer.networks.options import ModelOptions
+from gnnloom.trainer.operators.operator import Operator
 
 
 @dataclass(frozen=True)
@@ -67,66 +68,6 @@ class Inputs:
     def features(self) -> Tensor:
         """The features themselves, whether or not ``value`` is propagated."""
         return self.value if self.own is None else self.own
-
-
-@dataclass(frozen=True)
-class ModelOptions:
-    """Everything that determines a model except its weights.
-
-    Attributes:
-        dims: widths from the input features to the classes.
-        input_dropout: apply dropout to the input features too, as Kipf and PyG do on citation graphs.
-        product_order: ``propagate-first`` for (A H) W, ``transform-first`` for A (H W), or ``auto`` for the cheaper one
-            in each layer.
-        input_needs_gradient: form the gradient of the input features.
-        input_is_kept: the first layer's product with the adjacency is formed once.
-        norm: ``none``, ``layer`` or ``batch``: normalization of every hidden layer's output before its activation.
-        residual: add a hidden layer's input to its output if their widths are equal.
-        unit_embedding: scale the rows of the last layer's input to length 1 (as Zeng et al., ICLR 2020, do).
-        feature_dtype: torch's dtype of features and activations; that of the parameters by default.
-        own: the model's own options by name, checked; see :class:`~gnnloom.trainer.models.kind.ModelKind`.
-    """
-
-    dims: tuple[int, ...]
-    bias: bool = True
-    input_dropout: bool = True
-    product_order: str = "auto"
-    input_needs_gradient: bool = False
-    input_is_kept: bool = False
-    norm: str = "none"
-    residual: bool = False
-    unit_embedding: bool = False
-    feature_dtype: torch.dtype | None = None
-    own: Mapping[str, Any] = field(default_factory=dict)
-
-    def propagates_first(self, layer: int, width: int | None = None) -> bool:
-        """Whether a layer is (A H) W rather than A (H W).
-
-        The cost and the traffic of a product with A are proportional to its width. (A H) W of a first layer without a
-        gradient of the inputs needs no backward product, and if A H is kept it needs no forward product either.
-
-        Args:
-            width: width of H W; by default that of the layer's output.
-        """
-        if layer == 0 and self.input_is_kept:
-            return True
-        if self.product_order != "auto":
-            return self.product_order == "propagate-first"
-        # (A H) W needs a product of width `before`, and a second one backward if H has a gradient. A (H W) always needs
-        # two of width `after`: the gradient of W passes through the backward one.
-        before, after = self.dims[layer], width or self.dims[layer + 1]
-        backward = layer > 0 or self.input_needs_gradient
-        return before * (1 + backward) <= after * 2
-
-    def layer_plan(self) -> LayerPlan:
-        """The products that the model will ask its operator for."""
-        orders = tuple(self.propagates_first(layer) for layer in range(len(self.pairs)))
-        return LayerPlan(self.dims, orders, self.input_needs_gradient)
-
-    @property
-    def pairs(self) -> list[tuple[int, int]]:
-        """Input and output width of every layer."""
-        return list(zip(self.dims[:-1], self.dims[1:], strict=True))
 
 
 class Model(nn.Module, ABC):
@@ -167,7 +108,7 @@ class Model(nn.Module, ABC):
         self.options = options
         self.dropout = dropout
         self.dtype = dtype
-        self.feature_dtype = options.feature_dtype or dtype
+        self.feature_dtype: torch.dtype = getattr(torch, options.feature_dtype) if options.feature_dtype else dtype
         self.epoch = 0
         self.norms = nn.ModuleList(build_norms(options.norm, options.dims[1:-1], dtype))
         # A generator of its own, so no other random draw of the process changes the initial weights.

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.grid_shards import TRANSPOSED, GridShards, stored_variants
+from gnnloom.storage.artifacts.grid_shards import GridShards
+from gnnloom.storage.artifacts.grid_variants import TRANSPOSED, stored_variants
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.ranges import Span, split_range

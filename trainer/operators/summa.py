@@ -26,7 +26,7 @@ from gnnloom.trainer.kernels.dispatch import SparseProduct, converted, sum_dtype
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.operators.grid import GridOperator, InFlight
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
-from gnnloom.trainer.operators.operator import LayerPlan
+from gnnloom.trainer.operators.layer_plan import LayerPlan
 
 _ROW, _COLUMN, _LAYER = ("row",), ("column",), ("layer",)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gnnloom.storage.artifacts.grid_shards import stored_variants
+from gnnloom.storage.artifacts.grid_variants import stored_variants
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.algorithms.steps import Volume

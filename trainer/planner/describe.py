@@ -15,7 +15,7 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.models.work import ModelWork, Widths
 from gnnloom.trainer.modes.registry import MODES
-from gnnloom.trainer.training.build import model_options
+from gnnloom.trainer.training.requested import model_options
 
 #: Vertices whose split and labels are read at a time.
 _CHUNK_ROWS = 1 << 22

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gnnloom.storage.sampling.neighbor import ALL
+from gnnloom.storage.sampling.fanouts import ALL
 from gnnloom.trainer.algorithms.footprint import Footprint
 from gnnloom.trainer.config.train_config import TrainConfig
 

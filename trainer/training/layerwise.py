@@ -8,7 +8,7 @@ evaluation (Hamilton, Ying, Leskovec, NeurIPS 2017, algorithm 1).
 from __future__ import annotations
 
 import tempfile
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,20 +20,19 @@ from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
+from gnnloom.storage.sampling.fanouts import ALL
 from gnnloom.storage.sampling.layered import layered_batch
-from gnnloom.storage.sampling.neighbor import ALL, NeighborSampler
+from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.vertex_data import normalize_feature
 from gnnloom.trainer.kernels.arrays import array_dtype
 from gnnloom.trainer.networks.model import Inputs, Model
 from gnnloom.trainer.operators.layered import Layered
+from gnnloom.trainer.training.gathered import GATHERED
 from gnnloom.trainer.training.mapped_graph import map_graph
 from gnnloom.trainer.training.modes.sampled import multiplying_by
 from gnnloom.trainer.training.session import Session
-
-#: Numbers that one step gathers, at most, unless one vertex has more.
-GATHERED: Final = 1 << 24
 
 
 def layerwise_scores(session: Session) -> Tensor:

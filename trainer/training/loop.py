@@ -9,11 +9,10 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.errors import CorruptError, InputError
@@ -49,6 +48,10 @@ from gnnloom.trainer.training.predict import write_predictions
 from gnnloom.trainer.training.record import recorded
 from gnnloom.trainer.training.run_log import RunLog
 from gnnloom.trainer.training.session import Session, open_session, threads_per_rank, writing
+
+if TYPE_CHECKING:
+    # It imports numba, which a job on row shards need not load.
+    from gnnloom.storage.artifacts.grid_shards import GridShards
 
 logger = logging.getLogger(__name__)
 

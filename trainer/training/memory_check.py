@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
-from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.machine_memory import available_memory, memory_text
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.projection import UNCERTAINTY, memory_beyond_process
 from gnnloom.trainer.training.shard_sizes import sizes_of
+
+if TYPE_CHECKING:
+    # It imports numba, which a job on row shards need not load.
+    from gnnloom.storage.artifacts.grid_shards import GridShards
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +30,7 @@ def check_memory(config: TrainConfig, shards: RowShards | GridShards, ranks_here
     Raises:
         BudgetError: the training cannot fit; says what it needs and what there is.
     """
-    if config.chosen_algorithm.footprint is None and isinstance(shards, GridShards):
+    if config.chosen_algorithm.footprint is None and not isinstance(shards, RowShards):
         return  # an algorithm of another package, which does not say what it needs
     needed = sum(memory_beyond_process(config, sizes_of(shards, stored=False))[:ranks_here])
     available = available_memory()

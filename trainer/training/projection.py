@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnloom.storage.artifacts.grid_shards import TRANSPOSED, stored_variants
+from gnnloom.storage.artifacts.grid_variants import TRANSPOSED, stored_variants
 from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, NUM_BUFFERS
 from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import GnnloomError, InputError
@@ -25,10 +25,10 @@ from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, ru
 from gnnloom.trainer.config.mode_config import ModeConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.models.work import UNKNOWN, ModelWork
-from gnnloom.trainer.networks.model import ModelOptions
+from gnnloom.trainer.networks.options import ModelOptions
 from gnnloom.trainer.training.batch_projection import RankRows, batch_sizes, prepared_bytes
-from gnnloom.trainer.training.build import check_graph, model_options
-from gnnloom.trainer.training.layerwise import GATHERED
+from gnnloom.trainer.training.gathered import GATHERED
+from gnnloom.trainer.training.requested import check_graph, model_options
 from gnnloom.trainer.training.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes, sizes_of
 
 #: A rank before it reads anything, as measured: interpreter, torch, MPI, compiled kernels and the state of autograd.
@@ -204,7 +204,7 @@ def _left(start: Start, config: TrainConfig) -> int:
 
 def _row_memory(shards: RowSizes, config: TrainConfig, options: ModelOptions) -> list[_Memory]:
     """The memory of every rank, from the sizes of its own shard."""
-    n, differentiates = shards.num_vertices, config.model_kind.load().multiplies
+    n, differentiates = shards.num_vertices, not (config.model_kind.work or UNKNOWN).attends
     # The transpose of an undirected graph is the same matrix. Attention needs none, nor do batches of the whole graph.
     differentiates = differentiates and config.mode in {"full", "minibatch"}
     matrices = 1.0 if shards.symmetric or not differentiates else 2.0

@@ -32,7 +32,8 @@ from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import split_rows
 from gnnloom.trainer.networks.model import Inputs, Model
 from gnnloom.trainer.operators.operator import Operator
-from gnnloom.trainer.training.build import build_model, build_operator, check_graph, model_options
+from gnnloom.trainer.training.build import build_model, build_operator
+from gnnloom.trainer.training.requested import check_graph, model_options
 
 if TYPE_CHECKING:
     # It imports numba, which a job on row shards need not load.

@@ -20,7 +20,8 @@ from gnnloom.pipeline.shards.projection import (
 from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, VertexSizes
 from gnnloom.pipeline.tasks.cluster import available_cores, threads_suffice
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.artifacts.grid_shards import GridShards, stored_variants
+from gnnloom.storage.artifacts.grid_shards import GridShards
+from gnnloom.storage.artifacts.grid_variants import stored_variants
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.artifacts.vertices import Vertices

@@ -19,9 +19,10 @@ from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.sampling.cluster import ClusterSampler
 from gnnloom.storage.sampling.edge import EdgeSampler
+from gnnloom.storage.sampling.fanouts import ALL
 from gnnloom.storage.sampling.frontier import FrontierSampler
 from gnnloom.storage.sampling.kinds import BATCHES, SAMPLERS
-from gnnloom.storage.sampling.neighbor import ALL, NeighborSampler
+from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.sampler import Sampler
 from gnnloom.storage.sampling.vertex import VertexSampler, batch_of, members
 from gnnloom.storage.sampling.walk import WalkSampler

@@ -15,7 +15,8 @@ from gnnloom.trainer.comm.mpi import MpiCommunicator
 from gnnloom.trainer.config.model_config import settled_normalization
 from gnnloom.trainer.kernels.dispatch import Dropout, Threads
 from gnnloom.trainer.models.registry import MODELS
-from gnnloom.trainer.networks.model import Inputs, Model, ModelOptions
+from gnnloom.trainer.networks.model import Inputs, Model
+from gnnloom.trainer.networks.options import ModelOptions
 from gnnloom.trainer.operators.p2p import PointToPoint
 from support.problems import Problem, problem
 from support.tolerance import assert_close

@@ -25,7 +25,8 @@ from gnnloom.trainer.data.vertex_data import read_feature
 from gnnloom.trainer.kernels.dispatch import Threads, Workspace
 from gnnloom.trainer.operators.grid import GridOperator
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency, split_rows
-from gnnloom.trainer.training.build import build_operator, model_options
+from gnnloom.trainer.training.build import build_operator
+from gnnloom.trainer.training.requested import model_options
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.problems import problem
 

@@ -10,7 +10,8 @@ import pytest
 import scipy.sparse
 
 from gnnloom.storage.sampling.edge import EdgeSampler
-from gnnloom.storage.sampling.neighbor import ALL, NeighborSampler
+from gnnloom.storage.sampling.fanouts import ALL
+from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.vertex import VertexSampler
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training.batch_projection import BatchSizes, RankRows, batch_sizes

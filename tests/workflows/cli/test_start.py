@@ -12,8 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from gnnloom.storage import Catalog
+from gnnloom.trainer.kernels.c.library import chosen_library
 from gnnloom.workflows.cli.main import _COMMANDS, cli
 from support.graphs import random_adjacency, store_graph
+from support.problems import problem
 
 HEAVY = ("dask", "distributed", "mpi4py", "numba", "numcodecs", "pyarrow", "scipy", "torch", "zarr")
 #: Also forbidden in the help, which shows no figures.
@@ -41,12 +43,46 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.fixture(scope="module")
+def trainable(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    catalog = Catalog(tmp_path_factory.mktemp("trainable"))
+    problem("rows", 60, 200, symmetric=True).store(catalog, 1)
+    problem("grid", 60, 200, symmetric=True).store_grid(catalog, "double", grid=(2, 2))
+    return catalog.root
+
+
 def test_the_help_imports_no_command() -> None:
     assert not imported("--help") & {*HEAVY, *FOR_FIGURES}
 
 
 def test_a_listing_reads_metadata_and_imports_nothing_that_computes(catalog: Path) -> None:
     assert not imported("--catalog", str(catalog), "catalog", "ls") & set(HEAVY)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("plan", "grid", "--ranks", "4", "--profile", "generic"),
+        ("simulate", "grid", "--ranks", "4", "--profile", "generic"),
+        ("train", "rows", "--plan"),
+    ],
+)
+def test_a_plan_reads_manifests_and_imports_nothing_that_trains(trainable: Path, command: tuple[str, ...]) -> None:
+    # It may read labels and degrees, which are compressed.
+    assert not imported("--catalog", str(trainable), *command) & (set(HEAVY) - {"numcodecs"})
+
+
+def test_a_rank_on_row_shards_compiles_nothing(trainable: Path) -> None:
+    if chosen_library() is None:
+        pytest.skip("the kernels in C are not built")
+    train = "from gnnloom.trainer.__main__ import main; import sys; main(sys.argv[1:])"
+    options = ("rows", "--epochs", "1", "--threads", "1", "--catalog", str(trainable))
+    program = f"{train}; print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program, *options], check=True, capture_output=True, text=True)
+    found = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "torch" in found
+    # numba, with the SciPy that it loads, takes half a second and 90 MB.
+    assert not found & {"numba", "llvmlite", "scipy", "dask", "zarr", "rich", "sympy"}
 
 
 def test_every_command_has_a_line_in_the_help() -> None:
