@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,11 +25,17 @@ _PROGRAM = 1 << 30
 
 @dataclass(frozen=True)
 class Case:
-    """A model of three layers on a stored graph."""
+    """A model of three layers on a stored graph.
+
+    Attributes:
+        width: of the hidden layers.
+        shards: keys of the graph's row shards by number of ranks.
+    """
 
     model: str
     graph: str
     width: int
+    shards: Mapping[int, str]
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -100,6 +107,7 @@ class Side:
         return TrainConfig(
             catalog=str(catalog),
             dataset=case.graph,
+            shards=case.shards[self.ranks],
             ranks=self.ranks,
             model=case.model,
             hidden=case.dims[1:-1],
