@@ -35,10 +35,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from allocator import KEPT
 from hypersparse import report_hypersparse
 
-#: glibc keeps what was freed, instead of giving it back and faulting it in again for every result.
-ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 #: Scale of the R-MAT graph, side of the lattice, elements of one array of the triad, repetitions.
 SCALES = {"small": (14, 300, 1 << 23, 5), "full": (17, 1000, 1 << 25, 15)}
 PEERS = ("csr", "spmm_reduce", "spmm_reduce bf16", "scipy")
@@ -72,9 +71,9 @@ void triad(float *a, const float *b, const float *c, int64_t n, int threads) {
 
 def main() -> None:
     options = _options()
-    if any(os.environ.get(name) != value for name, value in ALLOCATOR.items()):
+    if any(os.environ.get(name) != value for name, value in KEPT.items()):
         # The allocator reads its settings when the process starts.
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ALLOCATOR})
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEPT})
     import torch
 
     warnings.filterwarnings("ignore", message="Sparse")

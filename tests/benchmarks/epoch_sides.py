@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from allocator import KEPT
 from graphs import NUM_CLASSES, NUM_FEATURES
 from launching import HERE, last_line, train_ranks
 
@@ -16,8 +17,6 @@ from gnnloom.storage import Catalog
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import rank_environment
 
-#: Twice the largest tensor: neither a mapping of its own nor the top of the heap goes back to the system.
-KEPT = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": str(1 << 32)}
 SEED = 0
 #: Memory that Python, torch and PyG take, in bytes.
 _PROGRAM = 1 << 30
@@ -90,10 +89,10 @@ class Side:
         """Bytes that PyG needs if it forms a message for every edge; 0 if it does not."""
         if self.adjacency != "edge_index":
             return 0
-        # Layers that weight their messages keep each of them twice for the backward pass, which forms one more.
-        after = (*case.dims[1:-1], case.dims[-1] * (4 if case.model == "gat" else 1))
-        columns = sum(after) if case.model in {"gcn", "gat"} else max(case.dims)
-        return 3 * 4 * columns * Catalog(catalog).dataset(case.graph).graph().nnz + _PROGRAM
+        # Layers that weight their messages keep them for the backward pass; each of a GAT's heads has all classes.
+        kept = sum(case.dims[1:])
+        columns = {"gcn": 3 * kept, "gat": 4 * (kept + 3 * case.dims[-1])}.get(case.model, 3 * max(case.dims))
+        return 4 * columns * Catalog(catalog).dataset(case.graph).graph().nnz + _PROGRAM
 
     def measure(self, case: Case, catalog: Path, epochs: int) -> dict[str, Any]:
         """Train in new processes; the figures of epoch_figures.py, and the losses."""
