@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gnnloom.storage.artifacts.grid_shards import GridShards
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
-#: What the metadata of a dataset says that it is.
+#: Encoding type in the metadata of a dataset.
 DATASET_ENCODING = "gnnloom-dataset"
 LOGGER = logging.getLogger("gnnloom.storage")
 

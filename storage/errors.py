@@ -76,7 +76,7 @@ class LaunchError(GnnloomError, RuntimeError):
 
 
 class DivergedError(GnnloomError, ArithmeticError):
-    """A training has left the range of numbers."""
+    """The training diverged: a loss or weight is not finite."""
 
     exit_code = 1
 

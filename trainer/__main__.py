@@ -28,6 +28,7 @@ from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.arguments import Job, parse_arguments
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.stop import StopRequest, agreed_exit_code
+from gnnloom.trainer.planner.forecast import record_forecast
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 
@@ -58,7 +59,7 @@ def _run(comm: Communicator, job: Job, stop: StopRequest) -> dict[str, Any]:
         # A prediction has no checkpoint: it ends at once, and begins again.
         stop.release()
         return predict(comm, job.config)
-    return train(comm, job.config, stop, restart=job.restart)
+    return train(comm, job.config, stop, restart=job.restart, begun=record_forecast)
 
 
 def _log_from_first_rank(comm: Communicator) -> None:

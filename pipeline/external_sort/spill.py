@@ -145,14 +145,23 @@ def read_bytes(path: Path, offset: int, out: NDArray[Any]) -> None:
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        rest = out.reshape(-1).view(np.uint8).data
-        while rest:
-            count = os.preadv(descriptor, [rest], offset)
-            if count == 0:
-                raise CorruptError(f"{path}: ends at byte {offset}, expected {len(rest)} bytes more")
-            rest, offset = rest[count:], offset + count
+        read_open_file(descriptor, path, offset, out)
     finally:
         os.close(descriptor)
+
+
+def read_open_file(descriptor: int, path: Path, offset: int, out: NDArray[Any]) -> None:
+    """``read_bytes`` of a file that is open.
+
+    Raises:
+        CorruptError: the file is too short.
+    """
+    rest = out.reshape(-1).view(np.uint8).data if out.size else memoryview(b"")
+    while rest:
+        count = os.preadv(descriptor, [rest], offset)
+        if count == 0:
+            raise CorruptError(f"{path}: ends at byte {offset}, expected {len(rest)} bytes more")
+        rest, offset = rest[count:], offset + count
 
 
 def read_offsets(work: Path, file: SpillFile, first: int, last: int) -> NDArray[np.int64]:

@@ -168,7 +168,7 @@ def ingest_graph(
             raise
         except BudgetError:
             # Refused before the work began, unless an earlier run left some.
-            if not writer.recorded():
+            if not writer.has_records():
                 writer.discard()
             raise
 

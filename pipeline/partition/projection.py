@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from gnnloom.pipeline.partition.choice import MOST_PINS
 from gnnloom.pipeline.partition.multilevel.measure import measure_structure
-from gnnloom.pipeline.partition.native.budget import available_memory
 from gnnloom.pipeline.partition.partitioners import METHODS
 from gnnloom.pipeline.partition.settings import check_parts
 from gnnloom.pipeline.partition.structure import Structure
@@ -14,6 +13,7 @@ from gnnloom.pipeline.partition.workload import Workload
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.own_folder import own_folder
+from gnnloom.storage.machine_memory import available_memory
 
 
 @dataclass(frozen=True)

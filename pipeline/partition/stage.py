@@ -51,7 +51,7 @@ def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, c
         problem = PartitionProblem(graph, transpose, options, writer.work, writer.work / "part.npy", cluster)
         _make_part(writer, problem, options.partitioner)
         _measure(writer, problem)
-        recorded = writer.recorded()
+        recorded = writer.recorded_of([_PART, _QUALITY])
         # Facts come from the records, so a resumed run publishes what the earlier run measured.
         quality = {**recorded[_QUALITY].facts, **recorded[_PART].facts}
         # The installed version is a measurement: facts have to be the same for the same inputs.
@@ -89,7 +89,7 @@ def stored_options(dataset_path: Path, graph_key: str, options: PartitionOptions
 
 def _make_part(writer: ArtifactWriter, problem: PartitionProblem, partitioner: Partitioner) -> None:
     """Fill the part vector's file and store it; from the store if an earlier run got that far."""
-    recorded = writer.recorded()
+    recorded = writer.recorded_of([_PART])
     if _PART in recorded:
         # A killed run may have left the mapped file incomplete; the recorded array in the store is complete.
         (record,) = recorded[_PART].arrays
@@ -110,7 +110,7 @@ def _make_part(writer: ArtifactWriter, problem: PartitionProblem, partitioner: P
 
 def _measure(writer: ArtifactWriter, problem: PartitionProblem) -> None:
     """Record the partition's quality; directed graphs exchange different rows in the backward pass."""
-    if _QUALITY in writer.recorded():
+    if writer.recorded_of([_QUALITY]):
         return
     options = problem.options
     with one_step("measure the partition"), writer.task(_QUALITY) as output:

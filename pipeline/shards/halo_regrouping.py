@@ -40,7 +40,7 @@ class HaloGroups:
     @property
     def size(self) -> int:
         """Ranks of a group."""
-        return max(1, math.isqrt(max(0, self.num_parts - 1)) + 1)
+        return math.isqrt(max(0, self.num_parts - 1)) + 1
 
     @property
     def count(self) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.spill import write_at
+from gnnloom.pipeline.external_sort.spill import read_open_file, write_at
 from gnnloom.pipeline.shards.grid_vertex_plan import POSITION_BYTES, Types, row_bytes
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.files import written_aside
@@ -100,12 +100,7 @@ class RoutedFile:
         offset, width = self._columns[name]
         dtype, trailing = ("int64", ()) if name == "position" else self._types[name]
         rows = np.empty((stop - start, *trailing), dtype)
-        rest, at = rows.reshape(-1).view(np.uint8).data if rows.size else memoryview(b""), offset + start * width
-        while rest:
-            count = os.preadv(self._descriptor, [rest], at)
-            if count == 0:
-                raise CorruptError(f"{self._path}: ends at byte {at}, expected {len(rest)} bytes more")
-            rest, at = rest[count:], at + count
+        read_open_file(self._descriptor, self._path, offset + start * width, rows)
         return rows
 
     def blocks(self, name: str, section: Span) -> Iterator[tuple[int, NDArray[Any]]]:

@@ -18,6 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.shards.row_routed import SEGMENT_NONZEROS, RowSegment
+from gnnloom.storage.matrix.local_numbers import LocalNumbers
 
 #: Bytes of vertex data that are moved at a time.
 _MOVED_BYTES: Final = 8 << 20
@@ -59,26 +60,6 @@ class OwnRows:
         number = np.empty_like(self.order)
         number[self.order] = np.arange(len(self.order))
         return LocalNumbers(self.ascending, number)
-
-
-@dataclass(frozen=True)
-class LocalNumbers:
-    """Finds the local numbers of own vertices.
-
-    Attributes:
-        ascending: (num_own,) int64 global ids, ascending.
-        number: (num_own,) int64 local number of each; None if they ascend.
-    """
-
-    ascending: NDArray[np.int64]
-    number: NDArray[np.int64] | None
-
-    def __call__(self, ids: NDArray[Any]) -> NDArray[np.int64]:
-        """(num_ids,) int64 local numbers of global ids, all of which are own vertices."""
-        owns_all = len(self.ascending) and int(self.ascending[-1]) == len(self.ascending) - 1
-        # Ascending ids that end like this are 0 to n-1. Otherwise a binary search, without a table of all vertices.
-        found = ids.astype(np.int64) if owns_all else np.searchsorted(self.ascending, ids)
-        return found if self.number is None else self.number[found]
 
 
 def reordered_segments(segments: Iterable[RowSegment], order: NDArray[np.int64], folder: Path) -> Iterator[RowSegment]:

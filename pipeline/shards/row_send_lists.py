@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gnnloom.pipeline.shards.halo_regrouping import sent_rows
-from gnnloom.pipeline.shards.row_order import LocalNumbers, OwnRows
+from gnnloom.pipeline.shards.row_order import OwnRows
 from gnnloom.pipeline.shards.row_routed import RoutedMatrix, RoutedRank
 from gnnloom.storage.format.arrays import ArrayRecord, write_array
 from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.storage.matrix.local_numbers import LocalNumbers
 
 
 @dataclass(frozen=True)

@@ -161,9 +161,9 @@ def _route_matrices(
 
 
 def _routed_matrix(kind: str, prefix: str, matrix: Graph) -> RoutedMatrix:
-    indices = matrix.artifact.records[f"{block_path(0)}/indices"]
-    data = matrix.artifact.records.get(f"{block_path(0)}/data")
-    return RoutedMatrix(kind, prefix, matrix.num_blocks, indices.dtype, data.dtype if data else None)
+    artifact, data = matrix.artifact, f"{block_path(0)}/data"
+    dtype = artifact.record(data).dtype if data in artifact else None
+    return RoutedMatrix(kind, prefix, matrix.num_blocks, artifact.record(f"{block_path(0)}/indices").dtype, dtype)
 
 
 def _route_vertices(

@@ -22,6 +22,7 @@ from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.stored_arrays import (
     StoredArray,
     Unpacked,
+    listed,
     member_names,
     open_array,
     unpacked_array,
@@ -198,7 +199,7 @@ def _open_edges(file: SourceFile, weights: bool) -> EdgeArrays:
         return _checked(EdgeArrays(file, row.size, FlatColumn(row), FlatColumn(col), weight), col.size)
     raise InputError(
         f"{file.location}: expected an array edge_index, arrays row and col, or a matrix of scipy.sparse.save_npz;"
-        f" found {', '.join(names) or 'nothing'}"
+        f" found {listed(names) or 'nothing'}"
     )
 
 

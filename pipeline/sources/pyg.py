@@ -18,7 +18,7 @@ from gnnloom.pipeline.sources.format import WEIGHTS, BundledVertices, Format
 from gnnloom.pipeline.sources.numpy_edges import NumpyEdges, pair_columns
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.restricted_pickle import Record
-from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray
+from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, listed
 from gnnloom.pipeline.sources.reading.torch_file import TENSOR, TorchFile
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
@@ -53,7 +53,7 @@ def open_pyg_edges(locations: Sequence[str], *, weights: bool = False) -> NumpyE
     file = _one_file(locations)
     tensors, stated = _open(file)
     if "edge_index" not in tensors:
-        raise InputError(f"{file.location}: expected edge_index; found {', '.join(sorted(tensors)) or 'nothing'}")
+        raise InputError(f"{file.location}: expected edge_index; found {listed(sorted(tensors)) or 'nothing'}")
     weight = _weight(file, tensors) if weights else None
     pairs = pair_columns(tensors["edge_index"], weight, stated)
     if not pairs.num_edges:

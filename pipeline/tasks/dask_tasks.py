@@ -117,7 +117,9 @@ def sent_once(client: Client, prepared: Prepared) -> Iterator[None]:
     try:
         yield
     finally:
-        client.unregister_worker_plugin(prepared.name)
+        # A client that lost its scheduler would wait for it here, and hide that error behind another one.
+        if client.status == "running":
+            client.unregister_worker_plugin(prepared.name)
 
 
 def run_task(item: Any, function: Callable[[Any], Result]) -> Result:

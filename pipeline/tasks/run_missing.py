@@ -56,7 +56,7 @@ def run_missing(
             prepare(task)
     run_all(phase, cluster, function, missing, unit)
     # The records on disk, not the results of the tasks: a task of an earlier run has left a record only.
-    recorded = writer.recorded()
+    recorded = writer.recorded_of(task.name for task in tasks)
     return [recorded[task.name] for task in tasks]
 
 
@@ -67,7 +67,7 @@ def missing_tasks(
     is_usable: Callable[[Task, TaskRecord], bool] = lambda _, __: True,
 ) -> list[Task]:
     """The tasks without a usable record, in the order given."""
-    recorded = writer.recorded()
+    recorded = writer.recorded_of(task.name for task in tasks)
     return [task for task in tasks if task.name not in recorded or not is_usable(task, recorded[task.name])]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,10 @@ from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.artifact import MANIFEST, Artifact, artifact_key
 from gnnloom.storage.format.files import parsing, read_json
-from gnnloom.storage.format.listing import dataset_nodes, listed_nodes, nodes_below
+from gnnloom.storage.format.listing import listed_nodes, nodes_below, wanted_lists
 from gnnloom.storage.format.locks import is_held, lock_path
-from gnnloom.storage.format.schema import SCHEMAS
+from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS
+from gnnloom.storage.format.sections import section_name
 
 
 def check_metadata(artifact: Artifact) -> None:
@@ -32,25 +33,30 @@ def check_metadata(artifact: Artifact) -> None:
     records = artifact.records
     for record in records.values():
         _check_array(artifact, record)
-    check_tree(artifact.path, records.values(), {MANIFEST})
+    check_tree(artifact.path, records.values(), {MANIFEST, *map(section_name, artifact.sections)})
     folders = {str(folder) for path in records for folder in PurePosixPath(path).parents}
     for folder in sorted(folders):
         # Earlier versions did not write every group between an artifact and its arrays.
         if (artifact.path / folder / "zarr.json").exists():
             _check_group(artifact, folder)
-    listed = listed_nodes(artifact.path)
-    # Earlier versions wrote no lists.
-    if listed is not None and listed != nodes_below(artifact.path):
-        raise CorruptError(f"{artifact.path / 'zarr.json'}: lists other groups and arrays than there are below it")
+    for folder in (".", *artifact.sections):
+        _check_list(artifact.path / folder)
     for folder in sorted(folders):
         if (artifact.path / folder / "zarr.json").exists():
             check_group(artifact.path / folder)
 
 
+def _check_list(folder: Path) -> None:
+    listed = listed_nodes(folder)
+    # Earlier versions wrote no lists, and only large artifacts have those of sections.
+    if listed is not None and listed != nodes_below(folder):
+        raise CorruptError(f"{folder / 'zarr.json'}: lists other groups and arrays than there are below it")
+
+
 def _check_key(artifact: Artifact) -> None:
     """Check that the artifact has the name that follows from what it was made from."""
     manifest = artifact.manifest
-    wanted = artifact_key(artifact.kind, artifact.parameters, artifact.inputs, manifest["format"])
+    wanted = artifact_key(artifact.kind, artifact.parameters, artifact.inputs)
     if (manifest["kind"], manifest["key"], wanted) != (artifact.kind, artifact.key, artifact.key):
         raise CorruptError(
             f"{artifact.path / MANIFEST}: the manifest of {manifest['kind']}/{manifest['key']}, whose parameters and"
@@ -77,12 +83,15 @@ def check_lists(dataset: Dataset) -> tuple[str | None, str | None]:
 
 def _outdated(dataset: Dataset, groups: list[str]) -> str | None:
     """Which group of a dataset lists something else than there is."""
-    there = _settled(dataset, dataset_nodes(dataset.path))
+    lists = wanted_lists(dataset.path)
     for folder in groups:
         listed = listed_nodes(dataset.path / folder) if (dataset.path / folder / "zarr.json").exists() else None
         prefix = "" if folder == "." else f"{folder}/"
-        wanted = {name.removeprefix(prefix): node for name, node in there.items() if name.startswith(prefix)}
-        if listed is not None and _settled(dataset, listed, prefix) != wanted:
+        wanted = lists[folder]
+        # Earlier versions wrote no lists. One that has become too long is written no more.
+        if listed is not None and (
+            wanted is None or _settled(dataset, listed, prefix) != _settled(dataset, wanted, prefix)
+        ):
             return (
                 f"{dataset.path / folder / 'zarr.json'}: does not list what is stored, which misleads Zarr readers;"
                 f" `gnnloom catalog gc {dataset.name}` writes the list again"
@@ -130,7 +139,7 @@ def _check_group(artifact: Artifact, folder: str) -> None:
 def _expected_attributes(artifact: Artifact, folder: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Values of a group's attributes that follow from the manifest."""
     if folder == ".":
-        return {"encoding-type": f"gnnloom-{artifact.kind}", "encoding-version": str(artifact.manifest["format"])}
+        return {"encoding-type": f"gnnloom-{artifact.kind}", "encoding-version": str(FORMAT_VERSION)}
     pointers, indices = (artifact.records.get(f"{folder}/{name}") for name in ("indptr", "indices"))
     # Only groups of CSR matrices have attributes that follow from the manifest.
     if pointers is None or indices is None or "encoding-type" not in attributes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 from gnnloom.storage.checks.tree_invariants import check_group, check_tree
 from gnnloom.storage.errors import CorruptError, IncompleteError, NotFoundError
 from gnnloom.storage.format.files import parse_json, parsing
-from gnnloom.storage.format.listing import listed_nodes, nodes_below
+from gnnloom.storage.format.groups import METADATA
+from gnnloom.storage.format.listing import outdated_run_lists
 from gnnloom.storage.format.locks import is_held, lock_path
 from gnnloom.storage.format.seal import check_text
 from gnnloom.storage.runs.checkpoint import CHECKPOINT_INDEX, checkpoint_epochs, read_checkpoint
@@ -20,7 +22,7 @@ from gnnloom.storage.runs.run import Run
 
 
 def check_run(run: Run) -> int:
-    """Read and check all of a run: configuration, metrics, result, checkpoints, predictions.
+    """Read and check all of a run: configuration, forecast, metrics, result, checkpoints, predictions.
 
     Returns:
         The number of epochs.
@@ -31,14 +33,18 @@ def check_run(run: Run) -> int:
     """
     run.config()
     run.inputs()
+    run.forecast()
     read_sessions(run.path)
     _check_recipe(run.path / "recipe.toml")
+    # Before the metrics, which a run that ends meanwhile completes first.
+    result = _read_result(run)
     metrics = run.metrics()
     epochs = [line["epoch"] for line in metrics]
     if epochs != list(range(len(epochs))):
         raise CorruptError(f"{run.metrics_path}: the epochs do not follow each other from 0 on")
-    if run.is_finished:
-        _check_result(run, metrics)
+    # A run that goes on drops its result before it adds to its metrics.
+    if result is not None and run.is_finished:
+        _check_result(run, result, metrics)
     for folder in (run.checkpoints, run.best_checkpoint):
         for epoch in checkpoint_epochs(folder):
             _verify_checkpoint(folder, epoch)
@@ -53,13 +59,20 @@ def check_run(run: Run) -> int:
     return len(epochs)
 
 
-def _check_result(run: Run, metrics: Sequence[Mapping[str, Any]]) -> None:
+def _read_result(run: Run) -> dict[str, Any] | None:
+    """The summary of a run; None if it has not finished."""
+    try:
+        return run.result()
+    except IncompleteError:
+        return None
+
+
+def _check_result(run: Run, result: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> None:
     """Check that the summary of a finished run says what its metrics say."""
-    result = run.result()
     last: dict[str, Any] = {}
     text = run.metrics_path.read_bytes() if run.metrics_path.exists() else b""
     if text and not text.endswith(b"\n"):
-        raise CorruptError(f"{run.metrics_path}: the last line of a finished run has no end")
+        raise CorruptError(f"{run.metrics_path}: the last line is cut short, although the run has finished")
     for line in metrics:
         last |= {name: value for name, value in line.items() if name.endswith(("accuracy", "f1"))}
     # Earlier versions did not write all of these.
@@ -70,24 +83,25 @@ def _check_result(run: Run, metrics: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _check_links(folder: Path) -> None:
-    for path in folder.rglob("*"):
-        if path.is_symlink():
-            raise CorruptError(f"{path}: a link, which gnnloom never writes; remove it")
+    # Unlike rglob, os.walk passes over a checkpoint that its run drops meanwhile.
+    for where, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            if Path(where, name).is_symlink():
+                raise CorruptError(f"{Path(where, name)}: a link, which gnnloom never writes; remove it")
 
 
 def _check_groups(run: Run) -> None:
-    """Check the text of all metadata of groups, and the list of the run."""
-    for file in run.path.rglob("zarr.json"):
-        hidden = any(part.startswith(".") for part in file.relative_to(run.path).parts)
-        if not hidden and parse_json(file.read_bytes(), str(file)).get("node_type") == "group":
+    """Check the text of all metadata of groups, and the lists of the run."""
+    for where, folders, names in os.walk(run.path):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        file = Path(where, METADATA)
+        if METADATA in names and parse_json(file.read_bytes(), str(file)).get("node_type") == "group":
             check_group(file.parent)
-    for folder in (run.path, run.checkpoints, run.predictions_path):
-        listed = listed_nodes(folder) if (folder / "zarr.json").exists() else None
-        if listed is not None and listed != nodes_below(folder):
-            raise IncompleteError(
-                f"{folder / 'zarr.json'}: does not list what is stored, which misleads Zarr readers;"
-                f" `gnnloom catalog gc {run.path.parents[1].name}` writes the list again"
-            )
+    for folder in outdated_run_lists(run.path):
+        raise IncompleteError(
+            f"{folder / METADATA}: does not list what is stored, which misleads Zarr readers;"
+            f" `gnnloom catalog gc {run.path.parents[1].name}` writes the list again"
+        )
 
 
 def _check_recipe(path: Path) -> None:

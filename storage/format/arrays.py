@@ -19,7 +19,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import CorruptError, InputError
-from gnnloom.storage.format.array_metadata import DEFAULT_CODEC, ArrayMetadata
+from gnnloom.storage.format.array_metadata import DEFAULT_CODEC, METADATA, ArrayMetadata
 from gnnloom.storage.format.chunks import ChunkReader, ChunkWriter
 
 Array = NDArray[Any]
@@ -167,6 +167,19 @@ def _write(root: Path, path: str, array: ArrayMetadata, start: int, data: Array)
         )
     ChunkWriter(root / path, array).write(start, data)
     return _record(path, array, Piece(start, stop, digest_bytes(data)))
+
+
+def stored_files(root: Path, record: ArrayRecord) -> Iterator[Path]:
+    """The files of an array and its pieces, and the folders that hold their names."""
+    array = ArrayMetadata.read(root / record.path)
+    chunks = root / record.path / "c"
+    below = ("0",) * (len(array.shape) - 1)
+    for piece in record.pieces if 0 not in array.shape else ():
+        for number in range(piece.start // array.chunks[0], -(-piece.stop // array.chunks[0])):
+            chunk = chunks.joinpath(str(number), *below)
+            # The folders of a chunk of several dimensions are its own.
+            yield from (chunk, *chunk.parents[: len(below)])
+    yield from (chunks, root / record.path / METADATA, root / record.path)
 
 
 def write_array(
@@ -330,7 +343,7 @@ class ArrayReader:
             yield self.read(start, min(start + self.chunk_rows, len(self)))
 
     def read_chunk(self, number: int, out: Array) -> int:
-        """Read a whole chunk, including the padding of the last one, into memory that is there; counts nothing.
+        """Read a whole chunk, including the padding of the last one, into an existing buffer; counts nothing.
 
         Args:
             out: (chunk_rows, ...), contiguous, of the array's dtype.

@@ -13,27 +13,45 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-import shutil
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gnnloom.storage.errors import CorruptError, IncompleteError, NotFoundError
 from gnnloom.storage.faults import fault_point
-from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, ReadCounter
-from gnnloom.storage.format.files import JsonObject, parsing, read_json, sync_folder, sync_tree, tree_bytes, write_json
+from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, ReadCounter, stored_files
+from gnnloom.storage.format.files import (
+    JsonObject,
+    parsing,
+    read_json,
+    sync_folder,
+    sync_paths,
+    sync_tree,
+    tree_bytes,
+    write_json,
+)
 from gnnloom.storage.format.groups import METADATA, write_group
-from gnnloom.storage.format.listing import complete_groups, refresh_list, write_list
+from gnnloom.storage.format.listing import complete_groups, list_artifact, refresh_list
 from gnnloom.storage.format.locks import locked
-from gnnloom.storage.format.manifest import MANIFEST, digest_arrays, read_manifest
-from gnnloom.storage.format.schema import FORMAT_VERSION, check_records
+from gnnloom.storage.format.manifest import MANIFEST, digest_arrays, manifest_version, read_manifest
+from gnnloom.storage.format.schema import FORMAT_VERSION, check_records, check_required
+from gnnloom.storage.format.sections import (
+    SECTIONS,
+    arrays_json,
+    parse_arrays,
+    read_section,
+    section_name,
+    section_of,
+    split_sections,
+    write_section,
+)
 from gnnloom.storage.format.task_record import TaskRecord, merge_pieces, sum_measurements
-from gnnloom.storage.format.work_folder import open_work_folder, remove_work_folder
+from gnnloom.storage.format.work_folder import open_work_folder, remove_tree_and_scratch, remove_work_folder
 from gnnloom.storage.meters import bytes_moved, peak_memory
 
 __all__ = ["MANIFEST", "WORK", "Artifact", "ArtifactWriter", "TaskOutput", "TaskRecord", "artifact_key"]
@@ -42,9 +60,9 @@ __all__ = ["MANIFEST", "WORK", "Artifact", "ArtifactWriter", "TaskOutput", "Task
 WORK = ".work"
 
 
-def artifact_key(kind: str, parameters: JsonObject, inputs: JsonObject, version: int = FORMAT_VERSION) -> str:
-    """16 hexadecimal digits that name what a stage makes of these parameters and inputs in a version of the format."""
-    content = {"format": version, "kind": kind, "parameters": parameters, "inputs": inputs}
+def artifact_key(kind: str, parameters: JsonObject, inputs: JsonObject) -> str:
+    """16 hex digits that name what a stage makes of these parameters and inputs, in this version of the format."""
+    content = {"format": FORMAT_VERSION, "kind": kind, "parameters": parameters, "inputs": inputs}
     # Sorted keys and no spaces: equal parameters must give equal text. NaN is refused, since it is not JSON.
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     # 64 bits: a dataset holds far too few artifacts for two keys to collide.
@@ -77,23 +95,57 @@ class Artifact:
         self.measured: dict[str, Any] = self.manifest["measured"]
         self.sizes: dict[str, int] = self.manifest["sizes"]
         self.digest: str = self.manifest["digest"]
+        #: Digests of the lists of arrays that are not in the manifest, by section.
+        self.sections: dict[str, str] = self.manifest["sections"]
+        self._lists: dict[str, dict[str, ArrayRecord]] = {}
 
-    @cached_property
+    @property
     def records(self) -> dict[str, ArrayRecord]:
-        """The arrays by path, checked against the registry of arrays.
+        """All arrays by path, checked against the registry of arrays; reads the lists of all sections.
 
         Raises:
-            CorruptError: the manifest does not hold a list of arrays.
+            CorruptError: the manifest or a section does not hold a list of arrays.
             FormatError: an array breaks the registry.
         """
-        arrays = self.manifest["arrays"]
+        lists = [self._root_arrays, *(self._section_arrays(section) for section in self.sections)]
+        return {name: record for arrays in lists for name, record in arrays.items()}
+
+    @cached_property
+    def _root_arrays(self) -> dict[str, ArrayRecord]:
+        """The arrays that the manifest itself lists."""
+        records = self._checked(parse_arrays(self.path / MANIFEST, self.manifest["arrays"]))
+        check_required(str(self.path), self.kind, records)
+        return records
+
+    def _section_arrays(self, section: str) -> dict[str, ArrayRecord]:
+        if section not in self._lists:
+            self._lists[section] = self._checked(read_section(self.path, section, self.sections[section]))
+        return self._lists[section]
+
+    def _checked(self, records: dict[str, ArrayRecord]) -> dict[str, ArrayRecord]:
         with parsing(self.path / MANIFEST, "a list of arrays"):
-            records = {name: ArrayRecord.from_json(name, content) for name, content in arrays.items()}
             check_records(str(self.path), self.kind, records.values(), self.sizes)
         return records
 
+    def _listed_with(self, name: str) -> dict[str, ArrayRecord]:
+        """The list that has an array of this path, if the artifact has it."""
+        section = section_of(self.kind, name)
+        return self._section_arrays(section) if section in self.sections else self._root_arrays
+
     def __contains__(self, name: str) -> bool:
-        return name in self.manifest["arrays"]
+        return name in self._listed_with(name)
+
+    def record(self, name: str) -> ArrayRecord:
+        """The record of one array; reads no more than the list of its section.
+
+        Raises:
+            NotFoundError: the artifact has no such array.
+            CorruptError, FormatError: as :attr:`records`.
+        """
+        found = self._listed_with(name)
+        if name not in found:
+            raise NotFoundError(f"{self.path}: no array {name}; there are {', '.join(sorted(found)[:8])}")
+        return found[name]
 
     def array(self, name: str, counter: ReadCounter | None = None) -> ArrayReader:
         """Open one array.
@@ -102,9 +154,7 @@ class Artifact:
             NotFoundError: the artifact has no such array.
             CorruptError: the stored array does not match the manifest.
         """
-        if name not in self.records:
-            raise NotFoundError(f"{self.path}: no array {name}; there are {', '.join(sorted(self.records)[:8])}")
-        return ArrayReader(self.path, self.records[name], counter or self._counter)
+        return ArrayReader(self.path, self.record(name), counter or self._counter)
 
     def verify(self) -> int:
         """Read everything and compare it with the digests.
@@ -115,11 +165,12 @@ class Artifact:
         Raises:
             CorruptError: the first damage found.
         """
-        if digest_arrays(self.records.values()) != self.digest:
+        records = self.records
+        if digest_arrays(records.values()) != self.digest:
             raise CorruptError(f"{self.path / MANIFEST}: the digest does not match the arrays listed")
-        for record in self.records.values():
+        for record in records.values():
             ArrayReader(self.path, record).verify()
-        return len(self.records)
+        return len(records)
 
     def stored_bytes(self) -> int:
         return tree_bytes(self.path)
@@ -152,8 +203,7 @@ class ArtifactWriter:
 
     def discard(self) -> None:
         """Remove what was begun, so that it does not exist; called by the process that holds the lock."""
-        remove_work_folder(self.work)
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove_tree_and_scratch(self.path, WORK)
 
     @property
     def is_complete(self) -> bool:
@@ -197,10 +247,10 @@ class ArtifactWriter:
         write_json(plan_path, {"parameters": parameters, "inputs": inputs, **_boot()})
 
     def _drop_unsound_records(self) -> None:
-        """Forget records that outlived their data: after the machine crashed, only the records were synced."""
-        # Chunks are synced by the commit only, which is much cheaper than once per chunk. A kill loses nothing, since
-        # the kernel keeps what was written, but a crash of the machine can. A record without arrays cannot be checked,
-        # so it is dropped: its task may have left spill files that are lost.
+        """Forget records that outlived their data after the machine crashed."""
+        # Arrays are on disk before their record, except those of earlier versions. Spill files are not: a kill loses
+        # none, since the kernel keeps what was written, but a crash of the machine can. A record without arrays cannot
+        # be checked, so it is dropped.
         for record in self.recorded().values():
             try:
                 for array in record.arrays:
@@ -229,23 +279,59 @@ class ArtifactWriter:
         # The record is written last, when all chunks are in place under their final names. A kill before this line
         # makes the task run again, and it then writes the same bytes.
         arrays = tuple(merge_pieces(output.arrays))
-        record = TaskRecord(name, arrays, output.facts, seconds, peak_memory(), bytes_read, bytes_written)
+        # By the task, on the machine that wrote: the machines of a cluster sync at the same time, and only they have
+        # what the file system has not yet got.
+        sync_paths(self._written_by(arrays))
+        numbers = (seconds, peak_memory(), bytes_read, bytes_written)
+        record = TaskRecord(name, arrays, output.facts, *numbers, is_durable=True)
         write_json(self._record_path(name), record.to_json())
 
+    def _written_by(self, arrays: Iterable[ArrayRecord]) -> Iterator[Path]:
+        """The files of arrays, and the groups above them."""
+        for record in arrays:
+            yield from stored_files(self.path, record)
+            for folder in self._folders_above(record.path):
+                yield from (path for path in (folder / METADATA, folder) if path.exists())
+
+    def _folders_above(self, path: str) -> list[Path]:
+        """The folders between an array or a section and the artifact, and the artifact's own."""
+        return [self.path / parent for parent in PurePosixPath(path).parents]
+
     def _record_path(self, task: str) -> Path:
+        return self._records / _record_name(task)
+
+    @property
+    def _records(self) -> Path:
         # The folder keeps its earlier name, so that stages begun by earlier versions can be finished.
-        return self.work / "parts" / f"{task.replace('/', '-')}.json"
+        return self.work / "parts"
+
+    def has_records(self) -> bool:
+        """Whether any task has finished."""
+        return bool(self._record_names())
+
+    def _record_names(self) -> list[str]:
+        # A record that is being written has a temporary name, which starts with a dot.
+        return sorted(path.name for path in self._records.glob("*.json") if not path.name.startswith("."))
 
     def recorded(self, prefix: str = "") -> dict[str, TaskRecord]:
-        """The records of the finished tasks whose names start with ``prefix``, by name."""
+        """The records of the finished tasks whose names start with ``prefix``, by name; reads no others."""
+        start = _record_name(prefix).removesuffix(".json")
+        names = [name for name in self._record_names() if name.startswith(start)]
+        return self._read_records(names, lambda task: task.startswith(prefix))
+
+    def recorded_of(self, tasks: Iterable[str]) -> dict[str, TaskRecord]:
+        """The records of those of the named tasks that have finished, by name; reads no others."""
+        wanted, there = set(tasks), set(self._record_names())
+        return self._read_records(sorted(there & set(map(_record_name, wanted))), wanted.__contains__)
+
+    def _read_records(self, names: Iterable[str], is_wanted: Callable[[str], bool]) -> dict[str, TaskRecord]:
         records = {}
-        for path in sorted((self.work / "parts").glob("*.json")):
-            # A record that is being written has a temporary name, which starts with a dot.
-            if path.name.startswith("."):
-                continue
+        for name in names:
+            path = self._records / name
             content = read_json(path)
             with parsing(path, "the record of a task"):
-                if content["part"].startswith(prefix):
+                # Two names can give one start of a file name.
+                if is_wanted(content["part"]):
                     records[content["part"]] = TaskRecord.from_json(content)
         return records
 
@@ -281,22 +367,30 @@ class ArtifactWriter:
         # Only the named tasks: intermediate phases leave records whose arrays are not part of the artifact.
         records = merge_pieces(record for task in tasks for record in recorded[task].arrays)
         check_records(str(self.path), self.kind, records, sizes)
+        check_required(str(self.path), self.kind, {record.path for record in records})
+        complete_groups(self.path, (record.path for record in records))
+        lists = split_sections(self.kind, records)
+        root_arrays = lists.pop("", [])
+        sections = {section: write_section(self.path, section, found) for section, found in lists.items()}
         manifest = {
-            "format": FORMAT_VERSION,
+            "format": manifest_version(sections),
             "kind": self.kind,
             "key": self.key,
             "parameters": plan["parameters"],
             "inputs": plan["inputs"],
             "sizes": dict(sizes),
             "facts": dict(facts),
-            "arrays": {record.path: record.to_json() for record in records},
+            "arrays": arrays_json(root_arrays),
+            **({"sections": sections} if sections else {}),
             "digest": digest_arrays(records),
             "measured": {**sum_measurements(recorded.values()), **(measured or {})},
         }
-        complete_groups(self.path)
-        write_list(self.path)
+        list_artifact(self.path, sections, len(records))
         # Data first, then the manifest: a manifest on disk means that everything it lists is there, too.
-        sync_tree(self.path, without=WORK)
+        if all(recorded[task].is_durable for task in tasks):
+            sync_paths(self._written_by_commit(sections))
+        else:
+            sync_tree(self.path, without=WORK)
         # The names of the artifact and of its kind are in the folders above.
         for folder in self.path.parents[:2]:
             sync_folder(folder)
@@ -307,6 +401,15 @@ class ArtifactWriter:
         # A kill before this line leaves a complete artifact with scratch, which garbage collection removes.
         remove_work_folder(self.work)
         return Artifact(self.path)
+
+    def _written_by_commit(self, sections: Iterable[str]) -> Iterator[Path]:
+        """The files that the commit wrote, and the folders with their names."""
+        for section in sections:
+            yield self.path / section_name(section)
+            for folder in (self.path / section, *self._folders_above(section)):
+                yield from (folder / METADATA, folder)
+            yield self.path / SECTIONS
+        yield from (self.path / METADATA, self.path)
 
 
 class TaskOutput:
@@ -320,6 +423,10 @@ class TaskOutput:
 
     def add(self, record: ArrayRecord) -> None:
         self.arrays.append(record)
+
+
+def _record_name(task: str) -> str:
+    return f"{task.replace('/', '-')}.json"
 
 
 def _boot() -> dict[str, str]:

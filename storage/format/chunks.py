@@ -124,7 +124,7 @@ class ChunkReader:
         return np.frombuffer(plain, self.dtype).reshape(self.chunks), len(encoded) + _CHECKSUM_BYTES
 
     def read_into(self, number: int, out: NDArray[Any]) -> int:
-        """Read a whole chunk, including the padding of the last one, into memory that is there.
+        """Read a whole chunk, including the padding of the last one, into an existing buffer.
 
         Args:
             out: of shape ``chunks``, contiguous, of the array's dtype.

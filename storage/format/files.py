@@ -6,16 +6,20 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.seal import open_object, seal_object
 
 JsonObject = Mapping[str, Any]
+
+#: Files that are synced at a time.
+_SYNCING: Final = 16
 
 
 def write_json(path: Path, content: JsonObject, *, durable: bool = True, sealed: bool = True) -> None:
@@ -27,15 +31,10 @@ def write_json(path: Path, content: JsonObject, *, durable: bool = True, sealed:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json_text(content)
-    with written_aside(path) as aside, aside.open("wb") as file:
+    with written_aside(path, durable=durable) as aside, aside.open("wb") as file:
         file.write(seal_object(text.removesuffix("\n")) if sealed else text.encode())
         file.flush()
         fault_point("json.write", aside)
-        # Synced before the rename: after a crash, the name would otherwise refer to a file without its content.
-        if durable:
-            os.fsync(file.fileno())
-    if durable:
-        sync_folder(path.parent)
 
 
 def json_text(content: JsonObject) -> str:
@@ -44,16 +43,25 @@ def json_text(content: JsonObject) -> str:
 
 
 @contextmanager
-def written_aside(path: Path) -> Iterator[Path]:
-    """A unique temporary name next to ``path``: renamed to ``path`` on success, deleted on failure."""
+def written_aside(path: Path, *, durable: bool = False) -> Iterator[Path]:
+    """A unique temporary name next to ``path``: renamed to ``path`` on success, deleted on failure.
+
+    Args:
+        durable: return only after the file is on disk.
+    """
     # In the same folder, because a rename is atomic only within one file system. Unique, because a task that is
     # believed dead and its replacement may write the same file. Hidden, so that listings skip it.
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         yield aside
+        # Synced before the rename: after a crash, the name would otherwise refer to a file without its content.
+        if durable:
+            sync_file(aside)
         fault_point("file.rename", aside)
         aside.replace(path)
         fault_point("file.renamed", path)
+        if durable:
+            sync_folder(path.parent)
     finally:
         aside.unlink(missing_ok=True)
 
@@ -120,15 +128,28 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
+def sync_file(path: Path) -> None:
+    """Make the content of a file durable, whichever thread or process of this machine wrote it."""
+    # fsync applies to the file, not to the descriptor.
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def sync_paths(paths: Iterable[Path]) -> None:
+    """Make files and the names in folders durable, several at a time."""
+    # The disk orders what waits for it, and file systems of clusters answer many requests at once.
+    with ThreadPoolExecutor(_SYNCING) as pool:
+        for _ in pool.map(sync_folder, dict.fromkeys(paths)):
+            pass
+
+
 def sync_tree(path: Path, without: str = "") -> None:
     """Make every file below ``path`` durable, except those in the folder ``path / without``."""
-    # Bytes that another thread or process wrote are synced, too: fsync applies to the file, not to the descriptor.
     for folder, folders, names in os.walk(path):
         if without in folders and Path(folder) == path:
             folders.remove(without)
         for name in names:
-            with Path(folder, name).open("rb") as file:
-                os.fsync(file.fileno())
+            sync_file(Path(folder, name))
         sync_folder(Path(folder))
 
 

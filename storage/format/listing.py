@@ -9,7 +9,7 @@ Checkpoints come and go while a run trains, so only their run lists them.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -17,13 +17,16 @@ from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.format.groups import METADATA, group_metadata, write_group
 from gnnloom.storage.format.locks import locked
-from gnnloom.storage.format.manifest import MANIFEST
+from gnnloom.storage.format.manifest import MANIFEST, read_manifest
 from gnnloom.storage.format.schema import SCHEMAS
 
 #: Name of the lock that is held while a dataset's list is written.
 LISTING_LOCK: Final = ("listing", "zarr")
 #: Folder of the runs in a dataset, and of the checkpoints in a run.
 _RUNS, _CHECKPOINTS = "runs", "checkpoint"
+#: Folder of the predictions in a run, and of those that are being replaced: they count until the new ones have their
+#: name.
+PREDICTIONS, REPLACED_PREDICTIONS = "predictions", "replaced-predictions"
 #: Groups and arrays that a list may have. Reading a longer one would take longer than walking the folders.
 MOST_NODES: Final = 20_000
 
@@ -52,26 +55,44 @@ def _with_parents(nodes: Nodes) -> Nodes:
     return dict(sorted({**{path: group_metadata({}) for path in above}, **nodes}.items()))
 
 
-def complete_groups(folder: Path) -> None:
-    """Give every folder between ``folder`` and the arrays below it the metadata of a group."""
-    for path, content in nodes_below(folder).items():
-        if content.get("node_type") == "group" and not (folder / path / METADATA).exists():
-            write_group(folder / path, {})
+def complete_groups(folder: Path, arrays: Iterable[str]) -> None:
+    """Give every folder between ``folder`` and the arrays below it, given by their paths, the metadata of a group."""
+    for parent in sorted({parent for path in arrays for parent in PurePosixPath(path).parents}):
+        if not (folder / parent / METADATA).exists():
+            write_group(folder / parent, {})
 
 
-def write_list(folder: Path, nodes: Mapping[str, Any] | None = None, *, durable: bool = False) -> None:
+def write_list(folder: Path) -> None:
+    """Write the list of a group from what is below it."""
+    _put_list(folder, nodes_below(folder))
+
+
+def list_artifact(folder: Path, sections: Iterable[str], num_arrays: int) -> None:
+    """Write the list of an artifact or, if that would be too long, of each of its sections.
+
+    Args:
+        num_arrays: number of its arrays; the list has at least as many nodes.
+    """
+    if num_arrays <= MOST_NODES:
+        write_list(folder)
+        if listed_nodes(folder) is not None:
+            return
+    for section in sections:
+        write_list(folder / section)
+
+
+def _put_list(folder: Path, nodes: Nodes | None, *, durable: bool = False) -> None:
     """Write the list of a group, or remove it if it would be too long.
 
     Args:
-        nodes: metadata by path; by default, of everything below the folder.
+        nodes: metadata by path; None if they are too many.
         durable: return only after the file is on disk.
     """
     path = folder / METADATA
     content = read_json(path) if path.exists() else group_metadata({})
-    listed = nodes_below(folder) if nodes is None else dict(nodes)
     wanted = {name: value for name, value in content.items() if name != "consolidated_metadata"}
-    if len(listed) <= MOST_NODES:
-        wanted["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": listed}
+    if nodes is not None and len(nodes) <= MOST_NODES:
+        wanted["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": nodes}
     if wanted != content or not path.exists():
         write_json(path, wanted, durable=durable, sealed=False)
 
@@ -89,45 +110,46 @@ def refresh_list(dataset: Path) -> None:
         return
     # Two stages may finish at the same time. Each writes what it finds under the lock, so the last one finds both.
     with locked(dataset, *LISTING_LOCK):
-        nodes = dataset_nodes(dataset)
-        for kind in (*SCHEMAS, _RUNS):
-            if (dataset / kind).is_dir():
-                write_list(dataset / kind, _below(nodes, kind))
-        # Durable: a crash of the machine must not take the file that makes this folder a dataset.
-        write_list(dataset, nodes, durable=True)
+        for folder, nodes in wanted_lists(dataset).items():
+            # Durable: a crash of the machine must not take the file that makes this folder a dataset.
+            _put_list(dataset / folder, nodes, durable=folder == ".")
 
 
 def is_list_current(dataset: Path) -> bool:
     """Whether the list of a dataset says what it should."""
-    return listed_nodes(dataset) == dataset_nodes(dataset)
+    return listed_nodes(dataset) == wanted_lists(dataset)["."]
 
 
-def dataset_nodes(dataset: Path) -> Nodes:
-    """What the list of a dataset should say: its complete artifacts, and its runs with their predictions."""
+def wanted_lists(dataset: Path) -> dict[str, Nodes | None]:
+    """What the lists of a dataset (``.``) and of its kinds of artifacts should say; None if one would be too long.
+
+    They name its complete artifacts, and its runs with their predictions.
+    """
+    kinds = {kind: _kind_nodes(dataset, kind) for kind in (*SCHEMAS, _RUNS) if (dataset / kind).is_dir()}
+    whole: Nodes = {f"{kind}/{name}": node for kind, nodes in kinds.items() for name, node in (nodes or {}).items()}
+    lists = {**kinds, ".": None if None in kinds.values() else _with_parents(whole)}
+    return {folder: None if nodes is None or len(nodes) > MOST_NODES else nodes for folder, nodes in lists.items()}
+
+
+def _kind_nodes(dataset: Path, kind: str) -> Nodes | None:
+    """The nodes of the artifacts of one kind, or of the runs; None if they are too many to read."""
     nodes: Nodes = {}
-    for path in _finished(dataset):
+    finished = sorted(path.parent for path in (dataset / kind).glob(f"[!.]*/{METADATA if kind == _RUNS else MANIFEST}"))
+    for path in finished:
         # One damaged artifact must not keep the others from being listed; `catalog verify` reports it.
         try:
             content = read_json(path / METADATA)
             listed = content.pop("consolidated_metadata", None)
+            # Its sections have lists of their own. Artifacts of earlier versions have neither.
+            if listed is None and kind != _RUNS and read_manifest(path)["sections"]:
+                return None
             below = dict(listed["metadata"]) if isinstance(listed, dict) else nodes_below(path)
         except (GnnloomError, OSError, LookupError, TypeError, ValueError):
             continue
-        prefix = path.relative_to(dataset).as_posix()
-        if path.parent.name == _RUNS:
+        if kind == _RUNS:
             below = {name: node for name, node in below.items() if name.partition("/")[0] != _CHECKPOINTS}
-        nodes |= {prefix: content, **{f"{prefix}/{name}": node for name, node in below.items()}}
+        nodes |= {path.name: content, **{f"{path.name}/{name}": node for name, node in below.items()}}
     return _with_parents(nodes)
-
-
-def _finished(dataset: Path) -> Iterator[Path]:
-    for kind in SCHEMAS:
-        yield from sorted(path.parent for path in (dataset / kind).glob(f"[!.]*/{MANIFEST}"))
-    yield from sorted(path.parent for path in (dataset / _RUNS).glob(f"[!.]*/{METADATA}"))
-
-
-def _below(nodes: Nodes, folder: str) -> Nodes:
-    return {name.removeprefix(f"{folder}/"): node for name, node in nodes.items() if name.startswith(f"{folder}/")}
 
 
 def list_run(run: Path) -> None:
@@ -146,7 +168,8 @@ def list_checkpoints(folder: Path) -> None:
 def outdated_run_lists(run: Path) -> list[Path]:
     """Folders of a run whose lists do not say what is there, the inner ones first."""
     # Earlier versions wrote no lists, and a run of theirs gets none.
-    folders = [folder for folder in (run / _CHECKPOINTS, run) if (folder / METADATA).exists()]
+    inner = [run / name for name in (_CHECKPOINTS, PREDICTIONS, REPLACED_PREDICTIONS)]
+    folders = [folder for folder in (*inner, run) if (folder / METADATA).exists()]
     return [folder for folder in folders if listed_nodes(folder) not in (None, nodes_below(folder))]
 
 

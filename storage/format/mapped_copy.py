@@ -124,19 +124,24 @@ def _use_copy(path: Path, contents: Contents) -> int:
             descriptor = share(lock)
         except OSError:
             # A catalog that cannot be written: nobody can remove the copy, so it needs no lock.
-            if path.is_dir():
+            if _is_whole(path, contents):
                 return os.open(path, os.O_RDONLY)
             raise
-        if path.is_dir():
+        if _is_whole(path, contents):
             return descriptor
         os.close(descriptor)
         # Never waits for the lock: once the copy is there, its users keep the lock for as long as they like.
         with held(lock) as is_ours:
-            if is_ours and not path.is_dir():
+            if is_ours and not _is_whole(path, contents):
                 path.parent.mkdir(exist_ok=True)
                 _write_copy(path, contents)
         if not is_ours:
             time.sleep(0.01)
+
+
+def _is_whole(path: Path, contents: Contents) -> bool:
+    """Whether a copy has all arrays: one that an earlier version made may lack some."""
+    return path.is_dir() and all((path / f"{name}.npy").is_file() for name in contents)
 
 
 def _write_copy(path: Path, contents: Contents) -> None:
@@ -154,10 +159,19 @@ def _write_copy(path: Path, contents: Contents) -> None:
                 for chunk in content.chunks():
                     file.write(_bytes_of(chunk, content))
         sync_tree(aside)
+        _remove_incomplete(path)
         aside.rename(path)
         sync_folder(path.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _remove_incomplete(path: Path) -> None:
+    """Remove the copy that another version made, under a hidden name first, so that nobody sees half of it."""
+    if path.is_dir():
+        hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+        path.rename(hidden)
+        shutil.rmtree(hidden)
 
 
 def _header(content: ArrayContent) -> bytes:

@@ -8,14 +8,14 @@ the arrays of one folder. ``"row+1"`` is one more than ``row``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
 from gnnloom.storage.errors import FormatError
 from gnnloom.storage.format.arrays import ArrayRecord
 
-#: Version of the on-disk format; this and older versions can be read.
+#: Version of the on-disk format; this and older versions can be read. Manifests have a version of their own.
 FORMAT_VERSION = 1
 
 INDEX = ("int32", "int64")
@@ -141,26 +141,24 @@ SCHEMAS: Mapping[str, Mapping[str, ArraySpec]] = {
 
 
 def check_records(where: str, kind: str, records: Iterable[ArrayRecord], sizes: Mapping[str, int]) -> None:
-    """Check the arrays of an artifact against the registry.
+    """Check arrays of an artifact against the registry.
 
     Args:
         where: the artifact, for messages.
         kind: kind of the artifact.
-        records: all arrays of the artifact.
+        records: all arrays of a folder, or of several.
         sizes: sizes of the dimensions in ``GLOBAL_DIMS``.
 
     Raises:
         FormatError: an array is not in the registry, has another dtype or number of dimensions, or disagrees in a size
-            with the artifact or with another array of its folder; or a required array is missing.
+            with the artifact or with another array of its folder.
     """
     schema = SCHEMAS[kind]
     local: dict[tuple[str, str], tuple[int, str]] = {}
-    seen = set()
     for record in records:
         pattern = _pattern_of(record.path, schema)
         if pattern is None:
             raise FormatError(f"{where}: array {record.path} is not part of an artifact of kind {kind}")
-        seen.add(pattern)
         spec = schema[pattern]
         if record.dtype not in spec.dtypes or len(record.shape) != len(spec.dims):
             raise FormatError(
@@ -169,8 +167,21 @@ def check_records(where: str, kind: str, records: Iterable[ArrayRecord], sizes: 
             )
         for dim, size in zip(spec.dims, record.shape, strict=True):
             _check_size(where, record.path, dim, size, sizes, local)
+
+
+def check_required(where: str, kind: str, names: Collection[str]) -> None:
+    """Check that an artifact has the arrays that all of its kind have.
+
+    Args:
+        where: the artifact, for messages.
+        names: paths of the arrays that it has at its root, or of more.
+
+    Raises:
+        FormatError: a required array is missing.
+    """
     # The number of blocks, shards or cells is not known here, so a pattern with ``*`` may match no array at all.
-    missing = sorted(name for name, spec in schema.items() if spec.required and name not in seen and "*" not in name)
+    needed = sorted(name for name, spec in SCHEMAS[kind].items() if spec.required and "*" not in name)
+    missing = [name for name in needed if name not in names]
     if missing:
         raise FormatError(f"{where}: the manifest lacks {', '.join(missing)}")
 

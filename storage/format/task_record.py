@@ -22,6 +22,7 @@ class TaskRecord:
         seconds: wall-clock time.
         peak_memory: peak resident memory of the process so far, in bytes.
         bytes_read, bytes_written: by system calls of the task's thread; 0 if unknown.
+        is_durable: the arrays were on disk before the record; false for tasks of earlier versions.
     """
 
     task: str
@@ -31,6 +32,7 @@ class TaskRecord:
     peak_memory: int
     bytes_read: int = 0
     bytes_written: int = 0
+    is_durable: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -41,13 +43,15 @@ class TaskRecord:
             "peak_memory": self.peak_memory,
             "bytes_read": self.bytes_read,
             "bytes_written": self.bytes_written,
+            "is_durable": self.is_durable,
         }
 
     @classmethod
     def from_json(cls, content: JsonObject) -> TaskRecord:
         arrays = tuple(ArrayRecord.from_json(name, array) for name, array in content["arrays"].items())
         numbers = ("seconds", "peak_memory", "bytes_read", "bytes_written")
-        return cls(content["part"], arrays, content["facts"], *(content.get(name, 0) for name in numbers))
+        found = (content.get(name, 0) for name in numbers)
+        return cls(content["part"], arrays, content["facts"], *found, is_durable=content.get("is_durable", False))
 
 
 def merge_pieces(records: Iterable[ArrayRecord]) -> list[ArrayRecord]:

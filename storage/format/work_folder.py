@@ -9,6 +9,7 @@ import shutil
 import uuid
 from pathlib import Path
 
+from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.files import remove_tree
 
 
@@ -22,7 +23,7 @@ def open_work_folder(path: Path, scratch: Path | None) -> None:
         scratch: folder to make it in, with a link at ``path``; None for ``path`` itself.
     """
     if path.is_symlink() and not path.exists():
-        path.unlink()
+        remove_work_folder(path)
     if path.exists():
         return
     if scratch is None:
@@ -49,9 +50,18 @@ def remove_tree_and_scratch(path: Path, pattern: str) -> None:
 
 
 def remove_work_folder(path: Path) -> None:
-    """Remove a work folder, wherever it is."""
-    if path.is_symlink():
-        shutil.rmtree(path.resolve(), ignore_errors=True)
-        path.unlink(missing_ok=True)
-    else:
+    """Remove a work folder, wherever it is, of an artifact that is complete or about to be removed."""
+    if not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
+        return
+    # Renamed first: a stage that resumed from half of it would trust the records of work that is gone. A removal that
+    # was killed left the link, which leads here again.
+    folder = path.resolve()
+    doomed = folder.with_name(f".removed-{folder.name}")
+    if folder.is_dir():
+        shutil.rmtree(doomed, ignore_errors=True)
+        fault_point("tree.remove")
+        folder.rename(doomed)
+        fault_point("tree.removed")
+    shutil.rmtree(doomed, ignore_errors=True)
+    path.unlink(missing_ok=True)

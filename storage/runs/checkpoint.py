@@ -15,13 +15,13 @@ from typing import Any
 from gnnloom.storage.errors import CorruptError, FormatError, NotFoundError
 from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.arrays import Array, ArrayReader, ArrayRecord, ReadCounter, write_array
-from gnnloom.storage.format.files import JsonObject, read_json, sync_folder, sync_tree, write_json
+from gnnloom.storage.format.files import JsonObject, read_json, remove_tree, sync_folder, sync_tree, write_json
 from gnnloom.storage.format.listing import complete_groups, list_checkpoints, write_list
 from gnnloom.storage.format.schema import FORMAT_VERSION
 
 #: File that lists the arrays of a checkpoint.
 CHECKPOINT_INDEX = "checkpoint.json"
-#: Checkpoints that are kept: the last one and the one before it.
+#: Checkpoints that are kept by default: the last one and the one before it.
 _KEPT = 2
 
 
@@ -104,7 +104,7 @@ def publish_checkpoint(
         "facts": dict(facts),
         "arrays": {record.path: record.to_json() for record in records},
     }
-    complete_groups(aside)
+    complete_groups(aside, content["arrays"])
     write_list(aside)
     # The index and all arrays are durable before the rename, so a name that is a number means a complete checkpoint.
     # Old checkpoints are dropped only after the rename is durable.
@@ -113,13 +113,13 @@ def publish_checkpoint(
     # A resumed run can reach an epoch again whose checkpoint it did not start from.
     fault_point("checkpoint.publish")
     if final.exists():
-        shutil.rmtree(final)
+        remove_tree(final)
     aside.rename(final)
     fault_point("checkpoint.published")
     sync_folder(folder)
     others = [each for each in checkpoint_epochs(folder) if each != epoch]
     for old in others[: max(0, len(others) + 1 - kept)]:
-        shutil.rmtree(folder / f"{old:08d}")
+        remove_tree(folder / f"{old:08d}")
     list_checkpoints(folder)
     return final
 

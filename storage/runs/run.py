@@ -22,8 +22,9 @@ from gnnloom.storage.format.files import (
     sync_folder,
     sync_tree,
     write_json,
+    written_aside,
 )
-from gnnloom.storage.format.listing import list_run, write_list
+from gnnloom.storage.format.listing import PREDICTIONS, REPLACED_PREDICTIONS, list_run, write_list
 from gnnloom.storage.format.locks import held, lock_path
 from gnnloom.storage.format.schema import FORMAT_VERSION
 from gnnloom.storage.format.seal import open_line, seal_line
@@ -33,15 +34,18 @@ _CONFIG = "config.json"
 _METRICS = "metrics.jsonl"
 _RESULT = "result.json"
 _INPUTS = "inputs.json"
-_PREDICTIONS = "predictions"
-#: Predictions that are being replaced; they count until the new ones have their name.
-_REPLACED = "replaced-predictions"
+_FORECAST = "forecast.json"
 
 #: Where ranks of an earlier job that stood still reported what they waited for.
 _WAITING = ".waiting"
 
 #: Entries of a line of metrics that are not single numbers, and their types.
 _TABLES: Mapping[str, type] = {"bytes": dict, "messages": dict, "profile": list}
+#: Entries of a forecast that readers rely on.
+_PREDICTED: Mapping[str, type] = {
+    "epoch_seconds": float, "seconds_by_kind": dict, "bytes_sent": int, "messages_sent": int, "peak_memory": int,
+    "profile": str, "clock": str,
+}  # fmt: skip
 
 
 def _check_line(line: Mapping[str, Any], where: str) -> None:
@@ -124,6 +128,22 @@ class Run:
         path = self.path / _INPUTS
         return read_json(path) if path.exists() else {}
 
+    def forecast(self) -> dict[str, Any]:
+        """What the planner predicted when the run began; empty if it does not know such a training.
+
+        Raises:
+            CorruptError: the file is not a forecast.
+        """
+        path = self.path / _FORECAST
+        content = read_json(path) if path.exists() else {}
+        if content and not all(isinstance(content.get(name), kind) for name, kind in _PREDICTED.items()):
+            raise CorruptError(f"{path}: expected {', '.join(_PREDICTED)}; remove it, the run does not need it")
+        return content
+
+    def write_forecast(self, content: JsonObject) -> None:
+        """Store what the planner predicts; called by rank 0 only."""
+        write_json(self.path / _FORECAST, content)
+
     def metrics(self) -> list[dict[str, Any]]:
         """One object per finished epoch; a last line that was cut short is left out.
 
@@ -141,6 +161,13 @@ class Run:
         for number, line in enumerate(metrics, 1):
             _check_line(line, f"{path}:{number}")
         return metrics
+
+    def begun_since(self, time: float) -> bool:
+        """Whether a writer has begun to write since a time (seconds since 1970)."""
+        try:
+            return self.metrics_path.stat().st_mtime >= time
+        except FileNotFoundError:
+            return False
 
     def epochs_since(self, begun: float) -> int:
         """Number of epochs in the metrics of a writer that began at ``begun`` (seconds since 1970).
@@ -182,14 +209,14 @@ class Run:
     @property
     def predictions_path(self) -> Path:
         """Folder of the predictions, which may not exist."""
-        final, replaced = self.path / _PREDICTIONS, self.path / _REPLACED
+        final, replaced = self.path / PREDICTIONS, self.path / REPLACED_PREDICTIONS
         # A replacement that was killed between its two renames leaves only the former predictions with a name.
         return replaced if replaced.is_dir() and not final.is_dir() else final
 
     @property
     def superseded_predictions(self) -> Path | None:
         """Folder of predictions that were replaced, if a killed replacement left it behind."""
-        replaced = self.path / _REPLACED
+        replaced = self.path / REPLACED_PREDICTIONS
         return replaced if replaced.is_dir() and self.predictions_path != replaced else None
 
     def predictions(self) -> Predictions:
@@ -233,15 +260,12 @@ class Run:
         shutil.rmtree(self.path / _WAITING, ignore_errors=True)
         if first_epoch == 0:
             self.drop_predictions()
-            shutil.rmtree(self.checkpoints, ignore_errors=True)
-        text = "".join(_line_text(line) for line in kept)
-        # Rewritten aside and renamed, so that a kill leaves either the old metrics or the new ones.
-        aside = self.path / f".{_METRICS}"
-        with aside.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(self.metrics_path)
+            (self.path / _FORECAST).unlink(missing_ok=True)
+            if self.checkpoints.is_dir():
+                remove_tree(self.checkpoints)
+        # Aside, so that a kill leaves either the old metrics or the new ones.
+        with written_aside(self.metrics_path, durable=True) as aside:
+            aside.write_text("".join(map(_line_text, kept)), encoding="utf-8")
         write_json(self.path / _INPUTS, dict(inputs or {}))
         # Last: a folder with a configuration counts as a run, and one without it is a leftover.
         write_json(self.config_path, config)
@@ -264,7 +288,7 @@ class Run:
 
     def predictions_aside(self) -> Path:
         """Folder in which predictions are written before :meth:`publish_predictions`."""
-        return self.path / f".writing-{_PREDICTIONS}"
+        return self.path / f".writing-{PREDICTIONS}"
 
     def publish_predictions(self, records: list[ArrayRecord], facts: JsonObject) -> Predictions:
         """Replace the run's predictions by those written in :meth:`predictions_aside`.
@@ -276,7 +300,7 @@ class Run:
             records: the arrays written.
             facts: what to store with them; JSON.
         """
-        aside, final, replaced = self.predictions_aside(), self.path / _PREDICTIONS, self.path / _REPLACED
+        aside, final, replaced = self.predictions_aside(), self.path / PREDICTIONS, self.path / REPLACED_PREDICTIONS
         content = {
             "format": FORMAT_VERSION,
             "facts": dict(facts),
@@ -302,7 +326,7 @@ class Run:
     def drop_predictions(self) -> None:
         """Remove the predictions, which no longer belong to the run's last checkpoint; called by one process."""
         # The former ones first: they would count as soon as the others are gone.
-        for name in (_REPLACED, _PREDICTIONS):
+        for name in (REPLACED_PREDICTIONS, PREDICTIONS):
             if (self.path / name).is_dir():
                 remove_tree(self.path / name)
 

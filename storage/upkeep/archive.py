@@ -24,7 +24,7 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.checks.verify import MAPPED_KIND, verify_dataset
 from gnnloom.storage.errors import CorruptError, ExistsError, InputError
 from gnnloom.storage.format.artifact import WORK
-from gnnloom.storage.format.files import sync_folder, written_aside
+from gnnloom.storage.format.files import written_aside
 from gnnloom.storage.format.schema import FORMAT_VERSION
 
 HEAD, TAIL = "gnnloom-archive.json", "gnnloom-digests.json"
@@ -58,13 +58,8 @@ def export_dataset(dataset: Dataset, file: Path) -> dict[str, Any]:
     _refuse_damage(dataset)
     # Sizes are taken once: a file of metrics that grows during the export is cut at this size.
     members = [(path, path.stat().st_size) for path in _files_of(dataset)]
-    with written_aside(file) as aside:
-        with aside.open("wb") as raw:
-            _write_members(raw, compression, dataset, members)
-        # Compression closes the file below it, so it is opened again to be synced.
-        with aside.open("rb") as written:
-            os.fsync(written.fileno())
-    sync_folder(file.parent)
+    with written_aside(file, durable=True) as aside, aside.open("wb") as raw:
+        _write_members(raw, compression, dataset, members)
     return {"files": len(members), "bytes": sum(size for _, size in members), "archive_bytes": file.stat().st_size}
 
 

@@ -27,7 +27,7 @@ from gnnloom.storage.errors import (
     InputError,
     NotFoundError,
 )
-from gnnloom.storage.format.files import sync_tree
+from gnnloom.storage.format.files import sync_folder, sync_tree
 from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS
 from gnnloom.storage.upkeep.archive import HEAD, TAIL
 
@@ -73,6 +73,7 @@ def import_dataset(catalog: Catalog, file: Path, name: str | None = None) -> Dat
             aside.rename(final)
         except OSError as error:
             raise ExistsError(f"{final}: {error.strerror}; give another name with --as") from error
+        sync_folder(catalog.root)
     return catalog.dataset(final.name)
 
 

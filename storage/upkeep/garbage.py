@@ -28,7 +28,7 @@ from gnnloom.storage.format.listing import (
 from gnnloom.storage.format.locks import LOCKS, held, is_held, is_shared, lock_path
 from gnnloom.storage.format.mapped_copy import MAPPED, copies, copy_lock
 from gnnloom.storage.format.schema import SCHEMAS
-from gnnloom.storage.format.work_folder import remove_work_folder
+from gnnloom.storage.format.work_folder import remove_tree_and_scratch, remove_work_folder
 from gnnloom.storage.runs.run import Run
 
 #: Seconds without a change after which a leftover that nobody locks counts as garbage.
@@ -143,15 +143,11 @@ def _remove(path: Path) -> None:
     if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)
         return
-    work = path / WORK
-    if work.is_symlink():
-        remove_work_folder(work)
     # A kill after the rename leaves a hidden folder, which the next collection removes.
-    doomed = path if path.name.startswith(".") else path.with_name(f".removed-{path.name}")
-    if doomed != path:
-        shutil.rmtree(doomed, ignore_errors=True)
-        path.rename(doomed)
-    shutil.rmtree(doomed, ignore_errors=True)
+    if path.name.startswith("."):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        remove_tree_and_scratch(path, WORK)
 
 
 def _garbage(path: Path, reason: str, info: ArtifactInfo | None = None) -> Garbage:
@@ -207,11 +203,13 @@ def _removed(folder: Path) -> list[Path]:
 def _run_leftovers(dataset: Dataset) -> list[Path]:
     """Temporary files of runs, and folders of runs that ended before their configuration was written."""
     begun = [path for path in dataset.runs_path.glob("[!.]*") if path.is_dir() and path.name not in dataset.runs()]
-    aside = [*dataset.runs_path.glob("[!.]*/.*"), *dataset.runs_path.glob("[!.]*/checkpoint/.*")]
+    below = ("", "checkpoint/", "checkpoint/best/")
+    aside = [path for folder in below for path in dataset.runs_path.glob(f"[!.]*/{folder}.*")]
     superseded = [Run(dataset.run_path(name)).superseded_predictions for name in dataset.runs()]
     aside += [path for path in superseded if path is not None]
     # A folder that is removed as a whole must not be listed again file by file.
-    aside = [path for path in aside if path.parent not in begun and path.parent.parent not in begun]
+    begun_folders = {*begun}
+    aside = [path for path in aside if not begun_folders & {*path.parents}]
     left = [path for path in (*begun, *aside) if _is_quiet(path)]
     return sorted(path for path in left if not is_held(_lock_of_run(dataset, path)))
 

@@ -1,12 +1,16 @@
-"""The planner's forecasts against measured epochs: algorithms, grids, widths, data types, two graphs.
+"""The planner's forecasts against measured epochs: algorithms, grids, widths, precisions, two graphs.
 
-    python tests/benchmarks/bench_plan.py [--scale small|full] [--folder FOLDER]
+    python tests/benchmarks/bench_plan.py [--scale small|full] [--folder FOLDER] [--keep FILE | --measured FILE]
 
-Times are processor seconds of the busiest rank (medians over epochs), as other programs may use the machine; the
-profile is measured with the same clock, in the same job. Prints a table, then lines ``RESULT name value unit``: the
-rank correlation (Spearman) over all configurations and within each number of ranks, the *regret* (how much longer the
-configuration that the planner picks takes than the fastest one of the same training), and the largest error of the
-bytes, which must be 0.
+Times are processor seconds of the busiest rank (medians over epochs, and over rounds that go over all configurations in
+turn), as other programs may use the machine; the profile is measured with the same clock, in the same job. Memory is
+what a training of its own reports, of its largest rank. ``--keep`` stores the measurements, and ``--measured`` predicts
+them again without running anything.
+
+Prints tables, then lines ``RESULT name value unit``: the rank correlation (Spearman) over all configurations and within
+each number of ranks, the *regret* (how much longer the configuration that the planner picks takes than the fastest one
+of the same training), predicted over measured memory for each algorithm with the worst ratio, and the number of
+configurations whose bytes are not the counted ones, which must be 0.
 """
 
 from __future__ import annotations
@@ -14,11 +18,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +31,35 @@ import numpy as np
 from scipy.stats import spearmanr
 
 import gnnloom
+from gnnloom.trainer.algorithms.workload import Exchange
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
-from gnnloom.trainer.planner.candidates import make_plans
+from gnnloom.trainer.job.launch import find_mpiexec, launch, rank_environment
+from gnnloom.trainer.planner.candidates import Plan, Situation, make_plans
+from gnnloom.trainer.planner.describe import GraphFacts
+from gnnloom.trainer.planner.law import KnownPartition
 from gnnloom.trainer.planner.profile import MachineProfile
 from gnnloom.trainer.planner.stored import situation_of
 
-#: Vertices and edges of the block model, scale of the R-MAT graph, epochs, and scale of the calibration.
-SCALES = {"small": (12_000, 150_000, 12, 5, 0.2), "full": (150_000, 2_500_000, 17, 7, 1.0)}
+
+@dataclass(frozen=True)
+class Scale:
+    """Sizes of the benchmark.
+
+    Attributes:
+        vertices, edges: of the block model.
+        size: of the R-MAT graph.
+        calibration: scale of the calibration.
+    """
+
+    vertices: int
+    edges: int
+    size: int
+    epochs: int
+    rounds: int
+    calibration: float
+
+
+SCALES = {"small": Scale(12_000, 150_000, 12, 5, 2, 0.2), "full": Scale(100_000, 1_600_000, 16, 4, 2, 1.0)}
 GRIDS: dict[int, tuple[tuple[str, tuple[int, ...]], ...]] = {
     1: (("p2p", (1,)), ("broadcast", (1,)), ("tensor3d", (1, 1, 1))),
     2: (("p2p", (2,)), ("broadcast", (2,)), ("summa", (1, 2)), ("tensor3d", (2, 1, 1)), ("tensor3d", (1, 2, 1))),
@@ -47,47 +73,70 @@ GRIDS: dict[int, tuple[tuple[str, tuple[int, ...]], ...]] = {
         ("tensor3d", (2, 2, 1)),
     ),
 }
-MODELS: tuple[dict[str, Any], ...] = (
-    {"hidden": (16,)},
-    {"hidden": (128, 128)},
-    {"hidden": (64, 64), "precision": "float64"},
+WIDE: dict[str, Any] = {"hidden": (128, 128)}
+#: The trainings: a graph and a model.
+TRAININGS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("blocks", {"hidden": (16,)}),
+    ("blocks", WIDE),
+    ("skewed", WIDE),
+    ("skewed", {**WIDE, "precision": "bf16"}),
 )
+#: Numbers of the trainings whose epochs are split by kind, and whose memory is measured.
+SPLIT, MEMORY = (2,), (2, 3)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One configuration, predicted and measured."""
+    """One configuration, predicted and measured.
+
+    Attributes:
+        seconds: of every round.
+        peak: 0 if it was not measured.
+        split: seconds by kind; empty if they were not measured.
+    """
 
     config: TrainConfig
-    predicted: float
-    seconds: float
-    predicted_bytes: int
+    plan: Plan
+    seconds: list[float]
     bytes: int
-    predicted_peak: int
     peak: int
+    split: Mapping[str, float]
 
     @property
-    def training(self) -> tuple[str, tuple[int, ...], int]:
-        return self.config.dataset, self.config.hidden, self.config.ranks
+    def training(self) -> tuple[str, tuple[int, ...], str, int]:
+        return self.config.dataset, self.config.hidden, self.config.precision, self.config.ranks
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def name(self) -> str:
+        grid = "x".join(map(str, self.config.grid or ()))
+        return f"{self.config.algorithm} {grid}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", choices=SCALES, default=os.environ.get("SCALE", "full"))
     parser.add_argument("--folder", type=Path, help="folder for temporary files [default: the system's]")
+    parser.add_argument("--keep", type=Path, help="file for the measurements")
+    parser.add_argument("--measured", type=Path, help="measurements to predict again")
     given = parser.parse_args()
+    if given.measured is not None:
+        report(_rows(json.loads(given.measured.read_text())))
+        return
     with tempfile.TemporaryDirectory(dir=given.folder, prefix="bench-plan-") as folder:
-        catalog = Path(folder, "catalog")
-        _prepare(catalog, given.scale)
-        report([row for ranks in GRIDS for row in _rows(catalog, ranks, given.scale)])
+        catalog, scale = Path(folder, "catalog"), SCALES[given.scale]
+        _prepare(catalog, scale)
+        report(_rows(_measure(catalog, scale, given.keep)))
 
 
-def _prepare(catalog: Path, scale: str) -> None:
-    vertices, edges, size, *_ = SCALES[scale]
-    blocks: dict[str, Any] = {"vertices": vertices, "edges": edges, "classes": 16, "dim": 64}
+def _prepare(catalog: Path, scale: Scale) -> None:
+    blocks: dict[str, Any] = {"vertices": scale.vertices, "edges": scale.edges, "classes": 16, "dim": 64}
     graphs = [
         gnnloom.generate("blocks", "sbm", catalog=catalog, workers=0, **blocks),
-        gnnloom.generate("skewed", "rmat", catalog=catalog, workers=0, scale=size, edge_factor=16),
+        gnnloom.generate("skewed", "rmat", catalog=catalog, workers=0, scale=scale.size, edge_factor=16),
     ]
     gnnloom.features(graphs[1], "random", catalog=catalog, workers=0, dim=64, classes=16)
     for dataset in graphs:
@@ -97,65 +146,138 @@ def _prepare(catalog: Path, scale: str) -> None:
         gnnloom.shard(dataset, grid=(4, 4), permutation="double", workers=0)
 
 
-def _rows(catalog: Path, ranks: int, scale: str) -> Iterable[Row]:
-    """Train every configuration of some number of ranks in one job, and predict it from the profile measured there."""
-    *_, epochs, calibration = SCALES[scale]
-    configs = [
-        TrainConfig(
-            catalog=str(catalog), dataset=name, ranks=ranks, algorithm=algorithm, grid=grid, epochs=epochs,
-            permutation="double", threads=1, eval_every=0,
-            run=f"{algorithm}-{number}-{'x'.join(map(str, grid))}", **model,
-        )
-        for name in ("blocks", "skewed")
-        for number, model in enumerate(MODELS)
-        for algorithm, grid in GRIDS[ranks]
-    ]  # fmt: skip
+def _measure(catalog: Path, scale: Scale, keep: Path | None) -> dict[str, Any]:
+    """Everything that is measured, and what the planner knows beforehand, as JSON."""
+    situations = {name: asdict(situation_of(gnnloom.Catalog(catalog).dataset(name))) for name in ("blocks", "skewed")}
+    content: dict[str, Any] = {"situations": situations, "jobs": []}
+    for ranks in GRIDS:
+        content["jobs"].append(_measure_job(catalog, ranks, scale))
+        if keep is not None:
+            keep.write_text(json.dumps(content))
+    return content
+
+
+def _measure_job(catalog: Path, ranks: int, scale: Scale) -> dict[str, Any]:
+    """Train every configuration of some number of ranks: all in one job for their times, each alone for its memory."""
+    numbers, configs = [], []
+    for number, (dataset, model) in enumerate(TRAININGS):
+        for algorithm, grid in GRIDS[ranks]:
+            config = TrainConfig(
+                catalog=str(catalog), dataset=dataset, ranks=ranks, algorithm=algorithm, grid=grid,
+                epochs=scale.epochs, permutation="double", threads=1, eval_every=0,
+                profile=number in SPLIT and ranks > 1, run=f"{algorithm}-{number}-{'x'.join(map(str, grid))}", **model,
+            )  # fmt: skip
+            numbers.append(number)
+            configs.append(config)
+    content = _timed(catalog, ranks, configs, scale)
+    for number, config, found in zip(numbers, configs, content["measured"], strict=True):
+        found["config"] = config.to_json()
+        if number in MEMORY:
+            alone = replace(config, run=f"memory-{config.run}", profile=False, epochs=2)
+            found["peak"] = max(launch(alone, restart=True)["peak_memory"])
+    return content
+
+
+def _timed(catalog: Path, ranks: int, configs: list[TrainConfig], scale: Scale) -> dict[str, Any]:
+    """The profile of the machine, and what the epochs of each configuration take, measured in one job."""
     given, result = catalog / "configs.json", catalog / f"result-{ranks}.json"
     given.write_text(json.dumps([config.to_json() for config in configs]))
     program = [sys.executable, "-m", "mpi4py", "tests/benchmarks/plan_ranks.py", str(given), str(result)]
-    command = [find_mpiexec(), "-n", str(ranks), *program, str(calibration)]
+    command = [find_mpiexec(), "-n", str(ranks), *program, str(scale.calibration), str(scale.rounds)]
     subprocess.run(command, check=True, env=rank_environment(ranks, 1))
-    content = json.loads(result.read_text())
-    profile = MachineProfile.from_json(content["profile"], "bench")
-    for config, found in zip(configs, content["measured"], strict=True):
-        situation = situation_of(gnnloom.Catalog(catalog).dataset(config.dataset))
-        plans = make_plans(config, situation, profile, algorithms=[config.algorithm])
-        plan = next(plan for plan in plans if plan.grid == list(config.grid or ()))
-        sent = round(sum(plan.volume.bytes.values()))
-        yield Row(config, plan.cost.total, found["seconds"], sent, found["bytes"], plan.peak_memory, int(found["peak"]))
+    content: dict[str, Any] = json.loads(result.read_text())
+    return content
+
+
+def _rows(content: Mapping[str, Any]) -> list[Row]:
+    """Predict what was measured, each configuration from the profile of its job."""
+    situations = {name: _situation(each) for name, each in content["situations"].items()}
+    return list(_predicted(content["jobs"], situations))
+
+
+def _predicted(jobs: Iterable[Mapping[str, Any]], situations: Mapping[str, Situation]) -> Iterable[Row]:
+    for job in jobs:
+        profile = MachineProfile.from_json(job["profile"], "bench")
+        for found in job["measured"]:
+            config = TrainConfig.from_json(found["config"])
+            plans = make_plans(config, situations[config.dataset], profile, algorithms=[config.algorithm])
+            plan = next(plan for plan in plans if plan.grid == list(config.grid or ()))
+            yield Row(config, plan, found["rounds"], found["bytes"], int(found.get("peak", 0)), found.get("split", {}))
+
+
+def _situation(content: Mapping[str, Any]) -> Situation:
+    partitions = [
+        KnownPartition(
+            **{**each, "exchange": Exchange(**each["exchange"]), "exchange_back": Exchange(**each["exchange_back"])}
+        )
+        for each in content["partitions"]
+    ]
+    return Situation(GraphFacts(**content["graph"]), partitions, content["grid_heaviest"])
 
 
 def report(rows: list[Row]) -> None:
-    """Print the table and the results."""
-    print(
-        f"{'graph':8} {'hidden':>8} {'ranks':>5} {'algorithm':10} {'grid':>6} {'predicted ms':>13} {'measured ms':>12}"
-    )
-    for row in rows:
-        config = row.config
-        shown = ",".join(map(str, config.hidden)), config.ranks, config.algorithm, "x".join(map(str, config.grid or ()))
-        print(
-            f"{config.dataset:8} {shown[0]:>8} {shown[1]:5} {shown[2]:10} {shown[3]:>6} {row.predicted * 1e3:13.2f}"
-            f" {row.seconds * 1e3:12.2f}"
-        )
-    regrets = [_regret([row for row in rows if row.training == each]) for each in {row.training for row in rows}]
-    ratios = [row.predicted / row.seconds for row in rows]
+    """Print the tables and the results."""
+    _print_times(rows)
+    _print_splits([row for row in rows if row.split])
+    regrets = {each: _regret([row for row in rows if row.training == each]) for each in {row.training for row in rows}}
+    worst = max(regrets, key=lambda each: regrets[each])
+    print(f"largest regret: {worst}")
     print(f"RESULT configurations {len(rows)} -")
     print(f"RESULT rank_correlation {_correlation(rows):.3f} -")
     for ranks in GRIDS:
         print(f"RESULT rank_correlation_{ranks} {_correlation([r for r in rows if r.config.ranks == ranks]):.3f} -")
-    print(f"RESULT regret_median {np.median(regrets):.3f} x")
-    print(f"RESULT regret_largest {max(regrets):.3f} x")
-    print(f"RESULT predicted_over_measured {np.median(ratios):.3f} x")
-    print(f"RESULT bytes_wrong {sum(row.predicted_bytes != row.bytes for row in rows)} configurations")
+    print(f"RESULT regret_median {np.median(list(regrets.values())):.3f} x")
+    print(f"RESULT regret_largest {max(regrets.values()):.3f} x")
+    print(f"RESULT predicted_over_measured {np.median([row.plan.cost.total / row.median for row in rows]):.3f} x")
+    print(f"RESULT bytes_wrong {sum(_sent(row) != row.bytes for row in rows)} configurations")
+    _print_memory([row for row in rows if row.peak])
+
+
+def _print_times(rows: list[Row]) -> None:
+    print(
+        f"{'graph':7} {'hidden':>8} {'precision':>9} {'ranks':>5} {'plan':18} {'predicted ms':>12} {'measured ms':>12}"
+    )
+    for row in rows:
+        config, spread = row.config, max(row.seconds) / min(row.seconds) - 1
+        hidden = ",".join(map(str, config.hidden))
+        print(
+            f"{config.dataset:7} {hidden:>8} {config.precision:>9} {config.ranks:5} {row.name:18}"
+            f" {row.plan.cost.total * 1e3:12.2f} {row.median * 1e3:12.2f}  +-{spread:.0%}"
+        )
+
+
+def _print_splits(rows: list[Row]) -> None:
+    """Milliseconds of an epoch by kind, predicted / measured."""
+    for row in rows:
+        cost = row.plan.cost
+        predicted = {"spmm": cost.spmm, "gemm": cost.gemm, **cost.communication, "waiting": cost.waiting}
+        kinds = [kind for kind in (*predicted, *row.split) if max(predicted.get(kind, 0), row.split.get(kind, 0)) > 0]
+        shown = ", ".join(
+            f"{kind} {predicted.get(kind, 0) * 1e3:.1f} / {row.split.get(kind, 0) * 1e3:.1f}"
+            for kind in dict.fromkeys(kinds)
+        )
+        print(f"{row.config.dataset:7} {row.config.ranks} {row.name:18} {shown}, hidden {cost.hidden * 1e3:.1f}")
+
+
+def _print_memory(rows: list[Row]) -> None:
+    for name in dict.fromkeys(row.config.algorithm for row in rows):
+        ratios = [row.plan.peak_memory / row.peak for row in rows if row.config.algorithm == name]
+        worst = max(ratios, key=lambda ratio: max(ratio, 1 / ratio))
+        print(f"RESULT memory_{name} {np.median(ratios):.3f} x")
+        print(f"RESULT memory_{name}_worst {worst:.3f} x")
+
+
+def _sent(row: Row) -> int:
+    return round(sum(row.plan.volume.bytes.values()))
 
 
 def _correlation(rows: list[Row]) -> float:
-    return float(spearmanr([row.predicted for row in rows], [row.seconds for row in rows]).statistic)
+    return float(spearmanr([row.plan.cost.total for row in rows], [row.median for row in rows]).statistic)
 
 
 def _regret(rows: list[Row]) -> float:
-    picked = min(rows, key=lambda row: row.predicted)
-    return picked.seconds / min(row.seconds for row in rows) - 1
+    picked = min(rows, key=lambda row: row.plan.cost.total)
+    return picked.median / min(row.median for row in rows) - 1
 
 
 if __name__ == "__main__":

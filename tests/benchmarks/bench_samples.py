@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from random_vertices import random_vertices
 
 SCALES = {"small": (14, 32, 0.5), "full": (20, 64, 0.5)}
 FANOUTS, BATCH, EPOCHS = "15,10,5", "1024", "3"
@@ -62,22 +62,12 @@ def main() -> None:
 
 def _prepare(folder: str, rmat: int, dim: int, share: float) -> None:
     _run(folder, "generate", "rmat", "--scale", str(rmat), "--edge-factor", "16")
-    n, rng, path = 1 << rmat, np.random.default_rng(0), Path(folder) / "inputs"
-    path.mkdir()
-    split = np.full(n, 3, np.uint8)
-    split[rng.random(n) < share] = 1
-    np.save(path / "split.npy", split)
-    np.save(path / "label.npy", rng.integers(0, 16, n))
-    feature = np.lib.format.open_memmap(path / "feature.npy", "w+", np.float32, (n, dim))
-    for start in range(0, n, 1 << 16):
-        feature[start : start + (1 << 16)] = rng.random((min(1 << 16, n - start), dim), np.float32)
-    del feature
-    files = [option for name in ("feature", "label", "split") for option in (f"--{name}", str(path / f"{name}.npy"))]
-    _run(folder, "features", *files)
-    shutil.rmtree(path)
+    inputs = Path(folder) / "inputs"
+    _run(folder, "features", *random_vertices(inputs, 1 << rmat, dim, share))
+    shutil.rmtree(inputs)
     _run(folder, "partition", "--parts", "1", "--method", "block")
     _run(folder, "shard", "--parts", "1")
-    print(f"R-MAT {rmat}: {n:,} vertices, {dim} features, {int((split == 1).sum()):,} training vertices")
+    print(f"R-MAT {rmat}: {1 << rmat:,} vertices, {dim} features, {share:.2%} of them for training")
 
 
 def _train(folder: str, *options: str, limit: Callable[[], None] | None = None) -> dict[str, Any]:

@@ -1,18 +1,20 @@
-"""Samplers on an undirected R-MAT graph, edge factor 16, one process and one thread.
+"""Samplers and epochs on sampled neighbors, on an undirected R-MAT graph and one with planted communities.
 
     python tests/benchmarks/bench_sampling.py [--scale small|full] [--folder FOLDER]
 
-Frontier sampling (8000 vertices, 1000 of them in the frontier) against straightforward samplers: one draws from all
-weights of the frontier by NumPy's Generator.choice, one scans them in compiled code. Subgraphs by random walks, and
-batches of sampled neighbors (1024 seeds, fan-outs 15, 10, 5, with the 64 features of every vertex), against PyTorch
-Geometric's loaders, if torch-sparse is installed. The sides of a comparison take turns; figures are medians of
-processor seconds. Prints tables, then lines ``RESULT name value unit``.
+One process and one thread. Frontier sampling (8000 vertices, 1000 of them in the frontier) against straightforward
+samplers: one draws from all weights of the frontier by NumPy's Generator.choice, one scans them in compiled code.
+Induced subgraphs, and batches of sampled neighbors (1024 seeds, fan-outs 15, 10, 5, with the 64 features of every
+vertex), against PyTorch Geometric's loaders, if torch-sparse is installed. The sides of a comparison take turns;
+figures are medians of processor seconds. Epochs: see neighbor_epochs.py. Prints tables, then lines ``RESULT name value
+unit``.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -23,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from neighbor_epochs import report_epochs
+from random_vertices import random_vertices
 from sampling_peers import choice_frontier, pyg_neighbor, pyg_walks, scan_frontier, why_no_pyg
 
 from gnnloom.storage import Catalog
@@ -34,7 +38,10 @@ from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.vertex import VertexSampler
 from gnnloom.storage.sampling.walk import WalkSampler
 
-SCALES = {"small": (14, 3), "full": (20, 9)}
+#: Scale of the R-MAT graph (edge factor 16), vertices and edges of the planted one, and rounds.
+SCALES = {"small": (14, 20_000, 400_000, 3), "full": (20, 1_000_000, 20_000_000, 9)}
+#: Share of the vertices that are for training.
+SHARE = 0.02
 SIZE, FRONTIER, WALK = 8000, 1000, 4
 FANOUTS, BATCH, FEATURES = [15, 10, 5], 1024, 64
 
@@ -46,26 +53,43 @@ def main() -> None:
     parser.add_argument("--scale", choices=SCALES, default=os.environ.get("SCALE", "full"))
     parser.add_argument("--folder", type=Path, help="folder for temporary files [default: the system's]")
     options = parser.parse_args()
-    scale, rounds = SCALES[options.scale]
+    scale, vertices, edges, rounds = SCALES[options.scale]
+    missing = why_no_pyg()
+    if missing:
+        print(f"PyG's loaders are left out: {missing}")
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-sampling-") as folder:
-        graph = _generate(folder, scale)
+        graph = _generate(folder, "rmat", "rmat", "--scale", str(scale), "--edge-factor", "16")
         _report_frontier(graph, rounds)
-        _report_subgraphs(graph, rounds)
-        _report_neighbors(graph, rounds)
+        planted = _generate(folder, "planted", "sbm", "--vertices", str(vertices), "--edges", str(edges))
+        # Random features and few training vertices, as for the other graph: this is about time.
+        stored = Catalog(folder)["planted"].vertices().artifact
+        _gnnloom(folder, "catalog", "rm", "planted", "--artifact", f"vertices/{stored.key}")
+        for name, each in {"rmat": graph, "planted": planted}.items():
+            _report_subgraphs(name, each, rounds)
+            _report_neighbors(name, each, rounds)
+            inputs = Path(folder) / "inputs"
+            _gnnloom(folder, "features", name, *random_vertices(inputs, each.num_vertices, FEATURES, SHARE))
+            shutil.rmtree(inputs)
+            _gnnloom(folder, "partition", name, "--parts", "1", "--method", "block")
+            _gnnloom(folder, "shard", name, "--parts", "1")
+            report_epochs(folder, name, with_peer=not missing)
 
 
-def _generate(folder: str, scale: int) -> WholeGraph:
-    arguments = ("generate", "web", "rmat", "--scale", str(scale), "--edge-factor", "16")
+def _gnnloom(folder: str, *arguments: str) -> None:
     command = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", folder, *arguments]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    stored = Catalog(folder)["web"].graph()
+
+
+def _generate(folder: str, name: str, *arguments: str) -> WholeGraph:
+    _gnnloom(folder, "generate", name, *arguments)
+    stored = Catalog(folder)[name].graph()
     start = time.process_time()
     graph = map_whole_graph(stored)
     seconds = time.process_time() - start
     size = sum(path.stat().st_size for path in copy_path(stored.artifact).iterdir())
-    print(f"R-MAT scale {scale}: {graph.num_vertices:,} vertices, {graph.matrix.nnz:,} nonzeros")
+    print(f"\n{name}: {graph.num_vertices:,} vertices, {graph.matrix.nnz:,} nonzeros")
     print(f"uncompressed copy: {size / 1e6:.0f} MB, made in {seconds:.2f} processor seconds")
-    print(f"RESULT sampling_copy {seconds:.4g} s\nRESULT sampling_copy_size {size / 1e6:.4g} MB")
+    print(f"RESULT sampling_{name}_copy {seconds:.4g} s\nRESULT sampling_{name}_copy_size {size / 1e6:.4g} MB")
     return graph
 
 
@@ -87,13 +111,13 @@ def _alternate(rounds: int, repeats: Mapping[str, int], sides: Mapping[str, Call
     return {name: statistics.median(seconds) for name, seconds in found.items()}
 
 
-def _print(title: str, ours: str, measured: Measured, what: str) -> None:
+def _print(title: str, ours: str, measured: Measured, what: str, prefix: str = "sampling") -> None:
     """A table and lines of results; ratios are how many times faster ``ours`` is."""
     print(f"\n{title}\n{'':28}{f'{what}/s':>14}{'ms':>10}{'ratio':>8}")
     for name, seconds in measured.items():
         print(f"{name:28}{1 / seconds:14.1f}{1e3 * seconds:10.2f}{seconds / measured[ours]:8.1f}")
     for name, seconds in measured.items():
-        key = f"RESULT sampling_{name.replace(' ', '_')}"
+        key = f"RESULT {prefix}_{name.replace(' ', '_')}"
         print(f"{key} {1 / seconds:.4g} {what}/s")
         if name != ours:
             print(f"{key}_over_{ours.replace(' ', '_')} {seconds / measured[ours]:.3g} x")
@@ -117,7 +141,7 @@ def _report_frontier(graph: WholeGraph, rounds: int) -> None:
     _print(title, "dashboard", _alternate(rounds, repeats, sides), "subgraphs")
 
 
-def _report_subgraphs(graph: WholeGraph, rounds: int) -> None:
+def _report_subgraphs(name: str, graph: WholeGraph, rounds: int) -> None:
     samplers = {
         "frontier": FrontierSampler(graph, 0, SIZE, FRONTIER),
         "vertex": VertexSampler(graph, 0, SIZE),
@@ -130,16 +154,14 @@ def _report_subgraphs(graph: WholeGraph, rounds: int) -> None:
         f"{name} induced": lambda number, sampler=sampler: sampler.sample(number, 0)  # type: ignore[misc]
         for name, sampler in samplers.items()
     }
-    if missing := why_no_pyg():
-        print(f"\nPyG's GraphSAINT loader is left out: {missing}")
-    else:
+    if not why_no_pyg():
         walks = pyg_walks(graph.matrix.indptr, graph.matrix.indices, feature, SIZE // (WALK + 1), WALK)
         sides["PyG GraphSAINT walk"] = lambda _: next(walks)
-    title = f"Induced subgraphs of {SIZE} drawn vertices"
-    _print(title, "walk induced", _alternate(rounds, {}, sides), "subgraphs")
+    title = f"{name}: induced subgraphs of {SIZE} drawn vertices"
+    _print(title, "frontier induced", _alternate(rounds, {}, sides), "subgraphs", f"sampling_{name}")
 
 
-def _report_neighbors(graph: WholeGraph, rounds: int) -> None:
+def _report_neighbors(name: str, graph: WholeGraph, rounds: int) -> None:
     n = graph.num_vertices
     feature = np.random.default_rng(0).random((n, FEATURES), np.float32)
     sampler = NeighborSampler(graph, 0, np.arange(n), FANOUTS, BATCH)
@@ -151,13 +173,11 @@ def _report_neighbors(graph: WholeGraph, rounds: int) -> None:
     print(
         f"\na batch: {len(sample.vertices):,} vertices, {sum(len(block.entry) for block in sample.blocks):,} nonzeros"
     )
-    if missing := why_no_pyg():
-        print(f"PyG's NeighborLoader is left out: {missing}")
-    else:
+    if not why_no_pyg():
         batches = _single_thread(pyg_neighbor(graph.matrix.indptr, graph.matrix.indices, feature, FANOUTS, BATCH, 0))
         whole["PyG NeighborLoader"] = lambda _: next(batches)
-    title = f"Neighbors, {BATCH} seeds, fan-outs {FANOUTS}, {FEATURES} features"
-    _print(title, "neighbor with features", _alternate(rounds, {}, whole), "batches")
+    title = f"{name}: neighbors, {BATCH} seeds, fan-outs {FANOUTS}, {FEATURES} features"
+    _print(title, "neighbor with features", _alternate(rounds, {}, whole), "batches", f"sampling_{name}")
 
 
 def _single_thread(batches: Iterator[Any]) -> Iterator[Any]:

@@ -1,41 +1,80 @@
 """The ranks of bench_plan: calibrate, then train every configuration of a file, and write what epochs take.
 
-python -m mpi4py tests/benchmarks/plan_ranks.py CONFIGURATIONS RESULT SCALE
+python -m mpi4py tests/benchmarks/plan_ranks.py CONFIGURATIONS RESULT SCALE ROUNDS
+
+The rounds go over all configurations in turn, so that a disturbance does not fall on one of them only. Configurations
+with ``profile`` are trained once, and the seconds of their epochs are split by kind, in processor time too.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from epoch_figures import Clock
 
-from gnnloom.storage.meters import peak_memory
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.comm import traffic
+from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import world
+from gnnloom.trainer.config.continuation import run_of
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.planner.calibrate import calibrate
 from gnnloom.trainer.training.loop import train
 
 
 def main() -> None:
-    configs, result, scale = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), float(sys.argv[3])
+    configs = [TrainConfig.from_json(content) for content in json.loads(Path(sys.argv[1]).read_text())]
+    result, scale, rounds = Path(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
     comm = world()
     # Processor time, as other programs may use the machine.
     profile = calibrate(comm, "bench", "processor", scale=scale)
-    measured = []
-    for content in configs:
-        clock = Clock()
-
-        def end_of_epoch(clock: Clock = clock) -> bool:
-            clock.mark()
-            return False
-
-        found = train(comm, TrainConfig.from_json(content), end_of_epoch, restart=True)
-        slowest = comm.gather_numbers([clock.figures()["processor"], peak_memory()]).max(0).tolist()
-        measured.append({"seconds": slowest[0], "peak": slowest[1], "bytes": found["bytes_sent"]})
+    measured: list[dict[str, Any]] = [{"rounds": []} for _ in configs]
+    for _ in range(rounds):
+        for config, found in zip(configs, measured, strict=True):
+            seconds, sent = _timed(comm, replace(config, profile=False))
+            found["rounds"].append(seconds)
+            found["bytes"] = sent
+    for config, found in zip(configs, measured, strict=True):
+        if config.profile:
+            found["split"] = _split(comm, config)
     if comm.rank == 0:
         result.write_text(json.dumps({"profile": profile.to_json(), "measured": measured}))
+
+
+def _timed(comm: Communicator, config: TrainConfig) -> tuple[float, int]:
+    """Processor seconds of a median epoch on the busiest rank, and bytes sent. Collective."""
+    clock = Clock()
+
+    def end_of_epoch() -> bool:
+        clock.mark()
+        return False
+
+    found = train(comm, config, end_of_epoch, restart=True)
+    return float(comm.gather_numbers([clock.figures()["processor"]]).max()), found["bytes_sent"]
+
+
+def _split(comm: Communicator, config: TrainConfig) -> dict[str, float]:
+    """Seconds of an epoch by kind: medians over the epochs after the first, means over the ranks. Collective."""
+    # The profile of a run is in wall time, which says nothing on a machine that other programs use.
+    former, traffic.time = traffic.time, SimpleNamespace(perf_counter=time.process_time)  # type: ignore[assignment]
+    try:
+        train(comm, config, restart=True)
+    finally:
+        traffic.time = former
+    comm.barrier()
+    lines = [line["profile"] for line in Run(run_of(config).path).metrics()[1:]]
+    names = {name for line in lines for rank in line for name in rank["seconds"]} - {"other"}
+    return {
+        name: statistics.median(statistics.fmean(rank["seconds"].get(name, 0.0) for rank in line) for line in lines)
+        for name in sorted(names)
+    }
 
 
 if __name__ == "__main__":

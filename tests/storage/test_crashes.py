@@ -13,54 +13,15 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from gnnloom.storage import Catalog, Dataset
-from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.faults import VARIABLE, InjectedError, forget_plans
-from gnnloom.storage.format.arrays import write_array
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
-from gnnloom.storage.runs.checkpoint import Checkpoint, checkpoint_epochs, read_checkpoint, write_checkpoint
-from gnnloom.storage.runs.run import Run, sole_writer
-
-ROWS = np.arange(50, dtype=np.int32) % 3
-
-
-def _store_partition(dataset: Dataset, seed: int) -> None:
-    """Make an artifact of two tasks, as a stage does."""
-    with ArtifactWriter.begin(
-        dataset.path, "partition", {"parts": 3, "seed": seed, "method": "given"}, {"file": "g"}
-    ) as writer:
-        if writer.is_complete:
-            return
-        if "part/0" not in writer.recorded():
-            with writer.task("part/0") as output:
-                output.add(write_array(writer.path, "part", ROWS + 0 * seed, ("vertex",), chunk_rows=20))
-        writer.commit(["part/0"], {"vertex": 50, "part": 3}, {"quality": {}})
-
-
-def _train(dataset: Dataset, epochs: int) -> None:
-    """Train a run from its last checkpoint on, to so many epochs."""
-    run = Run(dataset.run_path("run"))
-    with sole_writer(run):
-        done = checkpoint_epochs(run.checkpoints)
-        first = done[-1] if done and run.exists else 0
-        # The trainer refuses to train for fewer epochs than there are.
-        epochs = max(epochs, first)
-        run.start({"epochs": epochs}, first, {"file": "g"})
-        for epoch in range(first, epochs):
-            run.append_metrics({"epoch": epoch, "loss": 1.0 / (epoch + 1)})
-            write_checkpoint(run.checkpoints, Checkpoint(epoch + 1, {"w": np.full(4, epoch + 1.0)}, {"step": epoch}))
-        aside = run.predictions_aside()
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir()
-        record = write_array(aside, "label", np.full(50, epochs, np.int32), ("vertex",))
-        run.publish_predictions([record], {"epoch": epochs})
-        run.finish({"epochs": epochs, "loss": [1.0 / (epoch + 1) for epoch in range(epochs)]})
+from gnnloom.storage.runs.run import Run
+from support.crashing import check_run, complete_seeds, end_well, store_partition, train
 
 
 class Crashes(RuleBasedStateMachine):
@@ -101,12 +62,12 @@ class Crashes(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 2), fault=faults)
     def store(self, seed: int, fault: tuple[str, int] | None) -> None:
-        if self._attempt(lambda: _store_partition(self.dataset, seed), fault):
+        if self._attempt(lambda: store_partition(self.dataset, seed), fault):
             self.finished.add(seed)
 
     @rule(epochs=st.integers(1, 4), fault=faults)
     def train(self, epochs: int, fault: tuple[str, int] | None) -> None:
-        if self._attempt(lambda: _train(self.dataset, epochs), fault):
+        if self._attempt(lambda: train(self.dataset, epochs), fault):
             assert Run.open(self.dataset, "run").result()["epochs"] >= epochs
 
     @rule(fault=faults)
@@ -131,31 +92,12 @@ class Crashes(RuleBasedStateMachine):
             return
         damaged = [finding for finding in self.dataset.verify(quick=True) if finding.is_damaged]
         assert damaged == []
-        complete = [info for info in self.dataset.artifacts("partition") if info.state == "complete"]
-        for info in complete:
-            assert np.array_equal(Artifact(info.path).array("part").read(), ROWS)
-        assert self.finished <= {info.parameters["seed"] for info in complete}
-        self._check_run()
-
-    def _check_run(self) -> None:
-        run = Run(self.dataset.run_path("run"))
-        for epoch in checkpoint_epochs(run.checkpoints):
-            assert read_checkpoint(run.checkpoints, epoch).arrays["w"].tolist() == [float(epoch)] * 4
-        assert [line["epoch"] for line in run.metrics()] == list(range(len(run.metrics())))
-        try:
-            label = run.predictions().label()
-        except GnnloomError:
-            return
-        assert len(set(label.tolist())) == 1
+        assert self.finished <= complete_seeds(self.dataset)
+        check_run(self.dataset)
 
     def teardown(self) -> None:
-        # Whatever was cut short, the same operations come to their end now.
         if hasattr(self, "catalog"):
-            _store_partition(self.dataset, 1)
-            _train(self.dataset, 2)
-            self.dataset.collect_garbage()
-            problems = [finding.problem for finding in self.dataset.verify() if finding.problem]
-            assert not [problem for problem in problems if "not finished" not in problem], problems
+            end_well(self.dataset)
         self.patch.undo()
         shutil.rmtree(self.folder)
 

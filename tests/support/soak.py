@@ -32,6 +32,9 @@ _POINTS = (
     "manifest.write.*", "metrics.append", "checkpoint.publish", "predictions.publish", "send.*", "collective.*",
 )  # fmt: skip
 _ACTIONS = ("raise", "memory", "ENOSPC", "EIO", "short", "SIGKILL", "slow")
+#: Options of the modes of training; neighbor mode reads samples from disk as well, which are drawn anew each time.
+_MODES = ("full", "full --train-features --keep 3", "minibatch --batch-size 16", "neighbor --fanout 3,2",
+          "subgraph --sampler frontier --batch-size 16")  # fmt: skip
 #: Attempts with a fault before a command runs undisturbed.
 _DISTURBED = 2
 _LONGEST_SECONDS = 300.0
@@ -43,18 +46,20 @@ class Soak:
 
     folder: Path
     chosen: random.Random
+    kill_share: float = 0.5
     counts: Counter[str] = field(default_factory=Counter)
 
     def round(self, number: int) -> None:
         """One pipeline, undisturbed and disturbed, and one flipped bit."""
         seed, scale = self.chosen.randrange(10**6), self.chosen.randint(5, 7)
-        ranks = self.chosen.choice([1, 2])
+        ranks, mode = self.chosen.choice([1, 2]), self.chosen.choice(_MODES)
+        self.counts[f"mode {mode.split()[0]}"] += 1
         stages = [
             f"generate web rmat --scale {scale} --edge-factor 4 --seed {seed} --workers 0",
             "features web random --dim 3 --workers 0",
             f"partition web --parts {ranks} --method random --workers 0",
             f"shard web --parts {ranks} --workers 0",
-            f"train web/run --ranks {ranks} --hidden 4 --epochs 6 --threads 1 --checkpoint-every 2 --wait-timeout 60",
+            f"train web/run --ranks {ranks} --hidden 4 --epochs 6 --threads 1 --checkpoint-every 2 --mode {mode}",
             "predict web/run",
         ]
         calm, wild = self.folder / f"{number}-calm", self.folder / f"{number}-wild"
@@ -67,7 +72,7 @@ class Soak:
 
     def _disturbed(self, catalog: Path, stage: str) -> None:
         for _ in range(_DISTURBED):
-            if self.chosen.random() < 0.5:
+            if self.chosen.random() >= self.kill_share:
                 fault = f"{self.chosen.choice(_POINTS)}:{self.chosen.choice(_ACTIONS)}:nth={self.chosen.randint(1, 12)}"
                 self._run(catalog, stage, {VARIABLE: fault})
             else:
@@ -119,11 +124,20 @@ def _outside() -> set[Path]:
     return {*SHARED_MEMORY.iterdir(), *Path(tempfile.gettempdir()).iterdir()}
 
 
-def _clean(before: set[Path]) -> set[Path]:
-    """Remove what is new, as `gnnloom doctor --clean` would; returns what it leaves of it."""
-    remove_leftovers(item for item in find_leftovers() if item.path not in before)
-    names = ("mpich_shm_", "sem.mp-", "gnnloom-", "tmp")
+def _left(before: set[Path], names: tuple[str, ...]) -> set[Path]:
+    """What is new outside of the catalogs, and has one of the names that gnnloom and what it uses give to files."""
     return {path for path in _outside() - before if path.name.startswith(names)}
+
+
+def _clean(before: set[Path], counts: Counter[str]) -> None:
+    """Remove what is new, as `gnnloom doctor --clean` would; counts what there was, and what it leaves of it."""
+    names = ("mpich_shm_", "sem.mp-", "gnnloom-", "tmp")
+    found = _left(before, names)
+    remove_leftovers(item for item in find_leftovers() if item.path not in before)
+    leaked = _left(before, names)
+    counts["leftovers"], counts["leaks"] = len(found), len(leaked)
+    for path in sorted(found):
+        sys.stdout.write(f"{'leaked' if path in leaked else 'left, and removed by doctor --clean'}: {path}\n")
 
 
 def _processes_of(folder: str) -> list[int]:
@@ -143,19 +157,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--kill-share", type=float, default=0.5, help="of the attempts that are disturbed")
     given = parser.parse_args()
     sys.stdout.write(f"seed {given.seed}\n")
     before = _outside()
     end = time.monotonic() + 60 * given.minutes
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        soak = Soak(Path(folder), random.Random(given.seed))
+        soak = Soak(Path(folder), random.Random(given.seed), given.kill_share)
         while time.monotonic() < end:
             soak.round(soak.counts["rounds"])
         # Ranks end with their launcher, and a folder must be quiet before it counts as left behind.
         time.sleep(QUIET_SECONDS + 5)
-        soak.counts["leaks"] = len(_clean(before)) + len(_processes_of(folder))
+        _clean(before, soak.counts)
+        soak.counts["leaks"] += len(_processes_of(folder))
     counts = soak.counts
-    for name in ("rounds", "commands", "failed", "killed", "flips"):
+    sys.stdout.write("".join(f"{name}: {counts[name]} rounds\n" for name in sorted(counts) if name.startswith("mode ")))
+    for name in ("rounds", "commands", "failed", "killed", "flips", "leftovers"):
         sys.stdout.write(f"RESULT soak_{name} {counts[name]} {name}\n")
     bad = ("differences", "unnoticed_flips", "tracebacks", "hung", "unfinished", "leaks")
     for name in bad:

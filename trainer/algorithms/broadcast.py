@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gnnloom.trainer.algorithms.algorithm import Algorithm, OperatorContext
 from gnnloom.trainer.algorithms.footprint import Footprint, unchanging
 from gnnloom.trainer.algorithms.on_grid import build_on_grid
-from gnnloom.trainer.algorithms.steps import Operation, Spread, Step, Steps, add_alignment, add_common
+from gnnloom.trainer.algorithms.steps import Operation, Spread, Step, Steps, add_alignment, add_common, pipelined
 from gnnloom.trainer.algorithms.workload import Workload, share
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import GRID_SHARDS, SharedGridShards
@@ -50,9 +50,10 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
     spreads = [Spread(("row",), (), layer % 2 * work.double_order) for layer in range(work.num_layers + 1)]
     for layer, backward, width in work.products:
         kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
-        found.communicate(kind, Operation.BROADCAST, ("row",), n * width, blocks)
         # The busiest copy takes one source block more than the others if they do not divide.
         found.multiply(part=taken / blocks / blocks, rows=rows, columns=rows, width=width, calls=taken)
+        # A block arrives while the one before is multiplied.
+        found.communicate(kind, Operation.BROADCAST, ("row",), n * width, blocks, overlapped=pipelined(taken))
         if copies > 1:
             found.communicate(kind, Operation.ALL_REDUCE, ("replica",), n * width, blocks)
         if work.aligns_own(layer) and not backward:

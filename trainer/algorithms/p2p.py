@@ -50,13 +50,16 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
         raise InputError("algorithm p2p: its traffic depends on a partition, and there is none")
     rows = share(work.num_vertices, ranks)
     for _, backward, width in work.products:
-        # Own columns, while the rows of other ranks arrive; then the columns of the halo.
-        found.multiply(part=1 / ranks, rows=rows, columns=rows, width=width, calls=2)
         # Gradients through attention return to where the rows came from.
         exchange = back if backward and not work.attends else forward
+        neighbors, sent = (0.0, 0.0) if exchange is None else (exchange.messages / ranks, exchange.rows / ranks)
+        # Own columns, while the rows of other ranks arrive; then the columns of each neighbor, in as many rows as that
+        # neighbor receives: of a symmetric matrix, these are the ones that have entries there.
+        calls = 1 + neighbors
+        found.multiply(part=1 / ranks, rows=(rows + sent) / calls, columns=rows, width=width, calls=calls)
         if exchange is not None:
             kind = Kind.HALO_BACKWARD if backward else Kind.HALO_FORWARD
-            found.exchange(kind, exchange, width, overlapped=True)
+            found.exchange(kind, exchange, width, overlapped=1.0)
             found.touch(3 * exchange.busiest_rows * width, 2)
     for layer, (before, after) in enumerate(work.pairs):
         found.transform(layer, rows=rows, inner=before, columns=after)

@@ -41,7 +41,8 @@ class Communication:
         calls: of all groups; of an exchange, messages.
         element_size: bytes of a number.
         busiest: of an exchange: share of the elements, and of the calls, that the busiest rank has.
-        overlapped: the sparse product before it runs at the same time.
+        overlapped: share of it that is under way while the sparse product before it is formed; as much of that product
+            is there to hide it.
     """
 
     kind: Kind
@@ -53,7 +54,7 @@ class Communication:
     calls: float
     element_size: int
     busiest: tuple[float, float] = (1.0, 1.0)
-    overlapped: bool = False
+    overlapped: float = 0.0
 
     @property
     def bytes(self) -> float:
@@ -139,7 +140,7 @@ class Steps:
         calls: float,
         element_size: int | None = None,
         *,
-        overlapped: bool = False,
+        overlapped: float = 0.0,
     ) -> None:
         """Add calls of a collective by the groups along ``axes``; groups of one rank communicate nothing."""
         group = self.size(axes)
@@ -165,7 +166,7 @@ class Steps:
             )
         )
 
-    def exchange(self, kind: Kind, exchange: Exchange, width: int, *, overlapped: bool) -> None:
+    def exchange(self, kind: Kind, exchange: Exchange, width: int, *, overlapped: float = 0.0) -> None:
         """Add a point-to-point exchange of rows among all ranks."""
         if self.ranks == 1 or not exchange.messages:
             return
@@ -210,6 +211,11 @@ class Steps:
     def touch(self, numbers: float, calls: float = 1.0) -> None:
         """Add passes over arrays."""
         self.found.append(ElementWork(numbers=numbers, calls=calls))
+
+
+def pipelined(pieces: float) -> float:
+    """The share of a transfer in ``pieces`` that is under way while the piece before, or after, it is multiplied."""
+    return 1 - 1 / max(1.0, pieces)
 
 
 @dataclass(frozen=True)
@@ -307,7 +313,7 @@ def add_alignment(
             exchange = Exchange(
                 rows=rows, messages=messages, busiest_rows=rows / steps.ranks, busiest_messages=messages / steps.ranks
             )
-            steps.exchange(kind, exchange, 1, overlapped=False)
+            steps.exchange(kind, exchange, 1)
 
 
 def _moved(steps: Steps, source: Spread, target: Spread, dim: int) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from gnnloom.trainer.algorithms.algorithm import Algorithm, OperatorContext
 from gnnloom.trainer.algorithms.footprint import Footprint, unchanging
 from gnnloom.trainer.algorithms.on_grid import build_on_grid
 from gnnloom.trainer.algorithms.option import Option
-from gnnloom.trainer.algorithms.steps import Operation, Spread, Step, Steps, add_alignment, add_common
+from gnnloom.trainer.algorithms.steps import Operation, Spread, Step, Steps, add_alignment, add_common, pipelined
 from gnnloom.trainer.algorithms.workload import Workload, share
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import GRID_SHARDS, SharedGridShards
@@ -78,14 +78,6 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
     stages = sum(num_stages(n, rows, columns, layers, layer, options["summa_width"]) for layer in range(layers))
     for layer, backward, width in work.products:
         kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
-        for entries, size in (
-            (stages * (n + rows), work.pointer_size),
-            (work.nnz, work.index_size),
-            (work.nnz, work.value_size),
-        ):
-            if size:
-                found.communicate(Kind.ADJACENCY, Operation.BROADCAST, ("column",), entries, rows * stages, size)
-        found.communicate(kind, Operation.BROADCAST, ("row",), n * width, columns * stages)
         held, calls = share(width, columns), stages / layers
         found.multiply(
             part=1 / (rows * layers),
@@ -94,6 +86,18 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
             width=held,
             calls=calls,
         )
+        # The operands of a stage arrive while those of the stage before are multiplied.
+        hidden = pipelined(calls)
+        for entries, size in (
+            (stages * (n + rows), work.pointer_size),
+            (work.nnz, work.index_size),
+            (work.nnz, work.value_size),
+        ):
+            if size:
+                found.communicate(
+                    Kind.ADJACENCY, Operation.BROADCAST, ("column",), entries, rows * stages, size, overlapped=hidden
+                )
+        found.communicate(kind, Operation.BROADCAST, ("row",), n * width, columns * stages, overlapped=hidden)
         # Blocks that arrive are prepared for their product in every epoch: their rows are listed.
         arriving = calls * (columns - 1) / columns
         found.touch(_PREPARED * arriving * share(n, rows), _PREPARED * arriving)

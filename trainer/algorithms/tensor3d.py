@@ -20,6 +20,7 @@ from gnnloom.trainer.algorithms.steps import (
     Steps,
     add_alignment,
     add_common,
+    pipelined,
     products_by_layer,
 )
 from gnnloom.trainer.algorithms.workload import Workload, share
@@ -92,7 +93,9 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
                 found.communicate(kind, Operation.REDUCE_SCATTER, source, n * width, groups)
             else:
                 blocks = options["aggregation_blocks"]
-                found.communicate(kind, Operation.ALL_REDUCE, source, n * width, blocks * groups, overlapped=blocks > 1)
+                found.communicate(
+                    kind, Operation.ALL_REDUCE, source, n * width, blocks * groups, overlapped=pipelined(blocks)
+                )
         _add_transform(found, layer, before, after, (outer, inner, depth))
         output = Spread((target,), (outer if first else depth,), order[1])
         if work.aligns_own(layer):

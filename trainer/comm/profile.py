@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.comm.traffic import GEMM, SPMM, WAITING, Kind, TrafficCounts
+from gnnloom.trainer.comm.traffic import GEMM, SAMPLING, SPMM, WAITING, Kind, TrafficCounts
 
 # All ranks send their figures in this order, with 0 for what they did not time.
-_NAMES = (SPMM, GEMM, WAITING, *Kind)
+_NAMES = (SPMM, GEMM, SAMPLING, WAITING, *Kind)
 
 
 def gather_profile(comm: Communicator, counts: TrafficCounts, epoch_seconds: float) -> list[dict[str, Any]]:
     """The profile of every rank, the same list on all ranks. Collective.
 
     Returns:
-        For each rank, ``seconds`` by name: local products, kinds of communication, ``waiting`` for late ranks, and
-        ``other``, the rest of the epoch; ``exposed``, the seconds in which the rank only waited for messages, which are
-        part of those; then ``bytes`` and ``messages`` sent, by kind.
+        For each rank, ``seconds`` by name: local products, ``sampling`` (waiting for a batch), kinds of communication,
+        ``waiting`` for late ranks, and ``other``, the rest of the epoch; ``exposed``, seconds in which the rank only
+        waited for messages, which are part of those; then ``bytes`` and ``messages`` sent, by kind.
     """
     mine = [counts.seconds.get(name, 0.0) for name in _NAMES]
     mine += [float(count[kind]) for count in (counts.bytes, counts.messages) for kind in Kind]

@@ -30,8 +30,9 @@ from typing import Protocol
 
 from gnnloom.trainer.comm.watchdog import Watch
 
-#: Names of a profile's entries that are not messages: products with the adjacency, products with weights, idle time.
-SPMM, GEMM, WAITING = "spmm", "gemm", "waiting"
+#: Names of a profile's entries that are not messages: products with the adjacency, products with weights, waiting for
+#: a batch to train on, and idle time.
+SPMM, GEMM, SAMPLING, WAITING = "spmm", "gemm", "sampling", "waiting"
 
 
 class Kind(StrEnum):

@@ -21,8 +21,8 @@ class DataConfig(Config):
     )
     adjacency: str = option(
         "memory",
-        "Where the adjacency is while the run trains; disk: it is read again for every product (p2p), with the same"
-        " losses",
+        "Where the adjacency is while the run trains; disk: it is read again for every product (p2p); the losses"
+        " agree, on one rank to the last bit",
         choices=("memory", "disk"),
         free=True,
         later=True,

@@ -13,6 +13,9 @@ from gnnloom.trainer.modes.batches import SAMPLER_OPTIONS
 from gnnloom.trainer.modes.kind import ModeKind
 from gnnloom.trainer.modes.registry import MODES, modes_with_option, shown_option
 
+#: Fan-out of every layer if none is given.
+_FANOUT = 10
+
 
 def _mode_option(name: str, *, free: bool = False) -> Any:
     return field_of(shown_option(name), free=free, later=True)
@@ -57,6 +60,10 @@ class ModeConfig(Config):
     def mode_kind(self) -> ModeKind:
         """The descriptor of the mode."""
         return MODES[self.mode]
+
+    def fanouts(self, num_layers: int) -> tuple[int, ...]:
+        """Fan-outs of sampled neighbors, from the layer of the seeds on."""
+        return self.fanout or (_FANOUT,) * num_layers
 
     def sampler_arguments(self) -> Mapping[str, Any]:
         """Arguments of the sampler that are options; without those that stand for its defaults."""

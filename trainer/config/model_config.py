@@ -92,6 +92,11 @@ class ModelConfig(Config):
         """The descriptor of the model."""
         return model_kind(self.model)
 
+    @property
+    def feature_bytes(self) -> int:
+        """Bytes of a number of the features, the activations and their gradients."""
+        return {"bfloat16": 2, "float32": 4, "float64": 8}[self.feature_dtype]
+
     def own_model_options(self) -> dict[str, Any]:
         """The options of the model by name, with defaults filled in.
 

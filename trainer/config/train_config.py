@@ -58,6 +58,13 @@ class TrainConfig(
             raise InputError(f"adjacency {self.adjacency!r}: mode {self.mode} needs the adjacency in memory")
 
     @property
+    def streams_adjacency(self) -> bool:
+        """The adjacency stays on disk, and is read for every product with it."""
+        # Attention cannot read it from there.
+        evaluates = self.mode_kind.rows_evaluate and NEIGHBORS not in self.model_kind.needs
+        return self.adjacency == "disk" or evaluates
+
+    @property
     def needs(self) -> frozenset[str]:
         """Capabilities that the algorithm must have for the model, the mode and the place of the adjacency."""
         streams = frozenset({STREAMS}) if self.adjacency == "disk" else frozenset[str]()

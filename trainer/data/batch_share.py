@@ -60,16 +60,23 @@ class _Halo:
         """Columns, as numbered in the batch, that have a nonzero; ascending."""
         return np.unique(self.matrix.indices).astype(np.int64)
 
-    def wanted(self, num_ranks: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def wanted(self, num_ranks: int, vertex: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The rank's rows that have a nonzero in some column of each rank.
 
+        Args:
+            vertex: (num_rows,) int64 global ids of the rows.
+
         Returns:
-            The rows by rank, ascending for each, and (num_ranks + 1,) int64 where each rank's begin.
+            The rows by rank, for each in the order of their ids, as halos are; and (num_ranks + 1,) int64 where each
+            rank's begin.
         """
+        by_id = np.argsort(vertex)
+        place = np.empty_like(by_id)
+        place[by_id] = np.arange(len(by_id))
         num_rows = max(self.matrix.num_rows, 1)
-        rows = np.repeat(np.arange(self.matrix.num_rows), np.diff(self.matrix.indptr))
-        rank, row = np.divmod(np.unique(self.owner[self.matrix.indices] * num_rows + rows), num_rows)
-        return row, np.searchsorted(rank, np.arange(num_ranks + 1))
+        rows = np.repeat(place, np.diff(self.matrix.indptr))
+        rank, found = np.divmod(np.unique(self.owner[self.matrix.indices] * num_rows + rows), num_rows)
+        return by_id[found], np.searchsorted(rank, np.arange(num_ranks + 1))
 
 
 class EpochShare:
@@ -138,7 +145,7 @@ class EpochShare:
         column = halo.column[used]
         compact = np.searchsorted(used, halo.matrix.indices).astype(np.int32)
         # A row goes to a rank if that rank has a row with a nonzero in its column: a nonzero of the transpose's row.
-        send_row, send_offset = transposed.wanted(len(matrix.halo_offset) - 1)
+        send_row, send_offset = transposed.wanted(len(matrix.halo_offset) - 1, self._vertex[rows])
         return ShardMatrix(
             own=restrict(matrix.own, rows, batch, own.batch, own.position, len(rows)),
             halo=replace(halo.matrix, indices=compact, num_columns=len(used)),

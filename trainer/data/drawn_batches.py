@@ -7,11 +7,11 @@ from functools import partial
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
+from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.storage.sampling.hot_rows import hot_vertices
 from gnnloom.storage.sampling.layered import layered_batch
@@ -28,7 +28,7 @@ class DrawnBatches:
         graph: WholeGraph,
         sampler: NeighborSampler | None,
         num_layers: int,
-        own: NDArray[np.int64],
+        own: LocalNumbers,
         label: Tensor,
         exchange: RowExchange,
         threads: int,
@@ -38,8 +38,8 @@ class DrawnBatches:
 
         Args:
             sampler: draws this rank's batches; None if it has no training vertex.
-            own: (num_own,) int64 this rank's vertices, ascending.
-            label: (num_own, ...) their labels.
+            own: finds the rows of this rank's vertices.
+            label: (num_own, ...) labels of these rows.
             threads, pool: see :func:`gnnloom.storage.sampling.ahead.prepare_ahead`.
         """
         self._graph, self._sampler, self._exchange = graph, sampler, exchange
@@ -65,7 +65,7 @@ class DrawnBatches:
         batches = prepare_ahead(draw, range(self.num_batches), self._threads, self._pool)
         try:
             for batch in batches:
-                rows = torch.from_numpy(np.searchsorted(self._own, batch.seeds))
+                rows = torch.from_numpy(self._own(batch.seeds))
                 yield Drawn(batch, self._label[rows], self._exchange.nothing)
         finally:
             batches.close()

@@ -37,7 +37,7 @@ class ShardRequest(Protocol):
     def permutation(self) -> str | None: ...
 
     @property
-    def adjacency(self) -> str: ...
+    def streams_adjacency(self) -> bool: ...
 
 
 class OpenedShards(Protocol):
@@ -126,7 +126,7 @@ def _open_row_shard(
             f" (configured: {request.ranks}); start {shards.num_parts} ranks or run"
             f" `gnnloom shard {dataset.name} --parts {num_ranks}`"
         )
-    return OwnRowShard(shards.shard(rank, counter, on_disk=request.adjacency == "disk"))
+    return OwnRowShard(shards.shard(rank, counter, on_disk=request.streams_adjacency))
 
 
 def _open_grid_shards(

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.arrays import as_array
@@ -23,7 +24,7 @@ class RowExchange:
     def __init__(
         self,
         comm: Communicator,
-        own: NDArray[np.int64],
+        own: LocalNumbers,
         rows: Tensor,
         owner: NDArray[np.int32] | None,
         workspace: Workspace | None = None,
@@ -31,7 +32,7 @@ class RowExchange:
         """Keep this rank's rows. Communicates nothing.
 
         Args:
-            own: (num_own,) int64 this rank's vertices, ascending.
+            own: finds the rows of this rank's vertices.
             rows: (num_own, dim) their rows.
             owner: (n,) int32 rank of every vertex; None if this rank owns all.
         """
@@ -72,11 +73,10 @@ class RowExchange:
         """
         out = self._workspace.empty((len(vertices), self._rows.shape[1]), self._rows.dtype)
         if self._owner is None:
-            # The vertices 0 to n - 1 are their own positions.
-            return torch.index_select(self._rows, 0, torch.from_numpy(vertices), out=out)
+            return torch.index_select(self._rows, 0, torch.from_numpy(self._own(vertices)), out=out)
         owner = self._owner[vertices]
         remote = owner != self._comm.rank
-        _fill(out, np.flatnonzero(~remote), self._rows, np.searchsorted(self._own, vertices[~remote]))
+        _fill(out, np.flatnonzero(~remote), self._rows, self._own(vertices[~remote]))
         places = np.flatnonzero(remote)
         position = np.searchsorted(self._cached[:-1], vertices[places])
         known = self._cached[position] == vertices[places]
@@ -97,7 +97,7 @@ class RowExchange:
         wanted[self._comm.rank] = 0
         ids = self._exchanged(torch.from_numpy(vertices), counts, wanted, Kind.ROW_IDS)
         sent = self._workspace.empty((len(ids), self._rows.shape[1]), self._rows.dtype)
-        torch.index_select(self._rows, 0, torch.from_numpy(np.searchsorted(self._own, as_array(ids))), out=sent)
+        torch.index_select(self._rows, 0, torch.from_numpy(self._own(as_array(ids))), out=sent)
         return self._exchanged(sent, wanted, counts, Kind.ROWS)
 
     def _exchanged(self, sent: Tensor, counts: NDArray[np.int64], arriving: NDArray[np.int64], kind: Kind) -> Tensor:

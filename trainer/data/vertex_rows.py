@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.artifacts.row_shards import RowShards
+
+if TYPE_CHECKING:
+    # It imports numba, which a job on row shards need not load.
+    from gnnloom.storage.artifacts.grid_shards import GridShards
 
 
 class VertexRows(Protocol):

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +36,9 @@ from gnnloom.trainer.job.stop import EXIT_CODE_FILE
 from gnnloom.trainer.loggers.registry import check_loggers
 
 logger = logging.getLogger(__name__)
+
+#: Whether ranks that were started at a time (seconds since 1970) have something to keep.
+Begun = Callable[[float], bool]
 
 #: Lines of the ranks' output that an error shows.
 _LAST_LINES = 100
@@ -89,7 +92,7 @@ def launch(config: TrainConfig, ranks: int | None = None, *, restart: bool = Fal
     """Train on new MPI processes of this machine, from the run's last checkpoint on if there is one.
 
     The log of rank 0 goes to this module's logger. On SIGTERM or Ctrl-C to this process the ranks write a checkpoint
-    and exit; a second Ctrl-C ends them at once.
+    and exit; a second Ctrl-C ends them at once. Before the first epoch they have nothing to keep, and end at once.
 
     Args:
         ranks: number of processes; ``config.ranks`` by default.
@@ -110,7 +113,8 @@ def launch(config: TrainConfig, ranks: int | None = None, *, restart: bool = Fal
     config, start = prepare_launch(config, restart=restart)
     if start.is_finished:
         return run_of(config).result()
-    return _launch([], config.to_json(), config.ranks, config.threads, ["--restart"] if restart else [])
+    options, run = ["--restart"] if restart else [], run_of(config)
+    return _launch([], config.to_json(), config.ranks, config.threads, options, run.begun_since)
 
 
 def launch_prediction(
@@ -141,22 +145,28 @@ def launch_prediction(
 
 
 def _launch(
-    action: list[str], content: dict[str, Any], ranks: int, threads: int, options: Sequence[str] = ()
+    action: list[str],
+    content: dict[str, Any],
+    ranks: int,
+    threads: int,
+    options: Sequence[str] = (),
+    begun: Begun | None = None,
 ) -> dict[str, Any]:
     """Run the ranks with a configuration in a file."""
     with own_folder() as folder:
         config = folder / "config.json"
         write_json(config, content)
-        return launch_program("gnnloom.trainer", [*action, str(config), *options], ranks, threads, stops=not action)
+        return launch_program("gnnloom.trainer", [*action, str(config), *options], ranks, threads, begun)
 
 
 def launch_program(
-    module: str, arguments: Sequence[str], ranks: int, threads: int, *, stops: bool = False
+    module: str, arguments: Sequence[str], ranks: int, threads: int, begun: Begun | None = None
 ) -> dict[str, Any]:
     """Run a module on new ranks of this machine; returns what they write into the file after ``--result``.
 
     Args:
-        stops: on SIGTERM and Ctrl-C, ask the ranks to stop after a checkpoint; otherwise they end with this process.
+        begun: whether ranks that were started at a time (seconds since 1970) have something to keep. If so, SIGTERM and
+            Ctrl-C ask them to stop after a checkpoint. Without it, the ranks end with this process.
 
     Raises:
         LaunchError: there is no mpiexec, or the ranks failed; or the error that they reported.
@@ -168,7 +178,7 @@ def launch_program(
         environment = rank_environment(ranks, threads)
         # This process reads the ranks' exit code; the file is for ranks that a batch job starts.
         environment.pop(EXIT_CODE_FILE, None)
-        code, last_lines = _run([find_mpiexec(), "-n", str(ranks), *program], environment, stops=stops)
+        code, last_lines = _run([find_mpiexec(), "-n", str(ranks), *program], environment, begun)
         if code == 0 and result.exists():
             return read_json(result)
     raise _failure(code, last_lines)
@@ -177,7 +187,7 @@ def launch_program(
 def _failure(code: int, last_lines: Sequence[str]) -> GnnloomError:
     """The error that the ranks' exit code and last lines stand for."""
     if code == EXIT_STOPPED:
-        return StoppedError("stopped after a checkpoint; the same command, without --restart, continues from there")
+        return StoppedError("stopped; the same command, without --restart, continues from the last checkpoint")
     # Any program may exit with these codes; only together with the line do they stand for an error that was reported.
     # Ranks that are ended because of it may print more lines.
     reported = _reported(last_lines)
@@ -225,11 +235,11 @@ def rank_environment(ranks: int, threads: int = 0) -> dict[str, str]:
     return {**defaults, **os.environ, **dict.fromkeys(names, count)}
 
 
-def _run(command: list[str], environment: dict[str, str], *, stops: bool) -> tuple[int, list[str]]:
+def _run(command: list[str], environment: dict[str, str], begun: Begun | None) -> tuple[int, list[str]]:
     """Run the launcher; returns its exit code and the last lines that it and the ranks printed.
 
     Args:
-        stops: on SIGTERM and Ctrl-C, ask the ranks to stop after a checkpoint; otherwise they end with this process.
+        begun: see :func:`launch_program`.
 
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed, and the ranks have exited.
@@ -249,9 +259,9 @@ def _run(command: list[str], environment: dict[str, str], *, stops: bool) -> tup
         errors="replace",
         start_new_session=True,
     ) as process:
-        requests = _StopRequests(process)
+        requests = _StopRequests(process, lambda: begun is None or begun(started))
         try:
-            with requests.heard() if stops else nullcontext():
+            with requests.heard() if begun is not None else nullcontext():
                 for line in _lines(process.stdout):
                     last_lines.append(line)
                     if not line.startswith(_ERROR):  # the raised error contains it
@@ -271,7 +281,7 @@ def _run(command: list[str], environment: dict[str, str], *, stops: bool) -> tup
     # Even if the training ended before it heard of the request: nothing that follows it should begin.
     if requests.interrupted:
         raise KeyboardInterrupt
-    return code, list(last_lines)
+    return EXIT_STOPPED if requests.ended_all else code, list(last_lines)
 
 
 def _lines(stream: IO[str] | None) -> Iterator[str]:
@@ -282,13 +292,16 @@ def _lines(stream: IO[str] | None) -> Iterator[str]:
 class _StopRequests:
     """Passes requests to stop on to the ranks, as SIGUSR1: mpiexec forwards only that one.
 
+    Ranks that have nothing to keep yet are killed: they may be reading or computing for a long time without looking.
+
     Attributes:
         interrupted: Ctrl-C was pressed.
+        ended_all: the ranks were killed because they had nothing to keep.
     """
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        self.interrupted = False
+    def __init__(self, process: subprocess.Popen[str], begun: Callable[[], bool]) -> None:
+        self._process, self._begun = process, begun
+        self.interrupted = self.ended_all = False
 
     @contextmanager
     def heard(self) -> Iterator[None]:
@@ -297,12 +310,18 @@ class _StopRequests:
             yield
 
     def _stop(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
-        self._process.send_signal(signal.SIGUSR1)
+        if self._begun():
+            self._process.send_signal(signal.SIGUSR1)
+        # Once the launcher has been waited for, its number may be that of another process.
+        elif self._process.returncode is None:
+            self.ended_all = True
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         # Who presses Ctrl-C a second time does not want to wait for the epoch to end.
         if self.interrupted:
             raise KeyboardInterrupt
         self.interrupted = True
-        logger.warning("stopping after this epoch, with a checkpoint; press Ctrl-C again to stop at once")
+        if self._begun():
+            logger.warning("stopping after this epoch, with a checkpoint; press Ctrl-C again to stop at once")
         self._stop(number, frame)

@@ -6,7 +6,8 @@ Tensors are on the device of the kernel, and contiguous where a docstring does n
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from enum import IntEnum
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -14,6 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
+
+#: Features of which one word of :class:`RowPass` holds the bits.
+LANES: Final = 32
 
 
 class RowsOnDisk(Protocol):
@@ -201,3 +205,52 @@ class EdgeSoftmax(Protocol):
     ) -> tuple[Tensor, Tensor]:
         """Gradients of the columns: of the values (num_columns, heads, dim) and of the scores (num_columns, heads)."""
         ...
+
+
+class Step(IntEnum):
+    """What a pass computes; the numbers are those of rectify.h."""
+
+    #: relu(source + bias), then dropped if there is a mask; and the bits of what is not zero.
+    RECTIFY = 0
+    #: The source times the scale where the bit is set, else 0.
+    SELECT = 1
+    #: The source times the scale where the mask keeps it, else 0.
+    DROP = 2
+
+
+class Mask(NamedTuple):
+    """Which features of a rectangle are dropped in one epoch and layer: those whose hash is below a threshold.
+
+    Attributes:
+        vertex: (num_rows,) int64 global ids of the rows.
+        first_column: column of the whole matrix at which the rectangle begins.
+        key: of the epoch and layer.
+        threshold: of the 32-bit hashes.
+        scale: of the features that are kept.
+    """
+
+    vertex: NDArray[np.int64]
+    first_column: int
+    key: np.uint64
+    threshold: np.uint32
+    scale: float
+
+
+class RowPass(NamedTuple):
+    """A pass over contiguous rows, none of which has a gradient.
+
+    Attributes:
+        source, result: (num_rows, dim) float32, float64 or bfloat16; may be the same.
+        bias: (dim,) of the same dtype, or float32 for bfloat16; for RECTIFY.
+        passed: (num_rows, dim / 32 rounded up) int32, whose bits RECTIFY writes and SELECT reads.
+        mask: which features to drop; None for none of them.
+        scale: of the features that are kept.
+    """
+
+    step: Step
+    source: Tensor
+    result: Tensor
+    bias: Tensor | None = None
+    passed: Tensor | None = None
+    mask: Mask | None = None
+    scale: float = 1.0

@@ -15,14 +15,12 @@ import torch
 
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.kernels.arrays import sum_dtype, tensor_dtype
-from gnnloom.trainer.kernels.attention import NumbaEdgeSoftmax
 from gnnloom.trainer.kernels.c.library import chosen_library
 from gnnloom.trainer.kernels.c.sparse_product import CSparseProduct
 from gnnloom.trainer.kernels.contract import EdgeSoftmax, RowsOnDisk, SoftmaxGradient, SoftmaxState, SparseProduct
 from gnnloom.trainer.kernels.dropout import Dropout
-from gnnloom.trainer.kernels.elementwise import add_bias, add_to, column_sums, converted, fork, scaled_sum
+from gnnloom.trainer.kernels.elementwise import add_bias, add_to, column_sums, converted, fork, give_up, scaled_sum
 from gnnloom.trainer.kernels.gemm import matmul, seconds_of_weight_gradients, weight_gradient
-from gnnloom.trainer.kernels.numba_spmm import NumbaSparseProduct
 from gnnloom.trainer.kernels.rectify import rectify
 from gnnloom.trainer.kernels.sparse_rows import listed_rows
 from gnnloom.trainer.kernels.streamed_product import StreamedProduct
@@ -43,6 +41,7 @@ __all__ = [
     "converted",
     "edge_softmax",
     "fork",
+    "give_up",
     "matmul",
     "rectify",
     "scaled_sum",
@@ -69,7 +68,12 @@ def sparse_product(matrix: CSR | RowsOnDisk, threads: Threads, dtype: np.dtype[A
         prepare = partial(_prepared, threads)
         return StreamedProduct(matrix, kind, prepare, fuses=library is not None)
     rows = listed_rows(matrix)
-    return NumbaSparseProduct(rows, threads, kind) if library is None else CSparseProduct(library, rows, threads, kind)
+    if library is not None:
+        return CSparseProduct(library, rows, threads, kind)
+    # See :func:`edge_softmax`.
+    from gnnloom.trainer.kernels.numba_spmm import NumbaSparseProduct  # noqa: PLC0415
+
+    return NumbaSparseProduct(rows, threads, kind)
 
 
 def _prepared(threads: Threads, matrix: CSR, dtype: torch.dtype) -> SparseProduct:
@@ -88,4 +92,7 @@ def edge_softmax(pattern: CSR, negative_slope: float, threads: Threads) -> EdgeS
     Args:
         negative_slope: slope of the LeakyReLU below 0.
     """
+    # numba takes 0.4 s and 60 MB, which only attention, and those who lack the library in C, should spend.
+    from gnnloom.trainer.kernels.attention import NumbaEdgeSoftmax  # noqa: PLC0415
+
     return NumbaEdgeSoftmax(pattern, negative_slope, threads)

@@ -7,16 +7,15 @@ computes it again.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.trainer.kernels.arrays import array_dtype, as_array, sum_dtype
-from gnnloom.trainer.kernels.bfloat16 import narrow_row, widen_row
+from gnnloom.trainer.kernels.contract import Mask, RowPass, Step
+from gnnloom.trainer.kernels.row_pass import run_pass
 from gnnloom.trainer.kernels.threads import Threads
 from gnnloom.trainer.kernels.workspace import Workspace
 
@@ -61,25 +60,8 @@ class Dropout:
         key = np.random.SeedSequence([self.seed, epoch, layer]).generate_state(1, np.uint64)[0]
         # A feature is dropped if its 32-bit hash is below the threshold; the cap keeps a probability near 1 in range.
         threshold = np.uint32(min(round(self.probability * 2**32), 2**32 - 1))
-        return Mask(vertex, first_column, key, threshold, 1 / (1 - self.probability))
-
-
-class Mask(NamedTuple):
-    """Which features of a rectangle are dropped in one epoch and layer: those whose hash is below a threshold.
-
-    Attributes:
-        vertex: (num_rows,) int64 global ids of the rows.
-        first_column: column of the whole matrix at which the rectangle begins.
-        key: of the epoch and layer.
-        threshold: of the 32-bit hashes.
-        scale: of the features that are kept.
-    """
-
-    vertex: NDArray[np.int64]
-    first_column: int
-    key: np.uint64
-    threshold: np.uint32
-    scale: float
+        # The ids as the kernels read them.
+        return Mask(np.ascontiguousarray(vertex, np.int64), first_column, key, threshold, 1 / (1 - self.probability))
 
 
 class _Drop(torch.autograd.Function):
@@ -99,101 +81,5 @@ class _Drop(torch.autograd.Function):
 def _masked(features: Tensor, mask: Mask, dropout: Dropout) -> Tensor:
     source = dropout.workspace.contiguous(features)
     result = dropout.workspace.like(source)
-    # Of the dtype of the loop: a Python float would be a float64 and widen its arithmetic.
-    scale = array_dtype(sum_dtype(source.dtype)).type(mask.scale)
-    read, written = as_array(source), as_array(result)
-    drop = _drop_stored_rows if source.dtype == torch.bfloat16 else drop_rows
-
-    def kernel(start: int, stop: int) -> None:
-        drop(read, written, mask.vertex, mask.first_column, mask.key, mask.threshold, scale, start, stop)
-
-    # Rows of a dense matrix all take the same time, so the ranges are even.
-    dropout.threads.run(kernel, dropout.threads.even_ranges(len(source)))
+    run_pass(RowPass(Step.DROP, source, result, mask=mask, scale=mask.scale), dropout.threads)
     return result
-
-
-@njit(cache=True, nogil=True)
-def drop_rows(
-    source: NDArray[Any],
-    result: NDArray[Any],
-    vertex: NDArray[np.int64],
-    first_column: int,
-    key: np.uint64,
-    threshold: np.uint32,
-    scale: Any,
-    start: int,
-    stop: int,
-) -> None:
-    """Write rows ``start`` to ``stop`` of the masked, scaled features."""
-    for row in range(start, stop):
-        _drop_row(source[row], result[row], first_column, row_keys(vertex[row], key), threshold, scale)
-
-
-@njit(cache=True, nogil=True)
-def _drop_stored_rows(
-    source: NDArray[np.uint16],
-    result: NDArray[np.uint16],
-    vertex: NDArray[np.int64],
-    first_column: int,
-    key: np.uint64,
-    threshold: np.uint32,
-    scale: Any,
-    start: int,
-    stop: int,
-) -> None:
-    scratch = np.empty(source.shape[1], np.uint32)
-    values = scratch.view(np.float32)
-    for row in range(start, stop):
-        widen_row(source[row], scratch)
-        _drop_row(values, values, first_column, row_keys(vertex[row], key), threshold, scale)
-        narrow_row(scratch, result[row])
-
-
-@njit(cache=True, nogil=True)
-def _drop_row(
-    source: NDArray[Any],
-    result: NDArray[Any],
-    first_column: int,
-    keys: tuple[np.uint32, np.uint32],
-    threshold: np.uint32,
-    scale: Any,
-) -> None:
-    zero, (low, high) = source.dtype.type(0), keys
-    for column in range(len(source)):
-        kept = feature_hash(first_column + column, low, high) >= threshold
-        result[column] = source[column] * scale if kept else zero
-
-
-@njit(cache=True, nogil=True)
-def row_keys(vertex: np.int64, key: np.uint64) -> tuple[np.uint32, np.uint32]:
-    """One 64-bit hash per vertex, in two halves, which feed a cheaper 32-bit hash per feature."""
-    row_key = _mix64(np.uint64(vertex) ^ key)
-    return np.uint32(row_key), np.uint32(row_key >> np.uint64(32))
-
-
-@njit(cache=True, nogil=True)
-def feature_hash(column: int, low: np.uint32, high: np.uint32) -> np.uint32:
-    """The hash that decides whether a feature is dropped, from the keys of its row; the compiler vectorizes it."""
-    # numba widens sums and products of uint32 to 64 bits; the casts back keep vectors of 32-bit lanes.
-    return _mix32(np.uint32(np.uint32(column) + low), high)
-
-
-@njit(cache=True, nogil=True)
-def _mix64(value: np.uint64) -> np.uint64:
-    """SplitMix64's step and finalizer (Steele, Lea, Flood, OOPSLA 2014): each input bit affects each output bit."""
-    # Sums and products wrap modulo 2^64, as the generator is defined.
-    value += np.uint64(0x9E3779B97F4A7C15)
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
-
-
-@njit(cache=True, nogil=True)
-def _mix32(value: np.uint32, key: np.uint32) -> np.uint32:
-    """Two rounds of a 32-bit finalizer with a key between them; 32 bits wide, so that more fit a vector register."""
-    value = np.uint32((value ^ (value >> np.uint32(16))) * np.uint32(0x7FEB352D))
-    value = np.uint32((value ^ (value >> np.uint32(15))) * np.uint32(0x846CA68B))
-    value = np.uint32((value ^ (value >> np.uint32(16))) ^ key)
-    value = np.uint32((value ^ (value >> np.uint32(15))) * np.uint32(0x7FEB352D))
-    value = np.uint32((value ^ (value >> np.uint32(16))) * np.uint32(0x846CA68B))
-    return np.uint32(value ^ (value >> np.uint32(15)))

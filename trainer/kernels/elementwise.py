@@ -12,10 +12,13 @@ import torch
 from torch import Tensor
 
 from gnnloom.trainer.kernels.arrays import sum_dtype
+from gnnloom.trainer.kernels.chunked_sums import add_in_order, chunk_groups, in_chunks
 from gnnloom.trainer.kernels.workspace import Workspace
 
-#: Rows that are widened at a time, for sums of bfloat16: they stay in the second-level cache.
-_WIDENED_ROWS = 1024
+#: Rows of the sums that a sum of bfloat16 columns is formed from.
+_SUMMED_ROWS = 1024
+#: Numbers that are widened at a time: they stay in the caches.
+_WIDENED_NUMBERS = 1 << 18
 
 
 def converted(tensor: Tensor, dtype: torch.dtype, workspace: Workspace) -> Tensor:
@@ -32,10 +35,11 @@ def column_sums(matrix: Tensor, workspace: Workspace) -> Tensor:
         return matrix.sum(0)
     # torch would convert the whole matrix at once.
     total = torch.zeros(matrix.shape[1], dtype=sum_dtype(matrix.dtype))
-    scratch = workspace.empty((min(_WIDENED_ROWS, len(matrix)), matrix.shape[1]), total.dtype)
-    for start in range(0, len(matrix), _WIDENED_ROWS):
-        rows = matrix[start : start + _WIDENED_ROWS]
-        total += scratch[: len(rows)].copy_(rows).sum(0)
+    most = max(1, _WIDENED_NUMBERS // max(1, _SUMMED_ROWS * matrix.shape[1]))
+    scratch = workspace.empty((min(most * _SUMMED_ROWS, len(matrix)), matrix.shape[1]), total.dtype)
+    for rows in chunk_groups(len(matrix), _SUMMED_ROWS, most):
+        wide = scratch[: rows.stop - rows.start].copy_(matrix[rows])
+        add_in_order(total, in_chunks(wide, _SUMMED_ROWS).sum(1), workspace)
     return total
 
 
@@ -72,6 +76,14 @@ def fork(matrix: Tensor, workspace: Workspace) -> tuple[Tensor, Tensor]:
         return matrix, matrix
     first, second = _Fork.apply(matrix, workspace)  # type: ignore[no-untyped-call]
     return first, second
+
+
+def give_up(matrix: Tensor) -> None:
+    """Free the memory of a matrix that callers still refer to, unless another tensor shares it.
+
+    The matrix is empty from here on: reading it is an error, not garbage. What autograd keeps of its history stays.
+    """
+    matrix.data = matrix.new_empty(0)
 
 
 class _Convert(torch.autograd.Function):

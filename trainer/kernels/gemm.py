@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gnnloom.trainer.kernels.arrays import sum_dtype
+from gnnloom.trainer.kernels.chunked_sums import add_in_order, chunk_groups, in_chunks
 from gnnloom.trainer.kernels.elementwise import converted
 from gnnloom.trainer.kernels.workspace import Workspace
 
@@ -21,16 +22,19 @@ _TRIALS = 3
 #: Rows of the products that a weight's gradient is summed from, in bfloat16, and rows that are widened at a time: they
 #: stay in the second-level cache.
 _SUMMED_ROWS = 2048
+#: Products that are formed at a time, and numbers in all of them, so that few bytes hold what is not summed yet.
+_MOST_PRODUCTS, _PRODUCT_NUMBERS = 256, 1 << 18
 
 
-def matmul(left: Tensor, right: Tensor, workspace: Workspace) -> Tensor:
+def matmul(left: Tensor, right: Tensor, workspace: Workspace, out: Tensor | None = None) -> Tensor:
     """(num_rows, num_columns) product of two matrices, in the workspace; not differentiable.
 
     Args:
         left: (num_rows, inner) of the dtype of the result.
         right: (inner, num_columns), converted to this dtype, so a weight.
+        out: (num_rows, num_columns) of the dtype of the result, to overwrite; a new matrix by default.
     """
-    out = workspace.empty((left.shape[0], right.shape[1]), left.dtype)
+    out = workspace.empty((left.shape[0], right.shape[1]), left.dtype) if out is None else out
     right = converted(right, left.dtype, workspace)
     if left.dtype != torch.bfloat16 or _multiplies_bfloat16():
         return torch.mm(left, right, out=out)
@@ -62,10 +66,18 @@ def _summed_product(left: Tensor, right: Tensor, workspace: Workspace) -> Tensor
     """left^T right, in the dtype of sums."""
     if left.dtype == sum_dtype(left.dtype):
         return matmul(left.T, right, workspace)
-    total = workspace.zeros((left.shape[1], right.shape[1]), sum_dtype(left.dtype))
-    for start in range(0, len(left), _SUMMED_ROWS):
-        rows = slice(start, start + _SUMMED_ROWS)
-        total += matmul(left[rows].T, right[rows], workspace)
+    shape = left.shape[1], right.shape[1]
+    total = workspace.zeros(shape, sum_dtype(left.dtype))
+    # The threads share the products of a group: waking them takes longer than a single product of a few columns.
+    most = min(_MOST_PRODUCTS, _PRODUCT_NUMBERS // max(1, total.numel())) if _multiplies_bfloat16() else 1
+    for rows in chunk_groups(len(left), _SUMMED_ROWS, most):
+        factors = in_chunks(left[rows], _SUMMED_ROWS).transpose(1, 2), in_chunks(right[rows], _SUMMED_ROWS)
+        products = workspace.empty((len(factors[0]), *shape), left.dtype)
+        if _multiplies_bfloat16():
+            torch.bmm(*factors, out=products)
+        else:
+            products.copy_(torch.bmm(*(factor.float() for factor in factors)))
+        add_in_order(total, products, workspace)
     return total
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from gnnloom.storage.errors import CorruptError
-from gnnloom.storage.format.arrays import ArrayRecord, create_array, default_chunk_rows, write_rows
-from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.format.arrays import ArrayRecord, create_array, default_chunk_rows, stored_files, write_rows
+from gnnloom.storage.format.files import read_json, sync_paths, write_json
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.arrays import array_dtype, as_array
@@ -46,6 +47,41 @@ class VertexArray:
         return self.piece if self.dim is None else whole_rows(self.piece, self.layout, self.dim, kind)
 
 
+@dataclass(frozen=True)
+class OwnChunks:
+    """The chunks of an array that this rank writes.
+
+    Attributes:
+        name: path of the array below its folder.
+        shape: shape of the whole array.
+        dims: names of its dimensions.
+        chunks: first vertex and rows of each chunk.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    dims: tuple[str, ...]
+    chunks: Iterable[tuple[int, Tensor]]
+
+    @classmethod
+    def of(cls, array: VertexArray, num_vertices: int, kind: Kind) -> OwnChunks:
+        """Exchange rows so that every rank gets whole chunks. Collective, and so is going through the chunks."""
+        rows, shape, dtype = array.rows(kind), array.shape(num_vertices), array_dtype(array.piece.dtype)
+        chunks = VertexOrder(array.layout, num_vertices, kind).chunks(rows, default_chunk_rows(shape, dtype))
+        return cls(array.name, shape, dtype, array.dims, chunks)
+
+    def create(self, folder: Path) -> None:
+        """Make the array; called by rank 0, before any rank writes."""
+        create_array(folder, self.name, self.shape, self.dtype, self.dims)
+
+    def write(self, folder: Path) -> ArrayRecord:
+        """Write this rank's chunks, and return their record."""
+        written = [write_rows(folder, self.name, start, as_array(rows)) for start, rows in self.chunks]
+        pieces = tuple(piece for record in written for piece in record.pieces)
+        return ArrayRecord(self.name, self.shape, self.dtype.name, self.dims, pieces)
+
+
 def write_vertex_arrays(
     comm: Communicator, folder: Path, arrays: Sequence[VertexArray], num_vertices: int, kind: Kind
 ) -> list[ArrayRecord]:
@@ -54,22 +90,41 @@ def write_vertex_arrays(
     Returns:
         On rank 0 the arrays' records, with the chunks of all ranks; an empty list on the others.
     """
+    own = [OwnChunks.of(array, num_vertices, kind) for array in arrays]
     if comm.rank == 0:
-        for array in arrays:
-            create_array(folder, array.name, array.shape(num_vertices), array_dtype(array.piece.dtype), array.dims)
+        for chunks in own:
+            chunks.create(folder)
     comm.barrier()  # nobody writes a chunk before the array's metadata is there
-    records = [_write_chunks(folder, array, num_vertices, kind) for array in arrays]
-    # A communicator moves tensors only, so the records travel as files.
-    work = folder / ".work"
-    content = {record.path: record.to_json() for record in records}
-    # Rank 0 reads and removes them, so they need not survive a crash.
-    write_json(work / f"{comm.rank:05d}.json", content, durable=False)
+    records = [chunks.write(folder) for chunks in own]
+    # By the ranks, all at the same time: rank 0 would sync one chunk after the other.
+    sync_paths(path for record in records for path in stored_files(folder, record))
+    # Rank 0 reads and removes the records, so they need not survive a crash.
+    announce(folder, comm.rank, records, durable=False)
     # A rank arrives here after it has written all of its chunks, so rank 0 reads complete records, and may publish.
     comm.barrier()
-    if comm.rank > 0:
-        return []
-    merged = _merge_records([_read_records(work / f"{rank:05d}.json", rank) for rank in range(comm.size)])
-    shutil.rmtree(work)
+    return collect(folder, comm.size) if comm.rank == 0 else []
+
+
+def announced(folder: Path, rank: int) -> Path:
+    """The file in which a rank says what it has written; it comes last."""
+    # A communicator moves tensors only, so the records travel as files.
+    return folder / ".work" / f"{rank:05d}.json"
+
+
+def announce(folder: Path, rank: int, records: Iterable[ArrayRecord], *, durable: bool) -> None:
+    """Say which chunks this rank has written.
+
+    Args:
+        durable: return only after the file is on disk.
+    """
+    content = {record.path: record.to_json() for record in records}
+    write_json(announced(folder, rank), content, durable=durable)
+
+
+def collect(folder: Path, size: int) -> list[ArrayRecord]:
+    """The records of the arrays, with the chunks of all ranks; called once, after all ranks have announced theirs."""
+    merged = _merge_records([_read_records(announced(folder, rank), rank) for rank in range(size)])
+    shutil.rmtree(announced(folder, 0).parent)
     return merged
 
 
@@ -80,18 +135,6 @@ def _read_records(path: Path, rank: int) -> dict[str, Any]:
     except FileNotFoundError as error:
         message = f"{path}: not there, although rank {rank} wrote it"
         raise CorruptError(f"{message}; the catalog must be on a file system that all machines share") from error
-
-
-def _write_chunks(folder: Path, array: VertexArray, num_vertices: int, kind: Kind) -> ArrayRecord:
-    """Write this rank's chunks of one array, and return their record. Collective."""
-    rows, shape = array.rows(kind), array.shape(num_vertices)
-    dtype = array_dtype(rows.dtype)
-    order, chunk_rows = VertexOrder(array.layout, num_vertices, kind), default_chunk_rows(shape, dtype)
-    written = [
-        write_rows(folder, array.name, start, as_array(chunk)) for start, chunk in order.chunks(rows, chunk_rows)
-    ]
-    pieces = tuple(piece for record in written for piece in record.pieces)
-    return ArrayRecord(array.name, shape, dtype.name, array.dims, pieces)
 
 
 def _merge_records(contents: list[dict[str, Any]]) -> list[ArrayRecord]:

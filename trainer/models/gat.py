@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
 from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.models.kind import ModelKind
+from gnnloom.trainer.models.work import ModelWork, Widths, product_of
 
 if TYPE_CHECKING:
     from gnnloom.trainer.networks.model import Model
@@ -19,6 +21,17 @@ def load() -> type[Model]:
     return GAT
 
 
+def inner(after: Sequence[int], options: Mapping[str, Any]) -> Sequence[int]:
+    """The heads of hidden layers share the width; each head of the last layer has all of it."""
+    return (*after[:-1], after[-1] * int(options["heads"]))
+
+
+def parameters(widths: Widths) -> tuple[int, int]:
+    """A weight matrix, a bias, and two vectors that score a source and a target."""
+    biases = sum(widths.after) if widths.bias else 0
+    return product_of(widths.before, widths.inner), biases + 2 * sum(widths.inner)
+
+
 MODEL = ModelKind(
     name="gat",
     order=3,
@@ -26,6 +39,7 @@ MODEL = ModelKind(
     source="Velickovic et al., ICLR 2018",
     normalizations=("none",),
     load=load,
+    work=ModelWork(attends=True, inner=inner, parameters=parameters, keeps_features=True),
     needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
     options={
         "heads": Option(default=4, help="Number of attention heads, which share the hidden width", least=1),

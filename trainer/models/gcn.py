@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gnnloom.trainer.models.kind import ModelKind
+from gnnloom.trainer.models.work import ModelWork
 
 if TYPE_CHECKING:
     from gnnloom.trainer.networks.model import Model
@@ -25,4 +26,5 @@ MODEL = ModelKind(
     normalizations=("symmetric", "mean", "none"),
     load=load,
     takes_weights=True,
+    work=ModelWork(),
 )

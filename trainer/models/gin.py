@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from gnnloom.trainer.algorithms.algorithm import ONE_LAYOUT
 from gnnloom.trainer.models.kind import ModelKind
+from gnnloom.trainer.models.work import ModelWork, Widths, product_of
 
 if TYPE_CHECKING:
     from gnnloom.trainer.networks.model import Model
@@ -18,6 +20,18 @@ def load() -> type[Model]:
     return GIN
 
 
+def inner(after: Sequence[int], options: Mapping[str, Any]) -> Sequence[int]:  # noqa: ARG001
+    """The perceptron is as wide as the layer; only in the last one as its input."""
+    return (*after[:-1], after[-2] if len(after) > 1 else after[-1])
+
+
+def parameters(widths: Widths) -> tuple[int, int]:
+    """Both matrices and biases of the perceptrons, and the factor of the vertex itself."""
+    biases = sum(widths.after) + sum(widths.inner) if widths.bias else 0
+    matrices = product_of(widths.before, widths.inner) + product_of(widths.inner, widths.after)
+    return matrices, len(widths.after) + biases
+
+
 MODEL = ModelKind(
     name="gin",
     order=2,
@@ -25,5 +39,6 @@ MODEL = ModelKind(
     source="Xu, Hu, Leskovec, Jegelka, ICLR 2019",
     normalizations=("none",),
     load=load,
+    work=ModelWork(weights=2, inner=inner, parameters=parameters, kept=2, passing=3, keeps_features=True),
     needs=frozenset({ONE_LAYOUT}),
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gnnloom.trainer.algorithms.option import Option
+from gnnloom.trainer.models.work import ModelWork
 
 if TYPE_CHECKING:
     from gnnloom.trainer.networks.model import Model
@@ -27,6 +28,8 @@ class ModelKind:
         load: imports the class.
         needs: capabilities that an algorithm must have to run the model, such as ``ONE_LAYOUT``.
         takes_weights: defined for weighted edges.
+        work: what its layers compute and keep, for planning. None if it is not known: the planner then refuses the
+            model, and its memory is projected as the most that one of gnnloom's takes.
         options: the model's own options by name. Those of gnnloom's models are fields of ModelConfig; all others are
             given as ``--model-options name=value``.
     """
@@ -39,4 +42,5 @@ class ModelKind:
     load: Callable[[], type[Model]]
     needs: frozenset[str] = frozenset()
     takes_weights: bool = False
+    work: ModelWork | None = None
     options: Mapping[str, Option] = field(default_factory=dict)

@@ -24,8 +24,8 @@ class ModeKind:
         is_sampled: an epoch consists of batches. Features and their gradients are then not kept from one to the next.
         ranks_decide: the batches depend on the number of ranks, and so do the losses.
         needs: capabilities that an algorithm must have.
-        rows_by_id: the rows of a rank must be in the order of their ids.
         rows_in_memory: the adjacency must be in memory.
+        rows_evaluate: the rows of the shards serve evaluation only, so they stay on disk in training.
         options: the mode's own options by name. Modes that share a name share the option.
     """
 
@@ -37,8 +37,8 @@ class ModeKind:
     is_sampled: bool = True
     ranks_decide: bool = False
     needs: frozenset[str] = frozenset()
-    rows_by_id: bool = False
     rows_in_memory: bool = False
+    rows_evaluate: bool = False
     options: Mapping[str, Option] = field(default_factory=dict)
 
     def load(self) -> type[Any]:

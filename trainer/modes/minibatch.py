@@ -13,7 +13,6 @@ MODE = ModeKind(
     source="Demirci, Haldar, Ferhatosmanoglu, PVLDB 16(4), 2022, section 4.3",
     place=("gnnloom.trainer.training.modes.minibatch", "MinibatchMode"),
     needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
-    rows_by_id=True,
     rows_in_memory=True,
     options={"batch_size": BATCH_SIZE, **AHEAD},
 )

@@ -16,7 +16,8 @@ MODE = ModeKind(
     ranks_decide=True,
     # Only row shards say which rank owns a vertex.
     needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
-    rows_by_id=True,
+    # Batches are drawn from the graph, which all processes of a machine map.
+    rows_evaluate=True,
     options={
         "fanout": Option(
             default=(),

@@ -20,4 +20,4 @@ class GCN(RectifiedModel):
         self.biases = self.zero_biases(self.options.dims[1:])
 
     def unbiased(self, inputs: Inputs, layer: int) -> Tensor:
-        return self.product(inputs, self.weights[layer], layer)
+        return self.product(inputs, self.weights[layer], layer, spends=self.spends_input(layer))

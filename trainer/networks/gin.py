@@ -39,16 +39,16 @@ class GIN(RectifiedModel):
 
     def unbiased(self, inputs: Inputs, layer: int) -> Tensor:
         inner, bias = self._inner(inputs, layer), self.bias_columns(self.biases, layer)
-        inner = rectify(inner, bias, None, self.dropout, in_place=True)
-        return self.operator.transform(inner, self.outer_weights[layer], layer)
+        inner = rectify(inner, bias, None, self.dropout, in_place=True, spends_gradient=True)
+        return self.operator.transform(inner, self.outer_weights[layer], layer, spends=True)
 
     def _inner(self, inputs: Inputs, layer: int) -> Tensor:
         """The perceptron's first product; it is linear in H, so it may come before the sum over the neighbors."""
         own, weight, factor = inputs.features, self.weights[layer], 1 + self.epsilons[layer]
         if inputs.propagated:
-            return self.operator.transform(self._sum(own, factor, inputs.value), weight, layer)
+            return self.operator.transform(self._sum(own, factor, inputs.value), weight, layer, spends=True)
         if self.options.propagates_first(layer, weight.shape[1]):
-            return self.operator.transform(self._with_neighbors(own, factor, layer), weight, layer)
+            return self.operator.transform(self._with_neighbors(own, factor, layer), weight, layer, spends=True)
         return self._with_neighbors(self.operator.transform(own, weight, layer), factor, layer)
 
     def _with_neighbors(self, features: Tensor, factor: Tensor, layer: int) -> Tensor:

@@ -40,7 +40,7 @@ from torch import Tensor, nn
 
 from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
-from gnnloom.trainer.kernels.dispatch import Dropout, converted, rectify
+from gnnloom.trainer.kernels.dispatch import Dropout, converted, give_up, rectify
 from gnnloom.trainer.layout.partial_parameters import PartialParameter, columns_of, held, vertex_piece
 from gnnloom.trainer.networks.norm import build_norms, unit_rows
 from gnnloom.trainer.operators.operator import LayerPlan, Operator
@@ -290,6 +290,11 @@ class Model(nn.Module, ABC):
     def activate(self, output: Tensor) -> Tensor:
         return rectify(output, None, None, self.dropout)
 
+    def spends_input(self, layer: int) -> bool:
+        """Whether a layer's input is a hidden layer's output that only the layer's product needs."""
+        is_kept = self.options.unit_embedding and layer == self.num_layers - 1
+        return layer > 0 and not self.adds_input(layer) and not is_kept
+
     def aligned_input(self, inputs: Inputs, layer: int) -> Tensor:
         """A layer's input in the layout of its output. Collective."""
         source, target = self.operator.layout(layer), self.operator.layout(layer + 1)
@@ -335,13 +340,21 @@ class Model(nn.Module, ABC):
         layout = self.operator.layout(layer)
         return layout.vertex, layout.columns(self.options.dims[layer]).start
 
-    def product(self, inputs: Inputs, weight: Tensor, layer: int) -> Tensor:
-        """The adjacency times the inputs times ``weight``, in the cheaper order. Collective."""
+    def product(self, inputs: Inputs, weight: Tensor, layer: int, *, spends: bool = False) -> Tensor:
+        """The adjacency times the inputs times ``weight``, in the cheaper order. Collective.
+
+        Args:
+            spends: nothing else needs a hidden layer's output that is the inputs, so its memory may be reused.
+        """
         if inputs.propagated:
             return self.operator.transform(inputs.value, weight, layer)
-        if self.options.propagates_first(layer):
-            return self.operator.transform(self.operator.propagate(inputs.value, layer), weight, layer)
-        return self.operator.propagate(self.operator.transform(inputs.value, weight, layer), layer)
+        if not self.options.propagates_first(layer):
+            return self.operator.propagate(self.operator.transform(inputs.value, weight, layer, spends=spends), layer)
+        product = self.operator.propagate(inputs.value, layer)
+        # The callers still refer to the inputs. Those of the last layer may be wanted as embeddings.
+        if spends and layer < self.num_layers - 1:
+            give_up(inputs.value)
+        return self.operator.transform(product, weight, layer, spends=True)
 
     def own_product(self, inputs: Inputs, weight: Tensor, layer: int) -> Tensor:
         """The inputs times ``weight``, in the layout of :meth:`product` and in the same order of steps. Collective."""

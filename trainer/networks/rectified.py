@@ -26,7 +26,10 @@ class RectifiedModel(Model):
 
     @abstractmethod
     def unbiased(self, inputs: Inputs, layer: int) -> Tensor:
-        """(num_rows, columns held) output of a layer without its bias, which is overwritten. Collective."""
+        """(num_rows, columns held) output of a layer without its bias, which is overwritten. Collective.
+
+        The gradient of the input is overwritten as well, so an input for two uses goes through ``fork``.
+        """
 
     def layer(self, inputs: Inputs, layer: int) -> Tensor:
         output, bias = self.unbiased(inputs, layer), self.bias_columns(self.last_biases, layer)
@@ -45,7 +48,9 @@ class RectifiedModel(Model):
         # What adds the features to something else needs them without their dropout.
         drops = self.drops(layer + 1) and not (self.options.residual or self.options.unit_embedding)
         mask = self.dropout.mask(*self.dropout_place(layer + 1), self.epoch, layer + 1) if drops else None
-        output = rectify(output, bias, mask, self.dropout, in_place=True)
-        if self.adds_input(layer):
+        adds_input = self.adds_input(layer)
+        # Backward, a sum passes its gradient to both summands.
+        output = rectify(output, bias, mask, self.dropout, in_place=True, spends_gradient=not adds_input)
+        if adds_input:
             output = add_to(output, self.aligned_input(inputs, layer))
         return Inputs(output, dropped=drops)

@@ -116,7 +116,7 @@ class GridOperator(ABC):
         result: Tensor = _Propagate.apply(features, self, layer)  # type: ignore[no-untyped-call]
         return result
 
-    def transform(self, features: Tensor, weight: Tensor, layer: int) -> Tensor:
+    def transform(self, features: Tensor, weight: Tensor, layer: int, *, spends: bool = False) -> Tensor:  # noqa: ARG002
         result: Tensor = _Transform.apply(features, weight, self, layer)  # type: ignore[no-untyped-call]
         return result
 

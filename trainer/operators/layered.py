@@ -108,8 +108,8 @@ class Layered:
         result: Tensor = _Propagate.apply(features, self._blocks[layer], self)  # type: ignore[no-untyped-call]
         return result
 
-    def transform(self, features: Tensor, weight: Tensor, layer: int) -> Tensor:  # noqa: ARG002
-        return timed_product(features, weight, self.grid.comm.traffic, self.workspace)
+    def transform(self, features: Tensor, weight: Tensor, layer: int, *, spends: bool = False) -> Tensor:  # noqa: ARG002
+        return timed_product(features, weight, self.grid.comm.traffic, self.workspace, spends=spends)
 
 
 class ScaledBlock:

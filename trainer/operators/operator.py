@@ -88,12 +88,13 @@ class Operator(Protocol):
         """
         ...
 
-    def transform(self, features: Tensor, weight: Tensor, layer: int) -> Tensor:
+    def transform(self, features: Tensor, weight: Tensor, layer: int, *, spends: bool = False) -> Tensor:
         """The features times the layer's weight. Collective.
 
         Args:
             features: (num_rows, columns held) this rank's piece of a (n, input dim) matrix.
             weight: this rank's piece of the (input dim, output dim) weight.
+            spends: nothing else needs the features, so their gradient may take their memory.
 
         Returns:
             (num_rows, columns held) this rank's piece of the (n, output dim) product.

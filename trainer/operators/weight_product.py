@@ -12,17 +12,20 @@ from gnnloom.trainer.comm.traffic import GEMM, Traffic
 from gnnloom.trainer.kernels.dispatch import Workspace, matmul, seconds_of_weight_gradients, weight_gradient
 
 
-def timed_product(features: Tensor, weight: Tensor, traffic: Traffic, workspace: Workspace) -> Tensor:
+def timed_product(
+    features: Tensor, weight: Tensor, traffic: Traffic, workspace: Workspace, *, spends: bool = False
+) -> Tensor:
     """``features`` times ``weight``, timed forward and backward; differentiable. Communicates nothing.
 
     Args:
         features: (num_rows, input dim).
         weight: (input dim, output dim).
+        spends: nothing else needs the features; backward, their gradient takes their memory.
 
     Returns:
         (num_rows, output dim).
     """
-    result: Tensor = _Product.apply(features, weight, traffic, workspace)  # type: ignore[no-untyped-call]
+    result: Tensor = _Product.apply(features, weight, traffic, workspace, spends)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -42,9 +45,11 @@ def transposed_is_faster(features: Tensor, gradient: Tensor, comm: Communicator,
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, features: Tensor, weight: Tensor, traffic: Traffic, workspace: Workspace) -> Tensor:
+    def forward(
+        ctx: Any, features: Tensor, weight: Tensor, traffic: Traffic, workspace: Workspace, spends: bool
+    ) -> Tensor:
         ctx.save_for_backward(features, weight)
-        ctx.traffic, ctx.workspace = traffic, workspace
+        ctx.traffic, ctx.workspace, ctx.spends = traffic, workspace, spends
         with traffic.timing(GEMM):
             return matmul(features.detach(), weight.detach(), workspace)
 
@@ -53,10 +58,10 @@ class _Product(torch.autograd.Function):
         features, weight = ctx.saved_tensors
         # Fixed input features need no gradient, which saves one of the two products in the first layer.
         of_features, of_weight, *_ = ctx.needs_input_grad
+        back: Tensor | None = None
         with ctx.traffic.timing(GEMM):
-            return (
-                matmul(gradient, weight.T, ctx.workspace) if of_features else None,
-                weight_gradient(features, gradient, ctx.workspace) if of_weight else None,
-                None,
-                None,
-            )
+            # First, as the other product may overwrite the features.
+            found = weight_gradient(features, gradient, ctx.workspace) if of_weight else None
+            if of_features:
+                back = matmul(gradient, weight.T, ctx.workspace, features.detach() if ctx.spends else None)
+        return back, found, None, None, None

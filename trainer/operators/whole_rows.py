@@ -61,8 +61,8 @@ class WholeRows:
         result: Tensor = _Propagate.apply(features, *products)  # type: ignore[no-untyped-call]
         return result
 
-    def transform(self, features: Tensor, weight: Tensor, layer: int) -> Tensor:  # noqa: ARG002
-        return timed_product(features, weight, self.grid.comm.traffic, self.workspace)
+    def transform(self, features: Tensor, weight: Tensor, layer: int, *, spends: bool = False) -> Tensor:  # noqa: ARG002
+        return timed_product(features, weight, self.grid.comm.traffic, self.workspace, spends=spends)
 
 
 class _Propagate(torch.autograd.Function):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -21,11 +21,11 @@ import torch
 
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.algorithms.steps import Operation
-from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.factors import factorizations
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.dispatch import SparseProduct, Threads, Workspace, matmul, sparse_product
-from gnnloom.trainer.planner.profile import CollectiveRate, Link, MachineProfile, Table
+from gnnloom.trainer.planner.profile import CollectiveRate, Link, MachineProfile, Rates, Table
 
 #: Clocks that a profile may be measured with. Processor time is for machines that other programs use as well.
 CLOCKS: Mapping[str, Callable[[], float]] = {"wall": time.perf_counter, "processor": time.process_time}
@@ -45,8 +45,10 @@ _CALLS = 50
 _LATE = 3e-4
 #: Repetitions; the first one, which loads kernels and opens connections, does not count.
 _REPEATS = 7
-#: Half, as ranks on processors communicate with the cores that they multiply with; not measured.
+#: With one rank there is nothing to measure: half, as ranks on processors communicate with the cores that multiply.
 _CPU_OVERLAP = 0.5
+#: Columns and nonzeros per row of the product behind which a message is hidden, and messages behind it.
+_OVERLAP_WIDTH, _OVERLAP_DEGREE, _OVERLAP_MESSAGES = 32, 8, 3
 
 
 @dataclass
@@ -130,11 +132,15 @@ def calibrate(
         memory_per_rank=_memory() // here,
         intra=intra,
         inter=inter,
-        spmm=_measure_sparse(bench, threads, scale, call),
-        gemm=_measure_dense(bench, scale, call),
+        spmm=_measure_sparse(bench, threads, scale, call, torch.float32),
+        gemm=_measure_dense(bench, scale, call, torch.float32),
+        bf16=Rates(
+            _measure_sparse(bench, threads, scale, call, torch.bfloat16),
+            _measure_dense(bench, scale, call, torch.bfloat16),
+        ),
         stream=_measure_stream(bench, scale),
         call=call,
-        overlap=_CPU_OVERLAP,
+        overlap=_measure_overlap(bench, threads, scale) if comm.size > 1 else _CPU_OVERLAP,
         collectives=_measure_collectives(bench),
         spread=bench.spread,
         sources={"measured": f"{comm.size} ranks of {num_threads} threads, {here} on a node"},
@@ -185,36 +191,42 @@ def _measure_call(bench: _Bench, threads: Threads) -> float:
     return bench.medians("call", {"call": calls})["call"] / (2 * _CALLS)
 
 
-def _measure_sparse(bench: _Bench, threads: Threads, scale: float, call: float) -> Table:
+def _measure_sparse(bench: _Bench, threads: Threads, scale: float, call: float, dtype: torch.dtype) -> Table:
+    what = _named("spmm", dtype)
     values = []
     for width, degree in product(_WIDTHS, _DEGREES):
         nnz = max(degree, int(_SPARSE_WORK * scale) // max(width, 8))
         rows = nnz // degree
         for columns in _COLUMNS:
             held = max(1, int(columns * min(1.0, scale * 4)))
-            kernel = sparse_product(_matrix(rows, degree, held), threads, np.dtype(np.float32))
-            features, out = torch.ones(held, width), torch.zeros(rows, width)
+            kernel = sparse_product(_matrix(rows, degree, held), threads, dtype)
+            features, out = torch.ones(held, width, dtype=dtype), torch.zeros(rows, width, dtype=dtype)
 
             def multiply(kernel: object = kernel, features: torch.Tensor = features, out: torch.Tensor = out) -> None:
                 kernel.multiply(features, out, torch.empty(0))  # type: ignore[attr-defined]
 
-            seconds = bench.medians("spmm", {"spmm": multiply})["spmm"]
+            seconds = bench.medians(what, {what: multiply})[what]
             values.append(max(seconds - call, 0.1 * seconds) / (rows * degree * width))
     return Table((_WIDTHS, _DEGREES, _COLUMNS), tuple(values))
 
 
-def _measure_dense(bench: _Bench, scale: float, call: float) -> Table:
+def _named(what: str, dtype: torch.dtype) -> str:
+    """The name of a figure; those of float32 have the plain one."""
+    return what if dtype == torch.float32 else f"{what} bf16"
+
+
+def _measure_dense(bench: _Bench, scale: float, call: float, dtype: torch.dtype) -> Table:
     space, calls, works = Workspace(), {}, []
     for side in _SIDES:
         rows = max(side, int(_DENSE_WORK * scale) // max(8, side) ** 2)
-        left, right = torch.ones(rows, side), torch.ones(side, side)
+        left, right = torch.ones(rows, side, dtype=dtype), torch.ones(side, side, dtype=dtype)
         works.append(rows * side * side)
 
         def multiply(left: torch.Tensor = left, right: torch.Tensor = right) -> None:
             matmul(left, right, space)
 
         calls[str(side)] = multiply
-    seconds = bench.medians("gemm", calls).values()
+    seconds = bench.medians(_named("gemm", dtype), calls).values()
     rates = (max(each - call, 0.1 * each) / work for each, work in zip(seconds, works, strict=True))
     return Table((_SIDES,), tuple(rates))
 
@@ -257,6 +269,35 @@ def _measure_link(bench: _Bench, what: str, distance: int) -> Link:
     latency = bench.short(what, partial(exchange, _SHORT_BYTES, 1))
     seconds = bench.medians(what, {"long": partial(exchange, _LONG_BYTES, 4)})["long"] / 4
     return Link(latency, _LONG_BYTES / max(seconds - latency, 0.5 * seconds))
+
+
+def _measure_overlap(bench: _Bench, threads: Threads, scale: float) -> float:
+    """The share of an exchange between neighbors that a product hides, while it lets messages advance. Collective.
+
+    Both alone, and the exchange behind the product: what the sum takes longer than both together was hidden.
+    """
+    comm, peer = bench.comm, bench.comm.rank ^ 1
+    peer = peer if peer < comm.size else comm.rank
+    rows = max(1, int(_SPARSE_WORK * scale) // (_OVERLAP_WIDTH * _OVERLAP_DEGREE))
+    kernel = sparse_product(_matrix(rows, _OVERLAP_DEGREE, rows), threads, torch.float32)
+    features, out = torch.ones(rows, _OVERLAP_WIDTH), torch.zeros(rows, _OVERLAP_WIDTH)
+    given, taken = (torch.zeros(_OVERLAP_MESSAGES * _LONG_BYTES // 4) for _ in range(2))
+
+    def begin() -> list[Request]:
+        return comm.receive(taken, peer) + comm.send(given, peer, Kind.SETUP)
+
+    def multiply(requests: Sequence[Request] = ()) -> None:
+        kernel.multiply(features, out, torch.empty(0), progress=lambda: comm.progress(requests))
+
+    def behind() -> None:
+        requests = begin()
+        multiply(requests)
+        comm.wait(requests)
+
+    calls = {"exchange": lambda: comm.wait(begin()), "product": multiply, "both": behind}
+    exchange, product_alone, both = bench.medians("overlap", calls).values()
+    hidden = (exchange + product_alone - both) / max(1e-12, min(exchange, product_alone))
+    return min(1.0, max(0.0, hidden))
 
 
 def _measure_collectives(bench: _Bench) -> tuple[CollectiveRate, ...]:

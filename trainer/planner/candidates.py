@@ -10,7 +10,7 @@ from gnnloom.storage.artifacts.grid_shards import stored_variants
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.algorithms.steps import Volume
-from gnnloom.trainer.algorithms.workload import Exchange
+from gnnloom.trainer.algorithms.workload import Exchange, Workload
 from gnnloom.trainer.comm.factors import factorizations
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import ROW_SHARDS
@@ -23,6 +23,9 @@ from gnnloom.trainer.training.shard_sizes import GridSizes, RankSizes, RowSizes,
 
 #: Bytes of a column id and of a row pointer.
 _INDEX_BYTES, _POINTER_BYTES = 4, 8
+
+#: Why the volume of such moves is an estimate.
+_MOVES = "expected moves between two random orders"
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ class Plan:
             "algorithm": self.config.algorithm,
             "ranks": self.config.ranks,
             "grid": self.grid,
+            "precision": self.config.precision,
             "partition": self.partition,
             "partition_key": self.partition_key,
             "epoch_seconds": self.cost.total,
@@ -112,6 +116,7 @@ def make_plans(
     profile: MachineProfile,
     memory: int = 0,
     algorithms: Sequence[str] = (),
+    precisions: Sequence[str] = (),
 ) -> list[Plan]:
     """All ways to run a training on ``config.ranks`` ranks, those that fit first, each group fastest first.
 
@@ -119,6 +124,7 @@ def make_plans(
         config: the model; its algorithm and grid are ignored.
         memory: bytes per rank; 0 for those of the profile.
         algorithms: names to consider; by default all that state their steps and run the model.
+        precisions: precisions to consider; by default that of ``config``.
 
     Raises:
         InputError: the planner does not know the model, or no algorithm is left.
@@ -132,12 +138,28 @@ def make_plans(
         if not able or (algorithms and name not in algorithms):
             continue
         for grid in factorizations(config.ranks, len(algorithm.axes)):
-            chosen = replace(config, algorithm=name, grid=grid)
-            for each in _ways(chosen, situation):
-                plans.append(_plan(chosen, situation.graph, each, profile, limit))  # noqa: PERF401 - reads better
+            for precision in precisions or (config.precision,):
+                chosen = replace(config, algorithm=name, grid=grid, precision=precision)
+                plans += [_plan(chosen, situation.graph, each, profile, limit) for each in _ways(chosen, situation)]
     if not plans:
         raise InputError(f"no algorithm states what it sends and runs model {config.model}")
     return sorted(plans, key=lambda plan: plan.rank_key)
+
+
+def plan_of(config: TrainConfig, situation: Situation, profile: MachineProfile, partition_key: str = "") -> Plan:
+    """The forecast of one training, on its own algorithm, process grid and partition.
+
+    Args:
+        partition_key: of the partition that the shards follow, if they do.
+
+    Raises:
+        InputError: the planner does not know the model, the mode, the algorithm or the partition.
+    """
+    chosen = replace(config, grid=tuple(config.chosen_algorithm.settled_grid(config.grid, config.ranks).values()))
+    ways = [way for way in _ways(chosen, situation) if way.key in {"", partition_key}]
+    if not ways:
+        raise InputError(f"partition {partition_key}: it is not among the measured ones of the dataset")
+    return _plan(chosen, situation.graph, ways[0], profile, profile.memory_per_rank)
 
 
 @dataclass(frozen=True)
@@ -154,10 +176,7 @@ class _Way:
 def _ways(config: TrainConfig, situation: Situation) -> Iterator[_Way]:
     """The partitions of an algorithm that needs one; a single way for others."""
     if config.chosen_algorithm.reads is not ROW_SHARDS:
-        # Rows that are aligned between two random orders are known on average only.
-        aligns = config.model == "sage" or config.residual
-        estimated = "expected moves between two random orders" if aligns and config.permutation != "single" else ""
-        yield _Way("", "", None, situation.grid_heaviest, estimated)
+        yield _Way("", "", None, situation.grid_heaviest, "")
         return
     known = [each for each in situation.partitions if each.parts == config.ranks]
     for each in known:
@@ -180,6 +199,7 @@ def _plan(config: TrainConfig, graph: GraphFacts, way: _Way, profile: MachinePro
     steps = epoch_steps(config, work)
     memory = max(project_new_training(config, _sizes(config, graph, way)).peak_memory)
     fits = not limit or memory <= limit
+    estimated = _MOVES if _moves_between_orders(config, work) else way.estimated
     return Plan(
         config,
         way.partition,
@@ -188,8 +208,14 @@ def _plan(config: TrainConfig, graph: GraphFacts, way: _Way, profile: MachinePro
         Volume.of(steps),
         memory,
         fits,
-        way.estimated,
+        estimated,
     )
+
+
+def _moves_between_orders(config: TrainConfig, work: Workload) -> bool:
+    """Whether rows move between two random orders in an epoch, which is known on average only."""
+    moves = any(work.aligns_own(layer) or work.adds_input(layer) for layer in range(work.num_layers))
+    return moves and work.double_order and config.chosen_algorithm.reads is not ROW_SHARDS
 
 
 def _sizes(config: TrainConfig, graph: GraphFacts, way: _Way) -> ShardSizes:

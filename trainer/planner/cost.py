@@ -13,10 +13,7 @@ from dataclasses import dataclass
 from math import ceil, log2
 
 from gnnloom.trainer.algorithms.steps import Communication, DenseWork, ElementWork, Operation, SparseWork, Step
-from gnnloom.trainer.planner.profile import CollectiveRate, MachineProfile
-
-#: Bytes of a number in the products that profiles are measured with.
-_NUMBER_BYTES = 4
+from gnnloom.trainer.planner.profile import MEASURED_BYTES, CollectiveRate, MachineProfile
 
 
 @dataclass(frozen=True)
@@ -51,44 +48,48 @@ class Cost:
         return self.compute + self.exposed + self.waiting
 
 
-def epoch_cost(steps: Sequence[Step], profile: MachineProfile, number_size: int = _NUMBER_BYTES) -> Cost:
+def epoch_cost(steps: Sequence[Step], profile: MachineProfile, number_size: int = MEASURED_BYTES) -> Cost:
     """The time of an epoch whose steps follow each other.
 
     Args:
-        number_size: bytes of a number in the products. Memory traffic bounds them, so they take as much longer.
+        number_size: bytes of a number in the products; see :meth:`MachineProfile.rates`.
     """
-    spmm = gemm = passes = hidden = waiting = last = 0.0
+    spmm = gemm = passes = hidden = waiting = product = unused = 0.0
     communication: dict[str, float] = {}
-    scale = number_size / _NUMBER_BYTES
     for step in steps:
         if isinstance(step, SparseWork):
-            seconds = scale * _sparse_seconds(step, step.average, profile)
-            waiting += scale * _sparse_seconds(step, step.nnz, profile) - seconds
-            spmm, last = spmm + seconds, seconds
+            seconds = _sparse_seconds(step, step.average, profile, number_size)
+            waiting += _sparse_seconds(step, step.nnz, profile, number_size) - seconds
+            spmm += seconds
+            product = unused = seconds
         elif isinstance(step, DenseWork):
-            gemm += scale * dense_seconds(step, profile)
+            gemm += dense_seconds(step, profile, number_size)
         elif isinstance(step, ElementWork):
             passes += step.numbers * number_size / profile.stream + step.calls * profile.call
         else:
             seconds = communication_seconds(step, profile)
             communication[step.kind.value] = communication.get(step.kind.value, 0.0) + seconds
-            if step.overlapped:
-                hidden += min(seconds * profile.overlap, last)
+            # All that runs behind one product shares its time.
+            behind = min(step.overlapped * seconds * profile.overlap, step.overlapped * product, unused)
+            hidden, unused = hidden + behind, unused - behind
     return Cost(spmm, gemm, passes, communication, hidden, waiting)
 
 
-def _sparse_seconds(step: SparseWork, nnz: float, profile: MachineProfile) -> float:
+def _sparse_seconds(step: SparseWork, nnz: float, profile: MachineProfile, number_size: int) -> float:
     degree = nnz / max(1.0, step.rows * step.calls)
-    rate = profile.spmm.at(max(1.0, step.width), max(1.0, degree), max(1.0, step.columns))
+    rates, factor = profile.rates(number_size)
+    rate = factor * rates.spmm.at(max(1.0, step.width), max(1.0, degree), max(1.0, step.columns))
     # However few the nonzeros are, each call writes its rows.
-    written = step.calls * step.rows * step.width * 2 * _NUMBER_BYTES / profile.stream
+    written = step.calls * step.rows * step.width * 2 * number_size / profile.stream
     return nnz * step.width * rate + written + step.calls * profile.call
 
 
-def dense_seconds(step: DenseWork, profile: MachineProfile) -> float:
+def dense_seconds(step: DenseWork, profile: MachineProfile, number_size: int = MEASURED_BYTES) -> float:
     """Seconds of a dense product."""
     sides = sorted((step.rows, step.inner, step.columns))
-    return step.rows * step.inner * step.columns * profile.gemm.at(max(1.0, sides[0])) + step.calls * profile.call
+    rates, factor = profile.rates(number_size)
+    multiplications = step.rows * step.inner * step.columns
+    return multiplications * factor * rates.gemm.at(max(1.0, sides[0])) + step.calls * profile.call
 
 
 def communication_seconds(step: Communication, profile: MachineProfile) -> float:

@@ -12,11 +12,11 @@ from gnnloom.storage.errors import InputError
 from gnnloom.trainer.algorithms.steps import Step
 from gnnloom.trainer.algorithms.workload import Exchange, Workload
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.networks.model import ModelOptions
+from gnnloom.trainer.models.registry import MODELS
+from gnnloom.trainer.models.work import ModelWork, Widths
+from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.training.build import model_options
 
-#: The models whose layers the planner knows.
-MODELS = ("gcn", "sage", "gin", "gat")
 #: Vertices whose split and labels are read at a time.
 _CHUNK_ROWS = 1 << 22
 
@@ -79,6 +79,25 @@ def _exchange(partition: Partition, direction: str) -> Exchange:
     )
 
 
+def work_of(config: TrainConfig) -> ModelWork:
+    """What the layers of the configured model do.
+
+    Raises:
+        InputError: the mode samples, or the model is of another package that does not say.
+    """
+    if config.mode_kind.is_sampled:
+        planned = ", ".join(name for name, kind in MODES.items() if not kind.is_sampled)
+        raise InputError(
+            f"mode {config.mode}: its epochs depend on the batches that are drawn, and the planner knows only mode"
+            f" {planned}; `gnnloom train --mode {config.mode} --plan` projects memory and disk space"
+        )
+    work = config.model_kind.work
+    if work is None:
+        known = ", ".join(name for name, kind in MODELS.items() if kind.work is not None)
+        raise InputError(f"model {config.model}: the planner knows only {known}")
+    return work
+
+
 def workload(
     config: TrainConfig,
     graph: GraphFacts,
@@ -94,14 +113,12 @@ def workload(
     Raises:
         InputError: the model is not one of gnnloom's own, or the mode samples.
     """
-    if config.mode != "full":
-        raise InputError(f"mode {config.mode}: the planner knows only mode full")
-    if config.model not in MODELS:
-        raise InputError(f"model {config.model}: the planner knows only {', '.join(MODELS)}")
+    known = work_of(config)
     options = model_options(config, graph.num_features, graph.num_outputs)
-    inner = _inner(config, options)
+    before, after = options.dims[:-1], options.dims[1:]
+    inner = tuple(known.inner(after, options.own))
     size = np.dtype(config.dtype).itemsize
-    matrices, vectors = _parameters(config, options, inner)
+    matrices, vectors = known.parameters(Widths(before, inner, after, options.bias))
     forward, back = exchanges or (None, None)
     return Workload(
         num_vertices=graph.num_vertices,
@@ -112,10 +129,10 @@ def workload(
         propagates_first=tuple(options.propagates_first(layer, width) for layer, width in enumerate(inner)),
         input_is_kept=options.input_is_kept,
         input_needs_gradient=options.input_needs_gradient,
-        weights=2 if config.model in {"sage", "gin"} else 1,
-        adds_own=config.model == "sage",
-        attends=config.model == "gat",
-        vectors=vectors,
+        weights=known.weights,
+        adds_own=known.adds_own,
+        attends=known.attends,
+        vectors=vectors + (2 * sum(after[:-1]) if config.norm != "none" else 0),
         matrices=matrices,
         norm=config.norm,
         residual=config.residual,
@@ -123,7 +140,7 @@ def workload(
         clips=bool(config.clip_norm),
         splits_classes=graph.one_class and config.loss == "auto",
         double_order=config.permutation in {None, "double"},
-        feature_size=2 if config.precision == "bf16" else size,
+        feature_size=config.feature_bytes,
         parameter_size=size,
         score_size=size,
         value_size=size if graph.weighted else 0,
@@ -131,31 +148,6 @@ def workload(
         exchange=forward,
         exchange_back=back,
     )
-
-
-def _inner(config: TrainConfig, options: ModelOptions) -> tuple[int, ...]:
-    """Width of H W in every layer."""
-    outer = options.dims[1:]
-    if config.model == "gin":
-        return (*outer[:-1], outer[-2] if len(outer) > 1 else outer[-1])
-    # The heads of hidden layers share the width; each head of the last layer has all of it.
-    return (*outer[:-1], outer[-1] * config.heads) if config.model == "gat" else outer
-
-
-def _parameters(config: TrainConfig, options: ModelOptions, inner: tuple[int, ...]) -> tuple[int, int]:
-    """Numbers in the weight matrices, and in the vectors that all ranks hold."""
-    before, outer = options.dims[:-1], options.dims[1:]
-    matrices = sum(width * to for width, to in zip(before, inner, strict=True))
-    vectors = sum(outer) if options.bias else 0
-    if config.model == "sage":
-        matrices *= 2
-    if config.model == "gin":
-        matrices += sum(width * to for width, to in zip(inner, outer, strict=True))
-        # The factor of the vertex itself, and the inner biases.
-        vectors += len(outer) + (sum(inner) if options.bias else 0)
-    if config.model == "gat":
-        vectors += 2 * sum(inner)
-    return matrices, vectors + (2 * sum(outer[:-1]) if config.norm != "none" else 0)
 
 
 def epoch_steps(config: TrainConfig, work: Workload) -> list[Step]:

@@ -17,12 +17,16 @@ from gnnloom.storage.errors import CorruptError, InputError, NotFoundError
 from gnnloom.storage.format.files import read_json, write_json
 
 #: Version of the JSON.
-VERSION = 1
+VERSION = 2
 #: Folder of the measured profiles in a catalog; datasets cannot have this name.
 FOLDER = ".profiles"
+#: Bytes of a number in the products that every profile has rates of, and in bfloat16.
+MEASURED_BYTES, _BF16_BYTES = 4, 2
 
 #: Name of the profile of this machine, which decides and forecasts unless another one is named.
 LOCAL: Final = "local"
+#: Name of the profile that comes with gnnloom for machines that were not measured.
+GENERIC: Final = "generic"
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,20 @@ class CollectiveRate:
     byte_seconds: float
 
 
+@dataclass(frozen=True)
+class Rates:
+    """How fast a rank multiplies numbers of one size.
+
+    Attributes:
+        spmm: seconds for a nonzero and column of the dense operand, by that operand's columns, the nonzeros per row,
+            and the operand's rows.
+        gemm: seconds for a multiplication with its addition, by the smaller one of the two short sides.
+    """
+
+    spmm: Table
+    gemm: Table
+
+
 @dataclass(frozen=True, kw_only=True)
 class MachineProfile:
     """The rates of a machine.
@@ -104,9 +122,8 @@ class MachineProfile:
         intra: between ranks of a node.
         inter: between nodes, for each network card.
         cards: network cards of a node, which its ranks share.
-        spmm: seconds for a nonzero and column of the dense operand, by that operand's columns, the nonzeros per row,
-            and the operand's rows.
-        gemm: seconds for a multiplication with its addition, by the smaller one of the two short sides.
+        spmm, gemm: rates of products in float32; see :class:`Rates`.
+        bf16: rates of products in bfloat16 with float32 sums; None if they were not measured.
         stream: bytes per second that a rank reads or writes.
         call: seconds that any operation takes, however little it does.
         overlap: share of a communication that can be hidden behind a product.
@@ -127,6 +144,7 @@ class MachineProfile:
     stream: float
     call: float
     overlap: float = 1.0
+    bf16: Rates | None = None
     collectives: tuple[CollectiveRate, ...] = ()
     spread: Mapping[str, float] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -135,6 +153,15 @@ class MachineProfile:
         """The measured rate of a collective in groups of this size."""
         fitting = (rate for rate in self.collectives if (rate.operation, rate.group) == (operation, group))
         return next(fitting, None)
+
+    def rates(self, number_size: int) -> tuple[Rates, float]:
+        """The rates of products of numbers of some bytes, and a factor for their seconds.
+
+        Sizes that were not measured are assumed to take time in proportion to their bytes, which bound the products.
+        """
+        if number_size == _BF16_BYTES and self.bf16 is not None:
+            return self.bf16, 1.0
+        return Rates(self.spmm, self.gemm), number_size / MEASURED_BYTES
 
     def to_json(self) -> dict[str, Any]:
         return {"encoding-type": "gnnloom-machine-profile", "version": VERSION, **asdict(self)}
@@ -150,11 +177,14 @@ class MachineProfile:
         if given.pop("encoding-type", None) != "gnnloom-machine-profile":
             raise InputError(f"{where}: not a machine profile; `gnnloom calibrate` makes one")
         version = given.pop("version", None)
-        if version != VERSION:
-            raise InputError(f"{where}: version {version} of machine profiles; this gnnloom reads version {VERSION}")
+        if version not in range(1, VERSION + 1):
+            raise InputError(f"{where}: version {version} of machine profiles; this gnnloom reads up to {VERSION}")
         try:
             given["intra"], given["inter"] = Link(**given["intra"]), Link(**given["inter"])
             given["spmm"], given["gemm"] = _table(given["spmm"]), _table(given["gemm"])
+            # Profiles of version 1 have none.
+            if given.get("bf16") is not None:
+                given["bf16"] = Rates(*(_table(given["bf16"][name]) for name in ("spmm", "gemm")))
             given["collectives"] = tuple(CollectiveRate(**rate) for rate in given.get("collectives", ()))
             return cls(**given)
         except (KeyError, TypeError, ValueError) as error:

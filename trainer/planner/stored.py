@@ -12,11 +12,12 @@ from gnnloom.trainer.planner.describe import GraphFacts, count_training, exchang
 from gnnloom.trainer.planner.law import KnownPartition
 
 
-def situation_of(dataset: Dataset, graph_key: str | None = None) -> Situation:
+def situation_of(dataset: Dataset, graph_key: str | None = None, num_training: int | None = None) -> Situation:
     """What is known about a dataset; reads manifests, the split and the labels.
 
     Args:
         graph_key: chooses between several graphs.
+        num_training: labeled training vertices, if they are known already: then split and labels are not read.
 
     Raises:
         NotFoundError: the dataset has no graph or no vertex data.
@@ -32,7 +33,7 @@ def situation_of(dataset: Dataset, graph_key: str | None = None) -> Situation:
         nnz=graph.nnz,
         num_features=vertices.num_features,
         num_outputs=num_outputs,
-        num_training=count_training(vertices),
+        num_training=count_training(vertices) if num_training is None else num_training,
         symmetric=graph.symmetric,
         weighted=graph.weighted,
         one_class=_has_one_class(vertices),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 
-from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ReadCounter
@@ -15,9 +16,12 @@ from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import OpenedShards
 from gnnloom.trainer.kernels.dispatch import Dropout, Threads, Workspace
 from gnnloom.trainer.models.registry import MODELS, model_kind
-from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.networks.model import Model, ModelOptions
 from gnnloom.trainer.operators.operator import LayerPlan, Operator
+
+if TYPE_CHECKING:
+    # It imports numba, which a job on row shards need not load.
+    from gnnloom.storage.artifacts.grid_shards import GridShards
 
 
 def check_graph(model: str, shards: RowShards | GridShards) -> None:
@@ -31,19 +35,6 @@ def check_graph(model: str, shards: RowShards | GridShards) -> None:
         raise InputError(
             f"{shards.artifact.path}: the edges have weights, which model {model} does not use; choose {able}, or"
             " ingest the graph without them"
-        )
-
-
-def check_order(mode: str, shards: RowShards | GridShards) -> None:
-    """Check that the rows of a rank are in the order that a mode needs.
-
-    Raises:
-        InputError: they are in another order.
-    """
-    if MODES[mode].rows_by_id and isinstance(shards, RowShards) and shards.reorder != "none":
-        raise InputError(
-            f"{shards.artifact.path}: rows are ordered by {shards.reorder}, and mode {mode} needs them in the order of"
-            " their ids; make shards with `gnnloom shard --reorder none`"
         )
 
 

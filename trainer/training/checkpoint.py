@@ -2,76 +2,69 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from gnnloom.storage.errors import DivergedError, FormatError
-from gnnloom.storage.format.arrays import ArrayReader
-from gnnloom.storage.format.files import JsonObject
-from gnnloom.storage.runs.checkpoint import (
-    StoredCheckpoint,
-    begin_checkpoint,
-    checkpoint_aside,
-    publish_checkpoint,
-    write_arrays,
-)
+from gnnloom.storage.format.arrays import Array, ArrayReader
+from gnnloom.storage.runs.checkpoint import StoredCheckpoint
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.arrays import as_array
 from gnnloom.trainer.layout.partial_parameters import PartialParameter, Piece
-from gnnloom.trainer.layout.vertex_arrays import VertexArray, write_vertex_arrays
+from gnnloom.trainer.layout.vertex_arrays import OwnChunks, VertexArray
 from gnnloom.trainer.training.optimizer import MOMENTS, Optimizer
 
 _PARAMETER, _BUFFER, _OPTIMIZER = "parameter/", "buffer/", "optimizer/"
 
 
-def save_checkpoint(
-    comm: Communicator,
-    folder: Path,
-    epoch: int,
-    model: nn.Module,
-    optimizer: Optimizer,
-    facts: JsonObject | None = None,
-    kept: int = 2,
-) -> None:
-    """Write the state after ``epoch`` epochs below ``folder``. Collective.
+@dataclass(frozen=True)
+class Snapshot:
+    """This rank's part of a copy of a training's state.
 
-    Rank 0 gathers and writes the weights. Arrays with a row per vertex are written by all ranks, each its own rows, and
-    are never whole in memory.
-
-    Args:
-        facts: what to store with the checkpoint.
-        kept: checkpoints that the folder then has at most.
-
-    Raises:
-        CollectiveError: a parameter is not finite; what the folder has stays.
+    Attributes:
+        epoch: number of epochs after which the copy was made.
+        whole: arrays of the weights by name; on rank 0 only.
+        spread: of the arrays with one row per vertex, the rows that this rank writes.
     """
-    together(comm, lambda: _check_finite(model, epoch))
-    pieces = _pieces(model)
-    tensors = {_PARAMETER + name: parameter.detach() for name, parameter in model.named_parameters()}
-    tensors |= {_BUFFER + name: buffer for name, buffer in model.named_buffers()}
-    tensors |= {_OPTIMIZER + name: tensor for name, tensor in optimizer.state.items()}
-    spread, whole = [], {}
-    # All ranks visit the names in the same order, since gathering a piece is collective.
-    for name, tensor in sorted(tensors.items()):
-        piece = pieces.get(name)
-        if piece is not None and piece.layout is not None:
-            spread.append(VertexArray(name, tensor, piece.layout, ("dim0", "dim1"), piece.shape[1]))
-        else:
-            whole[name] = tensor if piece is None else piece.gather(tensor)
-    if comm.rank == 0:
-        # The other ranks write only after a barrier inside write_vertex_arrays, so they find the emptied folder.
-        begin_checkpoint(folder, epoch)
-    num_vertices = max((pieces[array.name].shape[0] for array in spread), default=0)
-    records = write_vertex_arrays(comm, checkpoint_aside(folder, epoch), spread, num_vertices, Kind.CHECKPOINT)
-    if comm.rank == 0:
-        arrays = {name: as_array(tensor) for name, tensor in whole.items()}
-        records += write_arrays(checkpoint_aside(folder, epoch), arrays)
-        # The rename comes last, after all ranks have written: a kill before it leaves the previous checkpoint in place.
-        publish_checkpoint(folder, epoch, records, facts or {}, kept)
+
+    epoch: int
+    whole: Mapping[str, Array]
+    spread: tuple[OwnChunks, ...]
+
+    @classmethod
+    def take(cls, comm: Communicator, epoch: int, model: nn.Module, optimizer: Optimizer) -> Snapshot:
+        """Copy the state after ``epoch`` epochs. Collective.
+
+        Rank 0 gathers the weights. Arrays with a row per vertex are spread over all ranks, and are never whole in
+        memory.
+
+        Raises:
+            CollectiveError: a parameter is not finite.
+        """
+        together(comm, lambda: _check_finite(model, epoch))
+        pieces = _pieces(model)
+        tensors = {_PARAMETER + name: parameter.detach() for name, parameter in model.named_parameters()}
+        tensors |= {_BUFFER + name: buffer for name, buffer in model.named_buffers()}
+        tensors |= {_OPTIMIZER + name: tensor for name, tensor in optimizer.state.items()}
+        spread, whole = [], {}
+        # All ranks visit the names in the same order, since gathering a piece is collective.
+        for name, tensor in sorted(tensors.items()):
+            piece = pieces.get(name)
+            if piece is not None and piece.layout is not None:
+                array = VertexArray(name, tensor, piece.layout, ("dim0", "dim1"), piece.shape[1])
+                chunks = OwnChunks.of(array, piece.shape[0], Kind.CHECKPOINT)
+                spread.append(replace(chunks, chunks=list(chunks.chunks)))
+            elif piece is not None:
+                whole[name] = piece.gather(tensor)
+            elif comm.rank == 0:
+                whole[name] = tensor.clone()
+        arrays = {name: as_array(tensor) for name, tensor in whole.items()} if comm.rank == 0 else {}
+        return cls(epoch, arrays, tuple(spread))
 
 
 def _check_finite(model: nn.Module, epoch: int) -> None:

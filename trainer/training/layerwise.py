@@ -19,6 +19,7 @@ from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
+from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.storage.sampling.neighbor import ALL, NeighborSampler
 from gnnloom.trainer.comm.agreement import together
@@ -32,7 +33,7 @@ from gnnloom.trainer.training.modes.sampled import multiplying_by
 from gnnloom.trainer.training.session import Session
 
 #: Numbers that one step gathers, at most, unless one vertex has more.
-_GATHERED: Final = 1 << 24
+GATHERED: Final = 1 << 24
 
 
 def layerwise_scores(session: Session) -> Tensor:
@@ -57,7 +58,7 @@ class _Passes:
     def __init__(self, session: Session) -> None:
         """Map what is read. Collective."""
         self._session, self._model = session, session.model
-        self._own = session.operator.layout(0).vertex
+        self._own = LocalNumbers.of(session.operator.layout(0).vertex)
         self._graph, self._feature, self._owner = together(session.comm, self._map)
         config = session.config
         self._operator = Layered(
@@ -87,26 +88,28 @@ class _Passes:
         with multiplying_by(self._operator, model):
             for step in range(num_steps):
                 start, stop = (bounds[step], bounds[step + 1]) if step + 1 < len(bounds) else (0, 0)
-                batch = self._batch(layer, self._own[start:stop])
+                vertices = self._own.ascending[start:stop]
+                batch = self._batch(layer, vertices)
                 inputs = self._features(batch) if exchange is None else exchange.fetch(batch.vertices)
                 self._operator.load(batch)
-                out[start:stop] = _output(model, inputs, layer)
+                out[torch.from_numpy(self._own(vertices))] = _output(model, inputs, layer)
         return out
 
     def _new_rows(self, dim: int) -> Tensor:
         """(num_own, dim) rows in a temporary file, which is gone once nothing refers to them."""
         dtype = array_dtype(self._model.dtype)
-        if not len(self._own):
+        count = len(self._own.ascending)
+        if not count:
             return torch.empty((0, dim), dtype=self._model.dtype)
         with tempfile.TemporaryFile(dir=self._session.dataset.path) as file:
-            return torch.from_numpy(np.memmap(file, dtype, "w+", shape=(len(self._own), dim)))
+            return torch.from_numpy(np.memmap(file, dtype, "w+", shape=(count, dim)))
 
     def _bounds(self, dim: int) -> list[int]:
         """Bounds of the ranges of this rank's vertices that are treated together."""
-        indptr = self._graph.matrix.indptr
-        before = np.concatenate([[0], np.cumsum(indptr[self._own + 1] - indptr[self._own] + 1)])
-        most, bounds = max(1, _GATHERED // max(1, dim)), [0]
-        while bounds[-1] < len(self._own):
+        indptr, vertices = self._graph.matrix.indptr, self._own.ascending
+        before = np.concatenate([[0], np.cumsum(indptr[vertices + 1] - indptr[vertices] + 1)])
+        most, bounds = max(1, GATHERED // max(1, dim)), [0]
+        while bounds[-1] < len(vertices):
             stop = int(np.searchsorted(before, before[bounds[-1]] + most, side="right")) - 1
             bounds.append(max(stop, bounds[-1] + 1))
         return bounds

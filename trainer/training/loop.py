@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from gnnloom.storage.artifacts.grid_shards import GridShards
+from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.catalog import Catalog
 from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.format.arrays import ReadCounter
@@ -29,12 +31,14 @@ from gnnloom.trainer.config.stored_predictions import drop_superseded
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.vertex_data import Labels, read_labels
 from gnnloom.trainer.loggers.registry import check_loggers
-from gnnloom.trainer.training.checkpoint import restore, restore_parameters, save_checkpoint
+from gnnloom.trainer.training.checkpoint import restore, restore_parameters
+from gnnloom.trainer.training.checkpoint_writer import CheckpointWriter, Destination
 from gnnloom.trainer.training.class_scores import class_scores
 from gnnloom.trainer.training.class_weights import check_class_weights, class_weights
 from gnnloom.trainer.training.clipping import clip_gradients
 from gnnloom.trainer.training.course import Course, KeptBest
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
+from gnnloom.trainer.training.memory_check import check_memory
 from gnnloom.trainer.training.metrics import Metrics, build_metrics
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
 from gnnloom.trainer.training.monitor import VAL_LOSS
@@ -54,6 +58,19 @@ CHECKPOINT_SECONDS = 600.0
 _MATRIX_RANKS = 256
 #: Names of the time that communication adds to an epoch, in metrics and results: of the slowest rank, and the mean.
 _EXPOSED = ("exposed_seconds", "mean_exposed_seconds")
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A training whose run has begun.
+
+    Attributes:
+        num_training: labeled vertices of the training split, over all ranks.
+    """
+
+    config: TrainConfig
+    shards: RowShards | GridShards
+    num_training: int
 
 
 @dataclass(frozen=True)
@@ -81,13 +98,19 @@ class EpochReport:
 
 
 def train(
-    comm: Communicator, config: TrainConfig, stop: Callable[[], bool] = lambda: False, *, restart: bool = False
+    comm: Communicator,
+    config: TrainConfig,
+    stop: Callable[[], bool] = lambda: False,
+    *,
+    restart: bool = False,
+    begun: Callable[[Run, Begun], None] = lambda run, begun: None,  # noqa: ARG005 - names for callers
 ) -> dict[str, Any]:
     """Train as configured, from the run's last checkpoint on if there is one. Collective.
 
     Args:
         stop: called once per epoch on every rank; if it returns True on any rank, all write a checkpoint and return.
         restart: start the run over; whatever it has is dropped before the first epoch.
+        begun: called on rank 0 when the run's folder is there, before the first epoch.
 
     Returns:
         The run's result, the same on every rank; ``state`` is ``finished`` or ``stopped``. A run that has finished
@@ -104,12 +127,14 @@ def train(
         _check_same_start(comm, config, begin)
         if begin.is_finished:
             return run_of(config).result()
+        _check_memory(comm, config)
         start = together(comm, lambda: _Start.read(comm, config, num_threads, begin.first_epoch))
         training = Training(start, comm)
         # Only here, after all ranks have read and checked everything, is the former state of the run dropped: an error
         # above leaves it as it was. The barrier keeps the other ranks from writing before that.
         if comm.rank == 0:
             _begin(training)
+            begun(training.run, Begun(training.config, training.session.shards, training.loss.num_vertices))
         comm.barrier()
         with closing(training), recorded(training.run, config, training.first_epoch, comm.rank) as training.log:
             stopped = training.run_epochs(stop)
@@ -118,9 +143,20 @@ def train(
 
 def _inputs(comm: Communicator, config: TrainConfig) -> dict[str, str]:
     """The keys of what this rank would read. Communicates nothing."""
+    return inputs_of(_shards(comm, config).artifact)
+
+
+def _shards(comm: Communicator, config: TrainConfig) -> RowShards | GridShards:
+    """The shards that this rank would read. Communicates nothing."""
     dataset = Catalog(config.catalog).dataset(config.dataset)
-    opened = config.chosen_algorithm.reads.open(dataset, config, comm.rank, comm.size, ReadCounter())
-    return inputs_of(opened.shards.artifact)
+    return config.chosen_algorithm.reads.open(dataset, config, comm.rank, comm.size, ReadCounter()).shards
+
+
+def _check_memory(comm: Communicator, config: TrainConfig) -> None:
+    """Check that the training can fit the memory of the first rank's machine. Collective."""
+    ranks_here = comm.ranks_on_this_machine()
+    # One rank acts for all: the manifest says what every rank holds, and machines of one job are alike.
+    together(comm, lambda: check_memory(config, _shards(comm, config), ranks_here) if comm.rank == 0 else None)
 
 
 def _check_same_start(comm: Communicator, config: TrainConfig, start: Start) -> None:
@@ -240,10 +276,13 @@ class Training:
             self._follow(line)
         context = ModeContext(self.session, self.inputs, labels, self.loss, weights, start.own_loss, self.first_epoch)
         self.mode: Mode = self.config.mode_kind.load()(context)
+        # Predictions of an earlier checkpoint go as soon as the one that supersedes it is durable.
+        self.writer = CheckpointWriter(comm, lambda: drop_superseded(self.run))
 
     def close(self) -> None:
-        """End what the mode has running; after an error as well."""
+        """End what the mode and the writer of checkpoints have running; after an error as well."""
         self.mode.close()
+        self.writer.close()
 
     def _build_metrics(self, own: OwnFunction | None) -> Metrics:
         """The metrics of the task, and the user's. Collective."""
@@ -254,10 +293,19 @@ class Training:
 
     def run_epochs(self, stop: Callable[[], bool]) -> bool:
         """Train to the last epoch, or until a rank is asked to stop (then True). Collective."""
+        try:
+            return self._run_epochs(stop)
+        except CollectiveError:
+            # All ranks leave together, so the checkpoint before this error can still be finished.
+            self.writer.finish()
+            raise
+
+    def _run_epochs(self, stop: Callable[[], bool]) -> bool:
         for epoch in range(self.first_epoch, self.config.epochs):
             # A run that is resumed may have ended early already.
             if self.course.ends:
                 break
+            self.writer.check()
             report = self._train_epoch(epoch, stop)
             # Before anything of this epoch is written: a resumed run would start from the diverged model.
             self._check_finite(epoch, report.loss)
@@ -269,10 +317,9 @@ class Training:
             # The line precedes the checkpoint. After a kill in between, the resumed run drops the line and repeats the
             # epoch; in the other order the line would be lost.
             self._write_line({**line, "profile": report.profile} if self.config.profile else line)
-            if self.course.improves(line):
-                self._save_best(done)
-            if last or report.stopped or self._checkpoint_is_due(done, report.seconds):
-                self._save(done)
+            is_best = self.course.improves(line)
+            is_due = self._checkpoint_is_due(done, report.seconds)
+            self._save(done, is_best=is_best, is_due=is_due or last or report.stopped)
             if report.stopped and not last:
                 return True
         return False
@@ -399,20 +446,18 @@ class Training:
         self.unsaved_seconds += seconds
         return self.unsaved_seconds >= CHECKPOINT_SECONDS
 
-    def _save(self, epoch: int) -> None:
-        self.unsaved_seconds = 0.0
-        self.comm.traffic.watch.step = "checkpoint"
-        save_checkpoint(self.comm, self.run.checkpoints, epoch, self.model, self.optimizer)
-        self._drop_superseded()
-
-    def _save_best(self, epoch: int) -> None:
-        facts = self.course.best.facts if self.course.best else {}
-        save_checkpoint(self.comm, self.run.best_checkpoint, epoch, self.model, self.optimizer, facts, kept=1)
-        self._drop_superseded()
-
-    def _drop_superseded(self) -> None:
-        if self.comm.rank == 0:
-            drop_superseded(self.run)
+    def _save(self, epoch: int, *, is_best: bool, is_due: bool) -> None:
+        """Begin to write the checkpoints of an epoch, from one copy of the state. Collective."""
+        destinations = []
+        if is_best:
+            facts = self.course.best.facts if self.course.best else {}
+            destinations.append(Destination(self.run.best_checkpoint, 1, facts))
+        if is_due:
+            self.unsaved_seconds = 0.0
+            destinations.append(Destination(self.run.checkpoints, self.config.keep, {}))
+        if destinations:
+            self.comm.traffic.watch.step = "checkpoint"
+            self.writer.save(epoch, self.model, self.optimizer, destinations)
 
     def _restore_kept(self) -> int:
         """Take the parameters of the best checkpoint, if the run keeps one; returns their epoch. Collective."""
@@ -426,6 +471,8 @@ class Training:
 
     def finish(self, stopped: bool) -> dict[str, Any]:
         """Predict if requested, gather the result and write it. Collective."""
+        self.writer.finish()
+        self.comm.barrier()  # rank 0 has published all checkpoints
         kept = len(self.lines) if stopped else self._restore_kept()
         if self.details is None and not stopped:
             self._evaluate(is_last=True)

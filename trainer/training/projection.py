@@ -18,51 +18,31 @@ from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, NUM_BUFFERS
 from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ReadCounter
+from gnnloom.storage.matrix.csr import INT32_WIDTH
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.algorithms.footprint import Footprint
 from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of, with_its_run
 from gnnloom.trainer.config.mode_config import ModeConfig
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.models.work import UNKNOWN, ModelWork
 from gnnloom.trainer.networks.model import ModelOptions
-from gnnloom.trainer.training.build import check_graph, check_order, model_options
+from gnnloom.trainer.training.batch_projection import RankRows, batch_sizes, prepared_bytes
+from gnnloom.trainer.training.build import check_graph, model_options
+from gnnloom.trainer.training.layerwise import GATHERED
 from gnnloom.trainer.training.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes, sizes_of
 
 #: A rank before it reads anything, as measured: interpreter, torch, MPI, compiled kernels and the state of autograd.
 PROCESS_MEMORY = 384 << 20
 #: Bytes per row beside features: id, label, split, factors of the normalization, masks of the splits.
 _ROW_BYTES = 40
-#: Checkpoints on disk at a time, and the copies of every parameter in one, by optimizer.
-_CHECKPOINTS, _COPIES = 2, {"adam": 3, "sgd": 1}
+#: What a rank takes beyond the process itself is at most this factor more or less than projected.
+UNCERTAINTY = 1.4
+#: Copies of every parameter in a checkpoint, by optimizer: itself, and its moments.
+_COPIES = {"adam": 3, "sgd": 1}
+#: Matrices of as many numbers as a step of an evaluation from disk gathers.
+_LAYERWISE = 4
 #: Bytes of an epoch's line of metrics.
 _LINE_BYTES = 400
-
-
-@dataclass(frozen=True)
-class _Tensors:
-    """Tensors of the width of a layer's output that a model needs beyond one product and its activation.
-
-    Attributes:
-        kept: results that the backward pass needs.
-        passing: results that exist for a moment only.
-        keeps_features: the input features stay in memory although their product is kept.
-        attends: products are formed by attention over the edges.
-    """
-
-    kept: int
-    passing: int
-    keeps_features: bool = False
-    attends: bool = False
-
-
-_GCN = _Tensors(0, 2)
-#: A model of another package counts as the one that needs most.
-_OTHER = _Tensors(2, 3, keeps_features=True)
-_TENSORS = {
-    "gcn": _GCN,
-    "sage": _Tensors(0, 3, keeps_features=True),
-    "gin": _OTHER,
-    "gat": _Tensors(0, 2, keeps_features=True, attends=True),
-}
 
 
 @dataclass(frozen=True)
@@ -73,8 +53,11 @@ class TrainProjection:
         first_epoch: epoch of the checkpoint from which the run continues; 0 for a new run.
         epochs: epochs of the run in the end.
         peak_memory: bytes of each rank.
-        process_memory, adjacency_memory, feature_memory, layer_memory: the parts of the busiest rank's memory; the
-            last one includes rows on their way between ranks.
+        process_memory, adjacency_memory, feature_memory, layer_memory, batch_memory: the parts of the busiest rank's
+            memory; that of layers includes rows on their way between ranks, and that of batches is what is prepared
+            ahead of its use.
+        mapped_bytes: of files that sampled modes map; all ranks of a machine share them, and the system takes their
+            pages back when it needs the memory. Not part of the ranks' memory.
         read_bytes: that the busiest rank reads; compressed, as stored.
         written_bytes: on disk in the end, by all ranks: checkpoints, metrics and predictions.
         epoch_seconds: median of an earlier run of the same size on the same shards; None if there is none.
@@ -94,6 +77,8 @@ class TrainProjection:
     adjacency_memory: int
     feature_memory: int
     layer_memory: int
+    batch_memory: int
+    mapped_bytes: int
     read_bytes: int
     written_bytes: int
     epoch_seconds: float | None
@@ -111,10 +96,11 @@ class _Memory:
     adjacency: int
     features: int
     layers: int
+    batches: int = 0
 
     @property
     def total(self) -> int:
-        return PROCESS_MEMORY + self.adjacency + self.features + self.layers
+        return PROCESS_MEMORY + self.adjacency + self.features + self.layers + self.batches
 
 
 @dataclass(frozen=True)
@@ -140,11 +126,14 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     # Rank 0 stands for all: whether the shards fit the ranks does not depend on it.
     shards = config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter()).shards
     check_graph(config.model, shards)
-    check_order(config.mode, shards)
     if not shards.num_features or not shards.num_outputs:
         raise InputError(f"{shards.artifact.path}: the shards lack features or labels; there is nothing to train")
     start = find_start(config, inputs_of(shards.artifact), restart=restart)
     seconds, measured = _known_seconds(dataset, config, shards.artifact.key)
+    if config.samples is not None:
+        samples = dataset.samples(config.samples)
+        # The batches are those of the samples; a configuration may leave them out.
+        config = replace(config, fanout=samples.fanouts, batch_size=samples.batch_size, replace=samples.replace)
     return replace(
         project_new_training(config, sizes_of(shards)),
         first_epoch=start.first_epoch,
@@ -162,11 +151,7 @@ def project_new_training(config: TrainConfig, shards: ShardSizes) -> TrainProjec
     """
     axes = config.chosen_algorithm.settled_grid(config.grid, config.ranks)
     options = model_options(config, shards.num_features, shards.num_outputs)
-    found = (
-        _row_memory(shards, config, options)
-        if isinstance(shards, RowSizes)
-        else [_grid_memory(shards, config, options, axes)] * config.ranks
-    )
+    found = _every_memory(config, shards, options, axes)
     busiest = max(found, key=lambda memory: memory.total)
     return TrainProjection(
         dataset=config.dataset,
@@ -181,6 +166,8 @@ def project_new_training(config: TrainConfig, shards: ShardSizes) -> TrainProjec
         adjacency_memory=busiest.adjacency,
         feature_memory=busiest.features,
         layer_memory=busiest.layers,
+        batch_memory=busiest.batches,
+        mapped_bytes=_mapped_bytes(shards, config),
         read_bytes=_read_bytes(shards, config, options, axes),
         written_bytes=_checkpoint_bytes(shards, config, options)
         + _LINE_BYTES * config.epochs
@@ -191,6 +178,26 @@ def project_new_training(config: TrainConfig, shards: ShardSizes) -> TrainProjec
     )
 
 
+def memory_beyond_process(config: TrainConfig, shards: ShardSizes) -> list[int]:
+    """Bytes of each rank in addition to the process itself. Reads nothing.
+
+    Raises:
+        InputError: the algorithm states no footprint.
+    """
+    axes = config.chosen_algorithm.settled_grid(config.grid, config.ranks)
+    options = model_options(config, shards.num_features, shards.num_outputs)
+    return [memory.total - PROCESS_MEMORY for memory in _every_memory(config, shards, options, axes)]
+
+
+def _every_memory(
+    config: TrainConfig, shards: ShardSizes, options: ModelOptions, axes: dict[str, int]
+) -> list[_Memory]:
+    """The memory of every rank."""
+    if isinstance(shards, RowSizes):
+        return _row_memory(shards, config, options)
+    return [_grid_memory(shards, config, options, axes)] * config.ranks
+
+
 def _left(start: Start, config: TrainConfig) -> int:
     return config.epochs - start.first_epoch
 
@@ -198,10 +205,11 @@ def _left(start: Start, config: TrainConfig) -> int:
 def _row_memory(shards: RowSizes, config: TrainConfig, options: ModelOptions) -> list[_Memory]:
     """The memory of every rank, from the sizes of its own shard."""
     n, differentiates = shards.num_vertices, config.model_kind.load().multiplies
-    # The transpose of an undirected graph is the same matrix; attention needs none.
+    # The transpose of an undirected graph is the same matrix. Attention needs none, nor do batches of the whole graph.
+    differentiates = differentiates and config.mode in {"full", "minibatch"}
     matrices = 1.0 if shards.symmetric or not differentiates else 2.0
     entry = shards.index_bytes + (np.dtype(config.dtype).itemsize if shards.weighted else 0)
-    found, on_disk = [], config.adjacency == "disk"
+    found, on_disk = [], config.streams_adjacency
     for rank in shards.ranks:
         share = rank.own / max(1, n)
         footprint = Footprint(
@@ -213,11 +221,14 @@ def _row_memory(shards: RowSizes, config: TrainConfig, options: ModelOptions) ->
             pointers=2 * share,
         )
         sizes = _Matrix(n, rank.nonzeros, entry, matrices)
-        memory = _memory(sizes, config, options, [footprint] * (len(options.pairs) + 1))
+        rows = RankRows(rank.own, rank.halo, n, sum(each.nonzeros for each in shards.ranks))
+        memory = _memory(sizes, config, options, [footprint] * (len(options.pairs) + 1), rows)
         if config.samples is not None:
             # Batches are read from disk, and so is what evaluation needs.
             memory = replace(memory, adjacency=0, features=0)
-        found.append(replace(memory, adjacency=_streamed(rank, entry, matrices)) if on_disk else memory)
+        elif on_disk:
+            memory = replace(memory, adjacency=_streamed(rank, entry, matrices))
+        found.append(memory)
     return found
 
 
@@ -247,7 +258,8 @@ def _grid_memory(shards: GridSizes, config: TrainConfig, options: ModelOptions, 
     windows = _windows(shards, options, footprints, axes, kept=True)
     matrices = sum(share for _, share in windows) / footprints[0].adjacency
     # Cells differ in their nonzeros; the heaviest one is what a rank may get.
-    return _memory(_Matrix(shards.num_vertices, shards.nnz, entry, matrices), config, options, footprints)
+    rows = RankRows(shards.num_vertices, 0, shards.num_vertices, shards.nnz)
+    return _memory(_Matrix(shards.num_vertices, shards.nnz, entry, matrices), config, options, footprints, rows)
 
 
 def _windows(
@@ -272,10 +284,12 @@ def _windows(
     return [(variant, share) for (variant, _), share in found.items()]
 
 
-def _memory(sizes: _Matrix, config: TrainConfig, options: ModelOptions, layers: Sequence[Footprint]) -> _Memory:
+def _memory(
+    sizes: _Matrix, config: TrainConfig, options: ModelOptions, layers: Sequence[Footprint], rank: RankRows
+) -> _Memory:
     """The memory of one rank with these shares."""
-    word, n = _feature_bytes(config), sizes.num_vertices
-    model = _TENSORS.get(config.model, _OTHER)
+    word, n = config.feature_bytes, sizes.num_vertices
+    model = config.model_kind.work or UNKNOWN
     entries = layers[0].adjacency * sizes.nnz
     arriving = layers[0].arriving * sizes.nnz * sizes.entry_bytes
     adjacency = arriving + sizes.matrices * (entries * sizes.entry_bytes + 8 * layers[0].pointers * n)
@@ -283,20 +297,61 @@ def _memory(sizes: _Matrix, config: TrainConfig, options: ModelOptions, layers: 
     feature = layers[0].held * n * options.dims[0] * word
     kept_product = layers[0].product * n * options.dims[0] * word if options.input_is_kept else 0.0
     stays = 0.0 if options.input_is_kept and not model.keeps_features else feature
-    # A gradient and both moments, if the features are trained.
-    features = kept_product + stays + rows + (3 * feature if config.train_features else 0)
-    peak, saved = _layer_peak(config, options, layers, model, n * word, entries * word)
+    # Trained features have a gradient and moments; checkpoints are written from a copy of the features and moments.
+    copies = _COPIES[config.optimizer]
+    features = kept_product + stays + rows + (2 * copies * feature if config.train_features else 0)
+    # Weights have a gradient, which is also summed in one buffer; the rank that writes them to disk copies them.
+    layer_weights = (2 * copies + 2) * _num_weights(config, options) * np.dtype(config.dtype).itemsize
     # While they load, features are scaled into a copy, and multiplied with the first matrix.
     first = layers[0]
     loading = 2 * feature + (first.held + first.received + first.product) * n * options.dims[0] * word
-    return _Memory(int(adjacency), int(features), int(max(peak, saved, loading - features)))
+    batch = batch_sizes(config, rank, len(options.pairs)) if n else None
+    if batch is None:
+        peak, saved = _layer_peak(config, options, layers, model, n * word, entries * word)
+        prepared = 0
+    else:
+        # A model is evaluated on the whole graph, and saves nothing for a backward pass there.
+        of_batch = batch.footprints(n)
+        trained = _layer_peak(config, options, of_batch, model, n * word, max(batch.nonzeros) * word)
+        peak, saved = max(trained), _evaluation_peak(options, layers, model, n * word)
+        if config.samples is not None:
+            # Nor is there a whole matrix in memory: rows are evaluated some at a time.
+            saved, loading = min(saved, _LAYERWISE * GATHERED * word), 0.0
+        prepared = prepared_bytes(config, rank, batch, sizes.entry_bytes, options.dims[0] * word)
+    return _Memory(int(adjacency), int(features), int(max(peak + layer_weights, saved, loading - features)), prepared)
+
+
+def _evaluation_peak(options: ModelOptions, layers: Sequence[Footprint], model: ModelWork, column: float) -> float:
+    """Bytes at the worst moment of an evaluation; ``column`` as for :func:`_layer_peak`."""
+    peak = 0.0
+    for layer, (before, after) in enumerate(options.pairs):
+        here, output = layers[layer], layers[layer + 1].held * column * after
+        width = before if options.propagates_first(layer) else after
+        moving = (here.held + here.received + here.product) * column * width
+        given = here.held * column * before if layer else 0.0
+        peak = max(peak, given + moving + (1 + model.passing - ModelWork.passing) * output)
+    return peak
+
+
+def _mapped_bytes(shards: ShardSizes, config: TrainConfig) -> int:
+    """Bytes of the uncompressed copies that the configured mode maps: of the graph, and of the vertex data."""
+    if config.mode not in {"subgraph", "neighbor"}:
+        return 0
+    n = shards.num_vertices
+    nnz = sum(rank.nonzeros for rank in shards.ranks) if isinstance(shards, RowSizes) else shards.nnz
+    entry = (4 if n <= INT32_WIDTH else 8) + (np.dtype(config.dtype).itemsize if shards.weighted else 0)
+    # Row pointers, and whether a row has a loop.
+    graph = 9 * n + entry * nnz
+    vertices = n * (4 * shards.num_features + 5)
+    # Those who draw neighbors get features from the ranks that own them, unless they are packed with the batches.
+    return graph + (vertices if config.mode == "subgraph" or config.samples else 0)
 
 
 def _layer_peak(
     config: TrainConfig,
     options: ModelOptions,
     layers: Sequence[Footprint],
-    model: _Tensors,
+    model: ModelWork,
     column: float,
     entries: float,
 ) -> tuple[float, float]:
@@ -324,7 +379,7 @@ def _layer_peak(
             saved += moving + scores
         elif not is_kept:
             # Forward: the scaled rows, those that arrive, and the product. Backward there is a gradient as well.
-            extra = (model.passing - _GCN.passing) * output * after
+            extra = (model.passing - ModelWork.passing) * output * after
             peak = max(peak, saved + moving + (here.product * product + extra if layer else 0))
             saved += here.product * product if first else 0
         if layer == len(options.pairs) - 1:
@@ -349,18 +404,18 @@ def _read_bytes(shards: ShardSizes, config: TrainConfig, options: ModelOptions, 
     return int(cells + footprints[0].held * shards.order_bytes)
 
 
-def _feature_bytes(config: TrainConfig) -> int:
-    """Bytes of a number of the features, the activations and their gradients."""
-    return 2 if config.precision == "bf16" else np.dtype(config.dtype).itemsize
-
-
 def _checkpoint_bytes(shards: ShardSizes, config: TrainConfig, options: ModelOptions) -> int:
     """Bytes of all checkpoints that are on disk at a time."""
-    # Two weights of a layer's shape are the most that a model has; the attention vectors are small.
-    weights = 1 if config.model in {"gcn", "gat"} else 2
-    parameters = sum(weights * before * after + after for before, after in options.pairs)
+    parameters = _num_weights(config, options)
     parameters += shards.num_vertices * options.dims[0] if config.train_features else 0
-    return _CHECKPOINTS * _COPIES[config.optimizer] * parameters * np.dtype(config.dtype).itemsize
+    kept = min(config.keep, config.epochs) + (config.keep_best != "none")
+    return kept * _COPIES[config.optimizer] * parameters * np.dtype(config.dtype).itemsize
+
+
+def _num_weights(config: TrainConfig, options: ModelOptions) -> int:
+    # Two weights of a layer's shape are the most that a model has; the attention vectors are small.
+    weights = (config.model_kind.work or UNKNOWN).weights
+    return sum(weights * before * after + after for before, after in options.pairs)
 
 
 def prediction_bytes(shards: ShardSizes, config: TrainConfig, *, embeddings: bool) -> int:

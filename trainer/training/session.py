@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.artifacts.row_shards import RowShard, RowShards
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.catalog import Catalog, Dataset
@@ -31,9 +31,12 @@ from gnnloom.trainer.kernels.workspace import Workspace
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.redistribute import split_rows
 from gnnloom.trainer.networks.model import Inputs, Model
-from gnnloom.trainer.operators.layered import Layered
 from gnnloom.trainer.operators.operator import Operator
-from gnnloom.trainer.training.build import build_model, build_operator, check_graph, check_order, model_options
+from gnnloom.trainer.training.build import build_model, build_operator, check_graph, model_options
+
+if TYPE_CHECKING:
+    # It imports numba, which a job on row shards need not load.
+    from gnnloom.storage.artifacts.grid_shards import GridShards
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,6 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
     opened = config.chosen_algorithm.reads.open(dataset, config, comm.rank, comm.size, counter)
     shards = opened.shards
     check_graph(config.model, shards)
-    check_order(config.mode, shards)
     if config.samples is not None and isinstance(opened, OwnRowShard):
         return _open_samples(comm, config, dataset, opened.shard, threads, counter)
     # The plan of the model comes before the operator, which reads only what the plan multiplies with.
@@ -184,6 +186,9 @@ def _open_samples(
     Raises:
         InputError: the samples do not fit the run.
     """
+    # It transposes blocks with numba, which only training on samples should load.
+    from gnnloom.trainer.operators.layered import Layered  # noqa: PLC0415
+
     started, before = time.perf_counter(), peak_memory()
     samples = open_samples(dataset, config, shard.shards.artifact, comm.size, counter)
     options = model_options(config, samples.num_features, samples.num_outputs)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.artifacts.row_shards import RowShards
 from gnnloom.storage.format.files import tree_bytes
+
+if TYPE_CHECKING:
+    # It imports numba, which a job on row shards need not load.
+    from gnnloom.storage.artifacts.grid_shards import GridShards
 
 
 @dataclass(frozen=True)
@@ -57,11 +62,11 @@ class RowSizes(_Sizes):
     index_bytes: int
 
     @classmethod
-    def of(cls, shards: RowShards) -> RowSizes:
-        """The sizes of stored shards; reads their manifest, and the lengths of their files."""
+    def of(cls, shards: RowShards, measure: Callable[[Path], int]) -> RowSizes:
+        """The sizes of stored shards; reads their manifest, and measures their folders."""
         prefixes = [f"row/{rank:05d}" for rank in range(shards.num_parts)]
         kinds = [
-            shards.artifact.records[f"{prefix}/{side}/indices"].dtype for prefix in prefixes for side in ("own", "halo")
+            shards.artifact.record(f"{prefix}/{side}/indices").dtype for prefix in prefixes for side in ("own", "halo")
         ]
         return cls(
             num_vertices=shards.num_vertices,
@@ -69,17 +74,17 @@ class RowSizes(_Sizes):
             num_outputs=shards.num_outputs,
             symmetric=shards.symmetric,
             weighted=shards.weighted,
-            ranks=tuple(_rank_sizes(shards, prefix) for prefix in prefixes),
+            ranks=tuple(_rank_sizes(shards, prefix, measure) for prefix in prefixes),
             index_bytes=max(np.dtype(kind).itemsize for kind in kinds),
         )
 
 
-def _rank_sizes(shards: RowShards, prefix: str) -> RankSizes:
+def _rank_sizes(shards: RowShards, prefix: str, measure: Callable[[Path], int]) -> RankSizes:
     own, sent, halo, own_nonzeros, halo_nonzeros = (
-        shards.artifact.records[f"{prefix}/{name}"].shape[0]
+        shards.artifact.record(f"{prefix}/{name}").shape[0]
         for name in ("vertex", "send_row", "halo_vertex", "own/indices", "halo/indices")
     )
-    return RankSizes(own, sent, halo, own_nonzeros + halo_nonzeros, tree_bytes(shards.artifact.path / prefix))
+    return RankSizes(own, sent, halo, own_nonzeros + halo_nonzeros, measure(shards.artifact.path / prefix))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +104,8 @@ class GridSizes(_Sizes):
     order_bytes: int
 
     @classmethod
-    def of(cls, shards: GridShards) -> GridSizes:
-        """The sizes of stored shards; reads their manifest, and the lengths of their files."""
+    def of(cls, shards: GridShards, measure: Callable[[Path], int]) -> GridSizes:
+        """The sizes of stored shards; reads their manifest, and measures their folders."""
         facts, path = shards.artifact.facts, shards.artifact.path
         return cls(
             num_vertices=shards.num_vertices,
@@ -110,8 +115,8 @@ class GridSizes(_Sizes):
             weighted=shards.weighted,
             nnz=int(facts["nnz"] * max(facts["balance"].values())),
             is_double=shards.permutation == "double",
-            variant_bytes={folder.name: tree_bytes(folder) for folder in (path / "grid").iterdir() if folder.is_dir()},
-            order_bytes=max(tree_bytes(folder) for folder in (path / "order").iterdir() if folder.is_dir()),
+            variant_bytes={folder.name: measure(folder) for folder in (path / "grid").iterdir() if folder.is_dir()},
+            order_bytes=max(measure(folder) for folder in (path / "order").iterdir() if folder.is_dir()),
         )
 
 
@@ -119,6 +124,15 @@ class GridSizes(_Sizes):
 ShardSizes = RowSizes | GridSizes
 
 
-def sizes_of(shards: RowShards | GridShards) -> ShardSizes:
-    """The sizes of stored shards."""
-    return RowSizes.of(shards) if isinstance(shards, RowShards) else GridSizes.of(shards)
+def sizes_of(shards: RowShards | GridShards, *, stored: bool = True) -> ShardSizes:
+    """The sizes of stored shards.
+
+    Args:
+        stored: also the stored bytes, for which it looks at every file; otherwise these are 0.
+    """
+    measure = tree_bytes if stored else _nothing
+    return RowSizes.of(shards, measure) if isinstance(shards, RowShards) else GridSizes.of(shards, measure)
+
+
+def _nothing(path: Path) -> int:  # noqa: ARG001 - stands for tree_bytes
+    return 0

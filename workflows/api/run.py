@@ -93,6 +93,17 @@ class Run:
         """
         return self._stored.result()
 
+    def forecast(self) -> dict[str, Any]:
+        """What the planner predicted when the run began, as in ``gnnloom plan --json``; empty if it could not.
+
+        ``profile`` names the profile of the machine that the times come from: ``local`` if `gnnloom calibrate` measured
+        this one, else ``generic``.
+
+        Raises:
+            CorruptError: the file is damaged.
+        """
+        return self._stored.forecast()
+
     def metrics(self) -> dict[str, NDArray[Any]]:
         """The figures of every finished epoch, by name.
 

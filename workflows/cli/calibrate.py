@@ -67,17 +67,28 @@ def _measure_in_job(name: str, clock: str, threads: int, scale: float) -> dict[s
         return calibrate(world(), name, clock, threads, scale).to_json()
 
 
+def _products(rates: dict[str, Any], suffix: str, spread: dict[str, str]) -> list[list[str]]:
+    """The largest measured product of each kind."""
+    widths, degrees, _ = (axis[-1] for axis in rates["spmm"]["axes"])
+    shown = {
+        "spmm": f"sparse product{suffix}, {widths} columns, {degrees} nonzeros per row",
+        "gemm": f"dense product{suffix}, short side {rates['gemm']['axes'][0][-1]}",
+    }
+    return [
+        [what, f"{2e-9 / rates[kind]['values'][-1]:.2f} GFLOP/s", spread.get(kind + suffix, "-")]
+        for kind, what in shown.items()
+    ]
+
+
 def _rows(content: dict[str, Any]) -> list[list[str]]:
     """The figures for people."""
     spread = {what: f"{share:.0%}" for what, share in content["spread"].items()}
-    widths, degrees, _ = (axis[-1] for axis in content["spmm"]["axes"])
-    rates = [
-        (f"sparse product, {widths} columns, {degrees} nonzeros per row", 2e-9 / content["spmm"]["values"][-1], "spmm"),
-        (f"dense product, short side {content['gemm']['axes'][0][-1]}", 2e-9 / content["gemm"]["values"][-1], "gemm"),
+    rows = [
+        row for suffix, rates in (("", content), (" bf16", content["bf16"])) for row in _products(rates, suffix, spread)
     ]
-    rows = [[what, f"{rate:.2f} GFLOP/s", spread.get(key, "-")] for what, rate, key in rates]
     rows.append(["memory, sum of two arrays", f"{content['stream'] / 1e9:.1f} GB/s", spread.get("stream", "-")])
     rows.append(["any operation", f"{content['call'] * 1e6:.1f} us", spread.get("call", "-")])
+    rows.append(["exchange hidden by a product", f"{content['overlap']:.0%}", spread.get("overlap", "-")])
     for what, key in (("intra", "link within a node"), ("inter", "link between nodes")):
         link = content[what]
         shown = f"{link['latency'] * 1e6:.1f} us, {link['bandwidth'] / 1e9:.2f} GB/s"

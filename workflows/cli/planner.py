@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.planner.profile import LOCAL
@@ -18,9 +19,13 @@ if TYPE_CHECKING:
 
 #: Fields of a training that decide what an epoch takes, besides its algorithm.
 MODEL_FIELDS = (
-    "model", "hidden", "heads", "precision", "norm", "residual", "dropout", "product_order",
+    "model", "mode", "hidden", "heads", "precision", "norm", "residual", "dropout", "product_order",
     "train_features", "permutation",
 )  # fmt: skip
+
+
+#: Precisions that `gnnloom plan` compares unless one is given.
+PRECISIONS = ("float32", "bf16")
 
 
 def model_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -65,6 +70,8 @@ def plan_command(
 ) -> None:
     """Predict an epoch of a training of dataset NAME on every algorithm and process grid, best first.
 
+    Without --precision, both float32 and bf16 are in the table.
+
     Nothing runs: bytes and messages follow from the graph, the model and the partitions at hand, the times from the
     profile of the machine. An asterisk marks estimates; all other bytes and messages are exact.
 
@@ -82,7 +89,9 @@ def plan_command(
     situation = situation_of(catalog.dataset(name), graph)
     machine = open_profile(catalog.root, profile)
     config = model_config(options, dataset=name, ranks=ranks)
-    plans = make_plans(config, situation, machine, memory_per_rank or 0)
+    is_open = click.get_current_context().get_parameter_source("precision") is ParameterSource.DEFAULT
+    precisions = PRECISIONS if is_open else (config.precision,)
+    plans = make_plans(config, situation, machine, memory_per_rank or 0, precisions=precisions)
     if as_json:
         content = {"dataset": name, "ranks": ranks, "profile": machine.name, "clock": machine.clock}
         show({**content, "plans": [plan.to_json() for plan in plans]}, as_json=True, title="")
@@ -102,7 +111,7 @@ def model_config(options: Mapping[str, Any], **fields: Any) -> TrainConfig:
     return TrainConfig(catalog=str(current_catalog().root), **options, **fields)
 
 
-_COLUMNS = ("plan", "epoch ms", "compute", "comm.", "waiting", "sent MiB", "memory MiB")
+_COLUMNS = ("plan", "precision", "epoch ms", "compute", "comm.", "waiting", "sent MiB", "memory MiB")
 
 
 def _row(plan: Plan) -> list[str]:
@@ -110,6 +119,7 @@ def _row(plan: Plan) -> list[str]:
     name = f"{plan.config.algorithm} {'x'.join(map(str, plan.grid))} {plan.partition}".strip()
     return [
         name + ("*" if plan.estimated else ""),
+        plan.config.precision,
         *(f"{each * 1e3:,.3g}" for each in (cost.total, cost.compute, cost.exposed, cost.waiting)),
         f"{sum(plan.volume.bytes.values()) / 2**20:,.1f}",
         f"{plan.peak_memory / 2**20:,.0f}" + ("" if plan.fits else " (too much)"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import uuid
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +9,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.errors import ExistsError, InputError, NotFoundError
+from gnnloom.storage.format.files import written_aside
 
 #: Vertices written at a time: a few MB of text.
 _CHUNK = 1 << 20
@@ -29,18 +28,10 @@ def write_metis_part(partition: Partition, file: Path) -> None:
         raise ExistsError(f"{file}: the file already exists; remove it, or choose another name")
     if not file.parent.is_dir():
         raise InputError(f"{file}: the folder {file.parent} does not exist")
-    aside = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
-    try:
-        with aside.open("w", encoding="ascii") as out:
-            for start in range(0, partition.num_vertices, _CHUNK):
-                part = partition.part(start, min(start + _CHUNK, partition.num_vertices))
-                out.write("\n".join(map(str, part.tolist())) + "\n")
-            out.flush()
-            # The rename must not reach the disk before the content.
-            os.fsync(out.fileno())
-        aside.replace(file)
-    finally:
-        aside.unlink(missing_ok=True)
+    with written_aside(file, durable=True) as aside, aside.open("w", encoding="ascii") as out:
+        for start in range(0, partition.num_vertices, _CHUNK):
+            part = partition.part(start, min(start + _CHUNK, partition.num_vertices))
+            out.write("\n".join(map(str, part.tolist())) + "\n")
 
 
 def read_metis_part(file: Path, num_vertices: int, parts: int | None = None) -> tuple[NDArray[np.int32], int]:

@@ -70,7 +70,7 @@ def write_table(table: Table, path: Path) -> None:
         InputError: as :func:`check_file`.
     """
     check_file(path)
-    with written_aside(path) as aside:
+    with written_aside(path, durable=True) as aside:
         WRITERS[path.suffix](table, aside)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gnnloom.workflows.report.classes import classes_card, confusion_picture
 from gnnloom.workflows.report.comparison import comparison_rows, data_warning, difference_rows
-from gnnloom.workflows.report.curves import accuracy_picture, loss_picture, seconds_picture
+from gnnloom.workflows.report.curves import accuracy_picture, loss_picture, progress_picture, seconds_picture
 from gnnloom.workflows.report.facts import RunFacts
 from gnnloom.workflows.report.folder import write_folder
 from gnnloom.workflows.report.forecast import forecast_card
@@ -160,8 +160,8 @@ def write_comparison(runs: Sequence[RunFacts], folder: Path) -> list[Path]:
         InputError: the folder cannot be created.
     """
     names = [facts.name for facts in runs]
-    drawn = [loss_picture(runs), accuracy_picture(runs, "val"), accuracy_picture(runs), seconds_picture(runs)]
-    curves = _full_rows(_there(*drawn))
+    scores = accuracy_picture(runs, "val"), accuracy_picture(runs), progress_picture(runs)
+    curves = _full_rows(_there(loss_picture(runs), *scores, seconds_picture(runs)))
     by_title = _pictures_by_title(runs)
     text = page(
         " and ".join(names) if len(names) == 2 else f"{len(names)} runs",

@@ -42,7 +42,8 @@ _DASHES = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (6, 1.5, 1.5, 1.5)))
 #: Axes of scores begin and end at multiples of this, unless the scores are closer together.
 _SCORE_STEP = 0.05
 
-Curve = tuple[NDArray[np.int64], NDArray[np.float64]]
+#: Epochs, or seconds of training, and the values there.
+Curve = tuple[NDArray[Any], NDArray[np.float64]]
 
 
 def loss_picture(runs: Sequence[RunFacts]) -> Picture:
@@ -79,16 +80,44 @@ def accuracy_picture(runs: Sequence[RunFacts], split: str = "test") -> Picture |
     if not curves:
         return None
     figure, axes = new_axes()
-    _draw(axes, curves, {name: f"{name}  {written(score, values[-1], 1)}" for name, (_, values) in curves.items()})
+    _draw_scores(axes, score, curves)
+    title = SCORES[score] if len(runs) == 1 else f"{SPLITS[split]} {SCORES[score]}"
+    note = _mark_best(axes, runs[0]) if len(runs) == 1 else ""
+    name = "accuracy" if split == "test" else SPLITS[split]
+    return Picture(name, title[0].upper() + title[1:], figure, note, _spots(curves, partial(written, score)))
+
+
+def progress_picture(runs: Sequence[RunFacts]) -> Picture | None:
+    """Draw the test score of several runs over the time that they trained for; None if it was never measured.
+
+    Modes of training differ in what an epoch is, so only their time can be compared.
+    """
+    score = runs[0].score
+    curves = {_label(facts, runs, "test"): _over_time(facts, f"test_{score}") for facts in runs}
+    curves = {name: curve for name, curve in curves.items() if len(curve[0])}
+    if not curves:
+        return None
+    figure, axes = new_axes()
+    _draw_scores(axes, score, curves, "seconds of training")
+    note = "Time of all epochs so far, on the slowest rank and without evaluations. Compare runs of one machine only."
+    return Picture("progress", f"Test {SCORES[score]} over time", figure, note)
+
+
+def _over_time(facts: RunFacts, figure: str) -> Curve:
+    """Return the seconds of training after which a figure was measured, and its values."""
+    epochs, values = facts.curve(figure)
+    return np.cumsum(facts.curve("seconds")[1])[epochs - 1], values
+
+
+def _draw_scores(axes: Axes, score: str, curves: dict[str, Curve], over: str = "epoch") -> None:
+    """Draw curves of a score, labeled with their last values."""
+    labels = {name: f"{name}  {written(score, values[-1], 1)}" for name, (_, values) in curves.items()}
+    _draw(axes, curves, labels, over)
     if score in ERRORS:
         axes.set_ylim(bottom=0)
     else:
         _limit_shares(axes, np.concatenate([values for _, values in curves.values()]))
     axes.set_ylabel("labels predicted correctly" if score == "accuracy" else SCORES[score])
-    title = SCORES[score] if len(runs) == 1 else f"{SPLITS[split]} {SCORES[score]}"
-    note = _mark_best(axes, runs[0]) if len(runs) == 1 else ""
-    name = "accuracy" if split == "test" else SPLITS[split]
-    return Picture(name, title[0].upper() + title[1:], figure, note, _spots(curves, partial(written, score)))
 
 
 def _limit_shares(axes: Axes, values: NDArray[np.float64]) -> None:
@@ -143,7 +172,7 @@ def _label(facts: RunFacts, runs: Sequence[RunFacts], alone: str) -> str:
     return facts.run.name if len({each.dataset.name for each in runs}) == 1 else facts.name
 
 
-def _thinned(epochs: NDArray[np.int64], values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _thinned(epochs: NDArray[Any], values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Reduce a curve to few enough points by medians over groups of epochs; a last, smaller group stays as it is."""
     group = -(-len(epochs) // _MOST_POINTS)
     whole = len(epochs) // group * group
@@ -169,7 +198,8 @@ def _line(number: int) -> Mapping[str, Any]:
     return {"linewidth": max(1.4, 2.6 - 0.6 * number), "linestyle": _DASHES[number % len(_DASHES)]}
 
 
-def _draw(axes: Axes, curves: dict[str, Curve], labels: dict[str, str]) -> None:
+def _draw(axes: Axes, curves: dict[str, Curve], labels: dict[str, str], over: str = "epoch") -> None:
+    """Draw curves over what the horizontal axis counts."""
     for number, (name, (epochs, values)) in enumerate(curves.items()):
         style = _SPLIT_LINES.get(name) or (_line(number) if len(curves) > 1 else {})
         axes.plot(
@@ -181,12 +211,13 @@ def _draw(axes: Axes, curves: dict[str, Curve], labels: dict[str, str]) -> None:
             label=labels[name],
             **style,
         )
-    shown = {int(epoch) for epochs, _ in curves.values() for epoch in epochs}
+    shown = {float(place) for places, _ in curves.values() for place in places}
     if len(shown) == 1:
         (only,) = shown
         axes.set_xlim(only - 1, only + 1)
     axes.margins(x=0.02)
-    axes.set_xlabel("epoch")
-    whole_numbers(axes)
+    axes.set_xlabel(over)
+    if over == "epoch":
+        whole_numbers(axes)
     draw_grid(axes)
     draw_legend(axes)

@@ -23,7 +23,12 @@ from gnnloom.storage.upkeep.lineage import Node, lineage
 logger = logging.getLogger(__name__)
 
 #: Kinds of computation in a profile, and their labels. Everything else but ``waiting`` is communication.
-COMPUTING = {"spmm": "adjacency products", "gemm": "weight products", "other": "other computing"}
+COMPUTING = {
+    "spmm": "adjacency products",
+    "gemm": "weight products",
+    "sampling": "sampling",
+    "other": "other computing",
+}
 WAITING = "waiting"
 #: Splits by their names in the metrics, and their labels.
 SPLITS = {"train": "training", "val": "validation", "test": "test"}
@@ -193,10 +198,9 @@ def shard_nonzeros(artifact: Artifact) -> NDArray[np.int64]:
     """
     if not is_row_shards(artifact):
         return np.array(next(iter(artifact.facts["cell_nnz"].values())), np.int64)
-    # The manifest has the length of every array, so no shard is opened.
-    arrays = artifact.manifest["arrays"]
+    # The lists of arrays have their lengths, so no shard is opened.
     sides = [
-        [arrays[f"row/{rank:05d}/{side}/indices"]["shape"][0] for side in ("own", "halo")]
+        [artifact.record(f"row/{rank:05d}/{side}/indices").shape[0] for side in ("own", "halo")]
         for rank in range(artifact.sizes["part"])
     ]
     return np.array(sides, np.int64)

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gnnloom.storage.errors import ExistsError, InputError
+from gnnloom.storage.format.files import sync_tree
 from gnnloom.workflows.report.page import MARK
 from gnnloom.workflows.report.style import Picture
 
@@ -39,6 +40,7 @@ def write_folder(folder: Path, text: str, pictures: Sequence[Picture]) -> list[P
         for picture in pictures:
             picture.write_png(aside / f"{picture.name}.png")
         (aside / PAGE).write_text(text, encoding="utf-8")
+        sync_tree(aside)
         _put_in_place(aside, folder)
     return [folder / PAGE, *(folder / f"{picture.name}.png" for picture in pictures)]
 

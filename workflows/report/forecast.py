@@ -3,53 +3,72 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping
+from typing import Any
 
-from gnnloom.storage.errors import GnnloomError
 from gnnloom.workflows.formatting import readable
 from gnnloom.workflows.report.facts import RunFacts
 from gnnloom.workflows.report.page import card, table
 
+#: Local work in a forecast, by the names of a profiled epoch.
+_COMPUTING = {"spmm": "products with the adjacency", "gemm": "products with weights", "passes": "everything else"}
+#: A profiled epoch names the rest of its time otherwise than a forecast does.
+_MEASURED_NAMES = {"passes": "other"}
+
 
 def forecast_card(facts: RunFacts) -> str | None:
-    """Compare the forecast of a run with its measured figures; None without a profile of the machine."""
-    from gnnloom.trainer.planner.profile import LOCAL, profile_path
-
-    # Checked first: importing the planner takes seconds.
-    if not profile_path(facts.dataset.path.parent, LOCAL).exists():
+    """Compare the forecast that a run keeps with its measured figures; None if it has none."""
+    forecast = facts.run.forecast()
+    if not forecast:
         return None
-    try:
-        rows = _rows(facts)
-    except GnnloomError:
-        return None  # a model, mode or algorithm that the planner does not know, or shards that are gone
-    if not rows:
-        return None
-    note = "Predicted when this report was written, with the profile of the machine that `gnnloom calibrate` measured."
-    return card("An epoch", table(("", "predicted", "measured"), rows), note=note, kind="table")
+    rows = [_total_seconds(forecast, facts), *_split_seconds(forecast, facts), *_sizes(forecast, facts)]
+    return card("An epoch", table(("", "predicted", "measured"), rows), note=_note(forecast, facts), kind="table")
 
 
-def _rows(facts: RunFacts) -> list[tuple[str, str, str]]:
-    from gnnloom.trainer.config.train_config import TrainConfig
-    from gnnloom.trainer.planner.candidates import make_plans
-    from gnnloom.trainer.planner.profile import LOCAL, open_profile
-    from gnnloom.trainer.planner.stored import situation_of
+def _total_seconds(forecast: Mapping[str, Any], facts: RunFacts) -> tuple[str, str, str]:
+    measured = statistics.median(line["seconds"] for line in facts.metrics)
+    return _row("epoch seconds", forecast["epoch_seconds"], measured)
 
-    config = TrainConfig.of_run(facts.run)
-    profile = open_profile(facts.dataset.path.parent, LOCAL)
-    axes = config.chosen_algorithm.settled_grid(config.grid, config.ranks)
-    situation = situation_of(facts.dataset, facts.run.inputs().get("graph"))
-    plans = make_plans(config, situation, profile, algorithms=[config.algorithm])
-    # Of several partitions, the one that the run's shards follow.
-    partition = facts.shards.inputs.get("partition", "") if facts.shards is not None else ""
-    plan = next((p for p in plans if p.grid == list(axes.values()) and p.partition_key in {"", partition}), None)
-    if plan is None:
-        return []
+
+def _split_seconds(forecast: Mapping[str, Any], facts: RunFacts) -> list[tuple[str, str, str]]:
+    """Where the time of an epoch goes, on average over the ranks; measured in profiled runs only."""
+    predicted = {**forecast["seconds_by_kind"], "waiting": forecast.get("waiting_seconds", 0.0)}
+    ranks = facts.rank_seconds
+    names = dict.fromkeys([*predicted, *(name for rank in ranks for name in rank if name != "other")])
+    rows = []
+    for name in names:
+        known = _MEASURED_NAMES.get(name, name)
+        measured = statistics.fmean(rank.get(known, 0.0) for rank in ranks) if ranks else None
+        if predicted.get(name) or measured:
+            rows.append(_row(f"{_COMPUTING.get(name, name)}, seconds", predicted.get(name, 0.0), measured))
+    hidden = forecast.get("hidden_seconds", 0.0)
+    return [*rows, _row("less what products hide, seconds", hidden, None)] if hidden else rows
+
+
+def _sizes(forecast: Mapping[str, Any], facts: RunFacts) -> list[tuple[str, str, str]]:
     last = facts.metrics[-1]
-    figures: list[tuple[str, float, float | None]] = [
-        ("bytes_sent", round(sum(plan.volume.bytes.values())), sum(last["bytes"].values())),
-        ("messages_sent", round(sum(plan.volume.messages.values())), sum(last["messages"].values())),
-        ("peak_memory", plan.peak_memory, max(facts.result.get("peak_memory", [0])) or None),
+    sent, messages = (sum(last.get(name, {}).values()) for name in ("bytes", "messages"))
+    peak = max(facts.result.get("peak_memory", [0])) or None
+    return [
+        _row("bytes sent", forecast["bytes_sent"], sent),
+        _row("messages sent", forecast["messages_sent"], messages),
+        _row("peak memory", forecast["peak_memory"], peak),
     ]
-    if profile.clock == "wall":
-        measured = statistics.median(line["seconds"] for line in facts.metrics)
-        figures.insert(0, ("epoch_seconds", plan.cost.total, measured))
-    return [(name.replace("_", " "), readable(name, known), readable(name, found)) for name, known, found in figures]
+
+
+def _row(name: str, predicted: float, measured: float | None) -> tuple[str, str, str]:
+    unit = name.replace(" ", "_")
+    return name.removesuffix(", seconds"), readable(unit, predicted), readable(unit, measured)
+
+
+def _note(forecast: Mapping[str, Any], facts: RunFacts) -> str:
+    notes = ["Predicted when the run began."]
+    if forecast["profile"] == "generic":
+        notes.append("This machine has no profile: times are those of another one. `gnnloom calibrate` measures it.")
+    elif forecast["clock"] != "wall":
+        notes.append("Predicted times are processor seconds, measured ones are wall time.")
+    if not facts.rank_seconds:
+        notes.append("Train with --profile to see where the measured time goes.")
+    if forecast.get("estimated"):
+        notes.append(f"Bytes and messages are estimates: {forecast['estimated']}.")
+    return " ".join(notes)

@@ -32,6 +32,7 @@ _TERMS: Mapping[str, str] = {
     "peak memory": "The most physical memory that a process used, including Python and its libraries.",
     "random partition": "Vertices assigned to parts at random; the mean number of rows sent has a closed form.",
     "rank": "One process of the training. Each rank reads only its own shard.",
+    "sampling": "Time in which a rank has no batch to train on yet.",
     "shard": "The rows, features and communication partners of one rank, or a block of the adjacency.",
     "task time": "The sum of the times of all tasks; tasks run at the same time, so a stage takes less.",
     "waiting": "Time in which a rank is done with its share and others are not.",

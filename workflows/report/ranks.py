@@ -33,7 +33,7 @@ from gnnloom.workflows.report.style import (
 _SPACED_RANKS = 64
 #: Axes of at most this many ranks label every rank.
 _LABELED_RANKS = 16
-_COMPUTING_COLORS = ("navy", "blue", "sky")
+_COMPUTING_COLORS = ("navy", "blue", "green", "sky")
 
 
 def time_picture(facts: RunFacts) -> Picture | None:
@@ -46,7 +46,9 @@ def time_picture(facts: RunFacts) -> Picture | None:
     figure, axes = new_axes()
     colors = dict(zip(COMPUTING.values(), _COMPUTING_COLORS, strict=True))
     colors |= {"communication": "orange", "waiting": "gray"}
-    _stack(axes, {name: seconds * factor for name, seconds in parts.items()}, colors)
+    # A run on the whole graph samples nothing.
+    drawn = {name: seconds * factor for name, seconds in parts.items() if name != "sampling" or seconds.any()}
+    _stack(axes, drawn, colors)
     axes.set_ylabel(f"{unit} per epoch")
     totals = {name: float(seconds.mean()) for name, seconds in parts.items()}
     whole = sum(totals.values()) or 1.0

@@ -19,6 +19,7 @@ from gnnloom.trainer.config.algorithm_config import AUTO
 from gnnloom.trainer.config.continuation import configure, run_of
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.stop import StopRequest
+from gnnloom.trainer.planner.forecast import record_forecast
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 from gnnloom.workflows.run.auto_algorithm import with_algorithm
@@ -54,7 +55,7 @@ def train_in_place(
     # The run's folder need not exist, but its dataset must.
     run = together(comm, lambda: run_of(config))
     with progress(run, config.epochs) if comm.rank == 0 else nullcontext():
-        return train(comm, config, stop, restart=restart)
+        return train(comm, config, stop, restart=restart, begun=record_forecast)
 
 
 def _with_algorithm(comm: Communicator, given: dict[str, Any]) -> dict[str, Any]:

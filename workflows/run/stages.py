@@ -21,6 +21,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.files import written_aside
 from gnnloom.storage.format.seal import seal_text
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.workflows.interop.export import write_predictions
@@ -132,10 +133,8 @@ def save_recipe(assignment: Assignment) -> None:
     # Under the lock, or this could replace the recipe of a training that is in progress.
     with sole_writer(run):
         run.path.mkdir(parents=True, exist_ok=True)
-        # Written aside and renamed, so that a killed process never leaves half a recipe.
-        aside = run.path / f".{SAVED_RECIPE}"
-        aside.write_text(seal_text(recipe.anywhere().to_toml()), encoding="utf-8")
-        aside.replace(run.path / SAVED_RECIPE)
+        with written_aside(run.path / SAVED_RECIPE, durable=True) as aside:
+            aside.write_text(seal_text(recipe.anywhere().to_toml()), encoding="utf-8")
 
 
 def write_output(assignment: Assignment) -> None:

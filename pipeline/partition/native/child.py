@@ -1,6 +1,7 @@
-"""Runs one native partitioner: ``python -m gnnloom.pipeline.partition.native.child MODULE FOLDER``.
+"""Runs one native partitioner: ``python -m gnnloom.pipeline.partition.native.child MODULE FOLDER PARENT``.
 
-MODULE is a program's module.  FOLDER holds the request and the hypergraph or graph.  The result gets its final name
+MODULE is a program's module.  FOLDER holds the request and the hypergraph or graph.  PARENT is the number of the
+process that waits for the result; when it ends, this process ends as well.  The result gets its final name
 only once it is complete, because native code may end this process at any moment, with any exit status.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import os
 import resource
 import signal
 import sys
@@ -19,10 +21,10 @@ import numpy as np
 from gnnloom.pipeline.partition.native.request import RESULT, PartitionRequest
 
 
-def main(module: str, folder: Path) -> None:
+def main(module: str, folder: Path, parent: int) -> None:
     """Partition the problem in ``folder`` with the program in ``module``, and leave the result there."""
     # Before anything slow: from here on a killed parent takes this process with it.
-    _die_with_parent()
+    _die_with_parent(parent)
     _die_first()
     request = PartitionRequest.read(folder)
     # Set before the native library is loaded, so that its allocations count as well.
@@ -42,12 +44,19 @@ def _limit_memory(limit: int | None) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (limit if hard < 0 else min(limit, hard), hard))
 
 
-def _die_with_parent() -> None:
-    """Ask Linux to kill this process when its parent ends, for whatever reason."""
+def _die_with_parent(parent: int) -> None:
+    """Ask Linux to kill this process when its parent ends, for whatever reason.
+
+    Raises:
+        SystemExit: the parent has ended already.
+    """
     if sys.platform == "linux":
         # PR_SET_PDEATHSIG of linux/prctl.h, which Python does not define.
         set_parent_death_signal = 1
         ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+    # A parent that ended before the request to Linux sends no signal any more.
+    if os.getppid() != parent:
+        sys.exit("the process that waits for this partition has ended")
 
 
 def _die_first() -> None:
@@ -58,4 +67,4 @@ def _die_first() -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

@@ -7,10 +7,12 @@ process with a time limit, on checked inputs, and their result is checked as wel
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,7 +25,6 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.adjacency_graph import AdjacencyGraph
 from gnnloom.pipeline.partition.balance import fill_empty_parts, native_imbalance, repair_balance, spread
 from gnnloom.pipeline.partition.hypergraph import Hypergraph
-from gnnloom.pipeline.partition.native.budget import memory_text
 from gnnloom.pipeline.partition.native.graph_file import save_graph, write_metis
 from gnnloom.pipeline.partition.native.guard import check_part, check_problem, native_weights
 from gnnloom.pipeline.partition.native.hmetis import write_hmetis
@@ -32,6 +33,7 @@ from gnnloom.pipeline.partition.native.request import GIVEN, GRAPH, HYPERGRAPH, 
 from gnnloom.pipeline.partition.settings import check_parts
 from gnnloom.storage.errors import PartitionerError
 from gnnloom.storage.format.own_folder import own_folder
+from gnnloom.storage.machine_memory import memory_text
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
@@ -39,6 +41,8 @@ _CHILD = "gnnloom.pipeline.partition.native.child"
 _OUTPUT = "output.txt"
 #: Bytes at the end of a program's output in which its last line is looked for.
 _TAIL_BYTES = 2000
+#: Seconds between two looks at whether the program has ended.
+_LOOK_SECONDS = 0.02
 
 
 def native_partition(
@@ -108,7 +112,7 @@ def _in_child(
         _write_problem(folder, problem, weight, program)
         if given is not None:
             np.save(folder / GIVEN, given, allow_pickle=False)
-        command = [sys.executable, "-m", _CHILD, program.module, str(folder)]
+        command = [sys.executable, "-m", _CHILD, program.module, str(folder), str(os.getpid())]
         part = run_child(command, folder, method, time_limit, request.memory_limit)
         check_part(part, problem.num_vertices, request.parts, folder / RESULT)
     return part.astype(np.int32)
@@ -149,15 +153,15 @@ def run_child(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
         try:
-            status = process.wait(time_limit)
-        except subprocess.TimeoutExpired:
-            raise PartitionerError(
-                f"method {method}: no result after {time_limit:g} seconds; allow more with --time-limit, or choose"
-                " another method"
-            ) from None
+            in_time = _ends_within(process, time_limit)
         finally:
             # Also after success and on an interrupt: no process that the program started may stay behind.
-            _kill_group(process)
+            status = _kill_group(process)
+    if not in_time:
+        raise PartitionerError(
+            f"method {method}: no result after {time_limit:g} seconds; allow more with --time-limit, or choose another"
+            " method"
+        )
     if not (folder / RESULT).exists():
         raise PartitionerError(
             f"method {method}: ended with status {status}{_likely_cause(status, memory_limit)} and left no partition;"
@@ -177,11 +181,24 @@ def _likely_cause(status: int, memory_limit: int | None) -> str:
     return killed + limit
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process and all processes that it started, and wait for it."""
+def _ends_within(process: subprocess.Popen[bytes], seconds: float | None) -> bool:
+    """Wait until the process has ended, and whether it did in time. Its number stays taken until it is waited for."""
+    end = math.inf if seconds is None else time.monotonic() + seconds
+    while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+        if time.monotonic() >= end:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> int:
+    """Kill the process and all processes that it started; returns its exit status.
+
+    The process must not have been waited for: its number, which is the group's, could then be that of others.
+    """
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    return process.wait()
 
 
 def _last_line(folder: Path) -> str:

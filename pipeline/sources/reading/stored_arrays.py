@@ -18,7 +18,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -33,6 +33,8 @@ from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
 from gnnloom.storage.format.files import written_aside
 
+#: Names of an archive's arrays that an error lists at most.
+_SHOWN_NAMES = 20
 #: Number of bytes read at a time.
 BLOCK_BYTES = 16 << 20
 #: Bytes of arrays from which on an archive is large: not left to a single task.
@@ -235,6 +237,11 @@ def open_array(file: SourceFile, member: str | None = None) -> StoredArray:
     return array if member is None else _in_archive(array, member)
 
 
+def listed(names: Sequence[str]) -> str:
+    """The first names of arrays in a file, for an error: they may hold line ends, and there may be many."""
+    return ", ".join(name if name.isprintable() else ascii(name) for name in names[:_SHOWN_NAMES])
+
+
 def member_names(file: SourceFile) -> list[str]:
     """Names of the arrays in an ``.npz``.
 
@@ -260,7 +267,7 @@ def open_member(file: SourceFile, member: str | None) -> Iterator[tuple[BinaryIO
         try:
             stream = cast("BinaryIO", archive.open(f"{member}.npy"))
         except KeyError:
-            names = ", ".join(name.removesuffix(".npy") for name in archive.namelist())
+            names = listed([name.removesuffix(".npy") for name in archive.namelist()])
             raise NotFoundError(f"{file.location}: no array {member}; there are {names or 'none'}") from None
         with stream:
             # zipfile stops at the size that the archive's directory states, so the stream is no longer than that.

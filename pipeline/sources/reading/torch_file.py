@@ -7,7 +7,6 @@ tensors uncompressed, so the tensors of a local file are memory-mapped.
 from __future__ import annotations
 
 import math
-import struct
 import zipfile
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -33,7 +32,6 @@ _DTYPES = {
     "torch.BoolStorage": "?",
 }
 _ADMITTED = frozenset({TENSOR, "collections.OrderedDict", "torch.Size", *_DTYPES})
-_LOCAL_HEADER = struct.Struct("<26xHH")
 
 
 @dataclass(frozen=True)

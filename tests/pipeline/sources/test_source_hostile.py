@@ -509,3 +509,15 @@ def test_planetoid_matrices_may_be_dense(tmp_path: Path) -> None:
         path.write_bytes(pickle.dumps(matrix.toarray(), 2))
     after = next(iter(open_vertices("planetoid", [str(tmp_path)]).read_rows("feature", 0, 6)))
     np.testing.assert_array_equal(after, before[0])
+
+
+def test_names_in_an_archive_do_not_break_the_line_of_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "edges.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(30):
+            archive.writestr(f"first line\nsecond line {number}.npy", b"")
+    with pytest.raises((InputError, NotFoundError)) as caught:
+        open_edges("npz", [str(path)], {}).num_vertices()
+    assert "first line\\nsecond line 0" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "second line 29" not in str(caught.value)

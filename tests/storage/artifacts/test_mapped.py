@@ -120,6 +120,15 @@ def test_a_copy_that_was_begun_is_garbage_and_is_not_used(catalog: Catalog) -> N
     assert not begun.exists()
 
 
+def test_a_copy_that_lacks_an_array_is_made_again(catalog: Catalog) -> None:
+    """An earlier version may have copied fewer arrays."""
+    graph, adjacency = stored(catalog)
+    map_whole_graph(graph)
+    (copy_of(graph) / "indices.npy").unlink()
+    np.testing.assert_array_equal(map_whole_graph(graph).matrix.indices, adjacency.indices)
+    assert [path.name for path in copy_of(graph).parent.iterdir()] == [copy_of(graph).name]
+
+
 def test_failures_leave_nothing_behind(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, _ = stored(catalog)
     with monkeypatch.context() as patch:

@@ -14,18 +14,28 @@ import zarr
 
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.format import listing
+from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.format.listing import is_list_current, refresh_list
+from gnnloom.storage.format.sections import arrays_json
+from support.damage import edit_manifest
 from support.small_catalogs import begin_partition, store_run, store_small_dataset
 
 
 def groups_below(folder: Path) -> list[Path]:
     """All folders that hold groups or arrays, without the chunks of arrays."""
-    return [path for path in folder.rglob("*") if path.is_dir() and "c" not in path.parts and path.name[0] != "."]
+    found = [path for path in folder.rglob("*") if path.is_dir() and path.name[0] != "."]
+    return [path for path in found if not {"c", "sections"} & set(path.parts)]
 
 
 def without_lists(dataset: Dataset) -> None:
-    """Make a dataset what earlier versions wrote: no lists, and no groups between artifacts and arrays."""
+    """Make a dataset what earlier versions wrote: no lists or sections, and no groups between artifacts and arrays."""
+    for info in dataset.artifacts():
+        if info.state == "complete":
+            edit_manifest(
+                Artifact(info.path), format=1, arrays=arrays_json(Artifact(info.path).records.values()), sections={}
+            )
+            shutil.rmtree(info.path / "sections", ignore_errors=True)
     for path in dataset.path.rglob("zarr.json"):
         content = json.loads(path.read_text())
         if content.pop("consolidated_metadata", None):
@@ -115,6 +125,25 @@ def test_a_list_that_would_be_too_long_is_left_out(catalog: Catalog, monkeypatch
     assert "consolidated_metadata" in read_json(dataset.vertices().artifact.path / "zarr.json")
     refresh_list(dataset.path)
     assert not [finding for finding in dataset.verify(quick=True) if finding.problem]
+
+
+def test_an_artifact_whose_list_would_be_too_long_lists_its_sections(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "MOST_NODES", 4)
+    dataset = store_small_dataset(catalog)
+    path = dataset.graph().artifact.path
+    assert "consolidated_metadata" not in read_json(path / "zarr.json")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        block = zarr.open_group(str(path), path="block/00000", mode="r", use_consolidated=True)
+        assert sorted(dict(block.members())) == ["indices", "indptr"]
+    # Its nodes are not read to find that the dataset's list would be too long.
+    (path / "block" / "00000" / "indptr" / "zarr.json").rename(path / "elsewhere")
+    assert listing.wanted_lists(dataset.path)["graph"] is listing.wanted_lists(dataset.path)["."] is None
+    (path / "elsewhere").rename(path / "block" / "00000" / "indptr" / "zarr.json")
+    assert is_list_current(dataset.path)
+    assert not [item for item in dataset.verify() if item.is_damaged and item.kind != "shards"]
 
 
 def test_a_dataset_killed_while_it_was_made_can_be_made_again(catalog: Catalog) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gnnloom.storage import Catalog
+from gnnloom.storage.faults import VARIABLE, InjectedError, forget_plans
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.work_folder import remove_work_folder
 
@@ -46,6 +47,29 @@ def test_an_artifact_begins_again_after_its_scratch_space_was_cleared(tmp_path: 
     with ArtifactWriter.begin(tmp_path / "set", "partition", {}, {}, tmp_path / "scratch") as writer:
         assert writer.recorded() == {}
         assert not (writer.work / "spill").exists()
+
+
+@pytest.mark.parametrize("point", ["tree.remove", "tree.removed"])
+def test_a_removal_of_scratch_space_that_is_cut_short_leaves_all_of_it_or_a_new_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    catalog, scratch = Catalog(tmp_path / "catalog"), tmp_path / "scratch"
+    dataset = catalog.create("web")
+    writer = begin(dataset.path, scratch)
+    for number in range(9):
+        (writer.work / f"spill-{number}").write_bytes(b"x")
+    monkeypatch.setenv(VARIABLE, f"{point}:raise")
+    forget_plans()
+    with pytest.raises(InjectedError):
+        dataset.remove_artifact("partition", writer.key)
+    monkeypatch.delenv(VARIABLE)
+    forget_plans()
+    # What a stage that resumes finds.
+    kept = list(begin(dataset.path, scratch).work.glob("spill-*"))
+    assert len(kept) == (9 if point == "tree.remove" else 0)
+    assert len(list(scratch.iterdir())) == 1
+    dataset.remove_artifact("partition", writer.key)
+    assert not list(scratch.iterdir())
 
 
 @pytest.mark.parametrize("way", ["artifact", "dataset", "garbage", "discarded"])

@@ -49,7 +49,7 @@ def test_ctrl_c_waits_for_the_checkpoint_unless_it_is_pressed_again(
     with caplog.at_level("INFO", "gnnloom.trainer.job.launch"):
         thread = interrupt_when_logged(caplog, *moments)
         with pytest.raises(KeyboardInterrupt):
-            _run([sys.executable, "-S", "-c", PROGRAM, ranks], dict(os.environ), stops=True)
+            _run([sys.executable, "-S", "-c", PROGRAM, ranks], dict(os.environ), lambda _: True)
         thread.join()
     assert "asked" in caplog.messages
     assert caplog.text.count("press Ctrl-C again to stop at once") == 1

@@ -8,6 +8,7 @@ import torch
 
 from gnnloom.trainer.kernels import gemm
 from gnnloom.trainer.kernels.bfloat16 import narrow_row, widen_row
+from gnnloom.trainer.kernels.chunked_sums import add_in_order, chunk_groups, in_chunks
 from gnnloom.trainer.kernels.dispatch import Workspace, column_sums, converted, matmul, weight_gradient
 
 
@@ -35,6 +36,17 @@ def test_column_sums_are_formed_in_float32() -> None:
     found = column_sums(matrix, Workspace())
     assert found.dtype == torch.float32
     np.testing.assert_allclose(found, matrix.double().sum(0), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("num_rows", "most"), [(0, 3), (1, 3), (5, 1), (60, 3), (61, 4), (9, 0)])
+def test_groups_of_chunks_cover_every_row_once_and_sums_add_up(num_rows: int, most: int) -> None:
+    groups = list(chunk_groups(num_rows, 5, most))
+    assert [row for rows in groups for row in range(num_rows)[rows]] == list(range(num_rows))
+    matrix, total = torch.arange(num_rows * 3).reshape(num_rows, 3).float(), torch.ones(3)
+    for rows in groups:
+        assert rows.stop - rows.start <= 5 * max(1, most)
+        add_in_order(total, in_chunks(matrix[rows], 5).sum(1), Workspace())
+    assert torch.equal(total, 1 + matrix.sum(0))
 
 
 def test_conversion_goes_back_with_the_gradient() -> None:

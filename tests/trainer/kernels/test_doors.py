@@ -12,7 +12,7 @@ TRAINER = Path(gnnloom.trainer.__file__).parent
 ARRAY_DOORS = ("kernels/", "comm/mpi.py")
 MPI_DOOR = "comm/mpi.py"
 #: Implementations; everyone else asks ``kernels.dispatch``.
-_BEHIND = "c|numba_spmm|operands|sparse_rows|attention|dropout|elementwise|gemm|rectify"
+_BEHIND = "c|numba_rows|numba_spmm|operands|row_pass|sparse_rows|attention|dropout|elementwise|gemm|rectify"
 IMPLEMENTATIONS = re.compile(rf"trainer\.kernels(\.| import \(?[^)]*\b)({_BEHIND})\b")
 TO_ARRAY = re.compile(r"\.numpy\(|\.__array__\(|np\.(as)?array\(\w*tensor")
 

@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
+from gnnloom.trainer.kernels.arrays import sum_dtype
+from gnnloom.trainer.kernels.c.library import all_libraries
+from gnnloom.trainer.kernels.c.rows import c_rows
+from gnnloom.trainer.kernels.contract import LANES, RowPass, Step
 from gnnloom.trainer.kernels.dispatch import Dropout, Threads, rectify
+from gnnloom.trainer.kernels.numba_rows import numba_rows
 
 VERTEX = np.arange(5, 205, dtype=np.int64)
 
@@ -25,8 +32,8 @@ def _gradients(result: Tensor, output: Tensor, bias: Tensor) -> tuple[Tensor, ..
 @pytest.mark.parametrize("in_place", [False, True])
 def test_one_pass_has_the_bits_of_three(probability: float, dim: int, in_place: bool) -> None:
     generator, dropout = torch.Generator().manual_seed(dim), Dropout(probability, 3, Threads(2))
-    given = torch.randn(len(VERTEX), dim, generator=generator), torch.randn(dim, generator=generator)
-    separate, joint = ([tensor.clone().requires_grad_() for tensor in given] for _ in range(2))
+    pair = torch.randn(len(VERTEX), dim, generator=generator), torch.randn(dim, generator=generator)
+    separate, joint = ([tensor.clone().requires_grad_() for tensor in pair] for _ in range(2))
     expected = dropout.apply(torch.relu(separate[0] + separate[1]), VERTEX, 4, 1, 2)
     # A leaf cannot be overwritten.
     output = joint[0] * 1
@@ -37,8 +44,8 @@ def test_one_pass_has_the_bits_of_three(probability: float, dim: int, in_place: 
 
 
 def test_numbers_that_are_not_finite_pass() -> None:
-    given = torch.tensor([[torch.nan, torch.inf, -torch.inf, -1.0]])
-    result = rectify(given, None, None, Dropout(0.0, 0, Threads(1)))
+    odd = torch.tensor([[torch.nan, torch.inf, -torch.inf, -1.0]])
+    result = rectify(odd, None, None, Dropout(0.0, 0, Threads(1)))
     assert bool(result[0, 0].isnan())
     assert result[0, 1:].tolist() == [torch.inf, 0.0, 0.0]
 
@@ -50,11 +57,11 @@ def test_bfloat16_is_computed_in_float32_and_rounded_once(probability: float, di
     output = torch.randn(len(VERTEX), dim, generator=generator).bfloat16()
     bias, mask = torch.randn(dim, generator=generator), dropout.mask(VERTEX, 4, 1, 2)
     results, gradients, of_biases = list[Tensor](), list[Tensor](), list[Tensor]()
-    for given in (output.float(), output):
-        leaf, added = given.clone().requires_grad_(), bias.clone().requires_grad_()
+    for rows in (output.float(), output):
+        leaf, added = rows.clone().requires_grad_(), bias.clone().requires_grad_()
         results.append(rectify(leaf, added, mask, dropout))
         numbers = torch.randn(output.shape, generator=torch.Generator().manual_seed(1)).bfloat16()
-        results[-1].backward(numbers.to(given.dtype))  # type: ignore[no-untyped-call]
+        results[-1].backward(numbers.to(rows.dtype))  # type: ignore[no-untyped-call]
         assert leaf.grad is not None
         assert added.grad is not None
         gradients.append(leaf.grad)
@@ -67,7 +74,49 @@ def test_bfloat16_is_computed_in_float32_and_rounded_once(probability: float, di
 
 
 def test_bfloat16_that_is_not_finite_passes() -> None:
-    given = torch.tensor([[torch.nan, torch.inf, -torch.inf, -1.0]]).bfloat16()
-    result = rectify(given, None, None, Dropout(0.0, 0, Threads(1)))
+    odd = torch.tensor([[torch.nan, torch.inf, -torch.inf, -1.0]]).bfloat16()
+    result = rectify(odd, None, None, Dropout(0.0, 0, Threads(1)))
     assert bool(result[0, 0].isnan())
     assert result[0, 1:].tolist() == [torch.inf, 0.0, 0.0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    step=st.sampled_from(Step),
+    dtype=st.sampled_from([torch.float32, torch.float64, torch.bfloat16]),
+    shape=st.tuples(st.integers(0, 9), st.integers(0, 100)),
+    masked=st.booleans(),
+    in_place=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_numba_and_every_instruction_set_give_the_same_bits(
+    step: Step, dtype: torch.dtype, shape: tuple[int, int], masked: bool, in_place: bool, seed: int
+) -> None:
+    (num_rows, dim), generator = shape, torch.Generator().manual_seed(seed)
+    source = torch.randn(shape, generator=generator).to(dtype)
+    # Zeros of both signs, and what is not finite.
+    source.view(-1)[::7] = torch.tensor([0.0, -0.0, torch.nan, torch.inf, -torch.inf], dtype=dtype)[seed % 5]
+    words = torch.randint(-(2**31), 2**31, (num_rows, -(-dim // LANES)), dtype=torch.int32, generator=generator)
+    bias = torch.randn(dim, generator=generator).to(sum_dtype(dtype))
+    mask = Dropout(0.4, seed, Threads()).mask(np.arange(num_rows) + (1 << 33), 5, 1, 2)
+    chosen = mask if masked or step is Step.DROP else None
+    found = []
+    for library in (None, *all_libraries()):
+        copy, passed = source.clone(), words.clone()
+        result = copy if in_place else torch.full_like(source, 7)
+        rows = RowPass(step, copy, result, bias, passed, chosen, 1 / 0.6)
+        (numba_rows(rows) if library is None else c_rows(library, rows))(0, num_rows)
+        found.append((result.view(torch.uint8), passed))
+    for other in found[1:]:
+        assert all(torch.equal(*pair) for pair in zip(found[0], other, strict=True))
+
+
+@pytest.mark.parametrize("spends", [False, True])
+def test_a_gradient_that_nothing_else_needs_is_overwritten(spends: bool) -> None:
+    output = torch.randn((4, 8), requires_grad=True)
+    result = rectify(output, None, None, Dropout(0.0, 0, Threads()), spends_gradient=spends)
+    gradient = torch.ones(4, 8)
+    result.backward(gradient)  # type: ignore[no-untyped-call]
+    assert output.grad is not None
+    assert torch.equal(output.grad, (output > 0).float())
+    assert (gradient.min() == 0) == spends

@@ -14,9 +14,11 @@ from gnnloom.trainer.algorithms.steps import Communication, DenseWork, ElementWo
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.planner.cost import communication_seconds, epoch_cost
 from gnnloom.trainer.planner.profile import (
+    GENERIC,
     CollectiveRate,
     Link,
     MachineProfile,
+    Rates,
     Table,
     open_profile,
     published_profiles,
@@ -89,7 +91,7 @@ def test_an_exchange_takes_as_long_as_its_busiest_rank() -> None:
 
 def test_an_epoch_is_split_into_compute_exposed_and_waiting() -> None:
     sparse = SparseWork(nnz=2000, average=1000, rows=1000, columns=5, width=1)
-    hidden = sent(Operation.EXCHANGE, 4, 1, 250, calls=4, busiest=(1.0, 1.0), overlapped=True)
+    hidden = sent(Operation.EXCHANGE, 4, 1, 250, calls=4, busiest=(1.0, 1.0), overlapped=1.0)
     steps: list[Step] = [
         sparse,
         hidden,
@@ -113,6 +115,36 @@ def test_an_epoch_is_split_into_compute_exposed_and_waiting() -> None:
     assert epoch_cost(steps, PROFILE, 8).exposed == pytest.approx(found.exposed)
 
 
+def test_one_product_hides_no_more_than_its_own_time() -> None:
+    # 16 us of product; half of each message, 8 us, is under way behind three quarters of it.
+    sparse = SparseWork(nnz=1000, average=1000, rows=1000, columns=5, width=1)
+    half = sent(Operation.ALL_GATHER, 4, 1, 4 * 4000 / 3, overlapped=0.75)
+    alone = communication_seconds(half, PROFILE)
+    one, three = (epoch_cost([sparse, *[half] * count], PROFILE) for count in (1, 3))
+    assert one.hidden == pytest.approx(0.75 * min(alone, one.spmm))
+    assert one.hidden < three.hidden <= three.spmm
+    # Another product hides messages of its own.
+    twice = epoch_cost([sparse, half, sparse, half], PROFILE)
+    assert twice.hidden == pytest.approx(2 * one.hidden)
+    assert twice.exposed == pytest.approx(sum(twice.communication.values()) - twice.hidden)
+
+
+def test_products_in_bf16_have_rates_of_their_own_where_they_were_measured(tmp_path: Path) -> None:
+    steps: list[Step] = [
+        SparseWork(nnz=1000, average=1000, rows=1000, columns=5, width=1), DenseWork(rows=10, inner=10, columns=10)
+    ]  # fmt: skip
+    assumed, wide = epoch_cost(steps, PROFILE, 2), epoch_cost(steps, PROFILE)
+    assert (assumed.spmm, assumed.gemm) == pytest.approx((wide.spmm / 2, wide.gemm / 2))
+    rates = Rates(Table(((1,), (1,), (1,)), (7e-9,)), Table(((1,),), (3e-9,)))
+    measured = replace(PROFILE, bf16=rates)
+    found = epoch_cost(steps, measured, 2)
+    # Rows are read and written with two bytes for each number.
+    assert (found.spmm, found.gemm) == pytest.approx((1000 * 7e-9 + 4000 / 1e9, 1000 * 3e-9))
+    assert epoch_cost(steps, measured) == wide
+    store_profile(tmp_path, measured)
+    assert open_profile(tmp_path, "made-up") == measured
+
+
 def test_profiles_are_stored_and_read_back(tmp_path: Path) -> None:
     store_profile(tmp_path, PROFILE)
     assert open_profile(tmp_path, "made-up") == PROFILE
@@ -120,8 +152,11 @@ def test_profiles_are_stored_and_read_back(tmp_path: Path) -> None:
 
 
 def test_published_profiles_cite_their_figures() -> None:
-    assert published_profiles() == ["frontier", "perlmutter", "summit"]
+    assert published_profiles() == ["frontier", "generic", "perlmutter", "summit"]
     for name in published_profiles():
+        if name == GENERIC:
+            assert "gnnloom calibrate" in open_profile(Path("none"), name).sources["measured"]
+            continue
         profile = open_profile(Path("none"), name)
         assert profile.sources["others"].startswith("assumed")
         assert all("(" in text for key, text in profile.sources.items() if key != "others"), name
@@ -131,8 +166,8 @@ def test_published_profiles_cite_their_figures() -> None:
     ("content", "message"),
     [
         ({}, "not a machine profile"),
-        ({"encoding-type": "gnnloom-machine-profile", "version": 2}, "version 2"),
-        ({"encoding-type": "gnnloom-machine-profile", "version": 1}, "not a complete machine profile"),
+        ({"encoding-type": "gnnloom-machine-profile", "version": 3}, "version 3"),
+        ({"encoding-type": "gnnloom-machine-profile", "version": 2}, "not a complete machine profile"),
         ({**PROFILE.to_json(), "speed": 1}, "not a complete machine profile"),
     ],
 )
@@ -145,5 +180,5 @@ def test_what_is_not_a_profile_is_refused_by_name(tmp_path: Path, content: dict[
 
 def test_a_missing_profile_lists_those_that_there_are(tmp_path: Path) -> None:
     store_profile(tmp_path, PROFILE)
-    with pytest.raises(NotFoundError, match="made-up, frontier, perlmutter, summit"):
+    with pytest.raises(NotFoundError, match="made-up, frontier, generic, perlmutter, summit"):
         open_profile(tmp_path, "nowhere")

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
-from gnnloom.trainer.algorithms.steps import Spread, Steps, Volume, add_alignment
+from gnnloom.trainer.algorithms.steps import (
+    Communication,
+    Operation,
+    SparseWork,
+    Spread,
+    Steps,
+    Volume,
+    add_alignment,
+)
 from gnnloom.trainer.algorithms.workload import Exchange, Workload
 from gnnloom.trainer.comm.factors import factorizations
 from support import traffic
@@ -97,6 +105,35 @@ def test_every_algorithm_sends_what_the_papers_state(shape: Any) -> None:
     name, given_work, grid, options = shape
     found = volume(name, given_work, grid, **options)
     assert (found.bytes, found.messages) == papers(name, given_work, grid, **options)
+
+
+def test_transfers_that_run_behind_products_are_stated() -> None:
+    """The first block of a product is awaited; the others arrive while the block before is multiplied."""
+    exchange = Exchange(rows=40, messages=12, busiest_rows=20, busiest_messages=3)
+    grids = {"p2p": (4,), "broadcast": (4,), "replicated": (4, 2), "summa": (2, 2), "split3d": (2, 2, 2)}
+    shares = {"p2p": 1.0, "broadcast": 3 / 4, "replicated": 1 / 2, "summa": 1 / 2, "split3d": 1 / 2}
+    for name, grid in grids.items():
+        algorithm = ALGORITHMS[name]
+        assert algorithm.steps is not None
+        axes = dict(zip(algorithm.axes, grid, strict=True))
+        steps = algorithm.steps(work(n=64, exchange=exchange), axes, OPTIONS)
+        kinds = {"halo forward", "propagate forward", "adjacency"}
+        moved = [step for step in steps if isinstance(step, Communication) and step.kind.value in kinds]
+        hidden = {step.overlapped for step in moved if step.operation in {Operation.BROADCAST, Operation.EXCHANGE}}
+        assert list(hidden) == pytest.approx([shares[name]]), name
+        # What is summed after a product waits for all of it.
+        assert not any(step.overlapped for step in moved if step.operation is Operation.ALL_REDUCE)
+
+
+def test_p2p_multiplies_once_for_each_neighbor() -> None:
+    exchange = Exchange(rows=40, messages=9, busiest_rows=20, busiest_messages=3)
+    algorithm = ALGORITHMS["p2p"]
+    assert algorithm.steps is not None
+    products = [
+        step for step in algorithm.steps(work(exchange=exchange), {"row": 3}, {}) if isinstance(step, SparseWork)
+    ]
+    # Of its own 20 rows, and of the 40 / 3 rows that others receive.
+    assert {(step.calls, round(step.calls * step.rows, 9)) for step in products} == {(4.0, round(20 + 40 / 3, 9))}
 
 
 def test_sizes_of_numbers_are_parameters() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import world
 from gnnloom.trainer.comm.traffic import Kind
@@ -23,7 +24,9 @@ def fetched(comm: Communicator, given: dict[str, Any]) -> dict[str, Any]:
     owner = np.array(given["owner"], np.int32)
     table = torch.from_numpy(np.random.default_rng(0).standard_normal((NUM_VERTICES, WIDTH)))
     own = np.flatnonzero(owner == comm.rank)
-    exchange = RowExchange(comm, own, table[own].clone(), owner if comm.size > 1 else None)
+    # The rank's rows are in another order than their ids.
+    own = np.random.default_rng(comm.rank).permutation(own)
+    exchange = RowExchange(comm, LocalNumbers.of(own), table[own].clone(), owner if comm.size > 1 else None)
     exchange.cache(np.array([v for v in given["cached"] if owner[v] != comm.rank], np.int64))
     asked = np.random.default_rng(comm.rank).permutation(NUM_VERTICES)[: 50 * comm.rank]
     with comm.traffic.recording() as counts:

@@ -1,4 +1,4 @@
-"""Training with the adjacency on disk gives the bits of training with it in memory, in less memory."""
+"""Training with the adjacency on disk equals training with it in memory (on one rank to the bit), in less memory."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import pytest
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.faults import VARIABLE
+from gnnloom.storage.runs.checkpoint import checkpoint_epochs
 from gnnloom.storage.runs.run import Run
 from support.mpi import run_ranks
 from support.problems import problem
@@ -55,6 +56,18 @@ def test_a_failing_disk_is_one_line(
     monkeypatch.delenv(VARIABLE)
     assert _train(catalog, name).returncode == 0
     assert len(Run.open(catalog["graph"], name).metrics()) == 6
+
+
+def test_a_disk_that_fails_under_a_checkpoint_of_one_rank_is_one_line(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--train-features", "--checkpoint-every", "2")
+    # Rank 2 writes only its rows of the features, in a thread, for which the first rank waits.
+    monkeypatch.setenv(VARIABLE, "json.write:EIO:rank=2")
+    _check_one_line(_train(catalog, "spread", *options), 1, "rank 2: ")
+    monkeypatch.delenv(VARIABLE)
+    assert _train(catalog, "spread", *options).returncode == 0
+    assert checkpoint_epochs(Run.open(catalog["graph"], "spread").checkpoints) == [4, 6]
 
 
 def test_a_disk_that_fills_up_in_a_prediction_is_one_line(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

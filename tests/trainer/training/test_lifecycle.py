@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 from gnnloom.storage import Catalog
-from gnnloom.storage.errors import ExistsError, InputError, LaunchError, NotFoundError
+from gnnloom.storage.errors import BudgetError, ExistsError, InputError, LaunchError, NotFoundError
 from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -131,6 +132,41 @@ def test_sigterm_writes_a_checkpoint_and_the_run_can_be_resumed(catalog: Catalog
     summary = launch_prediction(catalog["graph"], "preempted", ranks=3, embeddings=True)
     assert Path(summary["path"]).is_dir()
     assert run.predictions().embedding().shape == (60, 9)
+
+
+def test_sigterm_ends_ranks_that_have_not_begun_within_seconds(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As long as its ranks read, a training has nothing to keep, and they look at no request.
+    begun = tmp_path / "begun"
+    (tmp_path / "endless.py").write_text(
+        f"import pathlib, time\ndef loss(*_):\n    pass\npathlib.Path({str(begun)!r}).touch()\ntime.sleep(600)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    command = [str(Path(sys.executable).with_name("gnnloom")), "--catalog", str(catalog.root), "train", "graph/endless"]
+    command += ["--ranks", "2", "--hidden", "4", "--loss", "endless:loss"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.perf_counter() + 90
+        while not begun.exists() and time.perf_counter() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == EXIT_STOPPED
+    assert "error: stopped; the same command" in errors
+    assert not Run(catalog["graph"].run_path("endless")).exists
+
+
+def test_a_training_that_cannot_fit_the_memory_is_refused_before_it_reads(catalog: Catalog) -> None:
+    command = [str(Path(sys.executable).with_name("gnnloom")), "--catalog", str(catalog.root), "train", "graph/huge"]
+    done = subprocess.run(
+        [*command, "--ranks", "2", "--hidden", "100000000"], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == BudgetError.exit_code
+    (line,) = [line for line in done.stderr.splitlines() if "error" in line]
+    assert re.search(
+        r"2 ranks on this machine will need about [\d,.]+ GiB of memory, but only [\d,.]+ [GM]iB are", line
+    )
+    assert not Run(catalog["graph"].run_path("huge")).exists
 
 
 def test_ranks_do_not_touch_a_run_that_another_process_writes(

@@ -17,6 +17,7 @@ from gnnloom.trainer.config.continuation import configure
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.training import loop
+from gnnloom.trainer.training.checkpoint_writer import CheckpointWriter
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 from support.lone import LoneCommunicator
@@ -124,7 +125,7 @@ def test_a_kill_around_a_checkpoint_leaves_predictions_that_belong_to_one(
     train(LoneCommunicator(), first)
     run, longer = run_of(catalog, first), replace(first, epochs=6, checkpoint_every=1)
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "save_checkpoint", kill)
+        patch.setattr(CheckpointWriter, "save", kill)
         with pytest.raises(Killed):
             train(LoneCommunicator(), longer)
     # The checkpoint of epoch 4 was not written, so its predecessor still predicts.

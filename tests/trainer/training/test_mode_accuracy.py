@@ -25,6 +25,7 @@ MODES: dict[str, dict[str, Any]] = {
     "frontier": {"mode": "subgraph", "batch_size": 1400, "epochs": 100},
     "edge": {"mode": "subgraph", "sampler": "edge", "batch_size": 1400, "epochs": 100},
     "minibatch": {"mode": "minibatch", "batch_size": 1354, "epochs": 100},
+    "neighbor": {"mode": "neighbor", "fanout": (10, 10), "batch_size": 70, "epochs": 100},
 }
 
 

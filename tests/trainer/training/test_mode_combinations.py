@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
-from gnnloom.pipeline.shards.row_stage import shard_rows
-from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.training.loop import train
 from support.lone import LoneCommunicator
 from support.problems import problem
@@ -58,13 +53,3 @@ def test_modes_with_graphs_of_their_own_evaluate_from_disk(catalog: Catalog, mod
 def test_a_mode_that_restricts_rows_needs_them_in_memory(catalog: Catalog) -> None:
     with pytest.raises(InputError, match="adjacency 'disk': mode minibatch needs the adjacency in memory"):
         losses(catalog, "minibatch", adjacency="disk")
-
-
-@pytest.mark.parametrize("mode", ["minibatch", "neighbor"])
-def test_modes_that_look_up_rows_by_id_refuse_another_order(tmp_path: Path, mode: str) -> None:
-    catalog, cluster = Catalog(tmp_path / "catalog"), InProcessCluster()
-    store_whole(catalog, problem("web", 60, 240, symmetric=True))
-    partition = partition_graph(catalog["web"], catalog["web"].graph(), PartitionOptions(1, "block"), cluster)
-    shard_rows(catalog["web"], partition, cluster, reorder="degree")
-    with pytest.raises(CollectiveError, match=f"rows are ordered by degree, and mode {mode} needs them in the order"):
-        losses(catalog, mode)

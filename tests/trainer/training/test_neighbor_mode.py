@@ -221,7 +221,7 @@ def test_evaluation_from_disk_is_that_of_the_whole_graph(stored: Results, name: 
 def test_layer_by_layer_from_disk_the_scores_are_those_of_the_whole_graph(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, step: int, precision: str
 ) -> None:
-    monkeypatch.setattr("gnnloom.trainer.training.layerwise._GATHERED", step)
+    monkeypatch.setattr("gnnloom.trainer.training.layerwise.GATHERED", step)
     catalog = Catalog(tmp_path / "catalog")
     dataset = store_for_sampling(catalog, PROBLEMS["undirected"], 1)
     given = SampleOptions(fanout=(3, 2, 2), batch_size=4, epochs=1)

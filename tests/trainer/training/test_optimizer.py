@@ -11,7 +11,7 @@ from torch import nn
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.kernels.workspace import Workspace
-from gnnloom.trainer.training.checkpoint import save_checkpoint
+from gnnloom.trainer.training.checkpoint_writer import CheckpointWriter, Destination
 from gnnloom.trainer.training.optimizer import OPTIMIZERS
 from support.lone import LoneCommunicator
 from support.tolerance import assert_close
@@ -48,9 +48,11 @@ def test_ten_steps_equal_those_of_torch(name: str, decay: float) -> None:
 def test_a_diverged_model_is_not_kept(tmp_path: Path) -> None:
     model = nn.Linear(2, 2)
     optimizer = OPTIMIZERS["sgd"](dict(model.named_parameters()), {"weight": 0.0, "bias": 0.0}, 0.1, Workspace())
-    save_checkpoint(LoneCommunicator(), tmp_path, 1, model, optimizer)
+    writer = CheckpointWriter(LoneCommunicator())
+    writer.save(1, model, optimizer, [Destination(tmp_path, 2, {})])
+    writer.finish()
     with torch.no_grad():
         model.weight[0, 0] = torch.inf
     with pytest.raises(CollectiveError, match=r"parameter weight is not finite after epoch 2; lower the learning rate"):
-        save_checkpoint(LoneCommunicator(), tmp_path, 2, model, optimizer)
+        writer.save(2, model, optimizer, [Destination(tmp_path, 2, {})])
     assert checkpoint_epochs(tmp_path) == [1]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from gnnloom.pipeline.samples.options import SampleOptions
+from gnnloom.pipeline.samples.stage import write_samples
 from gnnloom.pipeline.shards.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
@@ -38,7 +42,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     return catalog
 
 
-def _config(catalog: Catalog, ranks: int, reorder: str) -> TrainConfig:
+def _config(catalog: Catalog, ranks: int, reorder: str, mode: str = "full", **options: Any) -> TrainConfig:
     keys = {
         shards.parameters.get("reorder", "none"): shards.key
         for shards in catalog["rows"].artifacts("shards")
@@ -49,13 +53,14 @@ def _config(catalog: Catalog, ranks: int, reorder: str) -> TrainConfig:
         dataset="rows",
         ranks=ranks,
         shards=keys[reorder],
-        run=f"{reorder}-{ranks}",
+        run=f"{reorder}-{ranks}" if mode == "full" else f"{mode}-{reorder}-{ranks}",
+        mode=mode,
         hidden=(9, 8),
         precision="float64",
         dropout=0.3,
         epochs=EPOCHS,
         threads=1,
-        save_embeddings=True,
+        **{"save_embeddings": True, **options},
     )
 
 
@@ -71,3 +76,40 @@ def test_losses_predictions_and_embeddings_are_those_without_reordering(catalog:
         found = run.predictions()
         np.testing.assert_array_equal(found.label(), plain.label(), where)
         assert_close(found.embedding(), plain.embedding(), steps=3 * EPOCHS, bits=ADAM_BITS, message=where)
+
+
+#: Options of the modes whose batches refer to rows by the ids of their vertices.
+SAMPLED: dict[str, dict[str, Any]] = {
+    "minibatch": {"batch_size": 20},
+    "neighbor": {"batch_size": 5, "fanout": (3, 3, 2), "cache_memory": 400},
+}
+
+
+def test_sampled_modes_have_the_losses_and_scores_without_reordering(catalog: Catalog, tmp_path: Path) -> None:
+    cases = [(mode, ranks, reorder) for mode in SAMPLED for ranks in RANKS for reorder in ("none", "degree")]
+    configs = [_config(catalog, ranks, reorder, mode, eval_every=1, **SAMPLED[mode]) for mode, ranks, reorder in cases]
+    results = dict(zip(cases, train_all(tmp_path, configs), strict=True))
+    for mode in SAMPLED:
+        for ranks in RANKS:
+            plain, ordered = results[mode, ranks, "none"], results[mode, ranks, "degree"]
+            where = f"{mode} on {ranks} ranks"
+            assert_close(ordered["loss"], plain["loss"], steps=30 * EPOCHS, bits=ADAM_BITS, message=where)
+            assert ordered["test_accuracy"] == plain["test_accuracy"], where
+            found, expected = (
+                Run.open(catalog["rows"], f"{mode}-{reorder}-{ranks}").predictions() for reorder in ("degree", "none")
+            )
+            np.testing.assert_array_equal(found.label(), expected.label(), where)
+
+
+def test_samples_on_disk_train_and_evaluate_with_reordered_shards(catalog: Catalog, tmp_path: Path) -> None:
+    dataset, ranks = catalog["rows"], 2
+    options = SampleOptions(fanout=(3, 3, 2), batch_size=5, epochs=EPOCHS, ranks=ranks)
+    partition = dataset.partition(parts=ranks)
+    samples = write_samples(dataset, dataset.graph(), partition, options, InProcessCluster()).artifact.key
+    given: dict[str, Any] = {"samples": samples, "eval_every": 1, "save_embeddings": False}
+    configs = [
+        replace(_config(catalog, ranks, each, "neighbor", **given), run=f"disk-{each}") for each in ("none", "degree")
+    ]
+    plain, ordered = train_all(tmp_path, configs)
+    assert ordered["loss"] == plain["loss"]
+    assert ordered["val_accuracy"] == plain["val_accuracy"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.bench_plan import MODELS
+from benchmarks.bench_plan import TRAININGS
 from click.testing import CliRunner, Result
 
 import gnnloom
@@ -53,15 +53,18 @@ def test_calibrate_stores_a_profile_that_plan_uses(folder: Path) -> None:
     operations = {"all-reduce", "all-gather", "reduce-scatter", "broadcast"}
     assert {(rate.operation, rate.group) for rate in profile.collectives} == {(name, 2) for name in operations}
     # Plausible for any machine on which the tests run: between 1 MFLOP/s and 10 TFLOP/s, 10 MB/s and 10 TB/s.
-    assert all(1e-13 < rate < 1e-6 for rate in (*profile.spmm.values, *profile.gemm.values))
+    assert profile.bf16 is not None
+    tables = profile.spmm, profile.gemm, profile.bf16.spmm, profile.bf16.gemm
+    assert all(1e-13 < rate < 1e-6 for table in tables for rate in table.values)
+    assert 0 <= profile.overlap <= 1
     assert all(1e7 < bandwidth < 1e13 for bandwidth in (profile.stream, profile.intra.bandwidth))
     assert all(1e-7 < seconds < 0.1 for seconds in (profile.call, profile.intra.latency))
-    assert {"spmm", "gemm", "stream", "call", "all-reduce"} <= profile.spread.keys()
+    assert {"spmm", "gemm", "spmm bf16", "gemm bf16", "stream", "overlap", "all-reduce"} <= profile.spread.keys()
     assert answer(folder, "plan", "web", "--ranks", "2", "--profile", "tiny")["profile"] == "tiny"
 
 
 def test_plans_are_ranked_and_what_does_not_fit_stays_visible(folder: Path) -> None:
-    fixed = ("plan", "web", "--ranks", "4", "--hidden", "32,32", "--profile", "summit")
+    fixed = ("plan", "web", "--ranks", "4", "--hidden", "32,32", "--precision", "float32", "--profile", "summit")
     plans = answer(folder, *fixed)["plans"]
     assert {plan["algorithm"] for plan in plans} == {
         "p2p", "broadcast", "replicated", "summa", "split3d", "tensor3d",
@@ -81,6 +84,31 @@ def test_plans_are_ranked_and_what_does_not_fit_stays_visible(folder: Path) -> N
     assert {plan["peak_memory"] <= limit for plan in limited if not plan["fits"]} == {False}
     assert len(limited) == len(plans)
     assert "(too" in invoke(folder, *fixed, "--memory-per-rank", "1M", "--top", "50").stdout
+
+
+def test_both_precisions_are_planned_unless_one_is_given(folder: Path) -> None:
+    fixed = ("plan", "web", "--ranks", "4", "--hidden", "32,32", "--profile", "summit")
+    both = answer(folder, *fixed)["plans"]
+    one = answer(folder, *fixed, "--precision", "bf16")["plans"]
+    assert {plan["precision"] for plan in both} == {"float32", "bf16"}
+    assert [plan for plan in both if plan["precision"] == "bf16"] == one
+    by_plan = {(plan["algorithm"], tuple(plan["grid"]), plan["precision"]): plan for plan in both}
+    assert len(by_plan) == len(both) == 2 * len(one)
+    for (algorithm, grid, precision), plan in by_plan.items():
+        if precision == "bf16":
+            wide = by_plan[algorithm, grid, "float32"]
+            assert plan["epoch_seconds"] < wide["epoch_seconds"]
+            # Gradients and sums stay in float32.
+            assert plan["bytes_sent"] <= wide["bytes_sent"]
+            assert plan["peak_memory"] <= wide["peak_memory"]
+
+
+def test_sampled_modes_are_refused_with_what_projects_them(folder: Path) -> None:
+    for mode in ("subgraph", "minibatch", "neighbor"):
+        with pytest.raises(
+            InputError, match=f"mode {mode}: .* knows only mode full; `gnnloom train --mode {mode} --plan`"
+        ):
+            invoke(folder, "plan", "web", "--ranks", "2", "--mode", mode, "--profile", "summit")
 
 
 def test_a_model_is_planned_on_the_algorithms_that_run_it(folder: Path) -> None:
@@ -188,17 +216,21 @@ def test_auto_considers_what_can_train_as_asked(planned: Path) -> None:
     # Grid algorithms keep the adjacency in memory, and there are no row shards.
     with pytest.raises(InputError, match=r"has no shards for 4 ranks"):
         invoke(planned, "train", "web", "--ranks", "4", "--algorithm", "auto", "--adjacency", "disk", "--plan")
-    with pytest.raises(InputError, match="mode minibatch: the planner knows only mode full"):
+    with pytest.raises(InputError, match=r"mode minibatch: .* the planner knows only mode full"):
         invoke(planned, "train", "web", "--ranks", "4", "--algorithm", "auto", "--mode", "minibatch", "--plan")
 
 
 def test_auto_is_an_algorithm_in_python_too(planned: Path) -> None:
     run = gnnloom.train("web", ranks=2, hidden=8, epochs=1, algorithm="auto", catalog=planned)
-    best = answer(planned, "plan", "web", "--ranks", "2", "--hidden", "8")["plans"]
+    best = answer(planned, "plan", "web", "--ranks", "2", "--hidden", "8", "--precision", "float32")["plans"]
     fastest = next(plan for plan in best if plan["algorithm"] != "p2p")
     assert (run.result()["algorithm"], run.result()["grid"]) == (fastest["algorithm"], fastest["grid"])
+    # The run keeps what was predicted for it; its memory is known better, as the shards are there.
+    forecast = run.forecast()
+    assert {**forecast, "peak_memory": 0} == {**fastest, "peak_memory": 0, "profile": "local", "clock": "wall"}
+    assert forecast["bytes_sent"] == run.result()["bytes_sent"]
 
 
 def test_the_benchmark_of_the_planner_asks_for_trainings_that_exist() -> None:
-    for model in MODELS:
-        TrainConfig(catalog="c", dataset="d", **model)
+    for dataset, model in TRAININGS:
+        TrainConfig(catalog="c", dataset=dataset, **model)

@@ -1,41 +1,95 @@
-"""A report shows the planner's forecast next to what was measured, if the machine has a profile."""
+"""A run keeps the planner's forecast, and its report shows it next to what was measured."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from gnnloom.storage import Catalog
+from gnnloom.storage.checks.run_invariants import check_run
+from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.continuation import inputs_of
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.planner.forecast import record_forecast
 from gnnloom.trainer.planner.profile import open_profile, store_profile
+from gnnloom.trainer.training.loop import Begun
 from gnnloom.workflows.report.facts import RunFacts
 from gnnloom.workflows.report.forecast import forecast_card
 from support.reported_runs import store_reported
 
 
-def test_the_forecast_is_shown_next_to_the_measured_figures(tmp_path: Path) -> None:
-    catalog = Catalog(tmp_path)
-    dataset = store_reported(catalog)
+@pytest.fixture
+def planned(tmp_path: Path) -> tuple[Run, Begun]:
+    """A run of three ranks that has begun, and has no forecast yet."""
+    dataset = store_reported(Catalog(tmp_path))
     config = TrainConfig(catalog=str(tmp_path), dataset="web", ranks=3, hidden=(8,), run="planned")
     shards = dataset.row_shards(3)
     run = Run(dataset.run_path("planned"))
     run.start(config.to_json(), 0, inputs_of(shards.artifact))
-    partition = dataset.partition(3)
+    return run, Begun(config, shards, 20)
+
+
+def test_the_forecast_is_shown_next_to_the_measured_figures(tmp_path: Path, planned: tuple[Run, Begun]) -> None:
+    run, begun = planned
+    dataset = Catalog(tmp_path)["web"]
     # The first layer forms A X once; the second one sends H W of width 3, forward and backward.
-    halo = partition.quality["km1"] * 3 * 4
+    halo = dataset.partition(3).quality["km1"] * 3 * 4
     parameters = 4 * 8 + 8 * 3 + 8 + 3
     gradient, loss = 2 * 2 * parameters * 4, 2 * 2 * 2 * 8
     sent = {"halo forward": halo, "halo backward": halo, "gradient": gradient, "loss": loss}
-    run.append_metrics({"epoch": 0, "loss": 1.0, "seconds": 0.125, "bytes": sent, "messages": dict.fromkeys(sent, 1)})
+    profile = [{"seconds": {"spmm": 0.025, "waiting": 0.05, "other": 0.045, "halo forward": 0.005}}] * 3
+    line = {"epoch": 0, "loss": 1.0, "seconds": 0.125, "bytes": sent, "messages": dict.fromkeys(sent, 1)}
+    run.append_metrics({**line, "profile": profile})
     assert forecast_card(RunFacts.gather(dataset, "planned")) is None
     store_profile(tmp_path, replace(open_profile(tmp_path, "summit"), name="local"))
+    record_forecast(run, begun)
+    assert run.forecast()["profile"] == "local"
+    assert run.forecast()["bytes_sent"] == sum(sent.values())
+    assert check_run(run) == 1
     card = forecast_card(RunFacts.gather(dataset, "planned"))
     assert card is not None
     same = f"{sum(sent.values())} B" if sum(sent.values()) < 1024 else f"{sum(sent.values()) / 1024:.1f} KiB"
     assert card.count(f"<td>{same}</td>") == 2
-    assert "125 ms" in card
-    # Wall times are not compared with a forecast in processor seconds.
+    for shown in ("125 ms", "products with the adjacency", "<td>25 ms</td>", "everything else", "<td>45 ms</td>"):
+        assert shown in card
+    assert "processor seconds" not in card
     store_profile(tmp_path, replace(open_profile(tmp_path, "summit"), name="local", clock="processor"))
-    assert "125 ms" not in (forecast_card(RunFacts.gather(dataset, "planned")) or "")
+    record_forecast(run, begun)
+    assert "Predicted times are processor seconds" in (forecast_card(RunFacts.gather(dataset, "planned")) or "")
+
+
+def test_without_a_profile_the_times_are_those_of_another_machine_and_say_so(
+    tmp_path: Path, planned: tuple[Run, Begun]
+) -> None:
+    run, begun = planned
+    run.append_metrics({"epoch": 0, "loss": 1.0, "seconds": 0.125, "bytes": {}, "messages": {}})
+    record_forecast(run, begun)
+    assert run.forecast()["profile"] == "generic"
+    card = forecast_card(RunFacts.gather(Catalog(tmp_path)["web"], "planned"))
+    assert card is not None
+    assert "This machine has no profile" in card
+
+
+def test_a_training_that_the_planner_does_not_know_has_no_forecast(planned: tuple[Run, Begun]) -> None:
+    run, begun = planned
+    record_forecast(run, replace(begun, config=replace(begun.config, model="gnnloom.workflows.examples.gcnii:GCNII")))
+    assert run.forecast() == {}
+
+
+def test_a_run_that_starts_over_drops_its_forecast_and_a_damaged_one_is_found(planned: tuple[Run, Begun]) -> None:
+    run, begun = planned
+    record_forecast(run, begun)
+    first = run.forecast()
+    run.start(run.config(), 1)
+    assert run.forecast() == first
+    run.start(run.config(), 0)
+    assert run.forecast() == {}
+    record_forecast(run, begun)
+    assert run.forecast() == first
+    (run.path / "forecast.json").write_text(json.dumps({"epoch_seconds": "soon"}))
+    with pytest.raises(CorruptError, match=r"forecast\.json: expected epoch_seconds"):
+        check_run(run)

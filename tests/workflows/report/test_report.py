@@ -17,7 +17,7 @@ from gnnloom.storage.errors import ExistsError, InputError, NotFoundError
 from gnnloom.storage.runs.provenance import begin_session, end_session
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.report.build import write_comparison, write_report
-from gnnloom.workflows.report.curves import accuracy_picture, loss_picture
+from gnnloom.workflows.report.curves import accuracy_picture, loss_picture, progress_picture
 from gnnloom.workflows.report.facts import RunFacts, open_run, shard_nonzeros
 from gnnloom.workflows.report.heat import rows_picture
 from gnnloom.workflows.report.ranks import split_seconds
@@ -183,7 +183,21 @@ def test_a_comparison_shows_what_differs_and_the_pictures_of_both(dataset: Datas
     table = re.sub(r"<[^>]+>", " ", text[text.index("Settings that differ") : text.index("<h2>Training")])
     assert "algorithm  p2p  summa" in table
     assert "seed" not in table
-    assert {"loss", "accuracy", "validation", "time-web-rows", "time-web-grid"} <= pictures(files)
+    assert {"loss", "accuracy", "validation", "progress", "time-web-rows", "time-web-grid"} <= pictures(files)
+
+
+def test_progress_is_drawn_over_the_time_of_all_epochs_so_far(dataset: Dataset) -> None:
+    runs = [RunFacts.gather(dataset, name) for name in ("rows", "grid")]
+    picture = progress_picture(runs)
+    assert picture is not None
+    lines = picture.figure.axes[0].get_lines()
+    for facts, line in zip(runs, lines, strict=True):
+        seconds, expected = 0.0, []
+        for epoch in facts.metrics:
+            seconds += epoch["seconds"]
+            if "test_accuracy" in epoch:
+                expected.append((seconds, epoch["test_accuracy"]))
+        assert np.asarray(line.get_xydata()) == pytest.approx(np.array(expected))
 
 
 def test_a_report_of_many_ranks_and_epochs_stays_small(tmp_path: Path) -> None:
@@ -201,6 +215,7 @@ def test_figures_equal_those_of_the_shards_and_the_profile(dataset: Dataset) -> 
     assert {name: round(float(seconds[0]) * 1e3, 6) for name, seconds in parts.items()} == {
         "adjacency products": 4,
         "weight products": 2,
+        "sampling": 0,
         "other computing": 1,
         "communication": 3,
         "waiting": 2,

@@ -42,6 +42,7 @@ def test_memory_disk_and_ranks_agree(tmp_path: Path, scale: int) -> None:
     ]  # fmt: skip
     results = train_all(tmp_path, configs, timeout=480)
     losses = {case: result["loss"] for case, result in zip(cases, results, strict=True)}
+    # From three ranks on they agree to rounding: in memory, the rows of each neighbor are multiplied as they arrive.
     for ranks in (1, 2):
         assert losses[ranks, "disk"] == losses[ranks, "memory"]
     # A row's sum has other groups on two ranks; the deepest sums are those of the largest degree, up to 2^scale.

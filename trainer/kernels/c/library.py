@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 #: ``numba`` leaves the library alone, as if it had not been built; anything else uses it.
 VARIABLE: Final = "GNNLOOM_KERNELS"
 
 #: Version of :class:`Product` and of the functions, as in product.h.
-_ABI: Final = 3
+_ABI: Final = 4
+#: Numbers of the dtypes in product.h.
+DTYPES: Final = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
 #: Names of the instruction sets, in the order of spmm.c.
 INSTRUCTION_SETS: Final = ("AVX-512", "AVX2", "portable vectors")
 
@@ -45,6 +48,25 @@ class Product(ctypes.Structure):
     )
 
 
+class Rows(ctypes.Structure):
+    """``struct gnnloom_rows`` of rectify.h, which describes the fields."""
+
+    _fields_ = (
+        ("source", ctypes.c_void_p),
+        ("result", ctypes.c_void_p),
+        ("bias", ctypes.c_void_p),
+        ("passed", ctypes.c_void_p),
+        ("vertex", ctypes.c_void_p),
+        ("dim", ctypes.c_int64),
+        ("first_column", ctypes.c_int64),
+        ("key", ctypes.c_uint64),
+        ("scale", ctypes.c_double),
+        ("threshold", ctypes.c_uint32),
+        ("step", ctypes.c_int32),
+        ("dtype", ctypes.c_int32),
+    )
+
+
 class Library:
     """The functions of the compiled library, for one instruction set."""
 
@@ -53,6 +75,9 @@ class Library:
         numbers = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
         self._multiply.argtypes = (ctypes.POINTER(Product), *numbers, ctypes.c_void_p, ctypes.c_int32)
         self._multiply.restype = None
+        self._rows = loaded.gnnloom_rows
+        self._rows.argtypes = ctypes.POINTER(Rows), ctypes.c_int64, ctypes.c_int64, ctypes.c_int32
+        self._rows.restype = None
         self._number = instruction_set
         self._team = _openmp_team()
 
@@ -72,6 +97,10 @@ class Library:
             bounds: (num_ranges + 1,) int64 positions in the list at which ranges begin and end.
         """
         self._multiply(product, bounds.ctypes.data, len(bounds) - 1, self._number, self._team, num_threads)
+
+    def rows(self, rows: Rows, start: int, stop: int) -> None:
+        """Compute rows ``start`` to ``stop`` of a pass. Releases the GIL."""
+        self._rows(rows, start, stop, self._number)
 
 
 def chosen_library() -> Library | None:

@@ -15,13 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.trainer.kernels.arrays import array_dtype, sum_dtype
-from gnnloom.trainer.kernels.c.library import Library, Product
+from gnnloom.trainer.kernels.c.library import DTYPES, Library, Product
 from gnnloom.trainer.kernels.operands import Operands, prepare
 from gnnloom.trainer.kernels.sparse_rows import SparseRows
 from gnnloom.trainer.kernels.threads import Threads
 
-#: Numbers of the dtypes in product.h.
-_DTYPES: Final = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
 #: Outputs from this size on are written around the caches, which could not hold them for the next reader.
 _STREAMED_BYTES: Final = 32 << 20
 #: Additions that take several times as long as waking a thread: about 20 microseconds.
@@ -94,7 +92,7 @@ class CSparseProduct:
             out=out.data_ptr(),
             out_stride=out.stride(0),
             dim=out.shape[1],
-            dtype=_DTYPES[self._dtype],
+            dtype=DTYPES[self._dtype],
             wide_columns=self._indices.dtype == np.int64,
             accumulate=accumulate,
             stream=not accumulate and out.nbytes >= _STREAMED_BYTES,

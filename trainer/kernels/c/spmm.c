@@ -1,5 +1,5 @@
 /* The functions that Python calls, and the choice of the instruction set. */
-#include "spmm.h"
+#include "rectify.h"
 
 #define PUBLIC __attribute__((visibility("default")))
 
@@ -64,4 +64,20 @@ PUBLIC void gnnloom_spmm(const struct gnnloom_product *product, const int64_t *b
         team(take_ranges, &work, (unsigned)threads, 0);
     else
         take_ranges(&work);
+}
+
+/* Compute rows `start` to `stop` of a pass with an instruction set that the processor supports. */
+PUBLIC void gnnloom_rows(const struct gnnloom_rows *rows, int64_t start, int64_t stop, int32_t instruction_set) {
+#if GNNLOOM_X86
+    if (instruction_set == AVX512) {
+        gnnloom_rows_avx512(rows, start, stop);
+        return;
+    }
+    if (instruction_set == AVX2) {
+        gnnloom_rows_avx2(rows, start, stop);
+        return;
+    }
+#endif
+    (void)instruction_set;
+    gnnloom_rows_portable(rows, start, stop);
 }

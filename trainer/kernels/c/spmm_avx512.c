@@ -1,5 +1,7 @@
 /* Vectors of 64 bytes, and 32 registers of them. */
-#include "spmm.h"
+#include "rectify.h"
+
+#include <string.h>
 
 #if GNNLOOM_X86
 #ifdef __clang__
@@ -16,6 +18,9 @@
 #define FENCE _mm_sfence
 #define ENTRY gnnloom_spmm_avx512
 #include "spmm_types.h"
+
+#define ROWS_ENTRY gnnloom_rows_avx512
+#include "rectify_types.h"
 
 #ifdef __clang__
 #pragma clang attribute pop

@@ -104,7 +104,7 @@ INLINE int64_t NAME(offset)(int block, const int blocks, int64_t width) {
 
 /* Fetch the dense rows of entries that come later: their cache misses overlap with the sums of this one. */
 INLINE void NAME(prefetch)(const struct gnnloom_product *product, const STORED *dense, int64_t entry, const int blocks,
-                           const int group) {
+                           const int group, const enum factors factors) {
     const int bytes = blocks * VECTOR_BYTES;
     const int ahead = BYTES_AHEAD / bytes < MOST_AHEAD ? BYTES_AHEAD / bytes : MOST_AHEAD;
     if (entry + ahead + group > product->entries)
@@ -114,6 +114,8 @@ INLINE void NAME(prefetch)(const struct gnnloom_product *product, const STORED *
         const char *row = (const char *)(dense + column * product->dense_stride);
         EACH (line, (bytes + CACHE_LINE - 1) / CACHE_LINE)
             __builtin_prefetch(row + line * CACHE_LINE);
+        if (factors == COLUMN_SCALE)
+            __builtin_prefetch((const SUM *)product->column_scale + column);
     }
 }
 
@@ -129,7 +131,7 @@ INLINE void NAME(add)(const struct gnnloom_product *product, const STORED *dense
                     : factors == WEIGHTS ? ((const SUM *)product->values)[entry + k]
                                          : ((const SUM *)product->column_scale)[column];
     }
-    NAME(prefetch)(product, dense, entry, blocks, group);
+    NAME(prefetch)(product, dense, entry, blocks, group, factors);
     EACH (block, blocks) {
         NAME(block) term[4];
         EACH (k, group)

@@ -1,8 +1,13 @@
 /* Vectors of 16 bytes, which every 64-bit processor has: SSE2 on x86, NEON on ARM. */
-#include "spmm.h"
+#include "rectify.h"
+
+#include <string.h>
 
 #define WIDEST 16
 #define MOST_SUMS 8
 #define MOST_PAIRS 4
 #define ENTRY gnnloom_spmm_portable
 #include "spmm_types.h"
+
+#define ROWS_ENTRY gnnloom_rows_portable
+#include "rectify_types.h"

@@ -7,6 +7,17 @@
 #define MOST_HERE MOST_SUMS
 #endif
 
+/* Rows of a few columns. A vector of one element is a register all the same, which saves the loop over the columns. */
+#ifdef BFLOAT16
+#define VECTOR_BYTES 4
+#define MOST_BLOCKS 2
+#include "spmm_kernel.h"
+#endif
+
+#define VECTOR_BYTES 8
+#define MOST_BLOCKS 2
+#include "spmm_kernel.h"
+
 #define VECTOR_BYTES 16
 #if WIDEST == VECTOR_BYTES
 #define MOST_BLOCKS MOST_HERE
@@ -118,6 +129,12 @@ static void TYPE(spmm)(const struct gnnloom_product *product, int64_t start, int
 #endif
     if (product->dim * (int64_t)sizeof(STORED) >= 16)
         JOIN(JOIN(TYPE(panels), 16), _)(product, start, stop);
+    else if (product->dim * (int64_t)sizeof(STORED) >= 8)
+        JOIN(JOIN(TYPE(panels), 8), _)(product, start, stop);
+#ifdef BFLOAT16
+    else if (product->dim * (int64_t)sizeof(STORED) >= 4)
+        JOIN(JOIN(TYPE(panels), 4), _)(product, start, stop);
+#endif
     else
         TYPE(narrow)(product, start, stop);
 }

@@ -28,6 +28,14 @@
 
 /* Lanes of two vectors of float32 one after the other, by the bytes of a vector: those of the lower and of the upper
  * half of both, alternating, and the even and the odd ones. */
+#define LOWER_4 0
+#define UPPER_4 1
+#define EVEN_4 0
+#define ODD_4 1
+#define LOWER_8 0, 2
+#define UPPER_8 1, 3
+#define EVEN_8 0, 2
+#define ODD_8 1, 3
 #define LOWER_16 0, 4, 1, 5
 #define UPPER_16 2, 6, 3, 7
 #define EVEN_16 0, 2, 4, 6

@@ -28,7 +28,7 @@ from gnnloom.trainer.operators.sampled import SampledRows
 from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
-from gnnloom.trainer.training.modes.sampled import add_gradients, batch_operator, complete_gradients
+from gnnloom.trainer.training.modes.sampled import add_gradients, awaited, batch_operator, complete_gradients
 
 #: Epochs whose division into batches is kept: the present one, and the one that is prepared ahead.
 _EPOCHS = 2
@@ -73,7 +73,8 @@ class MinibatchMode(Mode):
         self._alone = ProcessGrid(operator.grid.group(()), {AXIS: 1})
         self._lock = Lock()
         self._epoch_share = lru_cache(_EPOCHS)(self._divide)
-        self._ready = prepare_ahead(self._prepare, self._numbers(), config.sampler_threads, config.pool)
+        ready = prepare_ahead(self._prepare, self._numbers(), config.sampler_threads, config.pool)
+        self._ready = awaited(ready, context.comm.traffic)
 
     def _read_transpose(self) -> ShardMatrix[CSR]:
         """The rank's rows of the transpose, from which what it sends follows; the adjacency's if both are equal."""

@@ -17,6 +17,7 @@ from torch import Tensor
 from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.artifacts.vertices import SPLIT
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.batches import Batches, Drawn
@@ -31,10 +32,7 @@ from gnnloom.trainer.training.layerwise import layerwise_scores
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
 from gnnloom.trainer.training.mapped_graph import map_graph
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
-from gnnloom.trainer.training.modes.sampled import multiplying_by
-
-#: Fan-out of every layer if none is given.
-_FANOUT = 10
+from gnnloom.trainer.training.modes.sampled import awaited, multiplying_by
 
 
 class NeighborMode(Mode):
@@ -79,8 +77,8 @@ class NeighborMode(Mode):
         context = self.context
         session, config, feature = context.session, context.config, context.model.as_features(context.inputs.value)
         graph, owner = together(context.comm, lambda: map_graph(session))
-        own = session.operator.layout(0).vertex
-        seeds = own[as_array(context.labels.known("train"))]
+        vertex = session.operator.layout(0).vertex
+        own, seeds = LocalNumbers.of(vertex), np.sort(vertex[as_array(context.labels.known("train"))])
 
         def make() -> NeighborSampler | None:
             if not len(seeds):
@@ -104,7 +102,8 @@ class NeighborMode(Mode):
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
         total, terms = 0.0, 0.0
-        with self._on_blocks(), closing(self._batches.begin(epoch)) as batches:
+        drawn_batches = awaited(self._batches.begin(epoch), self.context.comm.traffic)
+        with self._on_blocks(), closing(drawn_batches) as batches:
             for step in range(self._num_steps):
                 drawn = next(batches, None) or self._batches.nothing()
                 # Every step has dropout masks of its own.
@@ -174,7 +173,7 @@ def _checked(context: ModeContext) -> tuple[int, ...]:
     samples = context.session.samples
     if samples is not None and config.save_embeddings:
         raise InputError("save_embeddings: training from samples does not predict; run `gnnloom predict` afterwards")
-    fanouts = samples.fanouts if samples else config.fanout or (_FANOUT,) * model.num_layers
+    fanouts = samples.fanouts if samples else config.fanouts(model.num_layers)
     if len(fanouts) != model.num_layers:
         raise InputError(f"fanout {fanouts}: the model has {model.num_layers} layers, so give as many numbers")
     return fanouts

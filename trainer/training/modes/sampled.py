@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
-from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.comm.traffic import SAMPLING, Kind, Traffic
 from gnnloom.trainer.data.batch_data import BatchRows
 from gnnloom.trainer.networks.model import Inputs, Model
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.operators.sampled import SampledRows
 from gnnloom.trainer.training.loss import MaskedLoss
 from gnnloom.trainer.training.modes.mode import ModeContext
+
+Batch = TypeVar("Batch")
+
+
+def awaited(batches: Generator[Batch, None, None], traffic: Traffic) -> Generator[Batch, None, None]:
+    """The same batches; a profile counts the seconds until each of them is there."""
+    with closing(batches):
+        while True:
+            with traffic.timing(SAMPLING):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
 
 
 def batch_operator(context: ModeContext, grid: ProcessGrid, rows: BatchRows) -> SampledRows:

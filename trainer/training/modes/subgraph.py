@@ -29,7 +29,13 @@ from gnnloom.trainer.operators.sampled import SampledRows
 from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
-from gnnloom.trainer.training.modes.sampled import add_gradients, average_buffers, batch_operator, complete_gradients
+from gnnloom.trainer.training.modes.sampled import (
+    add_gradients,
+    average_buffers,
+    awaited,
+    batch_operator,
+    complete_gradients,
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,8 @@ class SubgraphMode(Mode):
         # A grid of this rank alone: a subgraph is not spread over ranks.
         self._grid = ProcessGrid(session.operator.grid.group(()), {AXIS: 1})
         self._batches = config.batches or self._sampler.num_batches
-        self._ready = prepare_ahead(self._prepare, self._numbers(), config.sampler_threads, config.pool)
+        ready = prepare_ahead(self._prepare, self._numbers(), config.sampler_threads, config.pool)
+        self._ready = awaited(ready, context.comm.traffic)
 
     def _open(self) -> tuple[WholeGraph, VertexTable, SubgraphSampler, Normalization | None]:
         session, config = self.context.session, self.context.config

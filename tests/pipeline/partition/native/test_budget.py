@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gnnloom.pipeline.partition.native.budget import available_memory, check_native_memory
+from gnnloom.pipeline.partition.native.budget import check_native_memory
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.machine_memory import available_memory
 
 
 def test_a_hypergraph_that_does_not_fit_in_memory_is_refused_with_figures() -> None:

@@ -19,7 +19,9 @@ from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.native.request import RESULT, PartitionRequest
 from gnnloom.pipeline.partition.native.run import run_child
 from gnnloom.pipeline.partition.preset import Preset
+from gnnloom.storage import Catalog
 from gnnloom.storage.errors import PartitionerError
+from support.graphs import random_adjacency, store_graph
 from support.hypergraphs import as_graph, partition, ring
 
 
@@ -141,6 +143,35 @@ def test_the_partitioner_dies_with_the_process_that_started_it(tmp_path: Path) -
         parent.send_signal(signal.SIGKILL)
         parent.wait()
     wait_until(lambda: not is_running(child))
+
+
+def test_a_partitioner_whose_parent_has_ended_before_it_begins_does_not_begin(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gnnloom.pipeline.partition.native.child", "no.module", str(tmp_path)]
+    done = subprocess.run([*command, str(2**22)], capture_output=True, text=True, check=False)
+    assert done.stderr == "the process that waits for this partition has ended\n"
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("ends_with", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_killed_command_leaves_no_partitioner_behind(tmp_path: Path, ends_with: signal.Signals) -> None:
+    dataset = Catalog(tmp_path / "catalog").create("web")
+    store_graph(dataset, random_adjacency(20_000, 200_000, 1, symmetric=True), symmetric=True)
+    command = [str(Path(sys.executable).with_name("gnnloom")), "--catalog", str(tmp_path / "catalog"), "partition"]
+    command += ["web", "--parts", "64", "--method", "kahypar", "--workers", "0"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_until(lambda: bool(started_by(process.pid)))
+            (child,) = started_by(process.pid)
+        finally:
+            process.send_signal(ends_with)
+        assert process.wait(30) == {signal.SIGTERM: 143, signal.SIGINT: 130}.get(ends_with, -ends_with)
+    wait_until(lambda: not is_running(child))
+
+
+def started_by(pid: int) -> list[int]:
+    """Partitioners that a process has started."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in found if b"native.child" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,18 +19,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def fail(folder: Path) -> int:
-    raise CorruptError(f"{folder}: damaged")
+@dataclass(frozen=True)
+class Task:
+    """A task with a source large enough to be sent to each worker once."""
+
+    folder: Path
+    number: int
+    source: tuple[str, ...]
 
 
-def be_killed(folder: Path) -> int:
+def fail(task: Task) -> int:
+    raise CorruptError(f"{task.folder}: damaged")
+
+
+def be_killed(task: Task) -> int:
     os.kill(os.getpid(), signal.SIGKILL)
     return 0
 
 
-def lose_scheduler(folder: Path) -> int:
+def lose_scheduler(task: Task) -> int:
     """End the scheduler while this task runs."""
-    os.kill(int((folder / "pid").read_text()), signal.SIGKILL)
+    os.kill(int((task.folder / "pid").read_text()), signal.SIGKILL)
     time.sleep(60)
     return 0
 
@@ -70,6 +80,7 @@ if __name__ == "__main__":
     here = Path(sys.argv[2])
     try:
         with place(here) as options, open_cluster(options) as cluster:
-            list(cluster.map(task, [here]))
+            source = tuple(f"file-{number}" for number in range(2000))
+            list(cluster.map(task, [Task(here, number, source) for number in range(2)]))
     except GnnloomError as error:
         sys.stderr.write(f"error: {error}\n")

@@ -1,0 +1,100 @@
+"""Sections: the arrays of one row block, shard or cell, listed in a file of their own.
+
+The manifest of a large artifact would list tens of thousands of arrays, of which a task or a rank reads a few. So the
+manifest lists the arrays of the artifact's root only, and for each section the digest of the file that lists the
+section's arrays. A reader parses the manifest and the sections of the arrays that it opens.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import xxhash
+
+from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.format.arrays import ArrayRecord
+from gnnloom.storage.format.files import json_text, parse_json, parsing, write_json
+from gnnloom.storage.format.schema import SCHEMAS
+
+#: Folder of the lists in an artifact. They are not in the folders of their arrays, because Zarr warns about every file
+#: there that it does not know.
+SECTIONS: Final = "sections"
+
+
+def section_name(section: str) -> str:
+    """Path of a section's list in the artifact."""
+    return f"{SECTIONS}/{section.replace('/', '-')}.json"
+
+
+def section_of(kind: str, path: str) -> str:
+    """The folder whose section lists an array of an artifact of this kind; empty if the manifest lists it itself."""
+    names = path.split("/")
+    return "/".join(names[: _depths(kind).get(names[0], 0)])
+
+
+@cache
+def _depths(kind: str) -> Mapping[str, int]:
+    """For the first name of a path, how many names lead to its section: up to the first numbers in the pattern."""
+    depths = {}
+    for pattern in SCHEMAS[kind]:
+        names = pattern.split("/")
+        if "*" in names:
+            first = names.index("*")
+            depths[names[0]] = first + sum(1 for _ in itertools.takewhile(lambda name: name == "*", names[first:]))
+    return depths
+
+
+def split_sections(kind: str, records: Iterable[ArrayRecord]) -> dict[str, list[ArrayRecord]]:
+    """Arrays by section, in their order."""
+    sections: dict[str, list[ArrayRecord]] = {}
+    for record in records:
+        sections.setdefault(section_of(kind, record.path), []).append(record)
+    return sections
+
+
+def arrays_json(records: Iterable[ArrayRecord]) -> dict[str, Any]:
+    """Arrays as a manifest or a section lists them: by path."""
+    return {record.path: record.to_json() for record in records}
+
+
+def parse_arrays(file: Path, arrays: Mapping[str, Any]) -> dict[str, ArrayRecord]:
+    """Read what :func:`arrays_json` gave.
+
+    Args:
+        file: where it was read from, for messages.
+
+    Raises:
+        CorruptError: it is not a list of arrays.
+    """
+    with parsing(file, "a list of arrays"):
+        return {name: ArrayRecord.from_json(name, content) for name, content in arrays.items()}
+
+
+def write_section(artifact: Path, section: str, records: Iterable[ArrayRecord]) -> str:
+    """Write the file of a section; returns its digest. Not synced: the commit does that for all of them."""
+    content = arrays_json(records)
+    write_json(artifact / section_name(section), content, durable=False, sealed=False)
+    return xxhash.xxh3_128_hexdigest(json_text(content).encode())
+
+
+def read_section(artifact: Path, section: str, digest: str) -> dict[str, ArrayRecord]:
+    """Read the file of a section.
+
+    Args:
+        digest: of its bytes, as the manifest lists it.
+
+    Raises:
+        CorruptError: the file is missing, or is not the one that was written.
+    """
+    file = artifact / section_name(section)
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise CorruptError(f"{file}: the list of arrays cannot be read ({error.strerror})") from error
+    if xxhash.xxh3_128_hexdigest(raw) != digest:
+        raise CorruptError(f"{file}: not the list of arrays that the manifest names: damaged, or changed by hand")
+    return parse_arrays(file, parse_json(raw, str(file)))

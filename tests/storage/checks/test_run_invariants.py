@@ -1,0 +1,85 @@
+"""A run is checked while its training goes on: only damage is reported, and lists that a killed writer left."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gnnloom.storage import Catalog
+from gnnloom.storage.checks import run_invariants
+from gnnloom.storage.checks.run_invariants import check_run
+from gnnloom.storage.errors import CorruptError, IncompleteError
+from gnnloom.storage.format.arrays import write_array
+from gnnloom.storage.format.listing import list_run, write_list
+from gnnloom.storage.runs.checkpoint import Checkpoint, write_checkpoint
+from gnnloom.storage.runs.run import Run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """A run of two epochs with a checkpoint and predictions, which has not finished."""
+    run = Run(Catalog(tmp_path).create("web").run_path("first"))
+    run.start({"epochs": 3}, 0)
+    for epoch in range(2):
+        run.append_metrics({"epoch": epoch, "loss": 1.0, "val_accuracy": 0.5})
+    write_checkpoint(run.checkpoints, Checkpoint(2, {"w": np.ones(4)}, {}))
+    run.predictions_aside().mkdir()
+    record = write_array(run.predictions_aside(), "label", np.ones(5, np.int32), ("vertex",))
+    run.publish_predictions([record], {"epoch": 2})
+    list_run(run.path)
+    return run
+
+
+def _finish(run: Run) -> None:
+    run.append_metrics({"epoch": 2, "loss": 1.0, "val_accuracy": 0.75})
+    run.finish({"epochs": 3, "loss": [1.0, 1.0, 1.0], "val_accuracy": 0.75})
+
+
+def test_a_run_that_ends_while_its_metrics_are_read_is_not_reported(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Run.metrics
+
+    def read_then_finish(self: Run) -> list[dict[str, Any]]:
+        metrics = read(self)
+        if not self.is_finished:
+            _finish(self)
+        return metrics
+
+    monkeypatch.setattr(Run, "metrics", read_then_finish)
+    assert check_run(run) == 2
+    assert check_run(run) == 3
+
+
+def test_a_checkpoint_that_disappears_during_the_check_is_not_reported(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Vanishing(type(run.path)):  # type: ignore[misc]
+        """A path that is gone as soon as somebody has looked at one below the checkpoints."""
+
+        def is_symlink(self) -> bool:
+            shutil.rmtree(run.checkpoints, ignore_errors=True)
+            return super().is_symlink()
+
+    monkeypatch.setattr(run_invariants, "Path", Vanishing)
+    run_invariants._check_links(run.path)
+    assert not run.checkpoints.exists()
+
+
+def test_a_finished_run_whose_metrics_end_in_the_middle_of_a_line_is_damaged(run: Run) -> None:
+    _finish(run)
+    text = run.metrics_path.read_bytes()
+    run.metrics_path.write_bytes(text + text[:20])
+    with pytest.raises(CorruptError, match="the last line is cut short, although the run has finished"):
+        check_run(run)
+
+
+@pytest.mark.parametrize("name", ["predictions", "checkpoint", "."])
+def test_an_outdated_list_of_a_run_is_found_and_written_again(run: Run, name: str) -> None:
+    write_list(run.path / name, {})
+    with pytest.raises(IncompleteError, match="does not list what is stored"):
+        check_run(run)
+    Catalog(run.path.parents[2])["web"].collect_garbage()
+    assert check_run(run) == 2

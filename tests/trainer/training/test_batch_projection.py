@@ -1,0 +1,67 @@
+"""Projected sizes of batches are near those of drawn ones if degrees are even, and above them on skewed graphs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from gnnloom.storage.sampling.edge import EdgeSampler
+from gnnloom.storage.sampling.neighbor import ALL, NeighborSampler
+from gnnloom.storage.sampling.vertex import VertexSampler
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.training.batch_projection import BatchSizes, RankRows, batch_sizes
+from support.graphs import random_adjacency
+from support.samples import in_memory
+
+N, NNZ = 3000, 24_000
+
+
+def projected(adjacency: scipy.sparse.csr_array, mode: str, num_layers: int, **options: Any) -> BatchSizes:
+    config = TrainConfig(catalog=str(Path()), dataset="web", mode=mode, **options)
+    found = batch_sizes(config, RankRows(N, 0, N, adjacency.nnz), num_layers)
+    assert found is not None
+    return found
+
+
+def skewed() -> scipy.sparse.csr_array:
+    """A graph with a few hubs, which most rows refer to."""
+    random = np.random.default_rng(0)
+    ends = (N * random.random((2, NNZ)) ** 3).astype(np.int64)
+    loops = np.arange(N)
+    rows, columns = np.concatenate([ends[0], ends[1], loops]), np.concatenate([ends[1], ends[0], loops])
+    found = scipy.sparse.csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=(N, N))
+    found.sum_duplicates()
+    found.data[:] = 1
+    return found
+
+
+@pytest.mark.parametrize("fanout", [(5, 4), (3, 3, 3), (ALL, 4)])
+def test_sampled_neighbors_are_at_most_as_many_as_projected(fanout: tuple[int, ...]) -> None:
+    even = random_adjacency(N, NNZ, 1, symmetric=True)
+    for adjacency, least in ((even, 0.7), (skewed(), 0.1)):
+        expected = projected(adjacency, "neighbor", len(fanout), fanout=fanout, batch_size=100)
+        sampler = NeighborSampler(in_memory(adjacency), 0, np.arange(N), fanout, 100)
+        drawn = [sampler.sample(0, number) for number in range(10)]
+        vertices = float(np.mean([len(sample.vertices) for sample in drawn]))
+        nonzeros = float(np.mean([len(sample.blocks[0].entry) for sample in drawn]))
+        assert least * expected.rows[0] < vertices < 1.05 * expected.rows[0]
+        assert least * expected.nonzeros[0] < nonzeros < 1.05 * expected.nonzeros[0]
+        assert expected.rows[-1] == 100
+
+
+def test_induced_subgraphs_have_the_projected_nonzeros_or_fewer() -> None:
+    adjacency = random_adjacency(N, NNZ, 1, symmetric=True)
+    graph = in_memory(adjacency)
+    for mode, options in (("subgraph", {"sampler": "vertex"}), ("minibatch", {})):
+        expected = projected(adjacency, mode, 2, batch_size=600, **options)
+        found = VertexSampler(graph, 0, 600).sample(0, 0).blocks[0].matrix.nnz
+        assert found == pytest.approx(expected.nonzeros[0], rel=0.1)
+    for each in (adjacency, skewed()):
+        expected = projected(each, "subgraph", 2, batch_size=600, sampler="edge")
+        sample = EdgeSampler(in_memory(each), 0, 600).sample(0, 0)
+        assert len(sample.vertices) <= expected.rows[0]
+        assert sample.blocks[0].matrix.nnz <= expected.nonzeros[0]

@@ -1,0 +1,58 @@
+"""The forecast of a training, which its run keeps to be compared with what is measured."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gnnloom.storage.catalog import Catalog, Dataset
+from gnnloom.storage.errors import GnnloomError, NotFoundError
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.planner.candidates import plan_of
+from gnnloom.trainer.planner.profile import GENERIC, LOCAL, MachineProfile, open_profile
+from gnnloom.trainer.planner.stored import situation_of
+from gnnloom.trainer.training.loop import Begun
+from gnnloom.trainer.training.projection import project_new_training
+from gnnloom.trainer.training.shard_sizes import sizes_of
+
+logger = logging.getLogger(__name__)
+
+
+def record_forecast(run: Run, begun: Begun) -> None:
+    """Store the forecast of a training with its run; called by rank 0.
+
+    A model, a mode or an algorithm that the planner does not know has none, nor has a training whose graph or partition
+    is gone: that is logged, and the training goes on.
+    """
+    try:
+        run.write_forecast(forecast(Catalog(begun.config.catalog).dataset(begun.config.dataset), begun))
+    # A partition of an earlier version may lack a figure.
+    except (GnnloomError, KeyError) as error:
+        logger.debug("run %s: no forecast: %s", run.name, error)
+
+
+def forecast(dataset: Dataset, begun: Begun) -> dict[str, Any]:
+    """The forecast of a training as JSON: that of its plan, and the profile that its times come from. Reads manifests.
+
+    Raises:
+        InputError: the planner does not know the training.
+        NotFoundError: the graph or the vertex data is gone.
+    """
+    config, shards = begun.config, begun.shards
+    profile = _profile(dataset.path.parent)
+    situation = situation_of(dataset, shards.artifact.inputs.get("graph"), begun.num_training)
+    plan = plan_of(config, situation, profile, shards.artifact.inputs.get("partition", ""))
+    # The shards are there, so their sizes are known better than before there were any.
+    memory = max(project_new_training(config, sizes_of(shards)).peak_memory)
+    content = replace(plan, peak_memory=memory).to_json()
+    return {**content, "profile": profile.name, "clock": profile.clock}
+
+
+def _profile(root: Path) -> MachineProfile:
+    """The measured profile of this machine; without one, that of some other machine."""
+    try:
+        return open_profile(root, LOCAL)
+    except NotFoundError:
+        return open_profile(root, GENERIC)
