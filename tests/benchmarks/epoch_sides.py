@@ -14,6 +14,7 @@ from graphs import NUM_CLASSES, NUM_FEATURES
 from launching import HERE, last_line, train_ranks
 
 from gnnloom.storage import Catalog
+from gnnloom.storage.machine_memory import available_memory, memory_text
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import rank_environment
 
@@ -80,9 +81,9 @@ class Side:
             return "PyG's attention turns every adjacency into edges"
         if self.adjacency == "sparse" and find_spec("torch_sparse") is None:
             return "torch-sparse is not installed"
-        needed, free = self._memory(case, catalog), _free_memory()
+        needed, free = self._memory(case, catalog), available_memory()
         if needed > free:
-            return f"needs about {needed / 1e9:.0f} GB of memory, of which {free / 1e9:.0f} GB are free"
+            return f"needs about {memory_text(needed)} of memory, of which {memory_text(free)} are free"
         return ""
 
     def _memory(self, case: Case, catalog: Path) -> int:
@@ -129,12 +130,3 @@ SIDES = {
     "sparse": Side("PyG, SparseTensor", adjacency="sparse"),
     "edge_index": Side("PyG, edge_index", adjacency="edge_index"),
 }
-
-
-def _free_memory() -> float:
-    """Bytes that a new process can have; unlimited where the system does not say."""
-    facts = Path("/proc/meminfo")
-    if not facts.exists():
-        return float("inf")
-    lines = dict(line.split(":") for line in facts.read_text().splitlines())
-    return float(lines["MemAvailable"].split()[0]) * 1024
