@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.trainer.kernels.arrays import array_dtype, as_array, sum_dtype
-from gnnloom.trainer.kernels.bfloat16 import narrow_row, widen_row
+from gnnloom.trainer.kernels.bfloat16 import narrowed, widened
 from gnnloom.trainer.kernels.threads import Threads
 from gnnloom.trainer.kernels.workspace import Workspace
 
@@ -102,10 +102,9 @@ def _masked(features: Tensor, mask: Mask, dropout: Dropout) -> Tensor:
     # Of the dtype of the loop: a Python float would be a float64 and widen its arithmetic.
     scale = array_dtype(sum_dtype(source.dtype)).type(mask.scale)
     read, written = as_array(source), as_array(result)
-    drop = _drop_stored_rows if source.dtype == torch.bfloat16 else drop_rows
 
     def kernel(start: int, stop: int) -> None:
-        drop(read, written, mask.vertex, mask.first_column, mask.key, mask.threshold, scale, start, stop)
+        drop_rows(read, written, mask.vertex, mask.first_column, mask.key, mask.threshold, scale, start, stop)
 
     # Rows of a dense matrix all take the same time, so the ranges are even.
     dropout.threads.run(kernel, dropout.threads.even_ranges(len(source)))
@@ -125,43 +124,13 @@ def drop_rows(
     stop: int,
 ) -> None:
     """Write rows ``start`` to ``stop`` of the masked, scaled features."""
+    zero = scale * 0
     for row in range(start, stop):
-        _drop_row(source[row], result[row], first_column, row_keys(vertex[row], key), threshold, scale)
-
-
-@njit(cache=True, nogil=True)
-def _drop_stored_rows(
-    source: NDArray[np.uint16],
-    result: NDArray[np.uint16],
-    vertex: NDArray[np.int64],
-    first_column: int,
-    key: np.uint64,
-    threshold: np.uint32,
-    scale: Any,
-    start: int,
-    stop: int,
-) -> None:
-    scratch = np.empty(source.shape[1], np.uint32)
-    values = scratch.view(np.float32)
-    for row in range(start, stop):
-        widen_row(source[row], scratch)
-        _drop_row(values, values, first_column, row_keys(vertex[row], key), threshold, scale)
-        narrow_row(scratch, result[row])
-
-
-@njit(cache=True, nogil=True)
-def _drop_row(
-    source: NDArray[Any],
-    result: NDArray[Any],
-    first_column: int,
-    keys: tuple[np.uint32, np.uint32],
-    threshold: np.uint32,
-    scale: Any,
-) -> None:
-    zero, (low, high) = source.dtype.type(0), keys
-    for column in range(len(source)):
-        kept = feature_hash(first_column + column, low, high) >= threshold
-        result[column] = source[column] * scale if kept else zero
+        low, high = row_keys(vertex[row], key)
+        for column in range(source.shape[1]):
+            kept = feature_hash(first_column + column, low, high) >= threshold
+            value = widened(source[row, column]) * scale if kept else zero
+            result[row, column] = narrowed(value, source[row, column])
 
 
 @njit(cache=True, nogil=True)
