@@ -8,9 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 #: ``numba`` leaves the library alone, as if it had not been built; anything else uses it.
 VARIABLE: Final = "GNNLOOM_KERNELS"
 
@@ -18,6 +15,10 @@ VARIABLE: Final = "GNNLOOM_KERNELS"
 _ABI: Final = 3
 #: Names of the instruction sets, in the order of spmm.c.
 INSTRUCTION_SETS: Final = ("AVX-512", "AVX2", "portable vectors")
+
+
+#: An array of int64; making the address of one of NumPy's takes as long as a short product.
+Bounds = ctypes.Array[ctypes.c_int64]
 
 
 class Product(ctypes.Structure):
@@ -65,13 +66,13 @@ class Library:
         """Whether :meth:`multiply` can use several threads."""
         return self._team is not None
 
-    def multiply(self, product: Product, bounds: NDArray[np.int64], num_threads: int = 1) -> None:
+    def multiply(self, product: Product, bounds: Bounds, num_threads: int = 1) -> None:
         """Compute ranges of rows of a product's list, each on one of some threads. Releases the GIL.
 
         Args:
-            bounds: (num_ranges + 1,) int64 positions in the list at which ranges begin and end.
+            bounds: (num_ranges + 1,) positions in the list at which ranges begin and end.
         """
-        self._multiply(product, bounds.ctypes.data, len(bounds) - 1, self._number, self._team, num_threads)
+        self._multiply(product, bounds, len(bounds) - 1, self._number, self._team, num_threads)
 
 
 def chosen_library() -> Library | None:
