@@ -96,6 +96,7 @@ bench-ingest: .venv/installed-for-benchmarks
 bench-partition: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_partition.py --scale $(SCALE) --data $(DATA)
 
+# Every algorithm on 1, 2 and 4 ranks; SCALE=small takes a minute, full a quarter of an hour.
 bench-algorithms: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_algorithms.py --scale $(SCALE) --data $(DATA)
 

@@ -10,38 +10,40 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import gnnloom
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 
-GRID = "8x8"
+GRID = (8, 8)
 PERMUTATIONS = ("none", "single", "double")
-Run = Callable[..., dict[str, Any]]
 
 
-def report_balance(run: Run, data: Path, side: int) -> None:
+def report_balance(catalog: Path, data: Path, side: int) -> None:
     """Print max/mean of a lattice with loops, and of soc-Slashdot0902 if its file exists."""
-    run("generate", "lattice", "lattice", "--size", f"{side}x{side}")
-    names = ["lattice"]
+    graphs = [gnnloom.generate(f"lattice-{side}", "lattice", catalog=catalog, workers=0, size=(side, side))]
     slashdot = data / "soc-Slashdot0902.txt.gz"
     if slashdot.exists():
-        run("ingest", "slashdot", str(slashdot), "--ids", "compact")
-        names.append("slashdot")
-    print(f"\nMax/mean nonzeros of {GRID} blocks\n{'':12}" + "".join(f"{name:>10}" for name in PERMUTATIONS))
+        graphs.append(gnnloom.ingest("slashdot", slashdot, catalog=catalog, workers=0, ids="compact"))
+    print(
+        f"\nMax/mean nonzeros of {GRID[0]} x {GRID[1]} blocks\n{'':12}"
+        + "".join(f"{name:>10}" for name in PERMUTATIONS)
+    )
     lines = []
-    for name in names:
-        found = [_balance(run, name, permutation) for permutation in PERMUTATIONS]
+    for dataset in graphs:
+        found = [_balance(dataset, permutation) for permutation in PERMUTATIONS]
+        name = dataset.name.split("-", maxsplit=1)[0]
         print(f"{name:12}" + "".join(f"{figure:10.4f}" for figure in found))
         pairs = zip(PERMUTATIONS, found, strict=True)
         lines += [f"RESULT balance_{name}_{permutation} {figure:.4g} x" for permutation, figure in pairs]
     print("\n".join(lines), flush=True)
 
 
-def _balance(run: Run, name: str, permutation: str) -> float:
-    return float(run("shard", name, "--grid", GRID, "--permutation", permutation)["balance"])
+def _balance(dataset: gnnloom.Dataset, permutation: str) -> float:
+    shards = gnnloom.shard(dataset, grid=GRID, permutation=permutation, workers=0)
+    return float(max(shards.artifact.facts["balance"].values()))
 
 
 def report_permutation(size: int) -> None:

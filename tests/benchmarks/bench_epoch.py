@@ -25,7 +25,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +58,7 @@ def main() -> None:
     rounds, epochs = REPEATS[options.scale]
     rounds, epochs = options.rounds or rounds, options.epochs or epochs
     with catalog_in(options.catalog, options.folder) as catalog:
-        for graph in _graphs(options):
-            arguments, method = GRAPHS[options.scale][graph]
-            dataset = generated(catalog, graph, family(graph), **arguments)
-            row_shards(dataset, 1, "block")
-            row_shards(dataset, 2, method)
-        for case in _cases(options):
+        for case in _cases(options, {graph: _shards(options, catalog, graph) for graph in _graphs(options)}):
             _run(case, catalog, _sides(options, case), rounds, epochs)
 
 
@@ -97,12 +92,18 @@ def _graphs(options: argparse.Namespace) -> list[str]:
     return [graph for graph in GRAPHS[options.scale] if family(graph) in chosen]
 
 
-def _cases(options: argparse.Namespace) -> list[Case]:
+def _shards(options: argparse.Namespace, catalog: Path, graph: str) -> dict[int, str]:
+    arguments, method = GRAPHS[options.scale][graph]
+    dataset = generated(catalog, graph, family(graph), **arguments)
+    return {1: row_shards(dataset, 1, "block"), 2: row_shards(dataset, 2, method)}
+
+
+def _cases(options: argparse.Namespace, shards: Mapping[str, Mapping[int, str]]) -> list[Case]:
     cases = []
     for model in options.models:
         usual = WIDTHS[options.scale]
         widths = options.widths or (usual if model == "gcn" else usual[len(usual) // 2 :][:1])
-        cases += [Case(model, graph, width) for graph in _graphs(options) for width in widths]
+        cases += [Case(model, graph, width, keys) for graph, keys in shards.items() for width in widths]
     return cases
 
 

@@ -1,6 +1,7 @@
 """The sparse product against torch's CSR product (MKL), torch's spmm_reduce and SciPy, and against memory bandwidth.
 
-    python tests/benchmarks/bench_spmm.py [--scale small|full] [--widths 16,64,128,256] [--threads N] [--repeats N]
+    python tests/benchmarks/bench_spmm.py [--scale small|full] [--graphs rmat,lattice] [--widths 16,64,128,256]
+                                          [--threads N] [--repeats N] [--clock wall|processor]
 
 Two graphs: R-MAT (Graph500's parameters, 16 edges per vertex, both directions, self loops) and a square lattice in
 natural order. gnnloom multiplies in float32 and in bfloat16. Both are compared with the float32 products of the others
@@ -11,8 +12,11 @@ writes into a buffer that exists; the others have no such option, and get their 
 STREAM's triad (a = b + s c, in C with stores around the caches, as many threads) takes its turn among the products. A
 product moves at least the dense matrix, the output, the column ids and the row pointers once; its fraction of STREAM is
 the rate of these bytes over that of the triad. Times and fractions are those of medians, ratios are given for medians
-and for the fastest runs, which other programs on the machine disturb least. Prints a table, then lines ``RESULT name
-value unit``. Then the work of one rank whose blocks have few entries (see hypersparse.py).
+and for the fastest runs, which other programs on the machine disturb least. On a busy machine, ``--clock processor
+--threads 1`` measures processor time instead; with several threads it would include the time in which they spin.
+
+Prints a table, then lines ``RESULT name value unit``, and lines ``GOAL`` that say whether a goal is met. Then the work
+of one rank whose blocks have few entries (see hypersparse.py).
 """
 
 from __future__ import annotations
@@ -31,13 +35,21 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from allocator import KEPT
 from hypersparse import report_hypersparse
 
-#: glibc keeps what was freed, instead of giving it back and faulting it in again for every result.
-ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 #: Scale of the R-MAT graph, side of the lattice, elements of one array of the triad, repetitions.
 SCALES = {"small": (14, 300, 1 << 23, 5), "full": (17, 1000, 1 << 25, 15)}
 PEERS = ("csr", "spmm_reduce", "spmm_reduce bf16", "scipy")
+CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "processor": time.process_time}
+#: Ratios on R-MAT from this width on: the float32 products of the peers over gnnloom's product of each type.
+FASTER: dict[str, dict[str, float]] = {
+    "float32": {"csr": 4, "spmm_reduce": 3},
+    "bfloat16": {"csr": 6, "spmm_reduce": 5},
+}
+FASTER_FROM = 64
+#: Share of STREAM's triad on the lattice, in float32.
+OF_STREAM = 0.8
 
 _TRIAD = r"""
 #include <stdint.h>
@@ -59,9 +71,9 @@ void triad(float *a, const float *b, const float *c, int64_t n, int threads) {
 
 def main() -> None:
     options = _options()
-    if any(os.environ.get(name) != value for name, value in ALLOCATOR.items()):
+    if any(os.environ.get(name) != value for name, value in KEPT.items()):
         # The allocator reads its settings when the process starts.
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ALLOCATOR})
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEPT})
     import torch
 
     warnings.filterwarnings("ignore", message="Sparse")
@@ -69,16 +81,19 @@ def main() -> None:
     scale, side, elements, repeats = SCALES[options.scale]
     triad = _Triad(elements, options.threads)
     results = []
-    for graph, make in (("rmat", partial(_rmat, scale)), ("lattice", partial(_lattice, side))):
-        matrix = make()
+    goals = []
+    graphs: dict[str, Callable[[], Any]] = {"rmat": partial(_rmat, scale), "lattice": partial(_lattice, side)}
+    for graph in options.graphs:
+        matrix = graphs[graph]()
         print(f"\n{graph}: {matrix.num_rows:,} vertices, {matrix.nnz:,} nonzeros, {options.threads} threads")
         print(f"{'':14}{'gnnloom ms':>12}{'spread':>14}{'of STREAM':>11}" + "".join(f"{peer:>22}" for peer in PEERS))
         for width in options.widths:
             programs = _programs(matrix, width, options.threads) | {"triad": triad}
-            times = _times(programs, options.repeats or repeats)
-            for dtype in ("float32", "bfloat16"):
+            times = _times(programs, options.repeats or repeats, CLOCKS[options.clock])
+            for dtype in FASTER:
                 results += _report(f"spmm_{graph}_{width}", dtype, times, _num_bytes(matrix, width, dtype), triad)
-    print("\n".join(results))
+                goals += _goals(graph, width, dtype, times, _num_bytes(matrix, width, dtype) / triad.num_bytes)
+    print("\n".join([*results, *goals]))
     report_hypersparse(1 << (16 if options.scale == "small" else 18), options.repeats or repeats)
 
 
@@ -88,6 +103,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--widths", type=lambda text: [int(item) for item in text.split(",")], default=[16, 64, 128, 256]
     )
+    parser.add_argument("--graphs", type=lambda text: text.split(","), default=["rmat", "lattice"])
+    parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--repeats", type=int, help="products of each kind")
     return parser.parse_args()
@@ -185,6 +202,24 @@ def _report(name: str, dtype: str, times: dict[str, list[float]], num_bytes: int
     return [*lines, f"RESULT {name}_{dtype}_triad {stream / 1e9:.4g} GB/s"]
 
 
+def _goals(graph: str, width: int, dtype: str, times: dict[str, list[float]], triads: float) -> list[str]:
+    """A line for every goal of a product, which moves as many bytes as ``triads`` triads."""
+    own = median(times[dtype])
+    goals = {f"{peer} over gnnloom": (median(times[peer]) / own, least) for peer, least in FASTER[dtype].items()}
+    if graph == "lattice":
+        goals = {"of STREAM": (triads * median(times["triad"]) / own, OF_STREAM)} if dtype == "float32" else {}
+    elif width < FASTER_FROM:
+        goals = {}
+    return [
+        f"GOAL {graph} {width} {dtype}: {what} {ratio:.2f}x ({_met(ratio, least)}); at least {least}x"
+        for what, (ratio, least) in goals.items()
+    ]
+
+
+def _met(ratio: float, least: float) -> str:
+    return "met" if ratio >= least else "not met"
+
+
 def _programs(matrix: Any, width: int, threads: int) -> dict[str, Callable[[], object]]:
     """The product in every program; all results are checked against each other."""
     import numpy as np
@@ -224,14 +259,16 @@ def _programs(matrix: Any, width: int, threads: int) -> dict[str, Callable[[], o
     return programs
 
 
-def _times(programs: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+def _times(
+    programs: dict[str, Callable[[], object]], repeats: int, clock: Callable[[], float]
+) -> dict[str, list[float]]:
     """Seconds of every program, which take turns."""
     found: dict[str, list[float]] = {name: [] for name in programs}
     for _ in range(repeats):
         for name, program in programs.items():
-            started = time.perf_counter()
+            started = clock()
             program()
-            found[name].append(time.perf_counter() - started)
+            found[name].append(clock() - started)
     return found
 
 

@@ -68,9 +68,9 @@ def _start_as_gnnloom(layers: nn.ModuleList, model: str, seed: int) -> None:
     found = [dict(layer.named_parameters()) for layer in layers]
     for name in DRAWN[model]:
         for parameters in found:
-            target = parameters[name]
+            given = parameters[name]
             # PyG's linear layers store their weights transposed, and its attention vectors with a leading axis.
-            target = target.T if name.endswith("weight") else target[0]
+            target = given.T if name.endswith("weight") else given[0]
             target.copy_(glorot(target.shape, generator, torch.float32))
     for parameters in found:
         for name, parameter in parameters.items():

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from allocator import KEPT
 from graphs import NUM_CLASSES, NUM_FEATURES
 from launching import HERE, last_line, train_ranks
 
 from gnnloom.storage import Catalog
+from gnnloom.storage.machine_memory import available_memory, memory_text
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import rank_environment
 
-#: Twice the largest tensor: neither a mapping of its own nor the top of the heap goes back to the system.
-KEPT = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": str(1 << 32)}
 SEED = 0
 #: Memory that Python, torch and PyG take, in bytes.
 _PROGRAM = 1 << 30
@@ -24,11 +25,17 @@ _PROGRAM = 1 << 30
 
 @dataclass(frozen=True)
 class Case:
-    """A model of three layers on a stored graph."""
+    """A model of three layers on a stored graph.
+
+    Attributes:
+        width: of the hidden layers.
+        shards: keys of the graph's row shards by number of ranks.
+    """
 
     model: str
     graph: str
     width: int
+    shards: Mapping[int, str]
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -74,19 +81,19 @@ class Side:
             return "PyG's attention turns every adjacency into edges"
         if self.adjacency == "sparse" and find_spec("torch_sparse") is None:
             return "torch-sparse is not installed"
-        needed, free = self._memory(case, catalog), _free_memory()
+        needed, free = self._memory(case, catalog), available_memory()
         if needed > free:
-            return f"needs about {needed / 1e9:.0f} GB of memory, of which {free / 1e9:.0f} GB are free"
+            return f"needs about {memory_text(needed)} of memory, of which {memory_text(free)} are free"
         return ""
 
     def _memory(self, case: Case, catalog: Path) -> int:
         """Bytes that PyG needs if it forms a message for every edge; 0 if it does not."""
         if self.adjacency != "edge_index":
             return 0
-        # Layers that weight their messages keep each of them twice for the backward pass, which forms one more.
-        after = (*case.dims[1:-1], case.dims[-1] * (4 if case.model == "gat" else 1))
-        columns = sum(after) if case.model in {"gcn", "gat"} else max(case.dims)
-        return 3 * 4 * columns * Catalog(catalog).dataset(case.graph).graph().nnz + _PROGRAM
+        # Layers that weight their messages keep them for the backward pass; each of a GAT's heads has all classes.
+        kept = sum(case.dims[1:])
+        columns = {"gcn": 3 * kept, "gat": 4 * (kept + 3 * case.dims[-1])}.get(case.model, 3 * max(case.dims))
+        return 4 * columns * Catalog(catalog).dataset(case.graph).graph().nnz + _PROGRAM
 
     def measure(self, case: Case, catalog: Path, epochs: int) -> dict[str, Any]:
         """Train in new processes; the figures of epoch_figures.py, and the losses."""
@@ -100,6 +107,7 @@ class Side:
         return TrainConfig(
             catalog=str(catalog),
             dataset=case.graph,
+            shards=case.shards[self.ranks],
             ranks=self.ranks,
             model=case.model,
             hidden=case.dims[1:-1],
@@ -122,12 +130,3 @@ SIDES = {
     "sparse": Side("PyG, SparseTensor", adjacency="sparse"),
     "edge_index": Side("PyG, edge_index", adjacency="edge_index"),
 }
-
-
-def _free_memory() -> float:
-    """Bytes that a new process can have; unlimited where the system does not say."""
-    facts = Path("/proc/meminfo")
-    if not facts.exists():
-        return float("inf")
-    lines = dict(line.split(":") for line in facts.read_text().splitlines())
-    return float(lines["MemAvailable"].split()[0]) * 1024

@@ -38,7 +38,7 @@ class _Silent(MpiCommunicator):
 def main(content: str, width: str, rounds: str) -> None:
     torch.set_num_threads(1)
     config, comm = TrainConfig.from_json(json.loads(content)), world()
-    shards = Catalog(config.catalog).dataset(config.dataset).row_shards(parts=comm.size)
+    shards = Catalog(config.catalog).dataset(config.dataset).row_shards(key=config.shards)
     operator, silent = (_operator(each, shards, config) for each in (comm, _Silent(comm._comm)))
     generator = torch.Generator().manual_seed(comm.rank)
     features = torch.randn(operator.exchange.num_own, int(width), generator=generator).to(operator.feature_dtype)

@@ -1,20 +1,24 @@
 """Reads damaged copies of valid files of every kind, and looks for anything but a result or one of gnnloom's errors.
 
 ``make fuzz`` (``PYTHONPATH=tests python tests/support/fuzzing.py --seconds 180``) fuzzes every reader for so many
-seconds each, prints what it found, and ends with ``RESULT`` lines. What it finds becomes a test.
+seconds each, prints what it found, and ends with ``RESULT`` lines. What it finds becomes a test. Where atheris is
+installed (``pip install atheris``), changes that reach new code are kept and changed further.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -170,23 +174,29 @@ _NASTY = (
 def fuzz(target: Target, folder: Path, seed: int, *, inputs: int = 0, seconds: float = 0.0) -> Outcome:
     """Read damaged inputs: so many, or for so many seconds."""
     valid = folder / "valid"
-    valid.mkdir(parents=True)
-    target.make(valid)
-    target.read(valid)  # the undamaged input must be read
-    files = sorted(path.relative_to(valid) for path in valid.rglob("*") if path.is_file() and path.stat().st_size)
-    files = [file for file in files if file.parts[0] != "into"]
+    files = valid_files(target, valid)
     chosen, outcome, began = random.Random(seed), Outcome(), time.monotonic()
     while outcome.inputs < inputs or time.monotonic() - began < seconds:
         copy = folder / "damaged"
         shutil.copytree(valid, copy, ignore=shutil.ignore_patterns("into"))
         file = chosen.choice(files)
         (copy / file).write_bytes(damaged((valid / file).read_bytes(), chosen))
-        _read_one(target, copy, f"{target.name}, seed {seed}, input {outcome.inputs}, {file}", outcome)
+        read_one(target, copy, f"{target.name}, seed {seed}, input {outcome.inputs}, {file}", outcome)
         shutil.rmtree(copy)
     return outcome
 
 
-def _read_one(target: Target, copy: Path, what: str, outcome: Outcome) -> None:
+def valid_files(target: Target, valid: Path) -> list[Path]:
+    """Make the valid input in a new folder, and read it; returns its files, relative to the folder."""
+    valid.mkdir(parents=True)
+    target.make(valid)
+    target.read(valid)
+    shutil.rmtree(valid / "into", ignore_errors=True)
+    return sorted(path.relative_to(valid) for path in valid.rglob("*") if path.is_file() and path.stat().st_size)
+
+
+def read_one(target: Target, copy: Path, what: str, outcome: Outcome) -> None:
+    """Read an input, and count what happens."""
     outcome.inputs += 1
     began = time.process_time()
     try:
@@ -201,19 +211,37 @@ def _read_one(target: Target, copy: Path, what: str, outcome: Outcome) -> None:
         outcome.failures.append(f"{what}: took {time.process_time() - began:.0f} s of processor time")
 
 
+def guided(target: Target, folder: Path, seed: int, seconds: float) -> Outcome:
+    """The same with inputs that follow the coverage of the reader's code, in a process of its own; needs atheris."""
+    counts = folder / "counts.json"
+    program = [sys.executable, str(Path(__file__).with_name("guided_fuzzing.py")), target.name]
+    options = ["--seconds", str(max(1, int(seconds))), "--seed", str(seed), "--counts", str(counts)]
+    done = subprocess.run([*program, *options], capture_output=True, text=True, check=False)
+    outcome = Outcome(**json.loads(counts.read_text())) if counts.exists() else Outcome()
+    if done.returncode:
+        outcome.failures.append(f"{target.name}: ended with status {done.returncode}\n{done.stderr[-2000:]}")
+    return outcome
+
+
 def main() -> None:
     """Fuzz all targets, or those that are named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=[], help="readers to fuzz; all by default")
     parser.add_argument("--seconds", type=float, default=180.0, help="for each reader")
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--blind", action="store_true", help="do not follow coverage, even if atheris is installed")
     given = parser.parse_args()
+    follows = not given.blind and find_spec("atheris") is not None
+    sys.stdout.write("guided by coverage\n" if follows else "blind\n")
     total = Outcome()
     for name, target in targets().items():
         if given.names and name not in given.names:
             continue
         with tempfile.TemporaryDirectory() as folder:
-            found = fuzz(target, Path(folder), given.seed, seconds=given.seconds)
+            if follows:
+                found = guided(target, Path(folder), given.seed, given.seconds)
+            else:
+                found = fuzz(target, Path(folder), given.seed, seconds=given.seconds)
         sys.stdout.write(f"{name}: {found.inputs} inputs, {found.refused} refused, {len(found.failures)} failures\n")
         sys.stdout.write("".join(f"{failure}\n" for failure in found.failures[:5]))
         sys.stdout.flush()

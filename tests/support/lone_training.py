@@ -10,6 +10,7 @@ import pytest
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import PREDICT
+from gnnloom.trainer.job.launch import Begun
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 from support.lone import LoneCommunicator
@@ -26,8 +27,15 @@ class LoneLauncher:
         self.jobs = 0
 
     def __call__(
-        self, action: list[str], content: dict[str, Any], ranks: int, threads: int, options: Sequence[str] = ()
+        self,
+        action: list[str],
+        content: dict[str, Any],
+        ranks: int,
+        threads: int,
+        options: Sequence[str] = (),
+        begun: Begun | None = None,
     ) -> dict[str, Any]:
+        del threads, begun
         assert ranks == 1
         self.jobs += 1
         if action == [PREDICT]:

@@ -25,7 +25,8 @@ def chunk_groups(num_rows: int, chunk: int, most: int) -> Iterator[slice]:
 
 def in_chunks(rows: Tensor, chunk: int) -> Tensor:
     """(number of chunks, rows of a chunk, dim) a view of the (num_rows, dim) rows of a group."""
-    return rows.unflatten(0, (-1, min(chunk, len(rows))))
+    length = min(chunk, len(rows))
+    return rows.view(len(rows) // length, length, rows.shape[1])
 
 
 def add_in_order(total: Tensor, summands: Tensor, workspace: Workspace) -> None:

@@ -7,6 +7,8 @@ caller changes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +16,7 @@ import numpy as np
 import torch
 
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.trainer.kernels.arrays import sum_dtype, tensor_dtype
+from gnnloom.trainer.kernels.arrays import array_dtype, sum_dtype, tensor_dtype
 from gnnloom.trainer.kernels.c.library import chosen_library
 from gnnloom.trainer.kernels.c.sparse_product import CSparseProduct
 from gnnloom.trainer.kernels.contract import EdgeSoftmax, RowsOnDisk, SoftmaxGradient, SoftmaxState, SparseProduct
@@ -22,7 +24,7 @@ from gnnloom.trainer.kernels.dropout import Dropout
 from gnnloom.trainer.kernels.elementwise import add_bias, add_to, column_sums, converted, fork, give_up, scaled_sum
 from gnnloom.trainer.kernels.gemm import matmul, seconds_of_weight_gradients, weight_gradient
 from gnnloom.trainer.kernels.rectify import rectify
-from gnnloom.trainer.kernels.sparse_rows import listed_rows
+from gnnloom.trainer.kernels.sparse_rows import SparseRows, listed_columns, listed_rows
 from gnnloom.trainer.kernels.streamed_product import StreamedProduct
 from gnnloom.trainer.kernels.threads import Threads
 from gnnloom.trainer.kernels.workspace import Workspace
@@ -43,6 +45,7 @@ __all__ = [
     "fork",
     "give_up",
     "matmul",
+    "products_by_columns",
     "rectify",
     "scaled_sum",
     "seconds_of_weight_gradients",
@@ -62,18 +65,42 @@ def sparse_product(matrix: CSR | RowsOnDisk, threads: Threads, dtype: np.dtype[A
         dtype: float32, float64 or torch's bfloat16, of the dense matrices; weights of another dtype are converted
             once, to float32 for bfloat16.
     """
-    kind = dtype if isinstance(dtype, torch.dtype) else tensor_dtype(dtype)
+    kind = _as_torch(dtype)
+    if isinstance(matrix, CSR):
+        return _product(listed_rows(matrix), threads, kind)
+    return StreamedProduct(matrix, kind, partial(_prepared, threads), fuses=chosen_library() is not None)
+
+
+def products_by_columns(
+    matrix: CSR, parts: Sequence[slice], threads: Threads, dtype: np.dtype[Any] | torch.dtype
+) -> list[SparseProduct]:
+    """For every range of columns, the product of a matrix's entries there; they share its memory.
+
+    Each takes the whole dense matrix and reads the rows of its range, so that others may still be on their way.
+
+    Args:
+        parts: one range after the other, from the first column to the last.
+        dtype: see :func:`sparse_product`.
+    """
+    kind = _as_torch(dtype)
+    if matrix.data is not None:
+        # Here, so that the products share what they would convert.
+        matrix = replace(matrix, data=matrix.data.astype(array_dtype(sum_dtype(kind)), copy=False))
+    return [_product(rows, threads, kind) for rows in listed_columns(matrix, parts)]
+
+
+def _as_torch(dtype: np.dtype[Any] | torch.dtype) -> torch.dtype:
+    return dtype if isinstance(dtype, torch.dtype) else tensor_dtype(dtype)
+
+
+def _product(rows: SparseRows, threads: Threads, dtype: torch.dtype) -> SparseProduct:
     library = chosen_library()
-    if not isinstance(matrix, CSR):
-        prepare = partial(_prepared, threads)
-        return StreamedProduct(matrix, kind, prepare, fuses=library is not None)
-    rows = listed_rows(matrix)
     if library is not None:
-        return CSparseProduct(library, rows, threads, kind)
+        return CSparseProduct(library, rows, threads, dtype)
     # See :func:`edge_softmax`.
     from gnnloom.trainer.kernels.numba_spmm import NumbaSparseProduct  # noqa: PLC0415
 
-    return NumbaSparseProduct(rows, threads, kind)
+    return NumbaSparseProduct(rows, threads, dtype)
 
 
 def _prepared(threads: Threads, matrix: CSR, dtype: torch.dtype) -> SparseProduct:

@@ -8,105 +8,53 @@ from typing import Any
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gnnloom.trainer.kernels.arrays import array_dtype, as_array, sum_dtype
-from gnnloom.trainer.kernels.bfloat16 import narrow_row, widen_row
+from gnnloom.trainer.kernels.bfloat16 import narrowed, widened
 from gnnloom.trainer.kernels.contract import LANES, RowPass, Step
 
+#: Of bfloat16 the bits; see :mod:`gnnloom.trainer.kernels.bfloat16`.
 Dense = NDArray[Any]
 Bits = NDArray[np.uint32]
-#: Rows of bfloat16; see :mod:`gnnloom.trainer.kernels.bfloat16`.
-Stored = NDArray[np.uint16]
 
 
 def numba_rows(given: RowPass) -> Callable[[int, int], None]:
     """The function that computes a range of the rows."""
-    read, written = as_array(given.source), as_array(given.result)
-    sums, mask = sum_dtype(given.source.dtype), given.mask
+    read, written, added = as_array(given.source), as_array(given.result), _given(given.bias)
+    bits, mask = _given(given.passed).view(np.uint32), given.mask
     # Of the dtype of the sums: a Python float would be a float64 and widen the loop's arithmetic.
-    scale, is_stored = array_dtype(sums).type(given.scale), given.source.dtype != sums
-    bits = None if given.passed is None else as_array(given.passed).view(np.uint32)
-    added = None if given.bias is None else as_array(given.bias)
-    chosen = () if mask is None else (mask.vertex, mask.first_column, mask.key, mask.threshold)
+    scale = array_dtype(sum_dtype(given.source.dtype)).type(given.scale)
     if given.step is Step.SELECT:
-        select = _select_stored_rows if is_stored else _select_rows
-        return lambda start, stop: select(read, bits, scale, written, start, stop)
-    if given.step is Step.DROP:
-        drop = _drop_stored_rows if is_stored else _drop_rows
-        return lambda start, stop: drop(read, written, *chosen, scale, start, stop)
+        return lambda start, stop: _select_rows(read, bits, scale, written, start, stop)
     if mask is None:
-        plain = _rectify_stored_rows if is_stored else _rectify_rows
-        return lambda start, stop: plain(read, added, written, bits, start, stop)
-    both = _rectify_and_drop_stored_rows if is_stored else _rectify_and_drop_rows
-    return lambda start, stop: both(read, added, written, bits, *chosen, scale, start, stop)
+        return lambda start, stop: _rectify_rows(read, added, written, bits, start, stop)
+    vertex, first_column, key, threshold = mask.vertex, mask.first_column, mask.key, mask.threshold
+    if given.step is Step.DROP:
+        return lambda start, stop: _drop_rows(read, written, vertex, first_column, key, threshold, scale, start, stop)
+    return lambda start, stop: _rectify_and_drop_rows(
+        read, added, written, bits, vertex, first_column, key, threshold, scale, start, stop
+    )
+
+
+def _given(tensor: Tensor | None) -> NDArray[Any]:
+    """The array of an operand; an empty one if the step takes none."""
+    return np.empty(0, np.int32) if tensor is None else as_array(tensor)
 
 
 # A number that is not finite passes, so that a run that diverges shows it in its loss.
 @njit(cache=True, nogil=True)
-def _rectify_row(source: Dense, bias: Dense, result: Dense, passed: Bits) -> None:
-    zero = bias.dtype.type(0)
-    for column in range(len(source)):
-        value = source[column] + bias[column]
-        result[column] = zero if value <= zero else value  # noqa: FURB136 - a maximum may drop NaN
-    _pack_signs(result, passed)
-
-
-@njit(cache=True, nogil=True)
-def _rectify_and_drop_row(
-    source: Dense,
-    bias: Dense,
-    result: Dense,
-    passed: Bits,
-    first_column: int,
-    keys: tuple[np.uint32, np.uint32],
-    threshold: np.uint32,
-    scale: Any,
-) -> None:
-    zero, (low, high) = bias.dtype.type(0), keys
-    for column in range(len(source)):
-        value = source[column] + bias[column]
-        kept = _feature_hash(first_column + column, low, high) >= threshold
-        result[column] = value * scale if kept and not value <= zero else zero
-    _pack_signs(result, passed)
-
-
-@njit(cache=True, nogil=True)
-def _pack_signs(values: Dense, words: Bits) -> None:
-    """Set the bits of the values that are not zero."""
-    dim, zero = len(values), values.dtype.type(0)
-    for word in range(len(words)):
-        first, bits = word * LANES, np.uint32(0)
-        for lane in range(min(LANES, dim - first)):
-            bits |= np.uint32(np.uint32(values[first + lane] != zero) << np.uint32(lane))
-        words[word] = bits
-
-
-@njit(cache=True, nogil=True)
-def _select_row(gradient: Dense, passed: Bits, scale: Any, result: Dense) -> None:
-    dim, zero = len(gradient), gradient.dtype.type(0)
-    for word in range(len(passed)):
-        first, bits = word * LANES, passed[word]
-        for lane in range(min(LANES, dim - first)):
-            chosen = np.uint32(bits >> np.uint32(lane)) & np.uint32(1)
-            result[first + lane] = gradient[first + lane] * scale if chosen else zero
-
-
-@njit(cache=True, nogil=True)
 def _rectify_rows(source: Dense, bias: Dense, result: Dense, passed: Bits, start: int, stop: int) -> None:
+    dim, zero = source.shape[1], bias.dtype.type(0)
     for row in range(start, stop):
-        _rectify_row(source[row], bias, result[row], passed[row])
-
-
-@njit(cache=True, nogil=True)
-def _rectify_stored_rows(
-    source: Stored, bias: NDArray[np.float32], result: Stored, passed: Bits, start: int, stop: int
-) -> None:
-    scratch = np.empty(source.shape[1], np.uint32)
-    values = scratch.view(np.float32)
-    for row in range(start, stop):
-        widen_row(source[row], scratch)
-        _rectify_row(values, bias, values, passed[row])
-        narrow_row(scratch, result[row])
+        for word in range(passed.shape[1]):
+            first, bits = word * LANES, np.uint32(0)
+            for lane in range(min(LANES, dim - first)):
+                value = widened(source[row, first + lane]) + bias[first + lane]
+                value = zero if value <= zero else value  # noqa: FURB136 - a maximum may drop NaN
+                result[row, first + lane] = narrowed(value, source[row, first + lane])
+                bits |= np.uint32(np.uint32(value != zero) << np.uint32(lane))
+            passed[row, word] = bits
 
 
 @njit(cache=True, nogil=True)
@@ -123,48 +71,30 @@ def _rectify_and_drop_rows(
     start: int,
     stop: int,
 ) -> None:
+    dim, zero = source.shape[1], bias.dtype.type(0)
     for row in range(start, stop):
-        keys = _row_keys(vertex[row], key)
-        _rectify_and_drop_row(source[row], bias, result[row], passed[row], first_column, keys, threshold, scale)
-
-
-@njit(cache=True, nogil=True)
-def _rectify_and_drop_stored_rows(
-    source: Stored,
-    bias: NDArray[np.float32],
-    result: Stored,
-    passed: Bits,
-    vertex: NDArray[np.int64],
-    first_column: int,
-    key: np.uint64,
-    threshold: np.uint32,
-    scale: Any,
-    start: int,
-    stop: int,
-) -> None:
-    scratch = np.empty(source.shape[1], np.uint32)
-    values = scratch.view(np.float32)
-    for row in range(start, stop):
-        keys = _row_keys(vertex[row], key)
-        widen_row(source[row], scratch)
-        _rectify_and_drop_row(values, bias, values, passed[row], first_column, keys, threshold, scale)
-        narrow_row(scratch, result[row])
+        low, high = _row_keys(vertex[row], key)
+        for word in range(passed.shape[1]):
+            first, bits = word * LANES, np.uint32(0)
+            for lane in range(min(LANES, dim - first)):
+                value = widened(source[row, first + lane]) + bias[first + lane]
+                kept = _feature_hash(first_column + first + lane, low, high) >= threshold
+                value = value * scale if kept and not value <= zero else zero
+                result[row, first + lane] = narrowed(value, source[row, first + lane])
+                bits |= np.uint32(np.uint32(value != zero) << np.uint32(lane))
+            passed[row, word] = bits
 
 
 @njit(cache=True, nogil=True)
 def _select_rows(gradient: Dense, passed: Bits, scale: Any, result: Dense, start: int, stop: int) -> None:
+    dim, zero = gradient.shape[1], scale * 0
     for row in range(start, stop):
-        _select_row(gradient[row], passed[row], scale, result[row])
-
-
-@njit(cache=True, nogil=True)
-def _select_stored_rows(gradient: Stored, passed: Bits, scale: Any, result: Stored, start: int, stop: int) -> None:
-    scratch = np.empty(gradient.shape[1], np.uint32)
-    values = scratch.view(np.float32)
-    for row in range(start, stop):
-        widen_row(gradient[row], scratch)
-        _select_row(values, passed[row], scale, values)
-        narrow_row(scratch, result[row])
+        for word in range(passed.shape[1]):
+            first, bits = word * LANES, passed[row, word]
+            for lane in range(min(LANES, dim - first)):
+                chosen = np.uint32(bits >> np.uint32(lane)) & np.uint32(1)
+                value = widened(gradient[row, first + lane]) * scale
+                result[row, first + lane] = narrowed(value if chosen else zero, gradient[row, first + lane])
 
 
 @njit(cache=True, nogil=True)
@@ -180,43 +110,13 @@ def _drop_rows(
     stop: int,
 ) -> None:
     """Write rows ``start`` to ``stop`` of the masked, scaled features."""
+    zero = scale * 0
     for row in range(start, stop):
-        _drop_row(source[row], result[row], first_column, _row_keys(vertex[row], key), threshold, scale)
-
-
-@njit(cache=True, nogil=True)
-def _drop_stored_rows(
-    source: NDArray[np.uint16],
-    result: NDArray[np.uint16],
-    vertex: NDArray[np.int64],
-    first_column: int,
-    key: np.uint64,
-    threshold: np.uint32,
-    scale: Any,
-    start: int,
-    stop: int,
-) -> None:
-    scratch = np.empty(source.shape[1], np.uint32)
-    values = scratch.view(np.float32)
-    for row in range(start, stop):
-        widen_row(source[row], scratch)
-        _drop_row(values, values, first_column, _row_keys(vertex[row], key), threshold, scale)
-        narrow_row(scratch, result[row])
-
-
-@njit(cache=True, nogil=True)
-def _drop_row(
-    source: NDArray[Any],
-    result: NDArray[Any],
-    first_column: int,
-    keys: tuple[np.uint32, np.uint32],
-    threshold: np.uint32,
-    scale: Any,
-) -> None:
-    zero, (low, high) = source.dtype.type(0), keys
-    for column in range(len(source)):
-        kept = _feature_hash(first_column + column, low, high) >= threshold
-        result[column] = source[column] * scale if kept else zero
+        low, high = _row_keys(vertex[row], key)
+        for column in range(source.shape[1]):
+            kept = _feature_hash(first_column + column, low, high) >= threshold
+            value = widened(source[row, column]) * scale if kept else zero
+            result[row, column] = narrowed(value, source[row, column])
 
 
 @njit(cache=True, nogil=True)

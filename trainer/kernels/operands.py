@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
 
 from gnnloom.trainer.kernels.arrays import sum_dtype
 from gnnloom.trainer.kernels.sparse_rows import SparseRows
+
+#: Stands for factors that are all 1.
+_ONES: Final = torch.empty(0)
 
 
 class Operands(NamedTuple):
@@ -47,7 +50,7 @@ def prepare(
     Raises:
         ValueError: a shape, dtype or layout does not match.
     """
-    factors = row_scale.new_empty(0) if column_scale is None else column_scale
+    factors = _ONES if column_scale is None else column_scale
     operands = _checked(rows, dtype, Operands(dense, out, row_scale, factors))
     # Nothing to add. Without `accumulate` the kernel must still write zeros.
     if accumulate and rows.nnz == 0:
@@ -69,7 +72,8 @@ def _checked(rows: SparseRows, dtype: torch.dtype, operands: Operands) -> Operan
         if tensor.numel() and tensor.shape[1] > 1 and tensor.stride(1) != 1:
             raise ValueError(f"sparse product: the rows of {name} are not contiguous")
     for name, scale, length in (("row", row_scale, rows.num_rows), ("column", column_scale, rows.num_columns)):
-        _check_scale(name, scale, length, sum_dtype(dtype))
+        if len(scale):
+            _check_scale(name, scale, length, sum_dtype(dtype))
     # No normalization has both weights and factors of columns, so no kernel has both.
     if rows.data is not None and len(column_scale):
         scaled = (dense * column_scale.unsqueeze(1)).to(dtype)
@@ -78,6 +82,6 @@ def _checked(rows: SparseRows, dtype: torch.dtype, operands: Operands) -> Operan
 
 
 def _check_scale(name: str, scale: Tensor, length: int, dtype: torch.dtype) -> None:
-    if len(scale) and (scale.shape != (length,) or scale.dtype != dtype or not scale.is_contiguous()):
+    if scale.shape != (length,) or scale.dtype != dtype or not scale.is_contiguous():
         found = f"{tuple(scale.shape)} {scale.dtype}"
         raise ValueError(f"sparse product: {name} factors are {found}, not ({length},) {dtype}")

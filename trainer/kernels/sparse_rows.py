@@ -6,6 +6,7 @@ One description covers a whole matrix (CSR), one of whose rows most are empty (d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -89,3 +90,22 @@ def listed_rows(matrix: CSR) -> SparseRows:
     if len(occupied) > _SPARSE_ROWS * matrix.num_rows or matrix.num_rows == 0:
         return rows
     return replace(rows, begin=begin[occupied], end=end[occupied], target=occupied)
+
+
+def listed_columns(matrix: CSR, parts: Sequence[slice]) -> list[SparseRows]:
+    """For every range of columns, the rows with entries there; they share the memory of the matrix.
+
+    Args:
+        matrix: every row has its columns in ascending order, so those of a range follow each other.
+        parts: one range after the other, from the first column to the last.
+    """
+    owner = np.searchsorted([part.stop for part in parts], matrix.indices, side="right")
+    row = np.repeat(np.arange(matrix.num_rows), np.diff(matrix.indptr))
+    begins = np.ones(matrix.nnz, bool)
+    begins[1:] = (owner[1:] != owner[:-1]) | (row[1:] != row[:-1])
+    begin = np.flatnonzero(begins)
+    end, owner, row = np.append(begin[1:], matrix.nnz), owner[begin], row[begin]
+    order = np.argsort(owner, kind="stable")
+    found = np.split(order, np.searchsorted(owner[order], np.arange(1, len(parts))))
+    shape = matrix.num_rows, matrix.num_columns
+    return [SparseRows(begin[each], end[each], row[each], matrix.indices, matrix.data, *shape) for each in found]

@@ -9,13 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.row_shards import ShardMatrix
-from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.dispatch import Workspace
@@ -126,33 +123,6 @@ class HaloExchange:
             if offset[other] < offset[other + 1]:
                 requests[other] = self.comm.receive(rows[offset[other] : offset[other + 1]], other)
         return requests
-
-
-def split_columns(matrix: CSR, parts: list[slice]) -> list[CSR]:
-    """Consecutive ranges of a matrix's columns as matrices of their own, each numbered from 0.
-
-    Args:
-        matrix: every row has its columns in ascending order.
-        parts: one after the other, from the first column to the last.
-    """
-    if len([part for part in parts if part.start < part.stop]) == 1:
-        # Nothing to split, and nothing to copy.
-        empty = CSR(matrix.row_offset, np.zeros_like(matrix.indptr), matrix.indices[:0], _cut(matrix.data, slice(0)), 0)
-        return [matrix if part.start < part.stop else empty for part in parts]
-    owner = np.searchsorted([part.stop for part in parts], matrix.indices, side="right")
-    rows = np.repeat(np.arange(matrix.num_rows), np.diff(matrix.indptr))
-    found = []
-    for number, part in enumerate(parts):
-        chosen = np.flatnonzero(owner == number)
-        counts = np.bincount(rows[chosen], minlength=matrix.num_rows)
-        indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        indices = matrix.indices[chosen] - matrix.indices.dtype.type(part.start)
-        found.append(CSR(matrix.row_offset, indptr, indices, _cut(matrix.data, chosen), part.stop - part.start))
-    return found
-
-
-def _cut(data: NDArray[Any] | None, chosen: slice | NDArray[np.int64]) -> NDArray[Any] | None:
-    return None if data is None else data[chosen]
 
 
 class HaloFetch:

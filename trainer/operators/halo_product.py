@@ -15,59 +15,62 @@ from torch import Tensor
 
 from gnnloom.storage.artifacts.row_shards import ShardMatrix
 from gnnloom.storage.artifacts.stored_csr import StoredCSR
-from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.comm.traffic import SPMM, Kind
 from gnnloom.trainer.data.adjacency_scaling import Scaling
-from gnnloom.trainer.kernels.dispatch import SparseProduct, Threads, converted, sparse_product, sum_dtype
-from gnnloom.trainer.operators.halo import Arrival, HaloExchange, split_columns
+from gnnloom.trainer.kernels.dispatch import (
+    SparseProduct,
+    Threads,
+    converted,
+    products_by_columns,
+    sparse_product,
+    sum_dtype,
+)
+from gnnloom.trainer.operators.halo import Arrival, HaloExchange
 
 
 @dataclass(frozen=True)
 class _Neighbors:
-    """The product with the halo rows of some ranks.
-
-    Attributes:
-        rows: their rows of the halo.
-    """
+    """The product with the halo rows of some ranks, of which it takes all."""
 
     ranks: list[int]
-    rows: slice
     product: SparseProduct
 
 
-def _halo_products(
-    exchange: HaloExchange, matrix: CSR | StoredCSR, threads: Threads, dtype: torch.dtype
-) -> list[_Neighbors]:
-    """One product for each neighbor, in the order in which their rows are awaited."""
-    ranks = exchange.owners()
-    if isinstance(matrix, StoredCSR):
+@dataclass(frozen=True)
+class LocalProducts:
+    """A rank's products with its own rows, and with those of its neighbors in the order in which they are awaited.
+
+    They share the memory of the matrix, and hold for each neighbor only where its columns are.
+    """
+
+    own: SparseProduct
+    halo: list[_Neighbors]
+
+    @classmethod
+    def of(
+        cls, exchange: HaloExchange, matrix: ShardMatrix[Any], threads: Threads, dtype: torch.dtype
+    ) -> LocalProducts:
+        """Prepare the products with features of a dtype. Communicates nothing."""
+        own, ranks, halo = sparse_product(matrix.own, threads, dtype), exchange.owners(), matrix.halo
         # A matrix on disk is read in whole rows, which have columns of several neighbors.
-        product = sparse_product(matrix, threads, dtype)
-        return [_Neighbors(ranks, slice(0, matrix.num_columns), product)] if ranks else []
-    parts = split_columns(matrix, [exchange.halo_of(rank) for rank in range(exchange.comm.size)])
-    return [_Neighbors([rank], exchange.halo_of(rank), sparse_product(parts[rank], threads, dtype)) for rank in ranks]
+        if len(ranks) <= 1 or isinstance(halo, StoredCSR):
+            return cls(own, [_Neighbors(ranks, sparse_product(halo, threads, dtype))] if ranks else [])
+        columns = [exchange.halo_of(rank) for rank in range(exchange.comm.size)]
+        products = products_by_columns(halo, columns, threads, dtype)
+        return cls(own, [_Neighbors([rank], products[rank]) for rank in ranks])
 
 
 class HaloProduct:
     """One scaled matrix, in an own and a halo block of columns, and its exchange of rows."""
 
-    def __init__(
-        self,
-        exchange: HaloExchange,
-        matrix: ShardMatrix[Any],
-        sides: Scaling,
-        kind: Kind,
-        threads: Threads,
-        dtype: torch.dtype,
-    ) -> None:
+    def __init__(self, exchange: HaloExchange, products: LocalProducts, sides: Scaling, kind: Kind) -> None:
         self._exchange = exchange
         self._kind = kind
         self._left = torch.from_numpy(sides.left)
         self._right = torch.from_numpy(sides.right) if len(sides.right) else None
         # Owners scale the rows that they send, so no rank needs the factors of its halo.
         self._sent = None if self._right is None else exchange.sent(self._right).unsqueeze(1)
-        self._own = sparse_product(matrix.own, threads, dtype)
-        self._halo = _halo_products(exchange, matrix.halo, threads, dtype)
+        self._own, self._halo = products.own, products.halo
 
     def multiply(self, features: Tensor) -> Tensor:
         """The scaled matrix times ``features``. Collective.
@@ -110,8 +113,7 @@ class HaloProduct:
             with comm.traffic.timing(self._kind):
                 comm.wait([request for rank in halo.ranks for request in arrival.receives[rank]])
             with comm.traffic.timing(SPMM):
-                rows = arrival.rows[halo.rows]
-                halo.product.multiply(rows, product, self._left, accumulate=True, progress=progress)
+                halo.product.multiply(arrival.rows, product, self._left, accumulate=True, progress=progress)
 
     def _progress(self, arrival: Arrival) -> Callable[[], None] | None:
         comm, requests = self._exchange.comm, arrival.requests

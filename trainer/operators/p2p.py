@@ -19,7 +19,7 @@ from gnnloom.trainer.data.adjacency_scaling import Scaling, degrees, scaling
 from gnnloom.trainer.kernels.arrays import tensor_dtype
 from gnnloom.trainer.kernels.dispatch import Threads, Workspace
 from gnnloom.trainer.operators.halo import HaloExchange
-from gnnloom.trainer.operators.halo_product import HaloProduct
+from gnnloom.trainer.operators.halo_product import HaloProduct, LocalProducts
 from gnnloom.trainer.operators.whole_rows import AXIS, WholeRows
 
 
@@ -60,13 +60,16 @@ class PointToPoint(WholeRows):
         sides = scaling(where, normalization, degree, dtype)
         #: This rank's rows of the adjacency, not normalized, and the exchange of the rows that their columns need.
         self.matrix, self.exchange, self.threads = matrix, HaloExchange(comm, matrix, self.workspace), threads
-        self.forward_product = HaloProduct(self.exchange, matrix, sides, Kind.HALO_FORWARD, threads, self.feature_dtype)
-        self.backward_product = self._adjoint(shard, sides) if multiplies else None
+        products = LocalProducts.of(self.exchange, matrix, threads, self.feature_dtype)
+        self.forward_product = HaloProduct(self.exchange, products, sides, Kind.HALO_FORWARD)
+        self.backward_product = self._adjoint(shard, products, sides) if multiplies else None
 
-    def _adjoint(self, shard: RowShard, sides: Scaling) -> HaloProduct:
+    def _adjoint(self, shard: RowShard, products: LocalProducts, sides: Scaling) -> HaloProduct:
         """The product with the transpose, whose pattern and exchange are the same if the adjacency is symmetric."""
-        same = shard.shards.symmetric
-        transpose = self.matrix if same else shard.operand(transpose=True)
-        # The transpose of an asymmetric pattern refers to other rows, so it needs an exchange of its own.
-        exchange = self.exchange if same else HaloExchange(self.grid.comm, transpose, self.workspace)
-        return HaloProduct(exchange, transpose, sides.transposed, Kind.HALO_BACKWARD, self.threads, self.feature_dtype)
+        exchange = self.exchange
+        if not shard.shards.symmetric:
+            # The transpose of an asymmetric pattern refers to other rows, so it needs an exchange of its own.
+            transpose = shard.operand(transpose=True)
+            exchange = HaloExchange(self.grid.comm, transpose, self.workspace)
+            products = LocalProducts.of(exchange, transpose, self.threads, self.feature_dtype)
+        return HaloProduct(exchange, products, sides.transposed, Kind.HALO_BACKWARD)

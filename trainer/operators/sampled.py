@@ -14,7 +14,7 @@ from gnnloom.trainer.data.batch_data import BatchRows
 from gnnloom.trainer.kernels.arrays import tensor_dtype
 from gnnloom.trainer.kernels.dispatch import Threads, Workspace
 from gnnloom.trainer.operators.halo import HaloExchange
-from gnnloom.trainer.operators.halo_product import HaloProduct
+from gnnloom.trainer.operators.halo_product import HaloProduct, LocalProducts
 from gnnloom.trainer.operators.whole_rows import WholeRows
 
 
@@ -48,8 +48,10 @@ class SampledRows(WholeRows):
         self.exchange = HaloExchange(grid.comm, batch.matrix, workspace)
         if not multiplies:
             return
-        same, dtype = batch.transpose is batch.matrix, self.feature_dtype
-        backward = self.exchange if same else HaloExchange(grid.comm, batch.transpose, workspace)
-        sides = batch.sides.transposed
-        self.forward_product = HaloProduct(self.exchange, batch.matrix, batch.sides, Kind.HALO_FORWARD, threads, dtype)
-        self.backward_product = HaloProduct(backward, batch.transpose, sides, Kind.HALO_BACKWARD, threads, dtype)
+        products = LocalProducts.of(self.exchange, batch.matrix, threads, self.feature_dtype)
+        self.forward_product = HaloProduct(self.exchange, products, batch.sides, Kind.HALO_FORWARD)
+        exchange = self.exchange
+        if batch.transpose is not batch.matrix:
+            exchange = HaloExchange(grid.comm, batch.transpose, workspace)
+            products = LocalProducts.of(exchange, batch.transpose, threads, self.feature_dtype)
+        self.backward_product = HaloProduct(exchange, products, batch.sides.transposed, Kind.HALO_BACKWARD)

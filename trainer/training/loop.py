@@ -152,7 +152,9 @@ def _inputs(comm: Communicator, config: TrainConfig) -> dict[str, str]:
 def _shards(comm: Communicator, config: TrainConfig) -> RowShards | GridShards:
     """The shards that this rank would read. Communicates nothing."""
     dataset = Catalog(config.catalog).dataset(config.dataset)
-    return config.chosen_algorithm.reads.open(dataset, config, comm.rank, comm.size, ReadCounter()).shards
+    opened = config.chosen_algorithm.reads.open(dataset, config, comm.rank, comm.size, ReadCounter())
+    shards: RowShards | GridShards = opened.shards
+    return shards
 
 
 def _check_memory(comm: Communicator, config: TrainConfig) -> None:

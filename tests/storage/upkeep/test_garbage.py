@@ -144,8 +144,9 @@ def test_locks_of_missing_artifacts_are_removed_when_they_are_old(catalog: Catal
 def test_only_old_leftovers_of_runs_are_removed(catalog: Catalog) -> None:
     dataset = store_small_dataset(catalog)
     run = dataset.run_path("first")
-    for aside in (run / "checkpoint" / ".writing-00000004", run / ".writing-predictions", dataset.runs_path / "begun"):
-        aside.mkdir()
+    below = ("checkpoint/.writing-00000004", "checkpoint/best/.removed-00000004", ".writing-predictions", "../begun")
+    for aside in ((run / name).resolve() for name in below):
+        aside.mkdir(parents=True)
         (aside / "c").write_bytes(b"x")
         assert without_locks(catalog) == []
         age(aside)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gnnloom.trainer.kernels import gemm
-from gnnloom.trainer.kernels.bfloat16 import narrow_row, widen_row
+from gnnloom.trainer.kernels.bfloat16 import narrow, widen
 from gnnloom.trainer.kernels.chunked_sums import add_in_order, chunk_groups, in_chunks
 from gnnloom.trainer.kernels.dispatch import Workspace, column_sums, converted, matmul, weight_gradient
 
@@ -16,19 +16,17 @@ def _numbers(*shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
-def test_rows_are_rounded_as_torch_rounds_them() -> None:
+def test_numbers_are_rounded_as_torch_rounds_them() -> None:
     # Every upper half, with lower halves below, at and above the middle of two bfloat16 numbers.
     upper = np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)
     bits = np.concatenate([upper | np.uint32(lower) for lower in (0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF)])
-    stored, back = np.empty(len(bits), np.uint16), np.empty(len(bits), np.uint32)
-    narrow_row(bits, stored)
     wide = torch.from_numpy(bits.view(np.float32))
+    stored = np.array([narrow(value) for value in bits.view(np.float32)], np.uint16)
     found, expected = torch.from_numpy(stored).view(torch.bfloat16), wide.bfloat16()
     assert torch.equal(found.isnan(), expected.isnan())
     assert torch.equal(found[~found.isnan()], expected[~found.isnan()])
-    widen_row(stored, back)
-    number = ~found.isnan()
-    assert torch.equal(torch.from_numpy(back.view(np.float32))[number], found.float()[number])
+    back = torch.tensor([widen(value) for value in stored])
+    assert torch.equal(back[~found.isnan()], found.float()[~found.isnan()])
 
 
 def test_column_sums_are_formed_in_float32() -> None:

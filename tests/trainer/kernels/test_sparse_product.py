@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnloom.storage import CSR
-from gnnloom.trainer.kernels.dispatch import Threads, sparse_product
-from gnnloom.trainer.kernels.sparse_rows import listed_rows
+from gnnloom.trainer.kernels.dispatch import Threads, products_by_columns, sparse_product
+from gnnloom.trainer.kernels.sparse_rows import listed_columns, listed_rows
 from support.sparse_products import Case, cases, random_csr
 
 NO_SCALE = torch.empty(0)
@@ -115,3 +116,21 @@ def test_few_rows_with_entries_are_listed_and_their_pointers_are_short() -> None
     np.testing.assert_array_equal(rows.target, np.flatnonzero(np.diff(matrix.indptr)))
     assert len(rows.begin) == len(rows.end) == len(rows.target) < 20
     assert listed_rows(random_csr(1000, 10, 0.5, weighted=False)).target is None
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_products_by_columns_read_only_their_rows_and_copy_nothing(kernel: str, weighted: bool) -> None:
+    matrix = random_csr(200, 40, 0.1, weighted=weighted)
+    parts = [slice(0, 0), slice(0, 13), slice(13, 13), slice(13, 14), slice(14, 40), slice(40, 40)]
+    dense = torch.randn(40, 5, generator=torch.Generator().manual_seed(3))
+    data = np.ones(matrix.nnz) if matrix.data is None else matrix.data
+    whole = scipy.sparse.csr_array((data, matrix.indices, matrix.indptr), (200, 40)).toarray()
+    products = products_by_columns(matrix, parts, Threads(2), np.dtype(np.float32))
+    for part, product in zip(parts, products, strict=True):
+        arrived, out = torch.full_like(dense, torch.nan), torch.ones(200, 5)
+        arrived[part] = dense[part]
+        product.multiply(arrived, out, NO_SCALE, accumulate=True)
+        np.testing.assert_allclose(out, 1 + whole[:, part] @ dense[part].numpy(), rtol=1e-5, atol=1e-5)
+    for listed in listed_columns(matrix, parts):
+        assert np.shares_memory(listed.indices, matrix.indices) or not matrix.nnz
+        assert len(listed.begin) <= min(200, listed.nnz)

@@ -8,9 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 #: ``numba`` leaves the library alone, as if it had not been built; anything else uses it.
 VARIABLE: Final = "GNNLOOM_KERNELS"
@@ -21,6 +19,10 @@ _ABI: Final = 4
 DTYPES: Final = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
 #: Names of the instruction sets, in the order of spmm.c.
 INSTRUCTION_SETS: Final = ("AVX-512", "AVX2", "portable vectors")
+
+
+#: An array of int64; making the address of one of NumPy's takes as long as a short product.
+Bounds = ctypes.Array[ctypes.c_int64]
 
 
 class Product(ctypes.Structure):
@@ -90,13 +92,13 @@ class Library:
         """Whether :meth:`multiply` can use several threads."""
         return self._team is not None
 
-    def multiply(self, product: Product, bounds: NDArray[np.int64], num_threads: int = 1) -> None:
+    def multiply(self, product: Product, bounds: Bounds, num_threads: int = 1) -> None:
         """Compute ranges of rows of a product's list, each on one of some threads. Releases the GIL.
 
         Args:
-            bounds: (num_ranges + 1,) int64 positions in the list at which ranges begin and end.
+            bounds: (num_ranges + 1,) positions in the list at which ranges begin and end.
         """
-        self._multiply(product, bounds.ctypes.data, len(bounds) - 1, self._number, self._team, num_threads)
+        self._multiply(product, bounds, len(bounds) - 1, self._number, self._team, num_threads)
 
     def rows(self, rows: Rows, start: int, stop: int) -> None:
         """Compute rows ``start`` to ``stop`` of a pass. Releases the GIL."""

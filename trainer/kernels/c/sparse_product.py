@@ -6,6 +6,7 @@ the caches is written around them.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Final
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.trainer.kernels.arrays import array_dtype, sum_dtype
-from gnnloom.trainer.kernels.c.library import DTYPES, Library, Product
+from gnnloom.trainer.kernels.c.library import DTYPES, Bounds, Library, Product
 from gnnloom.trainer.kernels.operands import Operands, prepare
 from gnnloom.trainer.kernels.sparse_rows import SparseRows
 from gnnloom.trainer.kernels.threads import Threads
@@ -41,6 +42,7 @@ class CSparseProduct:
         self._slices = threads.slices(self._ranges, offsets)
         self._bounds = [_bounds(self._ranges)]
         self._slice_bounds = [_bounds(ranges) for ranges in self._slices]
+        self._described_matrix = self._matrix()
 
     def restricted(self, rows: NDArray[np.int64]) -> CSparseProduct:
         return CSparseProduct(self._library, self._rows.restricted(rows), self._threads, self._dtype)
@@ -71,13 +73,13 @@ class CSparseProduct:
             return
 
         def kernel(start: int, stop: int) -> None:
-            self._library.multiply(product, np.array([start, stop]))
+            self._library.multiply(product, _bounds([(start, stop)]))
 
         self._threads.run_slices(kernel, self._ranges, self._slices, progress)
 
-    def _described(self, operands: Operands, *, accumulate: bool) -> Product:
-        """The product as C reads it: addresses of memory that the caller keeps alive."""
-        rows, (dense, out, row_scale, column_scale) = self._rows, operands
+    def _matrix(self) -> Product:
+        """What all products have in common, as C reads it: addresses of memory that this object keeps alive."""
+        rows = self._rows
         return Product(
             begin=rows.begin.ctypes.data,
             end=rows.end.ctypes.data,
@@ -85,21 +87,27 @@ class CSparseProduct:
             columns=self._indices.ctypes.data,
             values=None if self._data is None else self._data.ctypes.data,
             entries=len(self._indices),
-            row_scale=row_scale.data_ptr() if len(row_scale) else None,
-            column_scale=column_scale.data_ptr() if len(column_scale) else None,
-            dense=dense.data_ptr(),
-            dense_stride=dense.stride(0),
-            out=out.data_ptr(),
-            out_stride=out.stride(0),
-            dim=out.shape[1],
             dtype=DTYPES[self._dtype],
             wide_columns=self._indices.dtype == np.int64,
-            accumulate=accumulate,
-            stream=not accumulate and out.nbytes >= _STREAMED_BYTES,
-            wide_out=out.dtype != self._dtype,
         )
 
+    def _described(self, operands: Operands, *, accumulate: bool) -> Product:
+        """One product; the caller keeps the operands alive."""
+        dense, out, row_scale, column_scale = operands
+        # A copy, since another thread may multiply with the same matrix. To describe that anew takes 4 microseconds.
+        product = Product.from_buffer_copy(self._described_matrix)
+        product.row_scale = row_scale.data_ptr() if len(row_scale) else None
+        product.column_scale = column_scale.data_ptr() if len(column_scale) else None
+        product.dense, product.dense_stride = dense.data_ptr(), dense.stride(0)
+        product.out, product.out_stride = out.data_ptr(), out.stride(0)
+        product.dim = out.shape[1]
+        product.accumulate = accumulate
+        product.stream = not accumulate and out.nbytes >= _STREAMED_BYTES
+        product.wide_out = out.dtype != self._dtype
+        return product
 
-def _bounds(ranges: list[tuple[int, int]]) -> NDArray[np.int64]:
-    """(len(ranges) + 1,) int64 positions at which consecutive ranges begin and end."""
-    return np.array([ranges[0][0], *(stop for _, stop in ranges)] if ranges else [0], np.int64)
+
+def _bounds(ranges: list[tuple[int, int]]) -> Bounds:
+    """Positions at which consecutive ranges begin and end."""
+    positions = [ranges[0][0], *(stop for _, stop in ranges)] if ranges else [0]
+    return (ctypes.c_int64 * len(positions))(*positions)

@@ -105,8 +105,7 @@ INLINE int64_t NAME(offset)(int block, const int blocks, int64_t width) {
 /* Fetch the dense rows of entries that come later: their cache misses overlap with the sums of this one. */
 INLINE void NAME(prefetch)(const struct gnnloom_product *product, const STORED *dense, int64_t entry, const int blocks,
                            const int group, const enum factors factors) {
-    const int bytes = blocks * VECTOR_BYTES;
-    const int ahead = BYTES_AHEAD / bytes < MOST_AHEAD ? BYTES_AHEAD / bytes : MOST_AHEAD;
+    const int bytes = blocks * VECTOR_BYTES, ahead = ahead_of(bytes);
     if (entry + ahead + group > product->entries)
         return;
     EACH (k, group) {
@@ -181,6 +180,19 @@ INLINE void NAME(finish)(const struct gnnloom_product *product, int64_t target, 
         NAME(store)(out + NAME(offset)(block, blocks, width), total[block], product->stream);
 }
 
+/* Fetch an output row that comes later in the list: the processor foresees the next row, but not the next listed. */
+INLINE void NAME(prefetch_output)(const struct gnnloom_product *product, int64_t listed, int64_t stop, int64_t first,
+                                  const int blocks) {
+    const int ahead = ahead_of(blocks * VECTOR_BYTES);
+    if (!product->target || !product->accumulate || listed + ahead >= stop)
+        return;
+    const int64_t at = product->target[listed + ahead] * product->out_stride + first;
+    const int size = product->wide_out ? (int)sizeof(SUM) : (int)sizeof(STORED);
+    const char *row = (const char *)product->out + at * size;
+    for (int byte = 0; byte < blocks * LANES * size; byte += CACHE_LINE)
+        __builtin_prefetch(row + byte, 1);
+}
+
 /* Rows `start` to `stop` of the list, `width` columns from `first`. `blocks` and `factors` are constants. */
 INLINE void NAME(rows)(const struct gnnloom_product *given, int64_t start, int64_t stop, int64_t first, int64_t width,
                        const int blocks, const enum factors factors) {
@@ -192,6 +204,7 @@ INLINE void NAME(rows)(const struct gnnloom_product *given, int64_t start, int64
         const int64_t end = product.end[listed];
         int64_t entry = product.begin[listed];
         NAME(block) total[MOST_BLOCKS];
+        NAME(prefetch_output)(&product, listed, stop, first, blocks);
         EACH (block, blocks)
             total[block] = (NAME(block)){0};
         for (; entry + group <= end; entry += group)

@@ -14,6 +14,8 @@
  * Narrow rows are limited by their number. */
 #define BYTES_AHEAD 12288
 #define MOST_AHEAD 64
+/* Rows of some bytes between the two. */
+#define ahead_of(bytes) (BYTES_AHEAD / (bytes) < MOST_AHEAD ? BYTES_AHEAD / (bytes) : MOST_AHEAD)
 /* A loop whose bound is a constant wherever it is compiled: unrolled, so that arrays of vectors become registers. */
 #ifdef __clang__
 #define UNROLL _Pragma("clang loop unroll(full)")
