@@ -135,8 +135,8 @@ def test_ranks_of_one_node_do_not_use_the_network() -> None:
 def _pattern(edges: Any) -> Any:
     """The adjacency of a graph in both directions, with self loops."""
     n = int(edges.max()) + 1
-    matrix = scipy.sparse.coo_array((np.ones(len(edges)), tuple(edges.T)), shape=(n, n))
-    matrix = (matrix + matrix.T + scipy.sparse.eye_array(n)).tocsr()
+    given = scipy.sparse.coo_array((np.ones(len(edges)), tuple(edges.T)), shape=(n, n))
+    matrix: Any = (given + given.T + scipy.sparse.eye_array(n)).tocsr()
     matrix.data[:] = 1
     matrix.sort_indices()
     return matrix
