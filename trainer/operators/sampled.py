@@ -13,6 +13,7 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.batch_data import BatchRows
 from gnnloom.trainer.kernels.arrays import tensor_dtype
 from gnnloom.trainer.kernels.dispatch import Threads, Workspace
+from gnnloom.trainer.operators.attention import NeighborRows
 from gnnloom.trainer.operators.halo import HaloExchange
 from gnnloom.trainer.operators.halo_product import HaloProduct
 from gnnloom.trainer.operators.whole_rows import WholeRows
@@ -44,12 +45,15 @@ class SampledRows(WholeRows):
             feature_dtype: of the features: that of the factors by default, or bfloat16 with float32 sums.
         """
         super().__init__(grid, batch.vertex, workspace, feature_dtype or tensor_dtype(batch.sides.left.dtype))
-        self.threads, self.matrix = threads, batch.matrix
-        self.exchange = HaloExchange(grid.comm, batch.matrix, workspace)
+        exchange = HaloExchange(grid.comm, batch.matrix, workspace)
+        self._neighbors = NeighborRows(batch.matrix, exchange, threads, grid.comm.traffic)
         if not multiplies:
             return
         same, dtype = batch.transpose is batch.matrix, self.feature_dtype
-        backward = self.exchange if same else HaloExchange(grid.comm, batch.transpose, workspace)
+        backward = exchange if same else HaloExchange(grid.comm, batch.transpose, workspace)
         sides = batch.sides.transposed
-        self.forward_product = HaloProduct(self.exchange, batch.matrix, batch.sides, Kind.HALO_FORWARD, threads, dtype)
+        self.forward_product = HaloProduct(exchange, batch.matrix, batch.sides, Kind.HALO_FORWARD, threads, dtype)
         self.backward_product = HaloProduct(backward, batch.transpose, sides, Kind.HALO_BACKWARD, threads, dtype)
+
+    def neighbors(self, layer: int) -> NeighborRows:  # noqa: ARG002 - the same for every layer
+        return self._neighbors
