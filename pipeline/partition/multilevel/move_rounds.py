@@ -2,7 +2,8 @@
 
 The moves of a round are chosen with the parts as they were before it.  Moves between two parts are divided at random
 into a few classes; the client accepts or refuses classes as a whole, by their weights, so that no part gets too heavy.
-Neither what is proposed nor what is accepted depends on how the vertices of a round are divided into tasks.
+Neither what is proposed nor what is accepted depends on how the vertices of a round are divided into tasks.  Masks are
+read from one file and written to another, because a task runs twice if its worker dies.
 
 Deterministic rounds: Gottesbüren, Hamann, Deterministic parallel hypergraph partitioning (Euro-Par 2022), section 4;
 their balance is by pairs of blocks and gains, ours by classes.
@@ -20,6 +21,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
+from gnnloom.pipeline.partition.multilevel.net_masks import create_masks
 from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
 from gnnloom.pipeline.partition.multilevel.vertex_moves import (
     accept_classes,
@@ -47,7 +49,7 @@ class Pass:
 
     Attributes:
         part_path: file of the (num_vertices,) int32 parts.
-        mask_path: file of the masks of a window of parts, filled for these parts.
+        mask_path: file of the masks of a window of parts, filled for these parts; overwritten.
         state_path: file of (2, num_parts) int64, which is written before each round: the position of each part, and
             its weight.
         first: position of the window's first part.
@@ -82,6 +84,7 @@ class _ProposeTask:
     """Proposes moves of a range of vertices."""
 
     work: Pass
+    mask_path: Path
     rows: range
     number: int
 
@@ -97,9 +100,18 @@ class _ProposeTask:
 
 @dataclass(frozen=True)
 class _MakeTask:
-    """Makes moves: updates the masks of a range of nets, and the parts in some of the files of moves."""
+    """Makes moves: updates the masks of a range of nets, and the parts in some of the files of moves.
+
+    Attributes:
+        mask_path: file of the masks before this round.
+        next_path: file of the masks after it.
+        moves: files of all moves.
+        own: files of the moves for which this task updates the parts.
+    """
 
     work: Pass
+    mask_path: Path
+    next_path: Path
     nets: range
     moves: tuple[Path, ...]
     own: tuple[Path, ...]
@@ -115,18 +127,25 @@ def move_in_rounds(work: Pass, position: NDArray[np.int64], load: NDArray[np.int
     work.scratch.mkdir(parents=True, exist_ok=True)
     tasks_per_round = _TASKS_PER_WORKER * cluster.workers
     net_ranges = work.hypergraph.nets.ranges(tasks_per_round)
+    masks = map_vector(work.mask_path)
+    now, then = work.mask_path, work.scratch / "masks.npy"
+    create_masks(then, masks.shape[0], masks.shape[2])
     moved = 0
     for rows in work.hypergraph.vertices.ranges(_ROUNDS):
         store_vector(work.state_path, np.stack([position, load]))
-        proposals = [_ProposeTask(work, piece, number) for number, piece in enumerate(_split(rows, tasks_per_round))]
+        proposals = [
+            _ProposeTask(work, now, piece, number) for number, piece in enumerate(_split(rows, tasks_per_round))
+        ]
         if not sum(cluster.map(_propose, proposals)):
             continue
         store_vector(work.accepted_path, _accept(proposals, load, work))
         moves = tuple(task.moves_path for task in proposals)
         makers = [
-            _MakeTask(work, nets, moves, moves[number :: len(net_ranges)]) for number, nets in enumerate(net_ranges)
+            _MakeTask(work, now, then, nets, moves, moves[number :: len(net_ranges)])
+            for number, nets in enumerate(net_ranges)
         ]
         moved += sum(cluster.map(_make, makers))
+        now, then = then, now
     return moved
 
 
@@ -139,7 +158,7 @@ def _propose(task: _ProposeTask) -> int:
     work = task.work
     hypergraph = work.hypergraph
     weight, net_weight = hypergraph.vertex_weight, hypergraph.net_weight
-    part, mask = map_vector(work.part_path), map_vector(work.mask_path)
+    part, mask = map_vector(work.part_path), map_vector(task.mask_path)
     position, load = map_vector(work.state_path)
     window = window_of(position, work.first, mask.shape[2])
     buckets, found, classes = work.buckets(len(load)), [np.empty((0, 2), dtype=np.int64)], _Classes()
@@ -173,7 +192,8 @@ def _accept(proposals: Sequence[_ProposeTask], load: NDArray[np.int64], work: Pa
 def _make(task: _MakeTask) -> int:
     work = task.work
     vertices = work.hypergraph.vertices
-    part, mask = map_vector(work.part_path, "r+"), map_vector(work.mask_path, "r+")
+    part, mask = map_vector(work.part_path, "r+"), map_vector(task.next_path, "r+")
+    mask[task.nets.start : task.nets.stop] = map_vector(task.mask_path)[task.nets.start : task.nets.stop]
     position, accepted = map_vector(work.state_path)[0], map_vector(work.accepted_path)
     offset, ids = vertices.offset(), vertices.ids()
     moves = [map_vector(path) for path in task.moves]

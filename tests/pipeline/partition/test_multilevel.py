@@ -338,7 +338,7 @@ def test_streaming_coarsens_even_what_fits_and_starts_no_native_partitioner(
     assert streaming["imbalance"] <= 0.03
 
 
-@pytest.mark.parametrize("few", [0, 1 << 21])
+@pytest.mark.parametrize("few", [0, 1 << 23])
 def test_the_number_of_workers_changes_no_byte(catalog: Catalog, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Planned in the client only, so the workers need not know.
     monkeypatch.setattr(refine_module, "_FEW_PINS", few)
