@@ -1,157 +1,130 @@
-"""The distinct ids of a source in ascending order, on disk: the position of an id is its new number.
-
-The table is memory-mapped, so that all workers on a machine share one copy. A directory over the high bits of the ids
-narrows a lookup to a few candidates, among which a binary search finds the id.
-"""
+"""The distinct ids of a source in ascending order, on disk: the position of an id is the number of its vertex."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.spill import write_at
+from gnnloom.pipeline.external_sort.spill import read_bytes
 from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.format.artifact import TaskRecord
 from gnnloom.storage.format.files import read_json, write_json
 
 
 @dataclass(frozen=True)
-class TableShape:
-    """Size of an id table.
+class IdTable:
+    """The files of consecutive ranges of ids.
 
     Attributes:
-        count: number of distinct ids.
-        max_id: the highest id.
+        paths: (num_ranges) file of each range, int64 ids in ascending order, relative to the work folder.
+        first_number: (num_ranges + 1) number of the first id of each range, and the number of ids.
+        bounds: (num_ranges + 1) first id of each range, and one more than the highest id.
     """
 
-    count: int
-    max_id: int
+    paths: list[str]
+    first_number: list[int]
+    bounds: list[int]
+
+    @classmethod
+    def of(cls, records: Sequence[TaskRecord], bounds: list[int]) -> IdTable:
+        """The table of the ranges whose ids were merged."""
+        counts = (record.facts["ids"] for record in records)
+        return cls([record.facts["path"] for record in records], list(accumulate(counts, initial=0)), bounds)
+
+    def save(self, path: Path) -> None:
+        write_json(path, self.__dict__)
+
+    @classmethod
+    def load(cls, path: Path) -> IdTable:
+        return cls(**read_json(path))
 
     @property
-    def shift(self) -> int:
-        """Low bits that the directory ignores, so that it is no longer than the table (or 2^10 for a small table)."""
-        return max(0, self.max_id.bit_length() - max(10, self.count.bit_length() - 1))
+    def num_ids(self) -> int:
+        return self.first_number[-1]
 
-    @property
-    def directory_length(self) -> int:
-        return (self.max_id >> self.shift) + 2
-
-
-def allocate_table(folder: Path, shape: TableShape) -> None:
-    """Create the files of a table at their full length, to be filled by :func:`write_ids`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, length in (("table", shape.count), ("directory", shape.directory_length)):
-        # Appending keeps what an earlier run wrote, and truncating to the full length leaves holes that take no
-        # space.
-        with (folder / name).open("ab") as file:
-            file.truncate(8 * length)
-    # The last entry belongs to no prefix; it ends the range of the last one.
-    with (folder / "directory").open("r+b") as file:
-        write_at(file.fileno(), 8 * (shape.directory_length - 1), np.array([shape.count], dtype=np.int64))
-
-
-def write_ids(folder: Path, shape: TableShape, ids: NDArray[np.int64], position: int, previous: int) -> None:
-    """Write consecutive ids, and the directory entries between the previous id and the last of these.
-
-    Args:
-        folder: folder of the table.
-        shape: size of the table.
-        ids: (num_ids,) int64, ascending, at least one.
-        position: position of the first of them in the table.
-        previous: id before the first of them; -1 if there is none.
-    """
-    # The task of the previous id writes the entries up to the prefix of that id, so that every entry has one writer.
-    # The entry of a prefix without ids is the position of the next higher id.
-    first = (previous >> shape.shift) + 1 if previous >= 0 else 0
-    last = int(ids[-1]) >> shape.shift
-    starts = np.searchsorted(ids, np.arange(first, last + 1, dtype=np.int64) << shape.shift) + position
-    with (folder / "table").open("r+b") as table, (folder / "directory").open("r+b") as directory:
-        write_at(table.fileno(), 8 * position, ids)
-        write_at(directory.fileno(), 8 * first, starts.astype(np.int64))
-
-
-def publish_table(folder: Path, shape: TableShape) -> None:
-    """Mark a table as complete."""
-    write_json(folder / "shape.json", asdict(shape))
-
-
-def is_published(folder: Path) -> bool:
-    """Whether the folder holds a complete table."""
-    return (folder / "shape.json").exists()
-
-
-class IdTable:
-    """A complete table, opened for lookups."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._shape = TableShape(**read_json(folder / "shape.json"))
-        self._ids: NDArray[np.int64] = np.memmap(folder / "table", np.int64, mode="r")
-        self._directory: NDArray[np.int64] = np.memmap(folder / "directory", np.int64, mode="r")
-
-    def __len__(self) -> int:
-        return self._shape.count
-
-    def ids(self, start: int, stop: int) -> NDArray[np.int64]:
+    def read_ids(self, work: Path, start: int, stop: int) -> NDArray[np.int64]:
         """(stop - start,) int64 ids that have the numbers ``start`` to ``stop``."""
-        return np.array(self._ids[start:stop])
+        ids = np.empty(stop - start, np.int64)
+        for path, (first, last) in zip(self.paths, pairwise(self.first_number), strict=True):
+            begin, end = max(first, start), min(last, stop)
+            if begin < end:
+                read_bytes(work / path, 8 * (begin - first), ids[begin - start : end - start])
+        return ids
 
-    def numbers(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(num_ids,) int64 number of each id.
+    def whole_numbers(self, ids: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
+        """Turn numbers within their ranges into numbers within the table, in place.
+
+        Args:
+            ids: (num_ids,) int64, ascending.
+            numbers: (num_ids,) int64 number of each id within its range of ids.
+        """
+        # The last bound may be 2^63.
+        cuts = np.searchsorted(ids.view(np.uint64), np.array(self.bounds, np.uint64))
+        numbers += np.repeat(np.array(self.first_number[:-1], np.int64), np.diff(cuts))
+
+
+class IdNumbers:
+    """Some ids and their numbers, in memory, for look-ups."""
+
+    def __init__(self, ids: NDArray[np.int64], numbers: NDArray[np.int64], where: Path) -> None:
+        """Prepare look-ups: 8 bytes per id, in addition to the arrays.
+
+        Args:
+            ids: (num_ids,) int64, ascending, at least one.
+            numbers: (num_ids,) int64.
+            where: file of the ids, for messages.
+        """
+        self._ids, self._numbers, self._where = ids, numbers, where
+        # A directory over the high bits of the ids narrows a look-up to a few candidates.
+        span = int(ids[-1]) - int(ids[0])
+        self._shift = max(0, span.bit_length() - max(1, len(ids).bit_length() - 1))
+        starts = np.arange((span >> self._shift) + 1, dtype=np.int64) << self._shift
+        self._directory = np.append(np.searchsorted(ids, starts + ids[0]), len(ids))
+
+    def of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(num_ids,) int64 number of each id, in any order.
 
         Raises:
-            CorruptError: an id is not in the table, so the source changed after its ids were collected.
+            CorruptError: an id is not there, so the source changed after its ids were collected.
         """
-        found = np.empty(len(ids), dtype=np.int64)
-        missing = _look_up(ids, self._ids, self._directory, self._shape.shift, found)
+        found = np.empty(len(ids), np.int64)
+        missing = _look_up(ids, self._ids, self._numbers, self._directory, self._shift, found)
         if missing >= 0:
             raise CorruptError(
-                f"{self._folder}: id {ids[missing]} was not in the source when its ids were collected;"
+                f"{self._where}: id {ids[missing]} was not in the source when its ids were collected;"
                 " the source has changed since"
             )
         return found
 
 
-@dataclass(frozen=True)
-class CompactIds:
-    """Renumbers ids by their position in a table; implements the sort's ``Renumbering``.
-
-    Attributes:
-        folder: folder of a complete table.
-    """
-
-    folder: Path
-
-    def open(self) -> IdTable:
-        """Map the table into memory."""
-        return IdTable(self.folder)
-
-
 @njit(cache=True, nogil=True)
 def _look_up(
+    wanted: NDArray[np.int64],
     ids: NDArray[np.int64],
-    table: NDArray[np.int64],
+    numbers: NDArray[np.int64],
     directory: NDArray[np.int64],
     shift: int,
     found: NDArray[np.int64],
 ) -> int:
-    """Look up each id by binary search between two directory entries; return the first one that is missing, or -1."""
-    for k in range(ids.size):
-        prefix = ids[k] >> shift
-        # Ids outside of the table's range have no two entries between which to search.
-        if ids[k] < 0 or prefix + 1 >= directory.size:
+    """Find each id by binary search between two directory entries; return the first one that is missing, or -1."""
+    for k in range(wanted.size):
+        if wanted[k] < ids[0] or wanted[k] > ids[-1]:
             return k
+        prefix = (wanted[k] - ids[0]) >> shift
         low, high = directory[prefix], directory[prefix + 1]
         while low < high:
             middle = (low + high) // 2
-            if table[middle] < ids[k]:
+            if ids[middle] < wanted[k]:
                 low = middle + 1
             else:
                 high = middle
-        if low >= table.size or table[low] != ids[k]:
+        if low >= ids.size or ids[low] != wanted[k]:
             return k
-        found[k] = low
+        found[k] = numbers[low]
     return -1

@@ -14,6 +14,7 @@ from typing import Any
 
 from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, entry_bytes, unit_shift
 from gnnloom.pipeline.ingest.calibration import Calibration
+from gnnloom.pipeline.ingest.compact_ids import FILE_ID_BYTES
 from gnnloom.pipeline.matrix_sort.blocks import ROW_MEMORY, block_rows_limit
 from gnnloom.pipeline.matrix_sort.scatter import MAX_SPILL_ENTRIES
 from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES, BLOCK_ROWS
@@ -169,8 +170,8 @@ def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: 
     directions = 2 if undirected else 1
     entries = found.edges * directions
     width = entry_bytes(found.vertices - 1) + (4 if found.weighted else 0)
-    # Compact ids are on disk twice, as collected and as merged.
-    spill = entries * width + (2 * 8 * found.distinct_ids if compact else 0)
+    # Compact ids are on disk as collected, with their numbers, and as merged.
+    spill = entries * width + (3 * 8 * found.distinct_ids if compact else 0)
     output = int(entries * found.output_bytes + found.vertices * _ROW_BYTES * found.row_ratio)
     if found.name_bytes:
         # Every edge refers to its two names by position (4 bytes each), with its weight. The names are on disk several
@@ -190,7 +191,7 @@ def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: 
         blocks=_num_blocks(entries, found.vertices),
         workers=resources.workers,
         processes=resources.workers,
-        peak_memory=_peak_memory(found, entries, directions, width, resources.memory),
+        peak_memory=_peak_memory(found, entries, directions, width, resources.memory, compact=compact),
         memory_limit_bytes=resources.memory,
         spill_bytes=spill,
         output_bytes=output,
@@ -202,7 +203,7 @@ def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: 
     )
 
 
-def _peak_memory(found: Calibration, entries: int, directions: int, width: int, memory: int) -> int:
+def _peak_memory(found: Calibration, entries: int, directions: int, width: int, memory: int, *, compact: bool) -> int:
     """What every worker holds, and the larger of the two passes' buffers."""
     working = working_memory(memory)
     # The same limits as in matrix_sort.scatter: edges of a spill file.
@@ -211,6 +212,9 @@ def _peak_memory(found: Calibration, entries: int, directions: int, width: int, 
     # Pages of a mapped file count as the worker's own until the range is done.
     mapped = min(found.edges // max(1, found.ranges), MAX_SPILL_ENTRIES) * id_bytes
     scatter = mapped + (spilled + min(found.edges, CHUNK_EDGES)) * id_bytes + spilled * directions * width
+    if compact:
+        # The ids of some edges, with their numbers; at most two for each.
+        scatter += min(2 * found.edges * FILE_ID_BYTES, working // 4)
     rows = _rows_of_block(found.vertices, entries)
     # The same buffers as in matrix_sort.blocks.
     sort_bytes = 28 if found.weighted else 16

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeGuard
 from gnnloom.pipeline.external_sort.radix import MERGE_MODES
 from gnnloom.pipeline.ingest.archives import as_unpacked, largest_compressed, packed_arrays, prepared_source
 from gnnloom.pipeline.ingest.calibration import calibrate
-from gnnloom.pipeline.ingest.compact_ids import find_distinct_ids
+from gnnloom.pipeline.ingest.compact_ids import number_ids
 from gnnloom.pipeline.ingest.names.arrays import write_name_arrays
 from gnnloom.pipeline.ingest.names.hashed import HashedNames
 from gnnloom.pipeline.ingest.names.numbered import name_folder, name_table_path, number_names, were_numbered
@@ -197,8 +197,8 @@ def _sort_numbers(writer: ArtifactWriter, source: EdgeSource, options: IngestOpt
     projection.check()
     chosen, projection = _choose_cluster(projection, cluster)
     started = time.perf_counter()
-    renumbering = find_distinct_ids(writer, source, chosen) if options.ids == "compact" else None
-    matrix = BucketSort(writer, source, _sort_options(options), chosen, renumbering).run()
+    numbered = number_ids(writer, source, chosen) if options.ids == "compact" else None
+    matrix = BucketSort(writer, numbered or source, _sort_options(options), chosen, numbered).run()
     return _commit(matrix, options, projection, started)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from gnnloom.pipeline.external_sort.spill import MAX_VERTICES
 from gnnloom.pipeline.matrix_sort.blocks import BlockTask, make_block
 from gnnloom.pipeline.matrix_sort.degrees import DegreeTask, create_degree_arrays, num_degree_tasks, write_degrees
-from gnnloom.pipeline.matrix_sort.renumbering import Renumbering
+from gnnloom.pipeline.matrix_sort.original_ids import OriginalIds
 from gnnloom.pipeline.matrix_sort.scatter import ScatterRangeTask, is_scattered, scatter_range, spill_files
 from gnnloom.pipeline.matrix_sort.sort_plan import SortPlan, cut_blocks
 from gnnloom.pipeline.sources.source import EdgeSource
@@ -57,7 +57,7 @@ class BucketSort:
         source: EdgeSource,
         options: SortOptions,
         cluster: Cluster,
-        renumbering: Renumbering | None = None,
+        originals: OriginalIds | None = None,
     ) -> None:
         """Prepare the sort; nothing runs yet.
 
@@ -66,15 +66,14 @@ class BucketSort:
             source: edges of the matrix.
             options: how they become a matrix.
             cluster: where the tasks run.
-            renumbering: numbers that replace the ids of the source, which are then stored as ``original_id``.
-                Edges keep their ids by default.
+            originals: the ids that the source's numbers stand for, to store as ``original_id``.
 
         Raises:
             BudgetError: the cluster's memory per worker is too small.
         """
         working_memory(cluster.memory)
         self._writer, self._source, self._options, self._cluster = writer, source, options, cluster
-        self._renumbering = renumbering
+        self._originals = originals
         self._plan_path = writer.work / "sort.json"
 
     def run(self) -> SortedMatrix:
@@ -122,7 +121,6 @@ class BucketSort:
                 options.undirected,
                 drop_loops,
                 self._cluster.memory,
-                self._renumbering,
             )
             for number, source_range in enumerate(self._source.ranges())
         ]
@@ -159,7 +157,7 @@ class BucketSort:
         )
 
     def _count_vertices(self, max_id: int, edges: int) -> int:
-        stated = None if self._renumbering is not None else self._source.num_vertices()
+        stated = self._source.num_vertices()
         if stated is None:
             if max_id < 0:
                 raise InputError("the source has no edges")
@@ -193,9 +191,9 @@ class BucketSort:
 
     def _write_degrees(self, plan: SortPlan) -> list[TaskRecord]:
         """Write the degrees, and original ids, that are not recorded; returns the records of all."""
-        create_degree_arrays(self._writer, plan, with_ids=self._renumbering is not None)
+        create_degree_arrays(self._writer, plan, with_ids=self._originals is not None)
         tasks = [
-            DegreeTask(self._writer, number, self._plan_path, self._renumbering)
+            DegreeTask(self._writer, number, self._plan_path, self._originals)
             for number in range(num_degree_tasks(plan))
         ]
         return run_missing("vertices", self._cluster, self._writer, write_degrees, tasks, "vertices")

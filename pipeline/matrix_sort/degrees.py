@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.matrix_sort.renumbering import Renumbering
+from gnnloom.pipeline.matrix_sort.original_ids import OriginalIds
 from gnnloom.pipeline.matrix_sort.sort_plan import SortPlan
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.storage.artifacts.graph import block_path
@@ -31,13 +31,13 @@ class DegreeTask:
 
     Attributes:
         plan: file of the sort plan.
-        renumbering: the original ids, if ids were renumbered.
+        originals: the original ids, if the source has numbers in their place.
     """
 
     writer: ArtifactWriter
     number: int
     plan: Path
-    renumbering: Renumbering | None
+    originals: OriginalIds | None
 
     @property
     def name(self) -> str:
@@ -65,8 +65,8 @@ def write_degrees(task: DegreeTask) -> Done:
     stop = min(start + TASK_VERTICES, plan.num_vertices)
     with task.writer.task(task.name) as output:
         output.add(write_rows(task.writer.path, "degree", start, _degrees(task.writer.path, plan, start, stop)))
-        if task.renumbering is not None:
-            ids = task.renumbering.open().ids(start, stop)
+        if task.originals is not None:
+            ids = task.originals.ids(start, stop)
             output.add(write_rows(task.writer.path, "original_id", start, ids))
     return Done(stop - start)
 

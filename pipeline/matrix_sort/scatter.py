@@ -13,7 +13,6 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, SpillFile, unit_shift, write_file
-from gnnloom.pipeline.matrix_sort.renumbering import NumberTable, Renumbering
 from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.progress import Done
@@ -33,7 +32,6 @@ class ScatterRangeTask:
         undirected: also spill the reverse of every edge.
         drop_loops: leave out edges from a vertex to itself.
         memory: bytes that the worker may use.
-        renumbering: how ids are renumbered; None keeps them.
     """
 
     writer: ArtifactWriter
@@ -43,7 +41,6 @@ class ScatterRangeTask:
     undirected: bool
     drop_loops: bool
     memory: int
-    renumbering: Renumbering | None = None
 
     @property
     def name(self) -> str:
@@ -76,10 +73,9 @@ def scatter_range(task: ScatterRangeTask) -> Done:
     """
     started = time.perf_counter()
     with task.writer.task(task.name) as output:
-        table = task.renumbering.open() if task.renumbering else None
         totals = _Totals()
         files = []
-        for chunks in _gathered(task, table):
+        for chunks in _gathered(task):
             totals.count(chunks)
             files.append(_write_spill(task, chunks, totals))
         output.facts = {
@@ -98,7 +94,7 @@ def scatter_range(task: ScatterRangeTask) -> Done:
 
 @dataclass
 class _Totals:
-    """Counts over a range; ``max_id`` is after renumbering, and ``weighted`` is None until the first chunk."""
+    """Counts over a range; ``weighted`` is None until the first chunk."""
 
     edges: int = 0
     self_loops: int = 0
@@ -113,14 +109,14 @@ class _Totals:
             self.weighted = chunk.weight is not None
 
 
-def _gathered(task: ScatterRangeTask, table: NumberTable | None) -> Iterator[list[EdgeChunk]]:
+def _gathered(task: ScatterRangeTask) -> Iterator[list[EdgeChunk]]:
     """The chunks of the range, in groups that become one spill file each."""
     limit = _spill_edges(task)
     group: list[EdgeChunk] = []
     edges = 0
     for whole in task.source.read(task.range):
         for start in range(0, len(whole.source), limit):
-            chunk = _normalized(whole, start, start + limit, table)
+            chunk = _normalized(whole, start, start + limit)
             # A group ends before the chunk that would exceed the limit, so that its buffers fit in memory at once.
             if edges + len(chunk.source) > limit:
                 yield group
@@ -141,15 +137,13 @@ def _spill_edges(task: ScatterRangeTask) -> int:
     return min(fitting, MAX_SPILL_ENTRIES // directions)
 
 
-def _normalized(chunk: EdgeChunk, start: int, stop: int, table: NumberTable | None) -> EdgeChunk:
-    """Edges ``start`` to ``stop`` of a chunk as contiguous arrays of the expected types, renumbered."""
+def _normalized(chunk: EdgeChunk, start: int, stop: int) -> EdgeChunk:
+    """Edges ``start`` to ``stop`` of a chunk as contiguous arrays of the expected types."""
     source = np.ascontiguousarray(chunk.source[start:stop], dtype=np.int64)
     target = np.ascontiguousarray(chunk.target[start:stop], dtype=np.int64)
     weight = None
     if chunk.weight is not None:
         weight = np.ascontiguousarray(chunk.weight[start:stop], dtype=np.float32)
-    if table is not None:
-        source, target = table.numbers(source), table.numbers(target)
     return EdgeChunk(source, target, weight)
 
 

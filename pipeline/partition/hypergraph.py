@@ -58,7 +58,12 @@ class Hypergraph:
 def row_nonzeros(graph: Graph) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """The nonzeros of every row, as (first row, (num_rows,) int64), one row block at a time."""
     for number, start in enumerate(graph.block_rows[:-1]):
-        yield start, np.diff(graph.artifact.array(f"{block_path(number)}/indptr").read())
+        yield start, block_nonzeros(graph, number)
+
+
+def block_nonzeros(graph: Graph, number: int) -> NDArray[np.int64]:
+    """(num_rows,) int64 nonzeros of the rows of one block."""
+    return np.diff(graph.artifact.array(f"{block_path(number)}/indptr").read())
 
 
 def row_weights(nonzeros: NDArray[np.int64], weights: str) -> NDArray[np.int64]:

@@ -15,7 +15,6 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import TaskOutput
 from gnnloom.storage.format.groups import write_group
-from gnnloom.storage.format.memory_map import map_part_vector
 
 
 def record_quality(
@@ -43,7 +42,7 @@ def record_quality(
     forward = count_exchange(transpose, part_path, parts, work / "forward", cluster)
     # An undirected graph sends the same rows in both directions.
     backward = None if graph.symmetric else count_exchange(graph, part_path, parts, work / "backward", cluster)
-    load = measure_load(graph, map_part_vector(part_path), parts, weights)
+    load = measure_load(graph, part_path, parts, weights, work, cluster)
     output.facts = describe_quality(method, imbalance, load, forward, backward)
     if parts > MATRIX_PARTS:
         for direction, exchange in (("forward", forward), ("backward", backward)):

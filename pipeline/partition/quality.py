@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.balance import asked_limit
-from gnnloom.pipeline.partition.hypergraph import row_nonzeros, row_weights
+from gnnloom.pipeline.partition.hypergraph import block_nonzeros, row_weights
 from gnnloom.pipeline.partition.volume import Exchange
+from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.memory_map import map_part_vector
 
 #: Up to this many parts, the manifest holds the matrix of rows exchanged: 65,536 numbers, a few hundred KB of JSON.
 MATRIX_PARTS = 256
@@ -34,24 +39,57 @@ class Load:
     heaviest: int
 
 
-def measure_load(graph: Graph, part: NDArray[np.int32], num_parts: int, weights: str = "nonzeros") -> Load:
-    """Sum up the rows of every part, one row block at a time.
+@dataclass(frozen=True)
+class _LoadTask:
+    graph_path: Path
+    part_path: Path
+    num_parts: int
+    weights: str
+    block: int
+    result_path: Path
+
+
+def measure_load(graph: Graph, part_path: Path, num_parts: int, weights: str, work: Path, cluster: Cluster) -> Load:
+    """Sum up the rows of every part, with one task for each row block.
 
     Args:
-        part: (num_vertices,) int32; may be memory-mapped.
+        part_path: ``.npy`` file with the (num_vertices,) int32 parts, which the tasks map.
         weights: weights of the rows; see :func:`gnnloom.pipeline.partition.hypergraph.row_weights`.
+        work: folder for the tasks' results.
     """
-    load, size, total = np.zeros((3, num_parts), dtype=np.int64)
-    heaviest = 0
-    for start, nonzeros in row_nonzeros(graph):
-        owner = part[start : start + len(nonzeros)]
-        weight = row_weights(nonzeros, weights)
-        # ``bincount`` with weights would sum in float64, which is exact only up to 2^53.
-        np.add.at(load, owner, nonzeros)
-        np.add.at(total, owner, weight)
-        size += np.bincount(owner, minlength=num_parts)
-        heaviest = max(heaviest, int(weight.max(initial=0)))
-    return Load(load, size, total, heaviest)
+    work.mkdir(parents=True, exist_ok=True)
+    tasks = [
+        _LoadTask(graph.artifact.path, part_path, num_parts, weights, block, work / f"load-{block:05d}.npy")
+        for block in range(graph.num_blocks)
+    ]
+    sums, heaviest = np.zeros((3, num_parts), dtype=np.int64), 0
+    for path, block_heaviest in cluster.map(_measure_block, tasks):
+        sums += np.load(path, allow_pickle=False)
+        heaviest = max(heaviest, block_heaviest)
+    nonzeros, vertices, weight = sums
+    return Load(nonzeros, vertices, weight, heaviest)
+
+
+def _measure_block(task: _LoadTask) -> tuple[Path, int]:
+    graph = Graph(Artifact(task.graph_path))
+    nonzeros, start = block_nonzeros(graph, task.block), graph.block_rows[task.block]
+    weight = row_weights(nonzeros, task.weights)
+    sums = np.zeros((3, task.num_parts), dtype=np.int64)
+    _add_rows(map_part_vector(task.part_path)[start : start + len(nonzeros)], nonzeros, weight, sums)
+    np.save(task.result_path, sums, allow_pickle=False)
+    return task.result_path, int(weight.max(initial=0))
+
+
+@njit(cache=True, nogil=True)
+def _add_rows(
+    part: NDArray[np.int32], nonzeros: NDArray[np.int64], weight: NDArray[np.int64], sums: NDArray[np.int64]
+) -> None:
+    """Add the nonzeros, number and weight of rows to those of their parts, (3, num_parts) int64."""
+    # ``bincount`` with weights would sum in float64, which is exact only up to 2^53.
+    for row in range(len(part)):
+        sums[0, part[row]] += nonzeros[row]
+        sums[1, part[row]] += 1
+        sums[2, part[row]] += weight[row]
 
 
 def describe_quality(

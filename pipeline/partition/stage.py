@@ -9,8 +9,8 @@ from typing import Any
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.partition.measurement import record_quality
-from gnnloom.pipeline.partition.native.guard import check_part
 from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.partition.part_storage import store_part_vector
 from gnnloom.pipeline.partition.partitioner import Partitioner
 from gnnloom.pipeline.partition.partitioners import METHODS
 from gnnloom.pipeline.partition.problem import PartitionProblem
@@ -20,7 +20,7 @@ from gnnloom.pipeline.tasks.progress import one_step
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.format.arrays import ArrayAppender, ArrayReader
+from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter, artifact_key
 from gnnloom.storage.format.memory_map import copy_part_vector, create_part_vector
 
@@ -28,8 +28,6 @@ __all__ = ["METHODS", "PartitionOptions", "partition_graph", "partition_key", "s
 
 #: The two tasks of the stage; both run in the client, and start tasks of their own on the cluster.
 _PART, _QUALITY = "part/0", "quality/0"
-#: Vertices that are copied to the store at a time: 4 MiB of parts.
-_CHUNK_VERTICES = 1 << 20
 
 
 def partition_graph(dataset: Dataset, graph: Graph, options: PartitionOptions, cluster: Cluster) -> Partition:
@@ -98,14 +96,10 @@ def _make_part(writer: ArtifactWriter, problem: PartitionProblem, partitioner: P
     with one_step(f"partition by {partitioner.name}"), writer.task(_PART) as output:
         part = create_part_vector(problem.part_path, problem.graph.num_vertices)
         output.facts = partitioner.fill(problem, part)
-        # The counters are compiled without bounds checks: a part out of range would make them write anywhere.
-        check_part(part, len(part), problem.options.parts, f"method {partitioner.name}")
-        array = ArrayAppender(writer.path, "part", part.shape, part.dtype, ("vertex",))
-        for start in range(0, len(part), _CHUNK_VERTICES):
-            array.append(part[start : start + _CHUNK_VERTICES])
-        output.add(array.close())
-        # The counting tasks map this file, and on a shared file system see it only once it is written back.
+        # The tasks map this file, and on a shared file system see it only once it is written back.
         part.flush()
+        parts, source = problem.options.parts, f"method {partitioner.name}"
+        output.add(store_part_vector(writer.path, problem.part_path, len(part), parts, source, problem.cluster))
 
 
 def _measure(writer: ArtifactWriter, problem: PartitionProblem) -> None:

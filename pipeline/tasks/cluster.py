@@ -322,6 +322,11 @@ def worker_settings() -> dict[str, Any]:
         "distributed.nanny.pre-spawn-environ": environment,
         "distributed.worker.preload": ["gnnloom.pipeline.tasks.worker_preload"],
         "distributed.worker.multiprocessing-method": "spawn",
+        # Where a worker has a limit, Dask spills results and pauses the worker well below it. Results are a few
+        # numbers, and pages of mapped files count as the worker's own: only the limit itself ends a worker.
+        "distributed.worker.memory.target": False,
+        "distributed.worker.memory.spill": False,
+        "distributed.worker.memory.pause": False,
         "distributed.comm.timeouts.connect": "60s",
         "distributed.scheduler.allowed-failures": 3,
     }

@@ -50,8 +50,8 @@ class TaskRecord:
     def from_json(cls, content: JsonObject) -> TaskRecord:
         arrays = tuple(ArrayRecord.from_json(name, array) for name, array in content["arrays"].items())
         numbers = ("seconds", "peak_memory", "bytes_read", "bytes_written")
-        found = (content.get(name, 0) for name in numbers)
-        return cls(content["part"], arrays, content["facts"], *found, is_durable=content.get("is_durable", False))
+        found = (*(content.get(name, 0) for name in numbers), content.get("is_durable", False))
+        return cls(content["part"], arrays, content["facts"], *found)
 
 
 def merge_pieces(records: Iterable[ArrayRecord]) -> list[ArrayRecord]:

@@ -98,13 +98,9 @@ def publish_checkpoint(
         The checkpoint's folder.
     """
     aside, final = checkpoint_aside(folder, epoch), folder / f"{epoch:08d}"
-    content = {
-        "format": FORMAT_VERSION,
-        "epoch": epoch,
-        "facts": dict(facts),
-        "arrays": {record.path: record.to_json() for record in records},
-    }
-    complete_groups(aside, content["arrays"])
+    arrays = {record.path: record.to_json() for record in records}
+    content = {"format": FORMAT_VERSION, "epoch": epoch, "facts": dict(facts), "arrays": arrays}
+    complete_groups(aside, arrays)
     write_list(aside)
     # The index and all arrays are durable before the rename, so a name that is a number means a complete checkpoint.
     # Old checkpoints are dropped only after the rename is durable.

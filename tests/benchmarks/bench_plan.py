@@ -59,7 +59,7 @@ class Scale:
     calibration: float
 
 
-SCALES = {"small": Scale(12_000, 150_000, 12, 5, 2, 0.2), "full": Scale(100_000, 1_600_000, 16, 4, 2, 1.0)}
+SCALES = {"small": Scale(12_000, 150_000, 12, 5, 1, 0.1), "full": Scale(60_000, 900_000, 15, 5, 2, 0.3)}
 GRIDS: dict[int, tuple[tuple[str, tuple[int, ...]], ...]] = {
     1: (("p2p", (1,)), ("broadcast", (1,)), ("tensor3d", (1, 1, 1))),
     2: (("p2p", (2,)), ("broadcast", (2,)), ("summa", (1, 2)), ("tensor3d", (2, 1, 1)), ("tensor3d", (1, 2, 1))),
@@ -82,7 +82,7 @@ TRAININGS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("skewed", {**WIDE, "precision": "bf16"}),
 )
 #: Numbers of the trainings whose epochs are split by kind, and whose memory is measured.
-SPLIT, MEMORY = (2,), (2, 3)
+SPLIT, MEMORY = (2,), (2,)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ One process and one thread. Frontier sampling (8000 vertices, 1000 of them in th
 samplers: one draws from all weights of the frontier by NumPy's Generator.choice, one scans them in compiled code.
 Induced subgraphs, and batches of sampled neighbors (1024 seeds, fan-outs 15, 10, 5, with the 64 features of every
 vertex), against PyTorch Geometric's loaders, if torch-sparse is installed. The sides of a comparison take turns;
-figures are medians of processor seconds. Epochs: see neighbor_epochs.py. Prints tables, then lines ``RESULT name value
+figures are medians of processor seconds. Epochs: see neighbor_epochs.py;
+propagation on a subgraph: see feature_partition.py. Prints tables, then lines ``RESULT name value
 unit``.
 """
 
@@ -25,7 +26,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from feature_partition import report_propagation
 from neighbor_epochs import report_epochs
+from numpy.typing import NDArray
 from random_vertices import random_vertices
 from sampling_peers import choice_frontier, pyg_neighbor, pyg_walks, scan_frontier, why_no_pyg
 
@@ -41,7 +44,7 @@ from gnnloom.storage.sampling.walk import WalkSampler
 #: Scale of the R-MAT graph (edge factor 16), vertices and edges of the planted one, and rounds.
 SCALES = {"small": (14, 20_000, 400_000, 3), "full": (20, 1_000_000, 20_000_000, 9)}
 #: Share of the vertices that are for training.
-SHARE = 0.02
+SHARE = 0.01
 SIZE, FRONTIER, WALK = 8000, 1000, 4
 FANOUTS, BATCH, FEATURES = [15, 10, 5], 1024, 64
 
@@ -66,6 +69,7 @@ def main() -> None:
         _gnnloom(folder, "catalog", "rm", "planted", "--artifact", f"vertices/{stored.key}")
         for name, each in {"rmat": graph, "planted": planted}.items():
             _report_subgraphs(name, each, rounds)
+            report_propagation(name, FrontierSampler(each, 0, SIZE, FRONTIER).sample(0, 0).blocks[0].matrix)
             _report_neighbors(name, each, rounds)
             inputs = Path(folder) / "inputs"
             _gnnloom(folder, "features", name, *random_vertices(inputs, each.num_vertices, FEATURES, SHARE))
@@ -165,11 +169,13 @@ def _report_neighbors(name: str, graph: WholeGraph, rounds: int) -> None:
     n = graph.num_vertices
     feature = np.random.default_rng(0).random((n, FEATURES), np.float32)
     sampler = NeighborSampler(graph, 0, np.arange(n), FANOUTS, BATCH)
+    sample = sampler.sample(0, 0)
+    # As in training, the rows of all batches go to the same memory. Batches differ in size a little.
+    rows = np.empty((min(n, 2 * len(sample.vertices)), FEATURES), np.float32)
     whole: dict[str, Callable[[int], Any]] = {
-        "neighbor with features": lambda number: feature[sampler.sample(number, 0).vertices],
+        "neighbor with features": lambda number: _gather(feature, sampler.sample(number, 0).vertices, rows),
         "neighbor structure only": lambda number: sampler.sample(number, 0),
     }
-    sample = sampler.sample(0, 0)
     print(
         f"\na batch: {len(sample.vertices):,} vertices, {sum(len(block.entry) for block in sample.blocks):,} nonzeros"
     )
@@ -178,6 +184,11 @@ def _report_neighbors(name: str, graph: WholeGraph, rounds: int) -> None:
         whole["PyG NeighborLoader"] = lambda _: next(batches)
     title = f"{name}: neighbors, {BATCH} seeds, fan-outs {FANOUTS}, {FEATURES} features"
     _print(title, "neighbor with features", _alternate(rounds, {}, whole), "batches", f"sampling_{name}")
+
+
+def _gather(feature: NDArray[Any], vertices: NDArray[np.int64], rows: NDArray[Any]) -> None:
+    # All vertices exist, and other modes would copy the result.
+    np.take(feature, vertices, axis=0, out=rows[: len(vertices)], mode="clip")
 
 
 def _single_thread(batches: Iterator[Any]) -> Iterator[Any]:

@@ -208,6 +208,10 @@ class Steps:
             if self.work.has_input_gradient(layer):
                 self.found.append(DenseWork(rows=rows, inner=columns, columns=inner, calls=calls))
 
+    def scale(self, numbers: float) -> None:
+        """Add the pass that scales what a rank holds before it is sent; ``p2p`` scales while it multiplies instead."""
+        self.touch(2 * numbers)
+
     def touch(self, numbers: float, calls: float = 1.0) -> None:
         """Add passes over arrays."""
         self.found.append(ElementWork(numbers=numbers, calls=calls))

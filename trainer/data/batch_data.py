@@ -79,7 +79,7 @@ def subgraph_rows(
 
 
 def without_halo(matrix: CSR) -> ShardMatrix[CSR]:
-    """The rows of a square matrix that one rank has alone."""
+    """Rows whose columns one rank has alone."""
     none, offset = np.empty(0, np.int64), np.zeros(2, np.int64)
     empty = CSR(0, np.zeros(matrix.num_rows + 1, np.int64), np.empty(0, np.int32), None, 0)
     return ShardMatrix(matrix, empty, none, offset, none, offset)

@@ -6,41 +6,35 @@ not to the attention weights.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
-from weakref import WeakKeyDictionary
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from gnnloom.storage.artifacts.row_shards import ShardMatrix
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.dispatch import Dropout, Threads
+from gnnloom.trainer.kernels.dispatch import Dropout
 from gnnloom.trainer.networks.model import Inputs, Model, glorot
 from gnnloom.trainer.networks.options import ModelOptions
-from gnnloom.trainer.operators.attention import Attending, Attention
-from gnnloom.trainer.operators.halo import HaloExchange, HaloFetch
+from gnnloom.trainer.operators.attention import Attending, NeighborRows
+from gnnloom.trainer.operators.halo import HaloFetch
 from gnnloom.trainer.operators.operator import Operator
 
 
 @runtime_checkable
 class NeighborOperator(Operator, Protocol):
-    """An operator that also fetches the rows of in-neighbors (``capabilities`` has ``NEIGHBORS``).
+    """An operator that also fetches the rows of in-neighbors (``capabilities`` has ``NEIGHBORS``)."""
 
-    Attributes:
-        matrix: this rank's rows of the adjacency, without normalization.
-        exchange: fetches the halo rows that the matrix's columns refer to.
-    """
-
-    matrix: ShardMatrix[Any]
-    exchange: HaloExchange
-    threads: Threads
+    def neighbors(self, layer: int) -> NeighborRows:
+        """The rows of in-neighbors in a layer."""
+        ...
 
 
 class GAT(Model):
     """A weight matrix, a source and a target attention vector per head, and a bias per layer."""
 
     multiplies = False
+    takes_blocks = True
 
     def __init__(
         self, operator: Operator, options: ModelOptions, dropout: Dropout, seed: int, dtype: torch.dtype
@@ -53,26 +47,11 @@ class GAT(Model):
         if not isinstance(operator, NeighborOperator):
             raise InputError("model gat: the algorithm does not fetch the rows of neighbors; use p2p")
         super().__init__(operator, options, dropout, seed, dtype)
-        #: Sampled training puts another operator in the place of the model's for each batch.
-        self._attentions: WeakKeyDictionary[Operator, Attention] = WeakKeyDictionary()
 
-    @property
-    def _exchange(self) -> HaloExchange:
-        return self._neighbors.exchange
-
-    @property
-    def _attention(self) -> Attention:
-        """Attention over the rows of the present operator, prepared once for each."""
-        operator = self._neighbors
-        if operator not in self._attentions:
-            slope, traffic = self.options.own["negative_slope"], operator.grid.comm.traffic
-            self._attentions[operator] = Attention(operator.matrix, slope, operator.threads, traffic)
-        return self._attentions[operator]
-
-    @property
-    def _neighbors(self) -> NeighborOperator:
+    def _neighbors(self, layer: int) -> NeighborRows:
+        # Sampled training puts another operator in the place of the model's for each batch.
         operator: NeighborOperator = self.operator  # type: ignore[assignment]
-        return operator
+        return operator.neighbors(layer)
 
     def create_parameters(self, generator: torch.Generator) -> None:
         heads, widths = self._heads, [self._head_width(layer) for layer in range(self.num_layers)]
@@ -98,25 +77,32 @@ class GAT(Model):
         Args:
             features: (num_own, dim) this rank's rows.
         """
-        return Inputs(self._exchange.gather(features, Kind.HALO_FORWARD), propagated=True, own=features)
+        exchange = self._neighbors(0).exchange
+        halo = features[:0] if exchange is None else exchange.gather(features, Kind.HALO_FORWARD)
+        return Inputs(halo, propagated=True, own=features)
 
     def activate(self, output: Tensor) -> Tensor:
         return torch.nn.functional.elu(output)
 
     def layer(self, inputs: Inputs, layer: int) -> Tensor:
         values = self.operator.transform(inputs.features, self.weights[layer], layer)
-        fetch = HaloFetch(self._exchange)
+        rows = self._neighbors(layer)
+        fetch = None if rows.exchange is None or inputs.propagated else HaloFetch(rows.exchange)
         # The narrower of H and H W is sent; it arrives while attention runs over the rank's own columns.
         sends_inputs = self.options.propagates_first(layer, values.shape[1])
-        begun = None if inputs.propagated else fetch.begin(inputs.value if sends_inputs else values)
-        own, step = self._by_head(values), Attending(self._attention)
+        begun = fetch.begin(inputs.value if sends_inputs else values) if fetch else inputs.value
+        own, step = self._by_head(values), Attending(rows.attention(self.options.own["negative_slope"]))
         source, target = self.source_attention[layer], self.target_attention[layer]
-        target_score = _score(own, target)
+        # With sampled neighbors, the leading vertices only are those of the next layer.
+        target_score = _score(own[: self.operator.layout(layer + 1).num_rows], target)
         attended = step.begin(own, _score(own, source), target_score)
-        fetched = inputs.value if begun is None else fetch.finish(begun)
-        # What arrived are rows of H, so this rank multiplies them by the weight itself.
-        if begun is None or sends_inputs:
-            fetched = self.operator.transform(fetched, self.weights[layer], layer)
+        if rows.exchange is None:
+            fetched = values.new_empty((0, values.shape[1]))
+        else:
+            fetched = fetch.finish(begun) if fetch else inputs.value
+            # What arrived are rows of H, so this rank multiplies them by the weight itself.
+            if fetch is None or sends_inputs:
+                fetched = self.operator.transform(fetched, self.weights[layer], layer)
         halo = self._by_head(fetched)
         output = step.finish(attended, halo, _score(halo, source), target_score)
         output = output.mean(1) if layer == self.num_layers - 1 else output.flatten(1)

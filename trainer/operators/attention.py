@@ -15,6 +15,7 @@ from torch import Tensor
 from gnnloom.storage.artifacts.row_shards import ShardMatrix
 from gnnloom.trainer.comm.traffic import SPMM, Traffic
 from gnnloom.trainer.kernels.dispatch import EdgeSoftmax, SoftmaxGradient, SoftmaxState, Threads, edge_softmax
+from gnnloom.trainer.operators.halo import HaloExchange
 
 
 class Attention:
@@ -25,6 +26,29 @@ class Attention:
         self.own = edge_softmax(own, negative_slope, threads)
         self.halo = edge_softmax(halo, negative_slope, threads)
         self.traffic = traffic
+
+
+class NeighborRows:
+    """The rows of in-neighbors in a layer, over which attention runs.
+
+    Attributes:
+        matrix: this rank's rows of the adjacency, without normalization. A sample's block may have more columns than
+            rows; its rows are the leading columns.
+        exchange: fetches the halo rows that the matrix's columns refer to; None if no rank has any.
+    """
+
+    def __init__(
+        self, matrix: ShardMatrix[Any], exchange: HaloExchange | None, threads: Threads, traffic: Traffic
+    ) -> None:
+        self.matrix, self.exchange = matrix, exchange
+        self._threads, self._traffic = threads, traffic
+        self._prepared: dict[float, Attention] = {}
+
+    def attention(self, negative_slope: float) -> Attention:
+        """Attention over these rows, prepared once."""
+        if negative_slope not in self._prepared:
+            self._prepared[negative_slope] = Attention(self.matrix, negative_slope, self._threads, self._traffic)
+        return self._prepared[negative_slope]
 
 
 class Attending:
@@ -43,12 +67,12 @@ class Attending:
         """The contribution of the rank's own columns; pass it to :meth:`finish`, which completes it in place.
 
         Args:
-            own: (num_own, heads, dim) values of the rank's vertices.
-            source: (num_own, heads) their scores as sources.
-            target: (num_own, heads) their scores as targets.
+            own: (num_columns, heads, dim) values of the rank's vertices.
+            source: (num_columns, heads) their scores as sources.
+            target: (num_rows, heads) scores as targets of those that the rows belong to.
 
         Returns:
-            (num_own, heads, dim) weighted sums that are not normalized yet.
+            (num_rows, heads, dim) weighted sums that are not normalized yet.
         """
         result: Tensor = _Own.apply(self, own, source, target)  # type: ignore[no-untyped-call]
         return result
@@ -60,10 +84,10 @@ class Attending:
             begun: the result of :meth:`begin`.
             halo: (num_halo, heads, dim) values of the halo's vertices.
             source: (num_halo, heads) their scores as sources.
-            target: (num_own, heads) as in :meth:`begin`.
+            target: (num_rows, heads) as in :meth:`begin`.
 
         Returns:
-            (num_own, heads, dim) sums of the columns' values, weighted by attention.
+            (num_rows, heads, dim) sums of the columns' values, weighted by attention.
 
         Raises:
             ValueError: called without :meth:`begin`, or twice.
@@ -76,7 +100,7 @@ class _Own(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, step: Attending, *tensors: Tensor) -> Tensor:
         own, source, target = (tensor.detach().contiguous() for tensor in tensors)
-        step.state = SoftmaxState.like(own)
+        step.state = SoftmaxState.like(own[: len(target)])
         with step.attention.traffic.timing(SPMM):
             step.attention.own.accumulate(own, source, target, step.state)
         ctx.step = step

@@ -20,10 +20,12 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SPMM
 from gnnloom.trainer.data.adjacency_scaling import Scaling, scaling
+from gnnloom.trainer.data.batch_data import without_halo
 from gnnloom.trainer.kernels.arrays import array_dtype, tensor_dtype
 from gnnloom.trainer.kernels.dispatch import Threads, Workspace, converted, sparse_product, sum_dtype
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import Piece
+from gnnloom.trainer.operators.attention import NeighborRows
 from gnnloom.trainer.operators.weight_product import timed_product
 
 AXIS = "row"
@@ -75,6 +77,8 @@ class Layered:
         self._blocks = [
             ScaledBlock(block, batch.row_nnz, sides, self._feature_dtype, self.threads) for block in batch.blocks
         ]
+        traffic = self.grid.comm.traffic
+        self._neighbors = [NeighborRows(without_halo(block), None, self.threads, traffic) for block in batch.blocks]
 
     def rest(self, vertex: NDArray[np.int64]) -> None:
         """Have these rows in every layer, and multiply with nothing, until a batch is loaded.
@@ -83,7 +87,7 @@ class Layered:
             vertex: (num_own,) int64 this rank's vertices.
         """
         self._layouts = [Layout(self.grid, vertex, row_axes=(AXIS,))] * (len(self._layouts))
-        self._blocks = []
+        self._blocks, self._neighbors = [], []
 
     def weight_piece(self, layer: int, shape: tuple[int, int]) -> Piece | None:  # noqa: ARG002
         return None
@@ -102,6 +106,10 @@ class Layered:
 
     def release(self, layer: int) -> None:
         """The next batch replaces all blocks, so nothing is freed."""
+
+    def neighbors(self, layer: int) -> NeighborRows:
+        """The sampled rows of a layer; weights of attention are those among the drawn neighbors."""
+        return self._neighbors[layer]
 
     def propagate(self, features: Tensor, layer: int) -> Tensor:
         features = converted(features, self._feature_dtype, self.workspace)

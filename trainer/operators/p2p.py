@@ -18,6 +18,7 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.adjacency_scaling import Scaling, degrees, scaling
 from gnnloom.trainer.kernels.arrays import tensor_dtype
 from gnnloom.trainer.kernels.dispatch import Threads, Workspace
+from gnnloom.trainer.operators.attention import NeighborRows
 from gnnloom.trainer.operators.halo import HaloExchange
 from gnnloom.trainer.operators.halo_product import HaloProduct, LocalProducts
 from gnnloom.trainer.operators.whole_rows import AXIS, WholeRows
@@ -60,9 +61,13 @@ class PointToPoint(WholeRows):
         sides = scaling(where, normalization, degree, dtype)
         #: This rank's rows of the adjacency, not normalized, and the exchange of the rows that their columns need.
         self.matrix, self.exchange, self.threads = matrix, HaloExchange(comm, matrix, self.workspace), threads
+        self._neighbors = NeighborRows(matrix, self.exchange, threads, comm.traffic)
         products = LocalProducts.of(self.exchange, matrix, threads, self.feature_dtype)
         self.forward_product = HaloProduct(self.exchange, products, sides, Kind.HALO_FORWARD)
         self.backward_product = self._adjoint(shard, products, sides) if multiplies else None
+
+    def neighbors(self, layer: int) -> NeighborRows:  # noqa: ARG002 - the same for every layer
+        return self._neighbors
 
     def _adjoint(self, shard: RowShard, products: LocalProducts, sides: Scaling) -> HaloProduct:
         """The product with the transpose, whose pattern and exchange are the same if the adjacency is symmetric."""

@@ -13,6 +13,7 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.batch_data import BatchRows
 from gnnloom.trainer.kernels.arrays import tensor_dtype
 from gnnloom.trainer.kernels.dispatch import Threads, Workspace
+from gnnloom.trainer.operators.attention import NeighborRows
 from gnnloom.trainer.operators.halo import HaloExchange
 from gnnloom.trainer.operators.halo_product import HaloProduct, LocalProducts
 from gnnloom.trainer.operators.whole_rows import WholeRows
@@ -44,14 +45,16 @@ class SampledRows(WholeRows):
             feature_dtype: of the features: that of the factors by default, or bfloat16 with float32 sums.
         """
         super().__init__(grid, batch.vertex, workspace, feature_dtype or tensor_dtype(batch.sides.left.dtype))
-        self.threads, self.matrix = threads, batch.matrix
-        self.exchange = HaloExchange(grid.comm, batch.matrix, workspace)
+        exchange = HaloExchange(grid.comm, batch.matrix, workspace)
+        self._neighbors = NeighborRows(batch.matrix, exchange, threads, grid.comm.traffic)
         if not multiplies:
             return
-        products = LocalProducts.of(self.exchange, batch.matrix, threads, self.feature_dtype)
-        self.forward_product = HaloProduct(self.exchange, products, batch.sides, Kind.HALO_FORWARD)
-        exchange = self.exchange
+        products = LocalProducts.of(exchange, batch.matrix, threads, self.feature_dtype)
+        self.forward_product = HaloProduct(exchange, products, batch.sides, Kind.HALO_FORWARD)
         if batch.transpose is not batch.matrix:
             exchange = HaloExchange(grid.comm, batch.transpose, workspace)
             products = LocalProducts.of(exchange, batch.transpose, threads, self.feature_dtype)
         self.backward_product = HaloProduct(exchange, products, batch.sides.transposed, Kind.HALO_BACKWARD)
+
+    def neighbors(self, layer: int) -> NeighborRows:  # noqa: ARG002 - the same for every layer
+        return self._neighbors

@@ -24,7 +24,7 @@ from gnnloom.trainer.algorithms.steps import Operation
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.factors import factorizations
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.dispatch import SparseProduct, Threads, Workspace, matmul, sparse_product
+from gnnloom.trainer.kernels.dispatch import Dropout, SparseProduct, Threads, Workspace, matmul, rectify, sparse_product
 from gnnloom.trainer.planner.profile import CollectiveRate, Link, MachineProfile, Rates, Table
 
 #: Clocks that a profile may be measured with. Processor time is for machines that other programs use as well.
@@ -37,6 +37,8 @@ _SPARSE_WORK = 1 << 23
 _SIDES, _DENSE_WORK = (1, 8, 32, 128), 1 << 27
 #: Bytes of the arrays that the streaming bandwidth is measured with: larger than caches.
 _STREAM_BYTES = 1 << 27
+#: Rows and columns of a hidden layer whose passes are measured.
+_PASS_ROWS, _PASS_WIDTH = 1 << 15, 128
 #: Bytes of messages: one that shows the latency, and one that shows the bandwidth.
 _SHORT_BYTES, _LONG_BYTES = 1 << 10, 1 << 22
 #: Calls of what takes microseconds, for one measurement.
@@ -137,6 +139,7 @@ def calibrate(
         bf16=Rates(
             _measure_sparse(bench, threads, scale, call, torch.bfloat16),
             _measure_dense(bench, scale, call, torch.bfloat16),
+            _measure_passes(bench, threads, scale),
         ),
         stream=_measure_stream(bench, scale),
         call=call,
@@ -229,6 +232,21 @@ def _measure_dense(bench: _Bench, scale: float, call: float, dtype: torch.dtype)
     seconds = bench.medians(_named("gemm", dtype), calls).values()
     rates = (max(each - call, 0.1 * each) / work for each, work in zip(seconds, works, strict=True))
     return Table((_SIDES,), tuple(rates))
+
+
+def _measure_passes(bench: _Bench, threads: Threads, scale: float) -> float:
+    """Seconds of the passes over a hidden layer in bfloat16, there and back, relative to those in float32."""
+    rows, dropout = max(1, int(_PASS_ROWS * scale)), Dropout(0.0, 0, threads, Workspace())
+
+    def passes(output: torch.Tensor, gradient: torch.Tensor) -> None:
+        rectify(output, None, None, dropout).backward(gradient)  # type: ignore[no-untyped-call]
+
+    calls = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        output = torch.ones(rows, _PASS_WIDTH, dtype=dtype, requires_grad=True)
+        calls[str(dtype)] = partial(passes, output, torch.ones(rows, _PASS_WIDTH, dtype=dtype))
+    wide, narrow = bench.medians("passes bf16", calls).values()
+    return narrow / max(wide, 1e-9)
 
 
 def _measure_stream(bench: _Bench, scale: float) -> float:

@@ -105,10 +105,12 @@ class Rates:
         spmm: seconds for a nonzero and column of the dense operand, by that operand's columns, the nonzeros per row,
             and the operand's rows.
         gemm: seconds for a multiplication with its addition, by the smaller one of the two short sides.
+        passes: seconds of a pass over an array, relative to one over as many float32 numbers.
     """
 
     spmm: Table
     gemm: Table
+    passes: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +186,8 @@ class MachineProfile:
             given["spmm"], given["gemm"] = _table(given["spmm"]), _table(given["gemm"])
             # Profiles of version 1 have none.
             if given.get("bf16") is not None:
-                given["bf16"] = Rates(*(_table(given["bf16"][name]) for name in ("spmm", "gemm")))
+                narrow = given["bf16"]
+                given["bf16"] = Rates(_table(narrow["spmm"]), _table(narrow["gemm"]), narrow.get("passes", 1.0))
             given["collectives"] = tuple(CollectiveRate(**rate) for rate in given.get("collectives", ()))
             return cls(**given)
         except (KeyError, TypeError, ValueError) as error:

@@ -110,7 +110,7 @@ def _minibatch(config: TrainConfig, rank: RankRows, num_layers: int) -> BatchSiz
 
 def _neighbor(config: TrainConfig, rank: RankRows, num_layers: int) -> BatchSizes:
     n = max(1, rank.num_vertices)
-    rows, nonzeros = [float(min(config.batch_size, rank.own))], []
+    rows, nonzeros = [float(min(config.batch_size, rank.own))], list[float]()
     for fanout in config.fanouts(num_layers):
         # Vertices that are reached by edges have more than the mean degree, so a fan-out above the mean counts in full.
         drawn = rows[0] * (rank.mean_degree if fanout == ALL else fanout)

@@ -91,7 +91,7 @@ class _Passes:
                 batch = self._batch(layer, vertices)
                 inputs = self._features(batch) if exchange is None else exchange.fetch(batch.vertices)
                 self._operator.load(batch)
-                out[torch.from_numpy(self._own(vertices))] = _output(model, inputs, layer)
+                out[torch.from_numpy(self._own(vertices))] = _output(model, inputs, layer).to(out.dtype)
         return out
 
     def _new_rows(self, dim: int) -> Tensor:

@@ -20,6 +20,7 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.mpi import RawCommunicator, abort, duplicate_world, end_job, finalize, world
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.stop import StopRequest, agreed_exit_code, preparing_signals
+from gnnloom.trainer.planner.forecast import record_forecast
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 from gnnloom.workflows.recipe.request import Assignment, Request
@@ -183,7 +184,8 @@ def _train_together(comm: Communicator, assignment: Assignment, stop: StopReques
     def train_or_stop() -> None:
         # Before the training, which holds the run's lock until it ends.
         together(comm, lambda: save_recipe(assignment) if comm.rank == 0 else None)
-        if train(comm, assignment.workload.config, stop, restart=assignment.restart)["state"] == "stopped":
+        config, restart = assignment.workload.config, assignment.restart
+        if train(comm, config, stop, restart=restart, begun=record_forecast)["state"] == "stopped":
             # An exception, so that the stage is not logged as done and the prediction does not start.
             raise _StoppedError
 

@@ -19,6 +19,7 @@ from gnnloom.pipeline.partition.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, load_nets
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceWriter
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
+from gnnloom.pipeline.partition.multilevel.vectors import store_vector
 from gnnloom.pipeline.partition.net_lists import pin_hash, select_nets
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.matrix.csr import index_dtype
@@ -44,10 +45,10 @@ class _Contracted:
 
 @dataclass(frozen=True)
 class _ContractTask:
-    """Contracts the nets in some blocks."""
+    """Contracts a range of nets."""
 
     nets: Incidence
-    blocks: range
+    rows: range
     label_path: Path
     num_clusters: int
     folder: Path
@@ -61,7 +62,6 @@ class ContractedNets:
     nets: Incidence
     vertex_weight: NDArray[np.int64]
     net_weight: NDArray[np.int64]
-    owner: NDArray[Any]
 
     def load(self) -> Hypergraph:
         """Load the hypergraph into memory, without nets of one pin."""
@@ -70,7 +70,14 @@ class ContractedNets:
     def on_disk(self, memory: int) -> DiskHypergraph:
         """Complete the hypergraph on disk; sorts the nets of the new vertices in ``memory`` bytes."""
         vertices = transpose_incidence(self.nets, len(self.vertex_weight), self.folder / "vertices", memory)
-        return DiskHypergraph(self.nets, vertices, self.vertex_weight, self.net_weight, self.owner)
+        return DiskHypergraph(
+            self.nets,
+            vertices,
+            store_vector(self.folder / "weight.npy", self.vertex_weight),
+            store_vector(self.folder / "net-weight.npy", self.net_weight),
+            int(self.vertex_weight.sum()),
+            int(self.vertex_weight.max(initial=0)),
+        )
 
 
 def contract_nets(hypergraph: DiskHypergraph, label: NDArray[Any], folder: Path, cluster: Cluster) -> ContractedNets:
@@ -90,15 +97,13 @@ def contract_nets(hypergraph: DiskHypergraph, label: NDArray[Any], folder: Path,
     # A file that the tasks map, instead of a copy of n labels in each task's message.
     np.save(label_path, label)
     tasks = [
-        _ContractTask(hypergraph.nets, blocks, label_path, num_clusters, folder / f"range-{number:03d}")
-        for number, blocks in enumerate(hypergraph.nets.ranges(_NUM_TASKS))
+        _ContractTask(hypergraph.nets, rows, label_path, num_clusters, folder / f"range-{number:03d}")
+        for number, rows in enumerate(hypergraph.nets.ranges(_NUM_TASKS))
     ]
     # Tasks finish in any order; the numbered folders put the ranges back in the order of the nets.
     pieces = sorted(cluster.map(_contract_nets, tasks), key=lambda piece: piece.original)
-    nets, net_weight, original = _merge_identical(pieces, hypergraph.net_weight, folder / "nets")
-    # At the finest level net j belongs to vertex j modulo n, so owners are stored only after the first contraction.
-    owner = hypergraph.owner[original] if len(hypergraph.owner) else original % hypergraph.num_vertices
-    return ContractedNets(folder, nets, weight, net_weight, label[owner])
+    nets, net_weight = _merge_identical(pieces, hypergraph.net_weight, folder / "nets")
+    return ContractedNets(folder, nets, weight, net_weight)
 
 
 def _contract_nets(task: _ContractTask) -> _Contracted:
@@ -108,8 +113,7 @@ def _contract_nets(task: _ContractTask) -> _Contracted:
     last_net = np.full(task.num_clusters, -1, dtype=np.int64)
     with IncidenceWriter(task.folder, index_dtype(task.num_clusters)) as writer:
         # Marks of earlier blocks never match, because nets are numbered throughout the hypergraph.
-        for number in task.blocks:
-            block = task.nets.block(number)
+        for block in task.nets.blocks(task.rows):
             offset, pins, original, hashed = _contract_block(block.first_row, block.offset, block.ids, label, last_net)
             writer.append(offset, pins)
             originals.append(original)
@@ -156,12 +160,8 @@ def _contract_block(
 
 def _merge_identical(
     pieces: Sequence[_Contracted], net_weight: NDArray[np.int64], folder: Path
-) -> tuple[Incidence, NDArray[np.int64], NDArray[np.int64]]:
-    """Keep the first of the nets with the same pins, with the weight of all of them.
-
-    Returns:
-        The nets, and the (num_nets,) int64 weights and original numbers.
-    """
+) -> tuple[Incidence, NDArray[np.int64]]:
+    """Keep the first of the nets with the same pins; returns them and their (num_nets,) int64 weights, summed up."""
     hashed = np.concatenate([np.load(piece.hash, allow_pickle=False) for piece in pieces])
     original = np.concatenate([np.load(piece.original, allow_pickle=False) for piece in pieces])
     # Only 8 bytes per net are sorted; the pins stay on disk.  The stable order puts the first of equal nets first.
@@ -174,7 +174,7 @@ def _merge_identical(
         for offset, ids in _kept_rows(pieces, is_first):
             writer.append(offset, ids)
         nets = writer.close()
-    return nets, weight[is_first], original[is_first]
+    return nets, weight[is_first]
 
 
 @njit(cache=True, nogil=True)

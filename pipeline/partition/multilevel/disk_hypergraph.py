@@ -14,28 +14,40 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.adjacency_graph import aligned_rows
 from gnnloom.pipeline.partition.hypergraph import Hypergraph, net_matrices, vertex_weights
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceWriter
+from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.matrix.csr import index_dtype
 
 
 @dataclass(frozen=True)
 class DiskHypergraph:
-    """Vertices and nets, with both directions of their incidence on disk.
+    """Vertices and nets, with both directions of their incidence on disk; small and picklable.
 
     Attributes:
         nets: the pins of every net; nets of one pin are allowed.
-        vertices: the nets of every vertex.
-        vertex_weight: (num_vertices,) int64, at least 1.
-        net_weight: (num_nets,) int64, at least 1; (0,) if all are 1.
-        owner: (num_nets,) the pin of each net that owns the row to send; (0,) if net j belongs to vertex j modulo
-            num_vertices.
+        vertices: the nets of every vertex, ascending.
+        weight_path: file of ``vertex_weight``.
+        net_weight_path: file of ``net_weight``; None if all are 1.
+        total_weight: of all vertices.
+        heaviest: weight of the heaviest vertex.
     """
 
     nets: Incidence
     vertices: Incidence
-    vertex_weight: NDArray[np.int64]
-    net_weight: NDArray[np.int64]
-    owner: NDArray[Any]
+    weight_path: Path
+    net_weight_path: Path | None
+    total_weight: int
+    heaviest: int
+
+    @property
+    def vertex_weight(self) -> NDArray[np.int64]:
+        """Map the (num_vertices,) int64 weights, at least 1."""
+        return map_vector(self.weight_path)
+
+    @property
+    def net_weight(self) -> NDArray[np.int64]:
+        """Map the (num_nets,) int64 weights, at least 1; (0,) if all are 1."""
+        return map_vector(self.net_weight_path) if self.net_weight_path else np.empty(0, dtype=np.int64)
 
     @property
     def num_vertices(self) -> int:
@@ -51,7 +63,7 @@ class DiskHypergraph:
 
     def load(self) -> Hypergraph:
         """Load the hypergraph into memory, without nets of one pin."""
-        return load_nets(self.nets, self.vertex_weight, self.net_weight)
+        return load_nets(self.nets, np.array(self.vertex_weight), self.net_weight)
 
 
 def load_nets(nets: Incidence, vertex_weight: NDArray[np.int64], net_weight: NDArray[np.int64]) -> Hypergraph:
@@ -91,15 +103,15 @@ def store_hypergraph(
         directions: ``forward``, or ``both`` to add the nets of the product with the transpose.
     """
     weight = vertex_weights(graph, weights)
-    none = np.empty(0, dtype=np.int64)
+    path, total, heaviest = store_vector(folder / "weight.npy", weight), int(weight.sum()), int(weight.max(initial=0))
     if graph.symmetric:
         # The pins of net j are the nets of vertex j, so one set of files is enough.
         both = store_rows(folder / "nets", [graph], graph.num_vertices)
-        return DiskHypergraph(both, both, weight, none, none)
+        return DiskHypergraph(both, both, path, None, total, heaviest)
     matrices = net_matrices(graph, transpose, directions)
     nets = store_rows(folder / "nets", matrices, graph.num_vertices)
     vertices = _store_vertices(folder / "vertices", graph, transpose, len(matrices))
-    return DiskHypergraph(nets, vertices, weight, none, none)
+    return DiskHypergraph(nets, vertices, path, None, total, heaviest)
 
 
 def store_rows(folder: Path, matrices: Sequence[Graph], num_vertices: int) -> Incidence:
@@ -132,19 +144,24 @@ def _store_vertices(folder: Path, graph: Graph, transpose: Graph, num_matrices: 
 def _with_owner(
     first_row: int, indptr: NDArray[np.int64], indices: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return offsets and columns of rows, each with its own number among the columns."""
+    """Return offsets and columns of rows, ascending, each with its own number among the columns."""
     offset = np.zeros(len(indptr), np.int64)
     ids = np.empty(len(indices) + len(indptr) - 1, indices.dtype)
     end = 0
     # A vertex owns the row of H that its net sends, so it is a pin even without a self loop.
     for row in range(len(indptr) - 1):
+        own = first_row + row
         has_owner = False
         for position in range(indptr[row], indptr[row + 1]):
+            if not has_owner and indices[position] >= own:
+                has_owner = True
+                if indices[position] > own:
+                    ids[end] = own
+                    end += 1
             ids[end] = indices[position]
-            has_owner = has_owner or indices[position] == first_row + row
             end += 1
         if not has_owner:
-            ids[end] = first_row + row
+            ids[end] = own
             end += 1
         offset[row + 1] = end
     return offset, ids[:end]

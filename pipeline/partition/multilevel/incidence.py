@@ -1,12 +1,11 @@
 """Lists of ids on disk, one for each row, streamed block by block: the pins of nets, and the nets of vertices.
 
 Two plain files: ``offset`` (num_rows + 1,) int64 and ``id`` (num_ids,) int32 or int64.  Blocks hold at most
-``BLOCK_IDS`` ids, or one row.  The writer cuts them, so they do not depend on the number of readers.
+``BLOCK_IDS`` ids, or one row.
 """
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -43,53 +42,53 @@ class Incidence:
     """The lists of ids in a folder; small and picklable, so that tasks can hold it.
 
     Attributes:
-        bounds: (num_blocks + 1,) first rows of the blocks.
-        starts: (num_blocks + 1,) first ids of the blocks.
         dtype: of the ids.
     """
 
     folder: Path
-    bounds: tuple[int, ...]
-    starts: tuple[int, ...]
+    num_rows: int
+    num_ids: int
     dtype: str
-
-    @property
-    def num_rows(self) -> int:
-        return self.bounds[-1]
-
-    @property
-    def num_ids(self) -> int:
-        return self.starts[-1]
-
-    @property
-    def num_blocks(self) -> int:
-        return len(self.bounds) - 1
 
     @property
     def num_bytes(self) -> int:
         """Bytes of the files."""
         return 8 * (self.num_rows + 1) + np.dtype(self.dtype).itemsize * self.num_ids
 
-    def block(self, number: int) -> IncidenceBlock:
-        """Read one block."""
-        first, stop = self.bounds[number : number + 2]
+    def offset(self) -> NDArray[np.int64]:
+        """Map the (num_rows + 1,) int64 offsets; pages are read on access."""
+        return np.asarray(np.memmap(self.folder / "offset", np.int64, "r"))
+
+    def ids(self) -> NDArray[Any]:
+        """Map the (num_ids,) ids; pages are read on access."""
+        # An empty file cannot be mapped.
+        return np.asarray(np.memmap(self.folder / "id", self.dtype, "r")) if self.num_ids else np.empty(0, self.dtype)
+
+    def block(self, first: int, stop: int) -> IncidenceBlock:
+        """Read the rows from ``first`` up to ``stop``."""
         offset = np.empty(stop - first + 1, dtype=np.int64)
         read_bytes(self.folder / "offset", 8 * first, offset)
-        ids = np.empty(self.starts[number + 1] - self.starts[number], dtype=self.dtype)
-        read_bytes(self.folder / "id", ids.itemsize * self.starts[number], ids)
+        ids = np.empty(int(offset[-1] - offset[0]), dtype=self.dtype)
+        read_bytes(self.folder / "id", ids.itemsize * int(offset[0]), ids)
         return IncidenceBlock(first, offset - offset[0], ids)
 
-    def blocks(self) -> Iterator[IncidenceBlock]:
-        """Yield the blocks in order, one in memory at a time."""
-        for number in range(self.num_blocks):
-            yield self.block(number)
+    def blocks(self, rows: range | None = None) -> Iterator[IncidenceBlock]:
+        """Yield consecutive rows, by default all, in blocks; one is in memory at a time."""
+        first, last = (rows.start, rows.stop) if rows is not None else (0, self.num_rows)
+        offset = self.offset()
+        while first < last:
+            fitting = int(np.searchsorted(offset, offset[first] + BLOCK_IDS, side="right")) - 1
+            # At least one row per block, however long that row is.
+            stop = min(last, max(fitting, first + 1))
+            yield self.block(first, stop)
+            first = stop
 
     def ranges(self, count: int) -> list[range]:
-        """Return consecutive blocks in at most ``count`` ranges with about equal numbers of ids."""
+        """Return all rows in at most ``count`` consecutive ranges with about equal numbers of ids."""
+        wanted = [self.num_ids * number // count for number in range(1, count)]
+        edges = np.searchsorted(self.offset(), wanted).tolist()
         # Long rows make edges coincide; the set below drops the empty ranges between them.
-        edges = [bisect.bisect_left(self.starts, self.num_ids * number // count) for number in range(count)]
-        distinct = sorted({*edges, 0, self.num_blocks})
-        return [range(a, b) for a, b in pairwise(distinct)]
+        return [range(a, b) for a, b in pairwise(sorted({0, *edges, self.num_rows}))]
 
 
 class IncidenceWriter:
@@ -105,7 +104,6 @@ class IncidenceWriter:
         self._offset = (folder / "offset").open("wb")
         self._offset.write(np.zeros(1, dtype=np.int64).data)
         self._rows, self._written = 0, 0
-        self._bounds, self._starts = [0], [0]
 
     def __enter__(self) -> Self:
         return self
@@ -126,7 +124,6 @@ class IncidenceWriter:
         # Offsets on disk count from the first id of the file, so a block is read without those before it.
         self._offset.write(np.ascontiguousarray(offset[1:] + self._written).data)
         self._ids.write(np.ascontiguousarray(ids[: offset[-1]], dtype=self._dtype).data)
-        self._mark_blocks(offset)
         self._rows += len(offset) - 1
         self._written += int(offset[-1])
 
@@ -134,20 +131,4 @@ class IncidenceWriter:
         """Close the files and return the finished lists."""
         self._ids.close()
         self._offset.close()
-        if self._bounds[-1] < self._rows:
-            self._bounds.append(self._rows)
-            self._starts.append(self._written)
-        return Incidence(self._folder, tuple(self._bounds), tuple(self._starts), self._dtype.name)
-
-    def _mark_blocks(self, offset: NDArray[np.int64]) -> None:
-        """End each block before the row that would bring it above ``BLOCK_IDS`` ids."""
-        while True:
-            # Each turn closes one block.  The open block begins at ``_starts[-1]`` and may span several calls.
-            room = self._starts[-1] + BLOCK_IDS - self._written
-            fitting = int(np.searchsorted(offset, room, side="right")) - 1
-            if fitting >= len(offset) - 1:
-                return
-            # At least one row per block, however long that row is.
-            row = max(fitting, self._bounds[-1] - self._rows + 1)
-            self._bounds.append(self._rows + row)
-            self._starts.append(self._written + int(offset[row]))
+        return Incidence(self._folder, self._rows, self._written, self._dtype.name)

@@ -13,6 +13,7 @@ from gnnloom.pipeline.partition.hypergraph import row_nonzeros
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_rows
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
+from gnnloom.pipeline.partition.multilevel.vectors import store_vector
 from gnnloom.pipeline.partition.structure import Structure
 from gnnloom.storage.artifacts.graph import Graph
 
@@ -31,7 +32,7 @@ def measure_structure(graph: Graph, scratch: Path) -> Structure:
     """
     nonzeros = np.concatenate([part for _, part in row_nonzeros(graph)])
     hypergraph = _hypergraph_of_rows(graph, np.maximum(nonzeros, 1), scratch)
-    limit = _VERTICES_PER_CLUSTER * int(hypergraph.vertex_weight.sum()) // graph.num_vertices
+    limit = _VERTICES_PER_CLUSTER * hypergraph.total_weight // graph.num_vertices
     label = cluster_vertices(hypergraph, limit, _ROUNDS)
     skew = float(nonzeros.max(initial=0)) / max(float(nonzeros.mean()), 1e-300)
     return Structure(graph.nnz + graph.num_vertices, pins_left(hypergraph, label), skew)
@@ -94,9 +95,9 @@ def _count_labels(
 
 def _hypergraph_of_rows(graph: Graph, weight: NDArray[np.int64], folder: Path) -> DiskHypergraph:
     nets = store_rows(folder / "rows", [graph], graph.num_vertices)
-    none = np.empty(0, dtype=np.int64)
     # Not the stored transpose: a projection may not write an artifact.
     vertices = (
         nets if graph.symmetric else transpose_incidence(nets, graph.num_vertices, folder / "columns", _SORT_BYTES)
     )
-    return DiskHypergraph(nets, vertices, weight, none, none)
+    path = store_vector(folder / "weight.npy", weight)
+    return DiskHypergraph(nets, vertices, path, None, int(weight.sum()), int(weight.max(initial=0)))

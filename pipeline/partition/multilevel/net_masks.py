@@ -25,10 +25,10 @@ _NUM_TASKS = 16
 
 @dataclass(frozen=True)
 class _FillTask:
-    """Fills the masks of the nets in some blocks."""
+    """Fills the masks of a range of nets."""
 
     nets: Incidence
-    blocks: range
+    rows: range
     part_path: Path
     position_path: Path
     mask_path: Path
@@ -47,7 +47,7 @@ def fill_masks(
         first: the window holds the parts at positions from ``first`` on.
         mask_path: file that :func:`create_masks` made.
     """
-    tasks = [_FillTask(nets, blocks, part_path, position_path, mask_path, first) for blocks in nets.ranges(_NUM_TASKS)]
+    tasks = [_FillTask(nets, rows, part_path, position_path, mask_path, first) for rows in nets.ranges(_NUM_TASKS)]
     for _ in cluster.map(_fill_blocks, tasks):
         pass
 
@@ -62,10 +62,9 @@ def _fill_blocks(task: _FillTask) -> int:
     mask = np.load(task.mask_path, mmap_mode="r+", allow_pickle=False)
     part = map_part_vector(task.part_path)
     position = np.load(task.position_path, allow_pickle=False)
-    for number in task.blocks:
-        block = task.nets.block(number)
+    for block in task.nets.blocks(task.rows):
         _fill_masks(block.offset, block.ids, part, position, task.first, mask[block.first_row :])
-    return len(task.blocks)
+    return len(task.rows)
 
 
 @njit(cache=True, nogil=True)

@@ -134,7 +134,7 @@ def _coarsen(finest: _Level, problem: PartitionProblem, memory: int) -> tuple[li
 
 
 def _cluster_limit(hypergraph: DiskHypergraph, parts: int) -> int:
-    total = int(hypergraph.vertex_weight.sum())
+    total = hypergraph.total_weight
     # The first bound keeps parts balanceable; the second makes a level at most about that many times smaller.
     return min(total // (_CLUSTERS_PER_PART * parts), _VERTICES_PER_CLUSTER * total // hypergraph.num_vertices)
 

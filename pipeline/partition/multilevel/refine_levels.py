@@ -87,7 +87,7 @@ def _move_clusters(
 
 def _clusters_within_parts(hypergraph: DiskHypergraph, part: NDArray[np.int32], parts: int) -> NDArray[Any]:
     """(num_vertices,) int64 cluster of each vertex, numbered from 0 without gaps; none has vertices of two parts."""
-    total = int(hypergraph.vertex_weight.sum())
+    total = hypergraph.total_weight
     limit = min(total // (_CLUSTERS_PER_PART * parts), _VERTICES_PER_CLUSTER * total // hypergraph.num_vertices)
     label = cluster_vertices(hypergraph, limit, _ROUNDS).astype(np.int64)
     # A cluster across a border is split there.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.part_bits import WORD_BITS, bit_number, bit_of, lowest_bit
 from gnnloom.pipeline.partition.random_moves import accepts_move
+from gnnloom.storage.matrix.random_numbers import unit
 
 #: A word of masks with every bit set.
 _ALL: Final = np.uint64((1 << 64) - 1)
@@ -68,26 +69,105 @@ def move_vertices(
         weight = vertex_weight[vertex]
         old = window[source]
         staying, count = _weigh_nets(nets, net_weight, mask, source, touched, candidates, whole)
-        target = _best_target(touched, candidates[:count], window, load, source, weight, limit)
-        # A part that is too heavy sends vertices even to parts where none of their nets has a pin.
-        if target < 0 and load[old] > limit:
-            target = _lightest(window, load, weight, limit)
-        if target >= 0:
-            new = window[target]
-            # Nets without a pin in the target are cut once more, nets without another pin in the source once less:
-            # (all - staying) - (all - touched).
-            gain = touched[target] - staying
-            accepted = accepts_move(gain, heat, key, vertex)
-            # Without heat, moves that gain nothing only go to parts that stay lighter, so they cannot go in circles.
-            if accepted or load[old] > limit or (gain == 0 and load[new] + weight < load[old]):
-                _update_masks(nets, mask, source, target)
-                part[vertex] = new
-                load[old] -= weight
-                load[new] += weight
-                moved += 1
+        target, gains = _choose(
+            vertex, weight, source, staying, touched, candidates[:count], window, load, limit, heat, key
+        )
+        if target >= 0 and (gains or load[old] > limit):
+            _update_masks(nets, mask, source, target)
+            part[vertex] = window[target]
+            load[old] -= weight
+            load[window[target]] += weight
+            moved += 1
         # Clearing what was touched, not the window, keeps a visit proportional to the pins' parts.
         touched[candidates[:count]] = 0
     return moved
+
+
+@njit(cache=True, nogil=True)
+def propose_moves(
+    first_vertex: int,
+    offset: NDArray[np.int64],
+    ids: NDArray[Any],
+    vertex_weight: NDArray[np.int64],
+    net_weight: NDArray[np.int64],
+    part: NDArray[np.int32],
+    position: NDArray[np.int64],
+    first: int,
+    window: NDArray[np.int64],
+    mask: NDArray[np.uint64],
+    load: NDArray[np.int64],
+    limit: int,
+    heat: float,
+    key: np.uint64,
+    buckets: int,
+    moves: NDArray[np.int64],
+) -> int:
+    """Choose the moves of a block of vertices, each as if it were the only one; returns how many there are.
+
+    Args:
+        buckets: classes into which random numbers divide the moves between two parts.
+        moves: (at least num_rows, 2) int64, filled from the front: the vertex, and the class of the move,
+            ``(bucket * num_parts + source) * num_parts + target``.  Moves that are good for the balance only are in
+            the last bucket, number ``buckets``.
+
+    See :func:`move_vertices` for the other arguments; nothing but ``moves`` is changed.
+    """
+    touched = np.zeros(len(window), np.int64)
+    candidates = np.empty(len(window), np.int64)
+    whole = np.zeros(mask.shape[2], np.int64)
+    num_parts = len(load)
+    found = 0
+    for row in range(len(offset) - 1):
+        vertex = first_vertex + row
+        source = position[part[vertex]] - first
+        if not 0 <= source < len(window):
+            continue
+        nets = ids[offset[row] : offset[row + 1]]
+        weight = vertex_weight[vertex]
+        old = window[source]
+        staying, count = _weigh_nets(nets, net_weight, mask, source, touched, candidates, whole)
+        target, gains = _choose(
+            vertex, weight, source, staying, touched, candidates[:count], window, load, limit, heat, key
+        )
+        if target >= 0 and (gains or load[old] > limit):
+            # ``~key`` is another stream than that of the chances to lose.
+            bucket = int(unit(~key, np.uint64(vertex)) * buckets) if gains else buckets
+            moves[found, 0] = vertex
+            moves[found, 1] = (bucket * num_parts + old) * num_parts + window[target]
+            found += 1
+        touched[candidates[:count]] = 0
+    return found
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _choose(
+    vertex: int,
+    weight: int,
+    source: int,
+    staying: int,
+    touched: NDArray[np.int64],
+    candidates: NDArray[np.int64],
+    window: NDArray[np.int64],
+    load: NDArray[np.int64],
+    limit: int,
+    heat: float,
+    key: np.uint64,
+) -> tuple[int, bool]:
+    """Return the index of the best part with room for a vertex, or -1, and whether it gains enough to move there."""
+    old = window[source]
+    target = _best_target(touched, candidates, window, load, source, weight, limit)
+    # A part that is too heavy sends vertices even to parts where none of their nets has a pin.
+    if target < 0 and load[old] > limit:
+        target = _lightest(window, load, weight, limit)
+    gains = False
+    if target >= 0:
+        # Nets without a pin in the target are cut once more, nets without another pin in the source once less:
+        # (all - staying) - (all - touched).
+        gain = touched[target] - staying
+        # Without heat, moves that gain nothing only go to parts that stay lighter, so they cannot go in circles.
+        lighter = load[window[target]] + weight < load[old]
+        gains = accepts_move(gain, heat, key, vertex) or (gain == 0 and lighter)
+    return target, gains
 
 
 @njit(cache=True, nogil=True)
@@ -178,3 +258,111 @@ def _update_masks(nets: NDArray[Any], mask: NDArray[np.uint64], source: int, tar
         # With two or more pins in the source, it is unknown how many remain: both bits stay until the next filling.
         if not mask[net, 1, source_word] & source_bit:
             mask[net, 0, source_word] &= ~source_bit
+
+
+@njit(cache=True, nogil=True)
+def leave_parts(
+    moves: NDArray[np.int64],
+    accepted: NDArray[np.int64],
+    offset: NDArray[np.int64],
+    ids: NDArray[Any],
+    position: NDArray[np.int64],
+    first: int,
+    mask: NDArray[np.uint64],
+    first_net: int,
+    stop_net: int,
+) -> None:
+    """Take moving vertices out of the masks of a range of nets; all leave before any of them joins another part.
+
+    Args:
+        moves: (num_moves, 2) int64, see :func:`propose_moves`.
+        accepted: (num_accepted,) int64 classes of the moves that are made, ascending.
+        offset, ids: the nets of all vertices, ascending for each.
+        position, first: where the parts lie in the window.
+        mask: (num_nets, 2, num_words) uint64, changed from ``first_net`` up to ``stop_net``.
+    """
+    num_parts = len(position)
+    for k in range(len(moves)):
+        if not _contains(accepted, moves[k, 1]):
+            continue
+        source = position[moves[k, 1] // num_parts % num_parts] - first
+        word, bit = source // WORD_BITS, bit_of(source)
+        for net in _nets_within(ids[offset[moves[k, 0]] : offset[moves[k, 0] + 1]], first_net, stop_net):
+            # With two or more pins in the source, it is unknown how many remain: both bits stay until the next filling.
+            if not mask[net, 1, word] & bit:
+                mask[net, 0, word] &= ~bit
+
+
+@njit(cache=True, nogil=True)
+def join_parts(
+    moves: NDArray[np.int64],
+    accepted: NDArray[np.int64],
+    offset: NDArray[np.int64],
+    ids: NDArray[Any],
+    position: NDArray[np.int64],
+    first: int,
+    mask: NDArray[np.uint64],
+    first_net: int,
+    stop_net: int,
+) -> None:
+    """Add moving vertices to the masks of a range of nets; see :func:`leave_parts`."""
+    num_parts = len(position)
+    for k in range(len(moves)):
+        if not _contains(accepted, moves[k, 1]):
+            continue
+        target = position[moves[k, 1] % num_parts] - first
+        word, bit = target // WORD_BITS, bit_of(target)
+        for net in _nets_within(ids[offset[moves[k, 0]] : offset[moves[k, 0] + 1]], first_net, stop_net):
+            mask[net, 1, word] |= mask[net, 0, word] & bit
+            mask[net, 0, word] |= bit
+
+
+@njit(cache=True, nogil=True)
+def move_to_parts(
+    moves: NDArray[np.int64], accepted: NDArray[np.int64], num_parts: int, part: NDArray[np.int32]
+) -> int:
+    """Make the accepted moves in ``part``, (num_vertices,) int32; returns how many there are."""
+    moved = 0
+    for k in range(len(moves)):
+        if _contains(accepted, moves[k, 1]):
+            part[moves[k, 0]] = moves[k, 1] % num_parts
+            moved += 1
+    return moved
+
+
+@njit(cache=True, nogil=True)
+def accept_classes(
+    move_class: NDArray[np.int64], weight: NDArray[np.int64], load: NDArray[np.int64], limit: int, buckets: int
+) -> NDArray[np.bool_]:
+    """Choose the classes of moves that are made as a whole, in the order given, so that no part exceeds the limit.
+
+    Args:
+        move_class: (num_classes,) int64, see :func:`propose_moves`.
+        weight: (num_classes,) int64 weight of the vertices of each class.
+        load: (num_parts,) int64 weight of each part; changed.
+    """
+    num_parts = len(load)
+    accepted = np.zeros(len(move_class), np.bool_)
+    # The second time, parts that were full may have room, because others have left them.
+    for _ in range(2):
+        for k in range(len(move_class)):
+            source, target = move_class[k] // num_parts % num_parts, move_class[k] % num_parts
+            is_for_balance = move_class[k] // num_parts // num_parts == buckets
+            if accepted[k] or load[target] + weight[k] > limit or (is_for_balance and load[source] <= limit):
+                continue
+            accepted[k] = True
+            load[source] -= weight[k]
+            load[target] += weight[k]
+    return accepted
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _contains(ascending: NDArray[np.int64], value: int) -> bool:
+    index = np.searchsorted(ascending, value)
+    return bool(index < len(ascending) and ascending[index] == value)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _nets_within(nets: NDArray[Any], first_net: int, stop_net: int) -> NDArray[Any]:
+    """The nets of an ascending list in a range."""
+    return nets[np.searchsorted(nets, first_net) : np.searchsorted(nets, stop_net)]

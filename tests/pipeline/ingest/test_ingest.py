@@ -15,12 +15,13 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gnnloom.pipeline.ingest.id_table import IdNumbers
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.matrix_sort import sort_plan
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, ThreadedCluster, open_cluster
 from gnnloom.storage import Catalog, Graph
-from gnnloom.storage.errors import BudgetError, ExistsError, InputError
+from gnnloom.storage.errors import BudgetError, CorruptError, ExistsError, InputError
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.edge_files import EdgeFiles, write_edges
 
@@ -129,6 +130,34 @@ def test_compact_ids_of_several_ranges_of_ids(
     same_matrix(graph, reference(ranks[:20_000], ranks[20_000:], None, len(distinct), IngestOptions()))
     np.testing.assert_array_equal(graph.original_id(), distinct)
     np.testing.assert_array_equal(graph.original_id(4100, 4200), distinct[4100:4200])
+
+
+def test_compact_ids_of_many_files_with_outliers(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gnnloom.pipeline.ingest.compact_ids.RANGE_IDS", 1000)
+    # 700 edges per file, which are no multiple of the chunks.
+    monkeypatch.setattr("gnnloom.pipeline.ingest.compact_ids.working_memory", lambda _: 4 * 24 * 1400)
+    rng = np.random.default_rng(8)
+    u, v = rng.integers(0, 3000, (2, 20_000))
+    u[:2], v[:2] = (1 << 63) - 1, (1 << 62) + 5
+    weight = rng.random(20_000).astype(np.float32)
+    source = write_edges(tmp_path / "edges", u, v, weight, range_edges=6000, chunk_edges=1111)
+    options = IngestOptions(ids="compact")
+    graph = ingest_graph(catalog.create("g"), source, options, InProcessCluster())
+    distinct, ranks = np.unique(np.concatenate([u, v]), return_inverse=True)
+    same_matrix(graph, reference(ranks[:20_000], ranks[20_000:], weight, len(distinct), options))
+    np.testing.assert_array_equal(graph.original_id(), distinct)
+
+
+def test_ids_are_looked_up_among_those_of_a_file(tmp_path: Path) -> None:
+    ids = np.array([3, 4, 9, 1 << 40, (1 << 63) - 1])
+    numbers = IdNumbers(ids, np.arange(5) * 10, tmp_path)
+    assert numbers.of(ids[::-1].copy()).tolist() == [40, 30, 20, 10, 0]
+    for absent in (0, 2, 5, (1 << 40) + 1, (1 << 63) - 2):
+        with pytest.raises(CorruptError, match=f"id {absent} was not in the source"):
+            numbers.of(np.array([3, absent]))
+    assert IdNumbers(np.array([7]), np.array([1]), tmp_path).of(np.array([7, 7])).tolist() == [1, 1]
 
 
 def test_bytes_are_the_same_for_any_number_of_workers(catalog: Catalog, tmp_path: Path) -> None:

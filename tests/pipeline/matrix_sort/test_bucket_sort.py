@@ -22,26 +22,20 @@ from support.edge_files import EdgeFiles, write_edges
 
 
 @dataclass(frozen=True)
-class Reversed:
-    """Renumbers the ids 0 to n - 1 in descending order; implements ``Renumbering`` and ``NumberTable``."""
+class Descending:
+    """The ids n - 1 to 0; implements ``OriginalIds``."""
 
     num_vertices: int
-
-    def open(self) -> Reversed:
-        return self
-
-    def numbers(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self.num_vertices - 1 - ids
 
     def ids(self, start: int, stop: int) -> NDArray[np.int64]:
         return self.num_vertices - 1 - np.arange(start, stop)
 
 
 def sort(
-    catalog: Catalog, name: str, source: EdgeSource, options: SortOptions, renumbering: Reversed | None = None
+    catalog: Catalog, name: str, source: EdgeSource, options: SortOptions, originals: Descending | None = None
 ) -> Graph:
     with ArtifactWriter.begin(catalog.create(name).path, "graph", {}, {}) as writer:
-        matrix = BucketSort(writer, source, options, InProcessCluster(), renumbering).run()
+        matrix = BucketSort(writer, source, options, InProcessCluster(), originals).run()
         return Graph(matrix.commit(symmetric=options.undirected))
 
 
@@ -77,16 +71,14 @@ def test_bytes_do_not_depend_on_how_the_source_is_cut(
     assert len(digests) == 1
 
 
-def test_any_renumbering_replaces_the_ids_and_stores_the_originals(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_original_ids_are_stored(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 9000)
     n = 20_000
     u, v = np.random.default_rng(3).integers(0, n, (2, 30_000))
     u[0], v[0] = 0, n - 1
-    source = write_edges(tmp_path / "edges", u, v, range_edges=9000, vertices=5)  # the stated number is not used
-    graph = sort(catalog, "reversed", source, SortOptions(self_loops="keep"), Reversed(n))
-    expected = scipy.sparse.coo_array((np.ones(len(u)), (n - 1 - v, n - 1 - u)), shape=(n, n)).tocsr()
+    source = write_edges(tmp_path / "edges", u, v, range_edges=9000)
+    graph = sort(catalog, "reversed", source, SortOptions(self_loops="keep"), Descending(n))
+    expected = scipy.sparse.coo_array((np.ones(len(u)), (v, u)), shape=(n, n)).tocsr()
     found = graph.to_scipy()
     np.testing.assert_array_equal(found.indptr, expected.indptr)
     np.testing.assert_array_equal(found.indices, expected.indices)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.quality import MATRIX_PARTS, describe_quality, measure_load
+from gnnloom.pipeline.partition.quality import MATRIX_PARTS, Load, describe_quality, measure_load
 from gnnloom.pipeline.partition.volume import Exchange, count_exchange, pair_sums
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
@@ -26,6 +26,11 @@ def count(graph: Graph, part: NDArray[np.int32], parts: int, folder: Path) -> Ex
     folder.mkdir(exist_ok=True)
     np.save(folder / "part.npy", part)
     return count_exchange(graph, folder / "part.npy", parts, folder / "volume", InProcessCluster())
+
+
+def load_of(graph: Graph, parts: int, folder: Path, weights: str = "nonzeros") -> Load:
+    """Measure the load of the parts that :func:`count` counted last."""
+    return measure_load(graph, folder / "part.npy", parts, weights, folder / "load", InProcessCluster())
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -51,7 +56,7 @@ def test_every_figure_equals_a_brute_force_count(
     np.testing.assert_array_equal(exchange.messages(), (expected > 0).sum(axis=1))
     assert exchange.total == expected.sum()
 
-    quality = describe_quality("random", 0.01, measure_load(graph, part, parts), exchange, None)
+    quality = describe_quality("random", 0.01, load_of(graph, parts, tmp_path / "work"), exchange, None)
     nonzeros = (adjacency.toarray() != 0).sum(axis=1)
     load = np.array([nonzeros[part == number].sum() for number in range(parts)])
     assert quality["km1"] == quality["volume_total"] == expected.sum()
@@ -85,13 +90,13 @@ def test_the_bound_and_the_imbalance_follow_the_weights(catalog: Catalog, tmp_pa
     graph = store_graph(catalog.create("g"), scipy.sparse.csr_array(dense), symmetric=True)
     part = np.repeat(np.array([0, 1], dtype=np.int32), 5)
     exchange = count(graph, part, 2, tmp_path / "work")
-    unit = describe_quality("metis", 0.1, measure_load(graph, part, 2, "unit"), exchange, None)
+    unit = describe_quality("metis", 0.1, load_of(graph, 2, tmp_path / "work", "unit"), exchange, None)
     assert (unit["weight_imbalance"], unit["imbalance_bound"]) == (0, 0)
     assert unit["imbalance"] == pytest.approx(14 / 9.5 - 1)
-    work = describe_quality("metis", 0.1, measure_load(graph, part, 2), exchange, None)
+    work = describe_quality("metis", 0.1, load_of(graph, 2, tmp_path / "work"), exchange, None)
     assert work["imbalance_bound"] == pytest.approx(10 / 9.5 - 1)
     assert "weight_imbalance" not in work
-    exact = describe_quality("metis", 0.0, measure_load(graph, part, 2), exchange, None)
+    exact = describe_quality("metis", 0.0, load_of(graph, 2, tmp_path / "work"), exchange, None)
     assert exact["imbalance_bound"] == pytest.approx(10 / 9.5 - 1)
 
 
@@ -108,7 +113,7 @@ def test_thousands_of_parts_are_counted_with_and_without_a_table(catalog: Catalo
     np.testing.assert_array_equal(exchange.received(), np.bincount(needs[1], minlength=parts))
     pairs = np.unique(part[needs[0]].astype(np.int64) * parts + needs[1])
     np.testing.assert_array_equal(exchange.pair, pairs)
-    quality = describe_quality("random", 0.01, measure_load(graph, part, parts), exchange, None)
+    quality = describe_quality("random", 0.01, load_of(graph, parts, tmp_path / "work"), exchange, None)
     assert parts > MATRIX_PARTS
     assert "volume_matrix" not in quality
     assert quality["messages_total"] == len(pairs)

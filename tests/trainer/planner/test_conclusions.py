@@ -12,10 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from benchmarks.kinds import generated
 
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.sources.formats import open_edges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
-from gnnloom.storage import Catalog
+from gnnloom.storage import Catalog, Dataset
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.algorithms.steps import Volume
 from gnnloom.trainer.algorithms.workload import Workload
@@ -104,7 +107,7 @@ def test_plexus_3d_grids_are_faster_than_2d_and_1d_grids_on_64_gpus() -> None:
 
 
 def test_plexus_scales_to_2048_gpus_with_falling_efficiency() -> None:
-    # Plexus, abstract and section 7: ogbn-papers100M gets faster up to 2048 GPUs of Perlmutter. The shape is compared.
+    # Plexus, abstract: scaling results on up to 2048 GPUs of Perlmutter. The shape is compared, on ogbn-papers100M.
     seconds = {ranks: plexus(PAPERS, ranks)[0].cost for ranks in (64, 128, 256, 512, 1024, 2048)}
     times = [cost.total for cost in seconds.values()]
     assert times == sorted(times, reverse=True)
@@ -129,43 +132,55 @@ def test_ranks_of_one_node_do_not_use_the_network() -> None:
         assert (sorted(late) == sorted(quick)) != is_slower
 
 
-def _mesh(side: int) -> Any:
-    """A square lattice with scrambled ids and self loops."""
-    line = scipy.sparse.diags_array([1.0, 1.0, 1.0], offsets=[-1, 0, 1], shape=(side, side))
-    eye = scipy.sparse.eye_array(side)
-    order = np.random.default_rng(0).permutation(side * side)
-    return _pattern(scipy.sparse.kron(line, eye) + scipy.sparse.kron(eye, line))[order][:, order]
-
-
-def _skewed(num_vertices: int, num_edges: int) -> Any:
-    """A graph whose ends are drawn by a power law, and self loops."""
-    ends = (num_vertices * np.random.default_rng(0).random((2, num_edges)) ** 2.5).astype(int)
-    matrix = scipy.sparse.coo_array((np.ones(num_edges), tuple(ends)), shape=(num_vertices, num_vertices))
-    return _pattern(matrix + matrix.T + scipy.sparse.eye_array(num_vertices))
-
-
-def _pattern(matrix: Any) -> Any:
-    matrix = matrix.tocsr()
+def _pattern(edges: Any) -> Any:
+    """The adjacency of a graph in both directions, with self loops."""
+    n = int(edges.max()) + 1
+    given = scipy.sparse.coo_array((np.ones(len(edges)), tuple(edges.T)), shape=(n, n))
+    matrix: Any = (given + given.T + scipy.sparse.eye_array(n)).tocsr()
     matrix.data[:] = 1
     matrix.sort_indices()
     return matrix
 
 
-@pytest.mark.parametrize("kind", ["mesh", "skewed"])
-def test_partitions_send_less_than_random_ones_and_far_less_on_a_mesh(tmp_path: Path, kind: str) -> None:
-    # Demirci et al., Table 2: hypergraph partitions send a fraction of what random ones send, least on road networks.
-    # A lattice and a graph with skewed degrees stand in for theirs.
-    matrix = _mesh(40) if kind == "mesh" else _skewed(1600, 8000)
-    n = matrix.shape[0]
-    catalog = Catalog(tmp_path)
-    dataset = catalog.create("graph")
-    graph = store_graph(dataset, matrix, symmetric=True)
-    store_vertices(dataset, np.ones((n, 8)), np.arange(n) % 4, np.ones(n))
-    for method in ("random", "multilevel"):
-        partition_graph(dataset, graph, PartitionOptions(4, method), InProcessCluster())
-    config = TrainConfig(catalog=str(tmp_path), dataset="graph", ranks=4, hidden=(16,))
-    plans = make_plans(config, situation_of(dataset), open_profile(tmp_path, "summit"), algorithms=["p2p"])
-    sent = {plan.partition: plan.volume.bytes["halo forward"] for plan in plans}
-    most = {"mesh": 0.1, "skewed": 0.95}
-    assert sent["multilevel"] < most[kind] * sent["random"]
+def _sent(dataset: Dataset, ranks: int) -> dict[str, float]:
+    """Bytes that p2p sends forward in an epoch, by the method of the partition; exact figures."""
+    config = TrainConfig(catalog=str(dataset.path.parent), dataset=dataset.name, ranks=ranks, hidden=(16,))
+    plans = make_plans(config, situation_of(dataset), open_profile(Path("none"), "summit"), algorithms=["p2p"])
     assert not any(plan.estimated for plan in plans)
+    return {plan.partition: plan.volume.bytes["halo forward"] for plan in plans}
+
+
+def test_partitions_send_less_than_random_ones_and_least_on_meshes(tmp_path: Path) -> None:
+    # Demirci et al., Table 2: hypergraph partitions send a fraction of what random ones send: 0.01 on the road network
+    # of California, 0.74 on Slashdot. A lattice stands in for road networks, a block model for graphs with communities
+    # and an R-MAT graph for skewed ones without; scaled down, so the order is compared, not the ratios.
+    catalog, kinds = Catalog(tmp_path), generated(small=True)
+    ratios = {}
+    for kind in ("mesh", "sbm", "rmat"):
+        matrix = _pattern(kinds[kind])
+        n, dataset = matrix.shape[0], catalog.create(kind)
+        graph = store_graph(dataset, matrix, symmetric=True)
+        store_vertices(dataset, np.ones((n, 2)), np.arange(n) % 4, np.ones(n))
+        for method in ("random", "multilevel"):
+            partition_graph(dataset, graph, PartitionOptions(4, method), InProcessCluster())
+        sent = _sent(dataset, 4)
+        ratios[kind] = sent["multilevel"] / sent["random"]
+    assert ratios["mesh"] < 0.1
+    assert ratios["mesh"] < ratios["sbm"] < 0.95
+    assert ratios["mesh"] < ratios["rmat"] < 0.95
+
+
+@pytest.mark.long
+def test_slashdot_sends_the_share_of_random_parts_that_demirci_publish(tmp_path: Path, shared_data: Path) -> None:
+    # Demirci et al., Table 2, soc-Slashdot0902 at 512 parts: the average volume is 0.74 of that of random parts.
+    dataset = Catalog(tmp_path).create("slashdot")
+    options = {"weights": False, "header": False, "extra_columns": False}
+    edges = open_edges(None, (str(shared_data / "soc-Slashdot0902.txt.gz"),), options)
+    graph = ingest_graph(dataset, edges, IngestOptions(), InProcessCluster())
+    n = graph.num_vertices
+    store_vertices(dataset, np.ones((n, 2)), np.arange(n) % 4, np.ones(n))
+    # The quickest preset; better ones send less.
+    for method, preset in (("random", ""), ("multilevel", "flat")):
+        partition_graph(dataset, graph, PartitionOptions(512, method, preset=preset), InProcessCluster())
+    sent = _sent(dataset, 512)
+    assert sent["multilevel"] / sent["random"] == pytest.approx(0.74, abs=0.1)

@@ -135,12 +135,15 @@ def test_products_in_bf16_have_rates_of_their_own_where_they_were_measured(tmp_p
     ]  # fmt: skip
     assumed, wide = epoch_cost(steps, PROFILE, 2), epoch_cost(steps, PROFILE)
     assert (assumed.spmm, assumed.gemm) == pytest.approx((wide.spmm / 2, wide.gemm / 2))
-    rates = Rates(Table(((1,), (1,), (1,)), (7e-9,)), Table(((1,),), (3e-9,)))
+    rates = Rates(Table(((1,), (1,), (1,)), (7e-9,)), Table(((1,),), (3e-9,)), passes=2.5)
     measured = replace(PROFILE, bf16=rates)
     found = epoch_cost(steps, measured, 2)
     # Rows are read and written with two bytes for each number.
     assert (found.spmm, found.gemm) == pytest.approx((1000 * 7e-9 + 4000 / 1e9, 1000 * 3e-9))
     assert epoch_cost(steps, measured) == wide
+    touched = [ElementWork(numbers=1000)]
+    assert epoch_cost(touched, PROFILE, 2).passes == epoch_cost(touched, PROFILE).passes == pytest.approx(4e-6)
+    assert epoch_cost(touched, measured, 2).passes == pytest.approx(1e-5)
     store_profile(tmp_path, measured)
     assert open_profile(tmp_path, "made-up") == measured
 

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from gnnloom.storage import Catalog
+from gnnloom.storage.artifacts.stored_csr import StoredCSR
 from gnnloom.storage.errors import InputError
+from gnnloom.trainer.operators.p2p import PointToPoint
 from gnnloom.trainer.training.loop import train
+from gnnloom.trainer.training.session import open_session
 from support.lone import LoneCommunicator
 from support.problems import problem
 from support.sampled import sampled_config, store_whole
@@ -45,9 +48,16 @@ def test_bf16_trains_in_every_mode_as_float32_does(catalog: Catalog, mode: str) 
     assert half != single
 
 
-@pytest.mark.parametrize("mode", ["subgraph", "neighbor"])
-def test_modes_with_graphs_of_their_own_evaluate_from_disk(catalog: Catalog, mode: str) -> None:
-    assert losses(catalog, mode, adjacency="disk", eval_every=1) == losses(catalog, mode, eval_every=1)
+def test_a_mode_with_a_graph_of_its_own_evaluates_from_disk(catalog: Catalog) -> None:
+    assert losses(catalog, "subgraph", adjacency="disk", eval_every=1) == losses(catalog, "subgraph", eval_every=1)
+
+
+@pytest.mark.parametrize("mode", ["neighbor", "subgraph"])
+def test_sampled_neighbors_leave_the_rows_of_the_shard_on_disk(catalog: Catalog, mode: str) -> None:
+    config = sampled_config(catalog, "web", mode, "opened", **MODES[mode])
+    operator = open_session(LoneCommunicator(), config, 1).operator
+    assert isinstance(operator, PointToPoint)
+    assert isinstance(operator.matrix.own, StoredCSR) == (mode == "neighbor")
 
 
 def test_a_mode_that_restricts_rows_needs_them_in_memory(catalog: Catalog) -> None:

@@ -30,7 +30,7 @@ from support.mpi import train_all
 from support.problems import Problem, problem
 from support.sampled import sampled_config, store_for_sampling
 from support.samples import in_memory
-from support.tolerance import assert_close
+from support.tolerance import ADAM_BITS, assert_close
 
 RANKS = (1, 3)
 EVERYTHING = (ALL,) * 3
@@ -45,6 +45,7 @@ PROBLEMS = {
     )
 }
 MODELS = ("gcn", "sage", "gin")
+OWN_MODEL = "gnnloom.workflows.examples.gcnii:GCNII"
 SAMPLED = ("directed", "training-on-one-rank")
 
 
@@ -63,7 +64,8 @@ class Results:
 def neighbor_config(catalog: Catalog, name: str, ranks: int, run: str, **options: Any) -> TrainConfig:
     """Without evaluations; ``options`` override."""
     fixed: dict[str, Any] = {"hidden": (9, 7), "lr": 0.02, "seed": 3, "eval_every": 0, "batch_size": 1024}
-    return sampled_config(catalog, name, "neighbor", run, ranks=ranks, **{**fixed, **options})
+    mode = options.pop("mode", "neighbor")
+    return sampled_config(catalog, name, mode, run, ranks=ranks, **{**fixed, **options})
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +89,20 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     for model in MODELS:
         configs.append(neighbor_config(catalog, "directed", 2, f"{model}-two", model=model, **every))
     configs.append(neighbor_config(catalog, "directed", 2, "batch-norm", norm="batch", **every))
+    attending: dict[str, Any] = {"model": "gat", "heads": 2, "hidden": (8, 6), "epochs": 4, "eval_every": 1}
+    dataset = catalog["directed"]
+    for ranks in RANKS:
+        # All training vertices are in one batch, and all neighbors are drawn: an epoch is a step on the whole graph.
+        given = SampleOptions(fanout=EVERYTHING, batch_size=60, epochs=1, ranks=ranks, seed=3)
+        samples = write_samples(dataset, dataset.graph(), dataset.partition(parts=ranks), given, InProcessCluster())
+        kinds: dict[str, dict[str, Any]] = {
+            "full": {"mode": "full", "batch_size": 1024},
+            "blocks": {"fanout": EVERYTHING, "batch_size": 60},
+            "disk": {"samples": samples.artifact.key, "batch_size": 60},
+        }
+        for kind, options in kinds.items():
+            config = neighbor_config(catalog, "directed", ranks, f"gat-{kind}-{ranks}", **attending, **options)
+            configs.append(config)
     return Results(catalog, configs, folder)
 
 
@@ -136,6 +152,13 @@ def test_batch_normalization_trains_on_blocks(results: Results) -> None:
     found = results.loss("directed", "batch-norm")
     assert np.isfinite(found).all()
     assert found[-1] < found[0]
+
+
+def test_attention_over_all_neighbors_is_that_of_the_whole_graph(results: Results) -> None:
+    for ranks in RANKS:
+        whole, *sampled = (results.loss("directed", f"gat-{kind}-{ranks}") for kind in ("full", "blocks", "disk"))
+        for losses in sampled:
+            assert_close(losses, whole, steps=60, bits=ADAM_BITS)
 
 
 @pytest.mark.parametrize("name", SAMPLED)
@@ -283,5 +306,5 @@ def test_what_does_not_fit_the_model_is_refused(tmp_path: Path) -> None:
         train(LoneCommunicator(), neighbor_config(catalog, "undirected", 1, "a", fanout=(3, 2)))
     with pytest.raises(CollectiveError, match="each 1 or more, or -1"):
         train(LoneCommunicator(), neighbor_config(catalog, "undirected", 1, "b", fanout=(3, 0, 2)))
-    with pytest.raises(CollectiveError, match="use gcn, sage or gin"):
-        train(LoneCommunicator(), neighbor_config(catalog, "undirected", 1, "c", model="gat", hidden=(8, 8)))
+    with pytest.raises(CollectiveError, match="need the same rows before and after"):
+        train(LoneCommunicator(), neighbor_config(catalog, "undirected", 1, "c", model=OWN_MODEL, hidden=(8, 8)))

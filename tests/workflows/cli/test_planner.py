@@ -57,6 +57,7 @@ def test_calibrate_stores_a_profile_that_plan_uses(folder: Path) -> None:
     tables = profile.spmm, profile.gemm, profile.bf16.spmm, profile.bf16.gemm
     assert all(1e-13 < rate < 1e-6 for table in tables for rate in table.values)
     assert 0 <= profile.overlap <= 1
+    assert 0.01 < profile.bf16.passes < 100
     assert all(1e7 < bandwidth < 1e13 for bandwidth in (profile.stream, profile.intra.bandwidth))
     assert all(1e-7 < seconds < 0.1 for seconds in (profile.call, profile.intra.latency))
     assert {"spmm", "gemm", "spmm bf16", "gemm bf16", "stream", "overlap", "all-reduce"} <= profile.spread.keys()

@@ -65,12 +65,12 @@ class MinibatchMode(Mode):
         super().__init__(context)
         session, config = context.session, context.config
         operator: NeighborOperator = session.operator  # type: ignore[assignment]
-        self._whole = operator
+        self._whole, self._rows = session.operator, operator.neighbors(0).matrix
         self._transpose = together(context.comm, self._read_transpose)
         self._num_vertices = session.shards.num_vertices
         self._batches = -(-self._num_vertices // config.batch_size)
         #: A grid of this rank alone, for losses of its own rows.
-        self._alone = ProcessGrid(operator.grid.group(()), {AXIS: 1})
+        self._alone = ProcessGrid(self._whole.grid.group(()), {AXIS: 1})
         self._lock = Lock()
         self._epoch_share = lru_cache(_EPOCHS)(self._divide)
         ready = prepare_ahead(self._prepare, self._numbers(), config.sampler_threads, config.pool)
@@ -80,8 +80,7 @@ class MinibatchMode(Mode):
         """The rank's rows of the transpose, from which what it sends follows; the adjacency's if both are equal."""
         session = self.context.session
         if session.shards.symmetric:
-            matrix: ShardMatrix[CSR] = self._whole.matrix
-            return matrix
+            return self._rows
         shard: RowShard = session.label_rows  # type: ignore[assignment]
         return shard.matrix(transpose=True)
 
@@ -91,7 +90,7 @@ class MinibatchMode(Mode):
 
     def _divide(self, epoch: int) -> EpochShare:
         config, vertex = self.context.config, self._whole.layout(0).vertex
-        sides = self._whole.matrix, self._transpose
+        sides = self._rows, self._transpose
         return EpochShare(vertex, *sides, self._num_vertices, config.batch_size, config.seed, epoch)
 
     def _prepare(self, number: int) -> _Share:

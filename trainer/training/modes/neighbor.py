@@ -167,8 +167,8 @@ def _checked(context: ModeContext) -> tuple[int, ...]:
     config, model = context.config, context.model
     if not model.takes_blocks:
         raise InputError(
-            f"mode neighbor: the layers of model {config.model} need the same rows before and after; use gcn, sage or"
-            " gin, or another mode"
+            f"mode neighbor: the layers of model {config.model} need the same rows before and after; use gcn, sage, gin"
+            " or gat, or another mode"
         )
     samples = context.session.samples
     if samples is not None and config.save_embeddings:

@@ -1,0 +1,55 @@
+"""The weight of every part, summed by tasks over ranges of vertices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.partition.multilevel.vectors import map_vector
+from gnnloom.pipeline.tasks.cluster import Cluster
+
+#: Vertices of a task: 12 MiB of weights and parts.
+_TASK_VERTICES = 1 << 20
+
+
+@dataclass(frozen=True)
+class _SumTask:
+    weight_path: Path
+    part_path: Path
+    num_parts: int
+    first: int
+
+
+def part_loads(
+    weight_path: Path, part_path: Path, num_vertices: int, num_parts: int, cluster: Cluster
+) -> NDArray[np.int64]:
+    """(num_parts,) int64 weight of each part.
+
+    Args:
+        weight_path: file of (num_vertices,) int64 weights.
+        part_path: file of (num_vertices,) int32 parts.
+    """
+    tasks = [_SumTask(weight_path, part_path, num_parts, first) for first in range(0, num_vertices, _TASK_VERTICES)]
+    load = np.zeros(num_parts, dtype=np.int64)
+    for found in cluster.map(_sum, tasks):
+        load += found
+    return load
+
+
+def _sum(task: _SumTask) -> NDArray[np.int64]:
+    load = np.zeros(task.num_parts, dtype=np.int64)
+    rows = slice(task.first, task.first + _TASK_VERTICES)
+    add_weights(map_vector(task.part_path)[rows], map_vector(task.weight_path)[rows], load)
+    return load
+
+
+@njit(cache=True, nogil=True)
+def add_weights(part: NDArray[np.int32], weight: NDArray[np.int64], load: NDArray[np.int64]) -> None:
+    """Add the weights of vertices to those of their parts, (num_parts,) int64."""
+    # ``bincount`` with weights would sum in float64, which is exact only up to 2^53.
+    for vertex in range(len(part)):
+        load[part[vertex]] += weight[vertex]

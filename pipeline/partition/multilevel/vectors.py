@@ -1,0 +1,25 @@
+"""Numbers of vertices and nets in files: every task maps what it reads, so no process holds them in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def store_vector(path: Path, values: NDArray[Any]) -> Path:
+    """Write an array to a file, and return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.save(path, values, allow_pickle=False)
+    return path
+
+
+def map_vector(path: Path, mode: Literal["r", "r+"] = "r") -> NDArray[Any]:
+    """Map a file that :func:`store_vector` or NumPy made.
+
+    Args:
+        mode: ``r``, or ``r+`` for tasks that write elements of their own.
+    """
+    return np.asarray(np.load(path, mmap_mode=mode, allow_pickle=False))

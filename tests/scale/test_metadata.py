@@ -1,0 +1,86 @@
+"""What a rank parses of the metadata of shards, and what their commit holds, for up to 1024 ranks.
+
+The manifests are written by the commit itself, from records of tasks that name arrays but wrote none.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnloom.storage.artifacts.grid_shards import cell_path, order_path
+from gnnloom.storage.format import artifact as artifact_file
+from gnnloom.storage.format.arrays import ArrayRecord, Piece
+from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter
+from gnnloom.storage.format.files import write_json
+from gnnloom.storage.format.schema import SCHEMAS
+from gnnloom.storage.format.sections import section_name
+from gnnloom.storage.format.task_record import TaskRecord
+
+SIZES = {"vertex": 10**10, "feature": 128, "class": 172, "target": 1}
+#: Bytes in a manifest for each section: its name and a digest.
+LINE_BYTES = 64
+
+
+def fake_records(folder: str, pattern: str, ranks: int) -> list[ArrayRecord]:
+    """A record for every array of the registry that may be in a shard or cell, without any data."""
+    found = []
+    for name, spec in SCHEMAS["shards"].items():
+        if name.startswith(f"{pattern}/"):
+            sizes = {**SIZES, "part+1": ranks + 1, "row": 1000, "row+1": 1001}
+            shape = tuple(sizes.get(dim, 1000) for dim in spec.dims)
+            path = f"{folder}{name.removeprefix(pattern)}"
+            found.append(ArrayRecord(path, shape, spec.dtypes[0], spec.dims, (Piece(0, shape[0], "0" * 32),)))
+    return found
+
+
+def store_records(dataset: Path, folders: dict[str, str], ranks: int) -> tuple[Artifact, int]:
+    """Publish an artifact of a task for each folder; returns it and the most bytes that the commit held."""
+    parameters = {"layout": "fake", "ranks": ranks, "folders": len(folders)}
+    with ArtifactWriter.begin(dataset, "shards", parameters, {}) as writer:
+        for folder, pattern in folders.items():
+            arrays = tuple(fake_records(folder, pattern, ranks))
+            record = TaskRecord(folder, arrays, {}, 1.0, 1, is_durable=True)
+            write_json(writer.work / "parts" / f"{folder.replace('/', '-')}.json", record.to_json(), durable=False)
+        tracemalloc.start()
+        artifact = writer.commit(list(folders), {**SIZES, "part": ranks}, {})
+        held = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return artifact, held
+
+
+def parsed_bytes(artifact: Artifact, sections: list[str]) -> int:
+    return sum((artifact.path / name).stat().st_size for name in (MANIFEST, *map(section_name, sections)))
+
+
+@pytest.fixture
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here has to survive a crash of the machine."""
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    monkeypatch.setattr(artifact_file, "sync_paths", lambda _: None)
+
+
+@pytest.mark.parametrize("ranks", [1, 64, pytest.param(1024, marks=pytest.mark.long)])
+def test_a_rank_of_row_shards_parses_its_own_list(tmp_path: Path, fast: None, ranks: int) -> None:
+    folders = {f"row/{rank:05d}": "row/*" for rank in range(ranks)}
+    artifact, held = store_records(tmp_path, folders, ranks)
+    own = [f"row/{ranks - 1:05d}"]
+    arrays = len(fake_records(own[0], "row/*", ranks))
+    assert parsed_bytes(artifact, own) <= 4096 + LINE_BYTES * ranks + 400 * arrays
+    assert all(record.path in Artifact(artifact.path) for record in fake_records(own[0], "row/*", ranks))
+    # The commit holds the records: linear in the number of tasks.
+    assert held <= (1 << 20) + 6000 * arrays * ranks
+
+
+@pytest.mark.parametrize("side", [1, 8, pytest.param(32, marks=pytest.mark.long)])
+def test_a_rank_of_grid_shards_parses_the_lists_of_its_cells(tmp_path: Path, fast: None, side: int) -> None:
+    variants = ("even", "odd", "even_transposed", "odd_transposed")
+    cells = [cell_path(variant, row, column) for variant in variants for row, column in np.ndindex(side, side)]
+    orders = [order_path(order, row) for order in ("rows", "columns") for row in range(side)]
+    folders = dict.fromkeys(cells, "grid/*/*/*") | dict.fromkeys(orders, "order/*/*")
+    artifact, _ = store_records(tmp_path, folders, side * side)
+    own = [cell_path(variant, side - 1, 0) for variant in variants] + orders[-1:]
+    assert parsed_bytes(artifact, own) <= 4096 + LINE_BYTES * len(folders) + 400 * (3 * len(variants) + 7)
