@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gnnloom.trainer.kernels.dispatch import give_up
 from gnnloom.trainer.kernels.workspace import ALIGNMENT, SMALL, Workspace
 
 #: Floats of the smallest tensor that is in the workspace.
@@ -61,3 +62,15 @@ def test_tensors_that_exist_share_no_memory(steps: list[tuple[int, bool]]) -> No
     # All of it is free again, in one piece.
     assert workspace.holds(workspace.empty((max(grown // 4, COUNT),), torch.float32))
     assert workspace.nbytes == max(grown, SMALL)
+
+
+def test_a_matrix_that_is_given_up_is_empty_and_its_memory_reused_unless_it_is_shared() -> None:
+    workspace = Workspace()
+    spent, kept = (workspace.zeros((SMALL,), torch.float32) for _ in range(2))
+    address, view = spent.data_ptr(), kept.view(2, -1)
+    for matrix in (spent, kept):
+        give_up(matrix)
+        assert matrix.numel() == 0
+    assert workspace.empty((SMALL,), torch.float32).data_ptr() == address
+    assert workspace.empty((SMALL,), torch.float32).data_ptr() != view.data_ptr()
+    assert not view.any()
