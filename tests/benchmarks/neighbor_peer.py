@@ -12,7 +12,7 @@ import torch
 from epoch_figures import Clock, report
 from torch import Tensor
 from torch_geometric.loader.neighbor_loader import NeighborLoader
-from torch_geometric.nn import GraphSAGE
+from torch_geometric.nn.models.basic_gnn import GraphSAGE
 
 from gnnloom.storage import Catalog
 from gnnloom.workflows.interop.pyg import to_pyg

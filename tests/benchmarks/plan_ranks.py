@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from epoch_figures import Clock
 
@@ -63,11 +64,8 @@ def _timed(comm: Communicator, config: TrainConfig) -> tuple[float, int]:
 def _split(comm: Communicator, config: TrainConfig) -> dict[str, float]:
     """Seconds of an epoch by kind: medians over the epochs after the first, means over the ranks. Collective."""
     # The profile of a run is in wall time, which says nothing on a machine that other programs use.
-    former, traffic.time = traffic.time, SimpleNamespace(perf_counter=time.process_time)  # type: ignore[assignment]
-    try:
+    with patch.object(traffic, "time", SimpleNamespace(perf_counter=time.process_time)):
         train(comm, config, restart=True)
-    finally:
-        traffic.time = former
     comm.barrier()
     lines = [line["profile"] for line in Run(run_of(config).path).metrics()[1:]]
     names = {name for line in lines for rank in line for name in rank["seconds"]} - {"other"}

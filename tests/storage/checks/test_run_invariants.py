@@ -14,7 +14,8 @@ from gnnloom.storage.checks import run_invariants
 from gnnloom.storage.checks.run_invariants import check_run
 from gnnloom.storage.errors import CorruptError, IncompleteError
 from gnnloom.storage.format.arrays import write_array
-from gnnloom.storage.format.listing import list_run, write_list
+from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.format.listing import list_run
 from gnnloom.storage.runs.checkpoint import Checkpoint, write_checkpoint
 from gnnloom.storage.runs.run import Run
 
@@ -78,7 +79,10 @@ def test_a_finished_run_whose_metrics_end_in_the_middle_of_a_line_is_damaged(run
 
 @pytest.mark.parametrize("name", ["predictions", "checkpoint", "."])
 def test_an_outdated_list_of_a_run_is_found_and_written_again(run: Run, name: str) -> None:
-    write_list(run.path / name, {})
+    metadata = run.path / name / "zarr.json"
+    content = read_json(metadata)
+    content["consolidated_metadata"]["metadata"] = {}
+    write_json(metadata, content, sealed=False)
     with pytest.raises(IncompleteError, match="does not list what is stored"):
         check_run(run)
     Catalog(run.path.parents[2])["web"].collect_garbage()

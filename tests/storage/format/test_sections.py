@@ -13,7 +13,7 @@ from gnnloom.storage.format import artifact as artifact_file
 from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter
 from gnnloom.storage.format.schema import SCHEMAS
-from gnnloom.storage.format.sections import section_of
+from gnnloom.storage.format.sections import read_section, section_of
 
 BLOCKS = 40
 
@@ -38,7 +38,6 @@ def test_opening_an_array_reads_the_list_of_its_section_only(tmp_path: Path, mon
         read.append(section)
         return read_section(artifact, section, digest)
 
-    read_section = artifact_file.read_section
     monkeypatch.setattr(artifact_file, "read_section", counted)
     graph = Artifact(path)
     assert graph.array("degree").shape == (BLOCKS,)

@@ -93,8 +93,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     dataset = catalog["directed"]
     for ranks in RANKS:
         # All training vertices are in one batch, and all neighbors are drawn: an epoch is a step on the whole graph.
-        given = SampleOptions(fanout=EVERYTHING, batch_size=60, epochs=1, ranks=ranks, seed=3)
-        samples = write_samples(dataset, dataset.graph(), dataset.partition(parts=ranks), given, InProcessCluster())
+        drawn = SampleOptions(fanout=EVERYTHING, batch_size=60, epochs=1, ranks=ranks, seed=3)
+        samples = write_samples(dataset, dataset.graph(), dataset.partition(parts=ranks), drawn, InProcessCluster())
         kinds: dict[str, dict[str, Any]] = {
             "full": {"mode": "full", "batch_size": 1024},
             "blocks": {"fanout": EVERYTHING, "batch_size": 60},
