@@ -178,8 +178,9 @@ def stored_files(root: Path, record: ArrayRecord) -> Iterator[Path]:
         for number in range(piece.start // array.chunks[0], -(-piece.stop // array.chunks[0])):
             chunk = chunks.joinpath(str(number), *below)
             # The folders of a chunk of several dimensions are its own.
-            yield from (chunk, *chunk.parents[: len(below)])
-    yield from (chunks, root / record.path / METADATA, root / record.path)
+            # The first chunk makes the folder of all; another process may still be about to write it.
+            yield from (chunk, *chunk.parents[: len(below)], chunks)
+    yield from (root / record.path / METADATA, root / record.path)
 
 
 def write_array(
