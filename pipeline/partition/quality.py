@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.balance import asked_limit
 from gnnloom.pipeline.partition.hypergraph import block_nonzeros, row_weights
+from gnnloom.pipeline.partition.kept_results import keep_result, kept_results
 from gnnloom.pipeline.partition.volume import Exchange
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.artifacts.graph import Graph
@@ -63,21 +64,20 @@ def measure_load(graph: Graph, part_path: Path, num_parts: int, weights: str, wo
         for block in range(graph.num_blocks)
     ]
     sums, heaviest = np.zeros((3, num_parts), dtype=np.int64), 0
-    for path, block_heaviest in cluster.map(_measure_block, tasks):
-        sums += np.load(path, allow_pickle=False)
-        heaviest = max(heaviest, block_heaviest)
+    for *block_sums, block_heaviest in kept_results(_measure_block, tasks, cluster):
+        sums += np.reshape(block_sums, sums.shape)
+        heaviest = max(heaviest, int(block_heaviest))
     nonzeros, vertices, weight = sums
     return Load(nonzeros, vertices, weight, heaviest)
 
 
-def _measure_block(task: _LoadTask) -> tuple[Path, int]:
+def _measure_block(task: _LoadTask) -> None:
     graph = Graph(Artifact(task.graph_path))
     nonzeros, start = block_nonzeros(graph, task.block), graph.block_rows[task.block]
     weight = row_weights(nonzeros, task.weights)
     sums = np.zeros((3, task.num_parts), dtype=np.int64)
     _add_rows(map_part_vector(task.part_path)[start : start + len(nonzeros)], nonzeros, weight, sums)
-    np.save(task.result_path, sums, allow_pickle=False)
-    return task.result_path, int(weight.max(initial=0))
+    keep_result(task.result_path, np.append(sums, weight.max(initial=0)))
 
 
 @njit(cache=True, nogil=True)

@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.partition.kept_results import keep_result, kept_results
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact
@@ -100,14 +101,12 @@ def count_exchange(transpose: Graph, part_path: Path, num_parts: int, work: Path
         for block in range(transpose.num_blocks)
     ]
     pairs = pair_sums(num_parts)
-    # Counts are integers, so the order in which tasks finish does not change the sums.
-    for result_path in cluster.map(_count_block, tasks):
-        pair, rows = np.load(result_path, allow_pickle=False)
+    for pair, rows in kept_results(_count_block, tasks, cluster):
         pairs.add(pair, rows)
     return Exchange(num_parts, *pairs.merged())
 
 
-def _count_block(task: _CountTask) -> Path:
+def _count_block(task: _CountTask) -> None:
     block = Graph(Artifact(task.matrix_path)).block(task.block)
     part = map_part_vector(task.part_path)
     # A nonzero makes its row needed by at most one more part.
@@ -115,8 +114,7 @@ def _count_block(task: _CountTask) -> Path:
     last_row = np.full(task.num_parts, -1, dtype=np.int64)
     length = _emit_pairs(block.row_offset, block.indptr, block.indices, part, task.num_parts, last_row, emitted)
     # The pairs go through a file: what a task returns passes through the scheduler and has to stay small.
-    np.save(task.result_path, np.stack(_tally(emitted[:length], task.num_parts)), allow_pickle=False)
-    return task.result_path
+    keep_result(task.result_path, np.stack(_tally(emitted[:length], task.num_parts)))
 
 
 @njit(cache=True, nogil=True)

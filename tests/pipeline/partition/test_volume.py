@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 from pathlib import Path
+from tempfile import mkdtemp
 
 import numpy as np
 import pytest
@@ -25,12 +26,12 @@ def count(graph: Graph, part: NDArray[np.int32], parts: int, folder: Path) -> Ex
     """Count the exchange of the product with the *transpose* of the graph."""
     folder.mkdir(exist_ok=True)
     np.save(folder / "part.npy", part)
-    return count_exchange(graph, folder / "part.npy", parts, folder / "volume", InProcessCluster())
+    return count_exchange(graph, folder / "part.npy", parts, Path(mkdtemp(dir=folder)), InProcessCluster())
 
 
 def load_of(graph: Graph, parts: int, folder: Path, weights: str = "nonzeros") -> Load:
     """Measure the load of the parts that :func:`count` counted last."""
-    return measure_load(graph, folder / "part.npy", parts, weights, folder / "load", InProcessCluster())
+    return measure_load(graph, folder / "part.npy", parts, weights, Path(mkdtemp(dir=folder)), InProcessCluster())
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,0 +1,41 @@
+"""Tasks whose results are files that stay until the stage ends, so an interrupted stage repeats only those missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage.format.files import written_aside
+
+
+class KeepsResult(Protocol):
+    """A task that writes its result to a file of its own."""
+
+    @property
+    def result_path(self) -> Path: ...
+
+
+Task = TypeVar("Task", bound=KeepsResult)
+
+
+def kept_results(function: Callable[[Task], None], tasks: Sequence[Task], cluster: Cluster) -> Iterator[NDArray[Any]]:
+    """Run the tasks that have no result yet; then yield the results of all, in order.
+
+    Args:
+        function: computes a task, and stores its result with :func:`keep_result`.
+    """
+    for _ in cluster.map(function, [task for task in tasks if not task.result_path.exists()]):
+        pass
+    for task in tasks:
+        yield np.load(task.result_path, allow_pickle=False)
+
+
+def keep_result(path: Path, result: NDArray[Any]) -> None:
+    """Store the result of a task; the file appears whole."""
+    with written_aside(path) as aside, aside.open("wb") as file:
+        np.save(file, result, allow_pickle=False)
