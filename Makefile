@@ -5,7 +5,7 @@ BIN := .venv/bin
 SCALE ?= full
 
 .PHONY: install demo test test-long lint typecheck fuzz soak sanitize docs wheel bench-ingest bench-partition \
-	bench-algorithms bench-spmm bench-epoch bench-sampling bench-startup bench-plan clean
+	bench-algorithms bench-spmm bench-epoch bench-sampling bench-minibatch bench-startup bench-plan clean
 
 install: .venv/installed
 
@@ -104,6 +104,10 @@ bench-algorithms: .venv/installed-for-benchmarks
 bench-sampling: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_sampling.py --scale $(SCALE)
 	$(BIN)/python tests/benchmarks/bench_samples.py --scale $(SCALE)
+
+# Rows that mini-batches send with partitions made for them, on real graphs in DATA; SCALE=small takes some minutes.
+bench-minibatch: .venv/installed-for-benchmarks
+	$(BIN)/python tests/benchmarks/bench_minibatch.py --scale $(SCALE) --data $(DATA)
 
 # Against torch's CSR product (MKL), torch's spmm_reduce and SciPy, with the bandwidth of the same run.
 bench-spmm: .venv/installed-for-benchmarks

@@ -129,7 +129,7 @@ class Run:
         return read_json(path) if path.exists() else {}
 
     def forecast(self) -> dict[str, Any]:
-        """What the planner predicted when the run began; empty if it does not know such a training.
+        """What the planner predicted when the training last began or continued; empty if it does not know it.
 
         Raises:
             CorruptError: the file is not a forecast.
@@ -245,7 +245,8 @@ class Run:
     def start(self, config: JsonObject, first_epoch: int, inputs: Mapping[str, str] | None = None) -> None:
         """Begin to write: keep the metrics of the epochs before ``first_epoch``, and drop what later epochs left.
 
-        Predictions stay if the run resumes: they belong to its checkpoint. Called by rank 0 only.
+        Predictions stay if the run resumes: they belong to its checkpoint. A forecast never stays. Called by rank 0
+        only.
 
         Args:
             config: the resolved configuration.
@@ -257,10 +258,11 @@ class Run:
         kept = [line for line in self.metrics() if line["epoch"] < first_epoch]
         # The result goes first: with it, a kill in the next lines would leave a run that counts as finished.
         (self.path / _RESULT).unlink(missing_ok=True)
+        # A run may continue with other settings, whose forecast is another one, or on which there is none.
+        (self.path / _FORECAST).unlink(missing_ok=True)
         shutil.rmtree(self.path / _WAITING, ignore_errors=True)
         if first_epoch == 0:
             self.drop_predictions()
-            (self.path / _FORECAST).unlink(missing_ok=True)
             if self.checkpoints.is_dir():
                 remove_tree(self.checkpoints)
         # Aside, so that a kill leaves either the old metrics or the new ones.

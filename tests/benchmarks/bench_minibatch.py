@@ -30,18 +30,21 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with the real graphs")
     parser.add_argument("--folder", type=Path, help="folder for temporary files [default: the system's]")
     options = parser.parse_args()
+    found = {graph: options.data / f"{graph}.txt.gz" for graph in GRAPHS[options.scale]}
+    there = {graph: path for graph, path in found.items() if path.exists()}
+    for graph, path in found.items():
+        if graph not in there:
+            print(f"{graph} is left out: there is no {path}; --data names the folder with the graphs")
+    if not there:
+        return
     print("".join(f"{head:>16}" for head in HEADS))
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-minibatch-") as folder:
-        for graph in GRAPHS[options.scale]:
-            path = options.data / f"{graph}.txt.gz"
-            if not path.exists():
-                print(f"{graph} is left out: there is no {path}")
-                continue
+        for graph, path in there.items():
             name = graph.lower()
-            found = _gnnloom(folder, "ingest", name, str(path), "--undirected", "--ids", "compact")
+            made = _gnnloom(folder, "ingest", name, str(path), "--undirected", "--ids", "compact")
             _gnnloom(folder, "features", name, "random", "--dim", str(WIDTH), "--classes", str(WIDTH))
             for rate in RATES[options.scale]:
-                _compare(folder, name, rate, round(rate * found["vertices"]), found["vertices"])
+                _compare(folder, name, rate, round(rate * made["vertices"]), made["vertices"])
 
 
 def _compare(folder: str, name: str, rate: float, size: int, num_vertices: int) -> None:

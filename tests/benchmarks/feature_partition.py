@@ -1,7 +1,8 @@
 """Propagation over a subgraph by slices of the features against the kernel that divides rows, in bench_sampling.
 
-Zeng et al. (IPDPS 2019), section V, algorithm 6: features are cut into Qf = max(p, 8 n f / cache) slices of columns, so
-that the part of the features that a processor reads at random fits into its cache.
+Zeng et al. (IPDPS 2019), section V, algorithm 6: features are cut into Qf = max(p, w n f / cache) slices of columns,
+with w bytes per number (8 in the paper, 4 here), so that the part of the features that a processor reads at random fits
+into its cache.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ WIDTHS = (64, 256, 1024)
 #: Where Linux says how large the second-level cache is, and what is assumed elsewhere.
 CACHE, USUAL = Path("/sys/devices/system/cpu/cpu0/cache/index2/size"), "1024K"
 ROUNDS, REPEATS = 9, 3
-#: Bytes of a number, 8 in the paper.
+#: Bytes of a number.
 WORD = 4
 
 

@@ -1,4 +1,4 @@
-"""Processes of bench_epoch and bench_algorithms that print figures as JSON."""
+"""Processes of bench_epoch, bench_algorithms and bench_sampling that print figures as JSON."""
 
 from __future__ import annotations
 

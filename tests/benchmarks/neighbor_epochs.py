@@ -6,22 +6,19 @@ for PyG) ahead of their use. Both have the same allocator settings.
 
 from __future__ import annotations
 
-import json
 import statistics
-import subprocess
 import sys
-from pathlib import Path
 from typing import Any
+
+from allocator import KEPT
+from launching import HERE, last_line, train_ranks
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
+from gnnloom.trainer.job.launch import rank_environment
 
-HERE = Path(__file__).parent
 FANOUTS, BATCH, EPOCHS = (15, 10, 5), 1024, 3
-#: Neither a mapping of its own nor the top of the heap goes back to the system.
-KEPT = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": str(1 << 32)}
 #: Samplers that run ahead, of each comparison.
 AHEAD = {"in the process": 0, "one ahead": 1}
 
@@ -67,21 +64,12 @@ def _ours(folder: str, dataset: str, ahead: int) -> dict[str, Any]:
         profile=True,
         run=f"epochs-{ahead}",
     )
-    program = [sys.executable, "-m", "mpi4py", str(HERE / "epoch_ranks.py"), json.dumps(config.to_json())]
-    found = _last_line([find_mpiexec(), "-n", "1", *program])
+    found = train_ranks(config, KEPT)
     lines = Run.open(Catalog(folder).dataset(dataset), config.run_name).metrics()[1:]
     shares = [line["profile"][0]["seconds"].get("sampling", 0.0) / line["seconds"] for line in lines]
     return {**found, "sampling": statistics.median(shares)}
 
 
 def _peer(folder: str, dataset: str, ahead: int) -> dict[str, Any]:
-    return _last_line([sys.executable, str(HERE / "neighbor_peer.py"), folder, dataset, str(EPOCHS), str(ahead)])
-
-
-def _last_line(command: list[str]) -> dict[str, Any]:
-    environment = rank_environment(1, threads=1) | KEPT
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    command = [sys.executable, str(HERE / "neighbor_peer.py"), folder, dataset, str(EPOCHS), str(ahead)]
+    return last_line(command, rank_environment(1, threads=1) | KEPT)

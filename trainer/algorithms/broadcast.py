@@ -50,7 +50,7 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
     spreads = [Spread(("row",), (), layer % 2 * work.double_order) for layer in range(work.num_layers + 1)]
     for layer, backward, width in work.products:
         kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
-        found.scale(rows * width)
+        found.scale(rows * width, backward)
         # The busiest copy takes one source block more than the others if they do not divide.
         found.multiply(part=taken / blocks / blocks, rows=rows, columns=rows, width=width, calls=taken)
         # A block arrives while the one before is multiplied.

@@ -53,14 +53,19 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
         # Gradients through attention return to where the rows came from.
         exchange = back if backward and not work.attends else forward
         neighbors, sent = (0.0, 0.0) if exchange is None else (exchange.messages / ranks, exchange.rows / ranks)
-        # Own columns, while the rows of other ranks arrive; then the columns of each neighbor, in as many rows as that
-        # neighbor receives: of a symmetric matrix, these are the ones that have entries there.
-        calls = 1 + neighbors
-        found.multiply(part=1 / ranks, rows=(rows + sent) / calls, columns=rows, width=width, calls=calls)
+        # No partition stores how many nonzeros lie in own columns: every column, own or received, counts alike.
+        own = rows / (rows + sent) / ranks
+        # Own columns, while the rows of other ranks arrive.
+        found.multiply(part=own, rows=rows, columns=rows, width=width)
         if exchange is not None:
             kind = Kind.HALO_BACKWARD if backward else Kind.HALO_FORWARD
             found.exchange(kind, exchange, width, overlapped=1.0)
             found.touch(3 * exchange.busiest_rows * width, 2)
+        if neighbors:
+            # Then the columns of each neighbor, in as many rows as that neighbor receives: of a symmetric matrix, these
+            # are the ones that have entries there.
+            each = sent / neighbors
+            found.multiply(part=1 / ranks - own, rows=each, columns=each, width=width, calls=neighbors)
     for layer, (before, after) in enumerate(work.pairs):
         found.transform(layer, rows=rows, inner=before, columns=after)
     add_common(found, [Spread(("row",))] * (work.num_layers + 1), ("row",), work.vectors + work.matrices)

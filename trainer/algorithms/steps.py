@@ -208,9 +208,13 @@ class Steps:
             if self.work.has_input_gradient(layer):
                 self.found.append(DenseWork(rows=rows, inner=columns, columns=inner, calls=calls))
 
-    def scale(self, numbers: float) -> None:
-        """Add the pass that scales what a rank holds before it is sent; ``p2p`` scales while it multiplies instead."""
-        self.touch(2 * numbers)
+    def scale(self, numbers: float, backward: bool) -> None:
+        """Add the pass that scales what a rank holds before it is sent, unless all factors are 1.
+
+        ``p2p`` scales while it multiplies instead.
+        """
+        if self.work.scaled_sides[backward]:
+            self.touch(2 * numbers)
 
     def touch(self, numbers: float, calls: float = 1.0) -> None:
         """Add passes over arrays."""

@@ -79,7 +79,7 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
     for layer, backward, width in work.products:
         kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
         held, calls = share(width, columns), stages / layers
-        found.scale(share(n, rows * layers) * held)
+        found.scale(share(n, rows * layers) * held, backward)
         found.multiply(
             part=1 / (rows * layers),
             rows=share(n, rows),

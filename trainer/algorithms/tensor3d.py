@@ -81,7 +81,7 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
             if takes_input and not backward:
                 found.communicate(kind, Operation.ALL_GATHER, (depth,), n * width, found.ranks // axes[depth])
             sides = (target, outer)[:: -1 if backward else 1]
-            found.scale(share(n, axes[sides[1]]) * share(width, axes[columns]))
+            found.scale(share(n, axes[sides[1]]) * share(width, axes[columns]), backward)
             found.multiply(
                 part=1 / (axes[target] * axes[outer]),
                 rows=share(n, axes[sides[0]]),

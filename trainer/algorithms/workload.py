@@ -58,6 +58,8 @@ class Workload:
             parameters) and in rows of the loss, as they are sent.
         index_size, pointer_size, value_size: bytes of a column id, a row pointer and a weight of the adjacency as
             they are sent; 0 for no weights.
+        scaled_sides: whether the normalization scales features before a forward product, and gradients before a
+            backward one.
         heaviest: nonzeros of the busiest rank over the average.
         exchange, exchange_back: of the product and of the product with the transpose, for algorithms over a partition.
     """
@@ -87,6 +89,7 @@ class Workload:
     index_size: int = 4
     pointer_size: int = 8
     value_size: int = 0
+    scaled_sides: tuple[bool, bool] = (True, True)
     heaviest: float = 1.0
     exchange: Exchange | None = None
     exchange_back: Exchange | None = None

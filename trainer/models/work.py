@@ -39,7 +39,7 @@ def product_of(rows: Sequence[int], columns: Sequence[int]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelWork:
-    """What the layers of a model do, beside one product with the adjacency and the activation.
+    """What the layers of a model do, in addition to one product with the adjacency and the activation.
 
     Attributes:
         weights: weight matrices by which every layer multiplies.

@@ -49,8 +49,8 @@ _LATE = 3e-4
 _REPEATS = 7
 #: With one rank there is nothing to measure: half, as ranks on processors communicate with the cores that multiply.
 _CPU_OVERLAP = 0.5
-#: Columns and nonzeros per row of the product behind which a message is hidden, and messages behind it.
-_OVERLAP_WIDTH, _OVERLAP_DEGREE, _OVERLAP_MESSAGES = 32, 8, 3
+#: Columns and nonzeros per row of the product behind which a message is hidden, and bytes of the message.
+_OVERLAP_WIDTH, _OVERLAP_DEGREE, _OVERLAP_BYTES = 32, 8, 3 * _LONG_BYTES
 
 
 @dataclass
@@ -299,7 +299,7 @@ def _measure_overlap(bench: _Bench, threads: Threads, scale: float) -> float:
     rows = max(1, int(_SPARSE_WORK * scale) // (_OVERLAP_WIDTH * _OVERLAP_DEGREE))
     kernel = sparse_product(_matrix(rows, _OVERLAP_DEGREE, rows), threads, torch.float32)
     features, out = torch.ones(rows, _OVERLAP_WIDTH), torch.zeros(rows, _OVERLAP_WIDTH)
-    given, taken = (torch.zeros(_OVERLAP_MESSAGES * _LONG_BYTES // 4) for _ in range(2))
+    given, taken = (torch.zeros(_OVERLAP_BYTES // 4) for _ in range(2))
 
     def begin() -> list[Request]:
         return comm.receive(taken, peer) + comm.send(given, peer, Kind.SETUP)

@@ -162,6 +162,11 @@ def plan_of(config: TrainConfig, situation: Situation, profile: MachineProfile, 
     return _plan(chosen, situation.graph, ways[0], profile, profile.memory_per_rank)
 
 
+def fits(memory: int, limit: int) -> bool:
+    """Whether a rank that needs ``memory`` bytes has enough; a limit of 0 is not known."""
+    return not limit or memory <= limit
+
+
 @dataclass(frozen=True)
 class _Way:
     """How the vertices are spread."""
@@ -198,7 +203,6 @@ def _plan(config: TrainConfig, graph: GraphFacts, way: _Way, profile: MachinePro
     work = workload(config, graph, way.exchanges, way.heaviest if config.ranks > 1 else 1.0)
     steps = epoch_steps(config, work)
     memory = max(project_new_training(config, _sizes(config, graph, way)).peak_memory)
-    fits = not limit or memory <= limit
     estimated = _MOVES if _moves_between_orders(config, work) else way.estimated
     return Plan(
         config,
@@ -207,7 +211,7 @@ def _plan(config: TrainConfig, graph: GraphFacts, way: _Way, profile: MachinePro
         epoch_cost(steps, profile, work.feature_size),
         Volume.of(steps),
         memory,
-        fits,
+        fits(memory, limit),
         estimated,
     )
 

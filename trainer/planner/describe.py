@@ -19,6 +19,9 @@ from gnnloom.trainer.training.requested import model_options
 
 #: Vertices whose split and labels are read at a time.
 _CHUNK_ROWS = 1 << 22
+#: Whether each normalization scales features before a forward product and gradients before a backward one: by its right
+#: factors and by its left ones, where these are not all 1.
+SCALED_SIDES = {"symmetric": (True, True), "mean": (False, True), "none": (False, False)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,13 +63,16 @@ def exchanges_of(partition: Partition) -> tuple[Exchange, Exchange]:
     """What the parts exchange for a product, and for one with the transpose, as the partition stores it.
 
     Raises:
-        InputError: the partition was not measured.
+        InputError: the partition was not measured, or by an earlier version that left out a figure.
     """
     if "volume_total" not in partition.quality:
         raise InputError(f"{partition.artifact.path}: the partition has no measured volume")
-    forward = _exchange(partition, "")
     is_directed = "volume_backward_total" in partition.quality
-    return forward, _exchange(partition, "backward_") if is_directed else forward
+    try:
+        forward = _exchange(partition, "")
+        return forward, _exchange(partition, "backward_") if is_directed else forward
+    except KeyError as error:
+        raise InputError(f"{partition.artifact.path}: the partition lacks {error}; make it again") from None
 
 
 def _exchange(partition: Partition, direction: str) -> Exchange:
@@ -111,7 +117,7 @@ def workload(
         heaviest: nonzeros of the busiest rank over the average.
 
     Raises:
-        InputError: the model is not one of gnnloom's own, or the mode samples.
+        InputError: the model does not say what its layers compute, or the mode samples.
     """
     known = work_of(config)
     options = model_options(config, graph.num_features, graph.num_outputs)
@@ -144,6 +150,7 @@ def workload(
         parameter_size=size,
         score_size=size,
         value_size=size if graph.weighted else 0,
+        scaled_sides=SCALED_SIDES[config.normalization],
         heaviest=heaviest,
         exchange=forward,
         exchange_back=back,

@@ -10,7 +10,7 @@ from typing import Any
 from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import GnnloomError, NotFoundError
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.planner.candidates import plan_of
+from gnnloom.trainer.planner.candidates import fits, plan_of
 from gnnloom.trainer.planner.profile import GENERIC, LOCAL, MachineProfile, open_profile
 from gnnloom.trainer.planner.stored import situation_of
 from gnnloom.trainer.training.loop import Begun
@@ -24,20 +24,19 @@ def record_forecast(run: Run, begun: Begun) -> None:
     """Store the forecast of a training with its run; called by rank 0.
 
     A model, a mode or an algorithm that the planner does not know has none, nor has a training whose graph or partition
-    is gone: that is logged, and the training goes on.
+    is gone, or whose partition an earlier version measured: that is logged, and the training goes on.
     """
     try:
         run.write_forecast(forecast(Catalog(begun.config.catalog).dataset(begun.config.dataset), begun))
-    # A partition of an earlier version may lack a figure.
-    except (GnnloomError, KeyError) as error:
-        logger.debug("run %s: no forecast: %s", run.name, error)
+    except GnnloomError as error:
+        logger.info("run %s: no forecast: %s", run.name, error)
 
 
 def forecast(dataset: Dataset, begun: Begun) -> dict[str, Any]:
     """The forecast of a training as JSON: that of its plan, and the profile that its times come from. Reads manifests.
 
     Raises:
-        InputError: the planner does not know the training.
+        InputError: the planner does not know the training, or the partition lacks a figure.
         NotFoundError: the graph or the vertex data is gone.
     """
     config, shards = begun.config, begun.shards
@@ -46,7 +45,7 @@ def forecast(dataset: Dataset, begun: Begun) -> dict[str, Any]:
     plan = plan_of(config, situation, profile, shards.artifact.inputs.get("partition", ""))
     # The shards are there, so their sizes are known better than before there were any.
     memory = max(project_new_training(config, sizes_of(shards)).peak_memory)
-    content = replace(plan, peak_memory=memory).to_json()
+    content = replace(plan, peak_memory=memory, fits=fits(memory, profile.memory_per_rank)).to_json()
     return {**content, "profile": profile.name, "clock": profile.clock}
 
 

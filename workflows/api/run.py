@@ -94,7 +94,9 @@ class Run:
         return self._stored.result()
 
     def forecast(self) -> dict[str, Any]:
-        """What the planner predicted when the run began, as in ``gnnloom plan --json``; empty if it could not.
+        """What the planner predicted when the training last began or continued; empty if it could not.
+
+        The names are those of ``gnnloom plan --json``.
 
         ``profile`` names the profile of the machine that the times come from: ``local`` if `gnnloom calibrate` measured
         this one, else ``generic``.

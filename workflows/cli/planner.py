@@ -40,7 +40,7 @@ def machine_options(command: Callable[..., None]) -> Callable[..., None]:
         default=LOCAL,
         show_default=True,
         help="Profile of the machine: one that `gnnloom calibrate` stored, summit, perlmutter or frontier (published"
-        " figures), or a JSON file.",
+        " figures), generic (a small machine), or a JSON file.",
     )(command)
     return click.option(
         "--memory-per-rank",

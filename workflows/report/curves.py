@@ -214,7 +214,8 @@ def _draw(axes: Axes, curves: dict[str, Curve], labels: dict[str, str], over: st
     shown = {float(place) for places, _ in curves.values() for place in places}
     if len(shown) == 1:
         (only,) = shown
-        axes.set_xlim(only - 1, only + 1)
+        # No training takes less than 0 seconds.
+        axes.set_xlim(only - 1 if over == "epoch" else max(0.0, only - 1), only + 1)
     axes.margins(x=0.02)
     axes.set_xlabel(over)
     if over == "epoch":

@@ -121,8 +121,10 @@ class RunFacts:
 
     @cached_property
     def rank_seconds(self) -> list[dict[str, float]]:
-        """Seconds of each rank in a median epoch, by kind; empty if the run was not profiled."""
+        """Seconds of each rank in a median epoch on the last number of ranks, by kind; empty without a profile."""
         profiles = [line["profile"] for line in self.metrics if line.get("profile")]
+        # A run may continue on another number of ranks, whose times are not those of the ranks before.
+        profiles = [profile for profile in profiles if len(profile) == len(profiles[-1])]
         # The first epochs compile and allocate.
         profiles = profiles[min(2, len(profiles) - 1) :] if profiles else []
         ranks = len(profiles[0]) if profiles else 0

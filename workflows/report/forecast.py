@@ -62,11 +62,16 @@ def _row(name: str, predicted: float, measured: float | None) -> tuple[str, str,
 
 
 def _note(forecast: Mapping[str, Any], facts: RunFacts) -> str:
-    notes = ["Predicted when the run began."]
+    notes = ["Predicted when the training last began or continued."]
+    if len(facts.sessions) > 1:
+        notes.append("Measured seconds are those of the epochs of all sessions.")
     if forecast["profile"] == "generic":
-        notes.append("This machine has no profile: times are those of another one. `gnnloom calibrate` measures it.")
-    elif forecast["clock"] != "wall":
-        notes.append("Predicted times are processor seconds, measured ones are wall time.")
+        notes.append(
+            "There was no profile `local` then: times are those of another machine. `gnnloom calibrate` measures this"
+            " one."
+        )
+    if forecast["clock"] != "wall":
+        notes.append("Predicted times are processor seconds; measured ones are wall time.")
     if not facts.rank_seconds:
         notes.append("Train with --profile to see where the measured time goes.")
     if forecast.get("estimated"):

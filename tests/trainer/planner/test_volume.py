@@ -16,6 +16,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.algorithms.steps import (
     Communication,
+    ElementWork,
     Operation,
     SparseWork,
     Spread,
@@ -25,6 +26,8 @@ from gnnloom.trainer.algorithms.steps import (
 )
 from gnnloom.trainer.algorithms.workload import Exchange, Workload
 from gnnloom.trainer.comm.factors import factorizations
+from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS, scaling
+from gnnloom.trainer.planner.describe import SCALED_SIDES
 from support import traffic
 
 ON_GRIDS = ("broadcast", "replicated", "summa", "split3d", "tensor3d")
@@ -133,7 +136,45 @@ def test_p2p_multiplies_once_for_each_neighbor() -> None:
         step for step in algorithm.steps(work(exchange=exchange), {"row": 3}, {}) if isinstance(step, SparseWork)
     ]
     # Of its own 20 rows, and of the 40 / 3 rows that others receive.
-    assert {(step.calls, round(step.calls * step.rows, 9)) for step in products} == {(4.0, round(20 + 40 / 3, 9))}
+    sizes = [(step.calls, round(step.calls * step.rows, 9)) for step in products]
+    assert sizes == [(1.0, 20.0), (3.0, round(40 / 3, 9))] * 2
+    # Together, each pair has a third of the nonzeros.
+    assert sum(step.average for step in products[:2]) == pytest.approx(work().nnz / 3)
+
+
+def test_an_exchange_of_p2p_hides_behind_the_own_columns_only() -> None:
+    exchange = Exchange(rows=40, messages=6, busiest_rows=20, busiest_messages=2)
+    algorithm = ALGORITHMS["p2p"]
+    assert algorithm.steps is not None
+    steps = algorithm.steps(work(exchange=exchange), {"row": 3}, {})
+    kinds = [type(step).__name__ for step in steps if isinstance(step, SparseWork | Communication)][:3]
+    # The halo columns' product needs the rows that the exchange brings, so it comes after it.
+    assert kinds == ["SparseWork", "Communication", "SparseWork"]
+    own, sent, halo = (step for step in steps[:4] if isinstance(step, SparseWork | Communication))
+    assert isinstance(sent, Communication)
+    assert sent.overlapped == 1.0
+    assert isinstance(own, SparseWork)
+    assert isinstance(halo, SparseWork)
+    assert own.average / halo.average == pytest.approx(20 / (40 / 3))
+
+
+@pytest.mark.parametrize("name", ON_GRIDS)
+def test_only_factors_other_than_1_take_a_pass(name: str) -> None:
+    algorithm = ALGORITHMS[name]
+    assert algorithm.steps is not None
+    axes = dict.fromkeys(algorithm.axes, 2)
+    given_work = work((5, 17, 3), input_is_kept=False)
+    passes = {}
+    for normalization in NORMALIZATIONS:
+        found = scaling("", normalization, np.full(4, 2.0), np.dtype(np.float32))
+        sides = tuple(len(side) > 0 for side in (found.right, found.left))
+        assert sides == SCALED_SIDES[normalization]
+        steps = algorithm.steps(replace(given_work, scaled_sides=sides), axes, OPTIONS)
+        passes[normalization] = sum(isinstance(step, ElementWork) for step in steps)
+    products = given_work.products
+    backward = sum(product.backward for product in products)
+    assert passes["symmetric"] - passes["none"] == len(products)
+    assert passes["mean"] - passes["none"] == backward
 
 
 def test_sizes_of_numbers_are_parameters() -> None:

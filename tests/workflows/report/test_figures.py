@@ -14,7 +14,7 @@ from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.runs.provenance import begin_session, end_session
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.report.comparison import comparison_rows, data_warning
-from gnnloom.workflows.report.curves import accuracy_picture, loss_picture, seconds_picture
+from gnnloom.workflows.report.curves import accuracy_picture, loss_picture, progress_picture, seconds_picture
 from gnnloom.workflows.report.facts import RunFacts
 from gnnloom.workflows.report.figures import best_epoch, last_values, random_rows, total_seconds
 from gnnloom.workflows.report.hover import MOST_SPOTS
@@ -135,6 +135,24 @@ def test_the_total_time_is_that_of_all_sessions(dataset: Dataset) -> None:
     assert total_seconds(RunFacts.gather(dataset, "resumed")) is None
     begin_session(path, {"started": "2026-03-01T10:20:30Z"}, 0)
     assert len(RunFacts.gather(dataset, "resumed").sessions) == 1
+
+
+def test_the_profile_is_that_of_the_last_number_of_ranks(dataset: Dataset) -> None:
+    """A run may continue on more ranks or on fewer."""
+    for counts in ((3, 3, 3, 2, 2, 2), (2, 2, 3, 3, 3)):
+        run = Run(dataset.run_path("continued"))
+        run.start({"ranks": counts[-1], "epochs": len(counts)}, 0)
+        for epoch, ranks in enumerate(counts):
+            profile = [{"seconds": {"spmm": float(10 * ranks + rank)}} for rank in range(ranks)]
+            run.append_metrics({"epoch": epoch, "loss": 1.0, "seconds": 0.1, "profile": profile})
+        found = RunFacts.gather(dataset, "continued").rank_seconds
+        assert found == [{"spmm": 10.0 * counts[-1] + rank} for rank in range(counts[-1])]
+
+
+def test_a_single_score_over_time_is_drawn_from_0_seconds_on(dataset: Dataset) -> None:
+    picture = progress_picture([store(dataset, name, [0.25], [0.5]) for name in ("single", "another")])
+    assert picture is not None
+    assert picture.figure.axes[0].get_xlim() == pytest.approx((0.0, 1.25))
 
 
 def test_a_damaged_record_of_sessions_is_found(dataset: Dataset, tmp_path: Path) -> None:

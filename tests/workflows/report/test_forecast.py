@@ -11,6 +11,7 @@ import pytest
 from gnnloom.storage import Catalog
 from gnnloom.storage.checks.run_invariants import check_run
 from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.runs.provenance import begin_session
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.continuation import inputs_of
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -57,8 +58,12 @@ def test_the_forecast_is_shown_next_to_the_measured_figures(tmp_path: Path, plan
     for shown in ("125 ms", "products with the adjacency", "<td>25 ms</td>", "everything else", "<td>45 ms</td>"):
         assert shown in card
     assert "processor seconds" not in card
+    assert "all sessions" not in card
     store_profile(tmp_path, replace(open_profile(tmp_path, "summit"), name="local", clock="processor"))
     record_forecast(run, begun)
+    for first_epoch in (0, 1):
+        begin_session(run.path, {"started": "2026-03-01T10:20:30Z"}, first_epoch)
+    assert "of the epochs of all sessions" in (forecast_card(RunFacts.gather(dataset, "planned")) or "")
     assert "Predicted times are processor seconds" in (forecast_card(RunFacts.gather(dataset, "planned")) or "")
 
 
@@ -71,25 +76,41 @@ def test_without_a_profile_the_times_are_those_of_another_machine_and_say_so(
     assert run.forecast()["profile"] == "generic"
     card = forecast_card(RunFacts.gather(Catalog(tmp_path)["web"], "planned"))
     assert card is not None
-    assert "This machine has no profile" in card
+    assert "There was no profile `local` then" in card
+    # The published profile was measured in processor seconds.
+    assert "measured ones are wall time" in card
 
 
-def test_a_training_that_the_planner_does_not_know_has_no_forecast(planned: tuple[Run, Begun]) -> None:
+def test_a_training_that_the_planner_does_not_know_has_no_forecast_and_the_log_says_why(
+    planned: tuple[Run, Begun], caplog: pytest.LogCaptureFixture
+) -> None:
     run, begun = planned
-    record_forecast(run, replace(begun, config=replace(begun.config, model="gnnloom.workflows.examples.gcnii:GCNII")))
+    with caplog.at_level("INFO"):
+        unknown = replace(begun.config, model="gnnloom.workflows.examples.gcnii:GCNII")
+        record_forecast(run, replace(begun, config=unknown))
     assert run.forecast() == {}
+    assert "run planned: no forecast: model gnnloom.workflows.examples.gcnii:GCNII" in caplog.text
 
 
-def test_a_run_that_starts_over_drops_its_forecast_and_a_damaged_one_is_found(planned: tuple[Run, Begun]) -> None:
+def test_a_forecast_says_whether_the_memory_of_the_shards_fits(tmp_path: Path, planned: tuple[Run, Begun]) -> None:
+    run, begun = planned
+    summit = replace(open_profile(tmp_path, "summit"), name="local")
+    for memory, fits in ((1, False), (1 << 50, True), (0, True)):
+        store_profile(tmp_path, replace(summit, memory_per_rank=memory))
+        record_forecast(run, begun)
+        assert run.forecast()["fits"] is fits
+
+
+def test_a_run_that_begins_again_drops_its_forecast_and_a_damaged_one_is_found(planned: tuple[Run, Begun]) -> None:
     run, begun = planned
     record_forecast(run, begun)
     first = run.forecast()
-    run.start(run.config(), 1)
-    assert run.forecast() == first
-    run.start(run.config(), 0)
-    assert run.forecast() == {}
-    record_forecast(run, begun)
-    assert run.forecast() == first
+    # Whether it continues or starts over: another configuration has another forecast, or none.
+    for first_epoch in (1, 0):
+        run.start(run.config(), first_epoch)
+        assert run.forecast() == {}
+        record_forecast(run, begun)
+        assert run.forecast() == first
     (run.path / "forecast.json").write_text(json.dumps({"epoch_seconds": "soon"}))
     with pytest.raises(CorruptError, match=r"forecast\.json: expected epoch_seconds"):
         check_run(run)
