@@ -352,10 +352,14 @@ def _evaluation_peak(options: ModelOptions, layers: Sequence[Footprint], model: 
     peak = 0.0
     for layer, (before, after) in enumerate(options.pairs):
         here, output = layers[layer], layers[layer + 1].held * column * after
-        width = before if options.propagates_first(layer) else after
-        moving = (here.held + here.received + here.product) * column * width
+        first = options.propagates_first(layer)
+        width = before if first else after
         given = here.held * column * before if layer else 0.0
-        peak = max(peak, given + moving + (1 + model.passing - ModelWork.passing) * output)
+        product = here.product * column * width
+        # What moves are the given rows themselves, or their product with the weight.
+        moving = here.received * column * width + (0.0 if first else here.held * column * width)
+        # Those that arrived are freed before the product is multiplied with the weight.
+        peak = max(peak, given + product + max(moving, (1 + model.passing - ModelWork.passing) * output))
     return peak
 
 
