@@ -16,7 +16,7 @@ class _GroupFiles:
         mount: folder of the hierarchy.
         limit: file with the group's limit.
         used: file with the bytes in use.
-        pages: counts of cached file pages in ``memory.stat``, which are freed when memory is needed.
+        pages: counts in ``memory.stat`` of cached file pages and kernel objects that are freed when memory is needed.
     """
 
     mount: str
@@ -27,7 +27,7 @@ class _GroupFiles:
 
 #: By the controller that a line of ``/proc/self/cgroup`` names; version 2 names none.
 _GROUP_FILES = {
-    "": _GroupFiles("", "memory.max", "memory.current", ("inactive_file", "active_file")),
+    "": _GroupFiles("", "memory.max", "memory.current", ("inactive_file", "active_file", "slab_reclaimable")),
     "memory": _GroupFiles(
         "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file")
     ),

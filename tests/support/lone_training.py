@@ -10,7 +10,7 @@ import pytest
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.arguments import PREDICT
-from gnnloom.trainer.job.launch import Begun
+from gnnloom.trainer.job.launch import HasBegun
 from gnnloom.trainer.training.loop import train
 from gnnloom.trainer.training.predict import predict
 from support.lone import LoneCommunicator
@@ -33,7 +33,7 @@ class LoneLauncher:
         ranks: int,
         threads: int,
         options: Sequence[str] = (),
-        begun: Begun | None = None,
+        begun: HasBegun | None = None,
     ) -> dict[str, Any]:
         del threads, begun
         assert ranks == 1

@@ -62,7 +62,13 @@ class ModeConfig(Config):
         return MODES[self.mode]
 
     def fanouts(self, num_layers: int) -> tuple[int, ...]:
-        """Fan-outs of sampled neighbors, from the layer of the seeds on."""
+        """Fan-outs of sampled neighbors, from the layer of the seeds on.
+
+        Raises:
+            InputError: there are more or fewer than layers.
+        """
+        if self.fanout and len(self.fanout) != num_layers:
+            raise InputError(f"fanout {self.fanout}: the model has {num_layers} layers, so give as many numbers")
         return self.fanout or (_FANOUT,) * num_layers
 
     def sampler_arguments(self) -> Mapping[str, Any]:

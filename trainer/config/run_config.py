@@ -18,7 +18,7 @@ class RunConfig(Config):
     checkpoint_every: int = option(
         0, "Epochs between checkpoints; 0: one every ten minutes, and at the end", free=True, least=0
     )
-    keep: int = option(2, "Checkpoints to keep: so many of the last ones", free=True, later=True, least=1)
+    keep: int = option(2, "Number of latest checkpoints to keep", free=True, later=True, least=1)
     run: str | None = option(None, "Name of the run; derived from the parameters by default", free=True)
     log: tuple[str, ...] = option((), f"Also log the metrics to some of {', '.join(LOGGERS)}", free=True, later=True)
     save_embeddings: bool = option(False, "Predict after training and keep the last hidden layer too", free=True)

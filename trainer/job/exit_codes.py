@@ -1,4 +1,4 @@
 """Exit codes of a rank, in addition to those of the errors."""
 
-#: The run was asked to stop, wrote a checkpoint and can be resumed (EX_TEMPFAIL).
+#: The run was asked to stop and can be resumed (EX_TEMPFAIL).
 EXIT_STOPPED = 75

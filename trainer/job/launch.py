@@ -38,14 +38,14 @@ from gnnloom.trainer.loggers.registry import check_loggers
 logger = logging.getLogger(__name__)
 
 #: Whether ranks that were started at a time (seconds since 1970) have something to keep.
-Begun = Callable[[float], bool]
+HasBegun = Callable[[float], bool]
 
 #: Lines of the ranks' output that an error shows.
 _LAST_LINES = 100
 
 
 class StoppedError(LaunchError):
-    """The run was asked to stop; it wrote a checkpoint and can be resumed."""
+    """The run was asked to stop and can be resumed."""
 
     exit_code = EXIT_STOPPED
 
@@ -150,7 +150,7 @@ def _launch(
     ranks: int,
     threads: int,
     options: Sequence[str] = (),
-    begun: Begun | None = None,
+    begun: HasBegun | None = None,
 ) -> dict[str, Any]:
     """Run the ranks with a configuration in a file."""
     with own_folder() as folder:
@@ -160,7 +160,7 @@ def _launch(
 
 
 def launch_program(
-    module: str, arguments: Sequence[str], ranks: int, threads: int, begun: Begun | None = None
+    module: str, arguments: Sequence[str], ranks: int, threads: int, begun: HasBegun | None = None
 ) -> dict[str, Any]:
     """Run a module on new ranks of this machine; returns what they write into the file after ``--result``.
 
@@ -187,7 +187,10 @@ def launch_program(
 def _failure(code: int, last_lines: Sequence[str]) -> GnnloomError:
     """The error that the ranks' exit code and last lines stand for."""
     if code == EXIT_STOPPED:
-        return StoppedError("stopped; the same command, without --restart, continues from the last checkpoint")
+        return StoppedError(
+            "stopped; the same command, without --restart, goes on from the last checkpoint, or from the start if there"
+            " is none"
+        )
     # Any program may exit with these codes; only together with the line do they stand for an error that was reported.
     # Ranks that are ended because of it may print more lines.
     reported = _reported(last_lines)
@@ -235,7 +238,7 @@ def rank_environment(ranks: int, threads: int = 0) -> dict[str, str]:
     return {**defaults, **os.environ, **dict.fromkeys(names, count)}
 
 
-def _run(command: list[str], environment: dict[str, str], begun: Begun | None) -> tuple[int, list[str]]:
+def _run(command: list[str], environment: dict[str, str], begun: HasBegun | None) -> tuple[int, list[str]]:
     """Run the launcher; returns its exit code and the last lines that it and the ranks printed.
 
     Args:

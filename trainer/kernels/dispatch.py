@@ -97,7 +97,7 @@ def _product(rows: SparseRows, threads: Threads, dtype: torch.dtype) -> SparsePr
     library = chosen_library()
     if library is not None:
         return CSparseProduct(library, rows, threads, dtype)
-    # See :func:`edge_softmax`.
+    # Imported here to save time and memory; see :func:`edge_softmax`.
     from gnnloom.trainer.kernels.numba_spmm import NumbaSparseProduct  # noqa: PLC0415
 
     return NumbaSparseProduct(rows, threads, dtype)
@@ -119,7 +119,7 @@ def edge_softmax(pattern: CSR, negative_slope: float, threads: Threads) -> EdgeS
     Args:
         negative_slope: slope of the LeakyReLU below 0.
     """
-    # numba takes 0.4 s and 60 MB, which only attention, and those who lack the library in C, should spend.
+    # Importing numba takes 0.4 s and 60 MB; only attention, or a missing C library, needs it.
     from gnnloom.trainer.kernels.attention import NumbaEdgeSoftmax  # noqa: PLC0415
 
     return NumbaEdgeSoftmax(pattern, negative_slope, threads)

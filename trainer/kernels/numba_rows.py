@@ -27,8 +27,10 @@ def numba_rows(given: RowPass) -> Callable[[int, int], None]:
     scale = array_dtype(sum_dtype(given.source.dtype)).type(given.scale)
     if given.step is Step.SELECT:
         return lambda start, stop: _select_rows(read, bits, scale, written, start, stop)
-    if mask is None:
+    if mask is None and given.step is Step.RECTIFY:
         return lambda start, stop: _rectify_rows(read, added, written, bits, start, stop)
+    if mask is None:
+        raise ValueError("a pass that only drops features needs a mask")
     vertex, first_column, key, threshold = mask.vertex, mask.first_column, mask.key, mask.threshold
     if given.step is Step.DROP:
         return lambda start, stop: _drop_rows(read, written, vertex, first_column, key, threshold, scale, start, stop)
@@ -87,7 +89,7 @@ def _rectify_and_drop_rows(
 
 @njit(cache=True, nogil=True)
 def _select_rows(gradient: Dense, passed: Bits, scale: Any, result: Dense, start: int, stop: int) -> None:
-    dim, zero = gradient.shape[1], scale * 0
+    dim, zero = gradient.shape[1], scale - scale
     for row in range(start, stop):
         for word in range(passed.shape[1]):
             first, bits = word * LANES, passed[row, word]
@@ -110,7 +112,7 @@ def _drop_rows(
     stop: int,
 ) -> None:
     """Write rows ``start`` to ``stop`` of the masked, scaled features."""
-    zero = scale * 0
+    zero = scale - scale
     for row in range(start, stop):
         low, high = _row_keys(vertex[row], key)
         for column in range(source.shape[1]):

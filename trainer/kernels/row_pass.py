@@ -12,7 +12,7 @@ def run_pass(given: RowPass, threads: Threads) -> None:
     """Compute the result of a pass; both implementations give the same bits."""
     library = chosen_library()
     if library is None:
-        # numba takes 0.4 s and 60 MB, which nobody should spend who has the library.
+        # Importing numba takes 0.4 s and 60 MB, which the library in C saves.
         from gnnloom.trainer.kernels.numba_rows import numba_rows  # noqa: PLC0415
 
         kernel = numba_rows(given)

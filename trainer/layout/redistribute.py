@@ -33,7 +33,9 @@ class VertexOrder:
         self.num_vertices = num_vertices
 
     def chunks(self, rows: Tensor, chunk_rows: int) -> Iterator[tuple[int, Tensor]]:
-        """The chunks that this rank writes; no rank holds more than one at a time. Collective.
+        """The chunks that this rank writes. Collective.
+
+        Each rank gets one at a time; whoever keeps them holds them all.
 
         Chunk c belongs to rank c mod P. Every rank takes part in every round, even without a chunk of its own.
 

@@ -285,7 +285,8 @@ class Model(nn.Module, ABC):
         """The adjacency times the inputs times ``weight``, in the cheaper order. Collective.
 
         Args:
-            spends: nothing else needs a hidden layer's output that is the inputs, so its memory may be reused.
+            spends: the inputs are a hidden layer's output that nothing else reads; the call may empty them, and the
+                backward pass may reuse their memory.
         """
         if inputs.propagated:
             return self.operator.transform(inputs.value, weight, layer)

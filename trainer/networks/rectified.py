@@ -28,7 +28,8 @@ class RectifiedModel(Model):
     def unbiased(self, inputs: Inputs, layer: int) -> Tensor:
         """(num_rows, columns held) output of a layer without its bias, which is overwritten. Collective.
 
-        The gradient of the input is overwritten as well, so an input for two uses goes through ``fork``.
+        The gradient of the input may be overwritten too. An operation that passes one gradient on to several operands,
+        such as a sum, must therefore not take the input itself: give it a result of ``fork``.
         """
 
     def layer(self, inputs: Inputs, layer: int) -> Tensor:

@@ -30,7 +30,7 @@ from gnnloom.trainer.operators.halo import Arrival, HaloExchange
 
 @dataclass(frozen=True)
 class _Neighbors:
-    """The product with the halo rows of some ranks, of which it takes all."""
+    """The product with the halo columns that some ranks own; it takes the whole halo and reads their rows only."""
 
     ranks: list[int]
     product: SparseProduct
@@ -55,9 +55,10 @@ class LocalProducts:
         # A matrix on disk is read in whole rows, which have columns of several neighbors.
         if len(ranks) <= 1 or isinstance(halo, StoredCSR):
             return cls(own, [_Neighbors(ranks, sparse_product(halo, threads, dtype))] if ranks else [])
-        columns = [exchange.halo_of(rank) for rank in range(exchange.comm.size)]
-        products = products_by_columns(halo, columns, threads, dtype)
-        return cls(own, [_Neighbors([rank], products[rank]) for rank in ranks])
+        owners = sorted(ranks)
+        products = products_by_columns(halo, [exchange.halo_of(rank) for rank in owners], threads, dtype)
+        found = dict(zip(owners, products, strict=True))
+        return cls(own, [_Neighbors([rank], found[rank]) for rank in ranks])
 
 
 class HaloProduct:

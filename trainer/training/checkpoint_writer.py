@@ -2,7 +2,7 @@
 
 The copy is made, and rows are exchanged, between two epochs. From then on the ranks exchange files only: each announces
 what it has written in a small file, and rank 0 publishes the checkpoint when all have. One checkpoint is written at a
-time, so there is at most one copy; who writes the next one first waits for the one before.
+time, so there is at most one copy; saving the next one first waits for the previous one.
 """
 
 from __future__ import annotations

@@ -45,6 +45,7 @@ from gnnloom.trainer.training.optimizer import build_optimizer, sum_gradients
 from gnnloom.trainer.training.own_functions import OwnFunction, load_function
 from gnnloom.trainer.training.own_metric import WithOwnMetric, lower_is_better
 from gnnloom.trainer.training.predict import write_predictions
+from gnnloom.trainer.training.projection import with_drawn_options
 from gnnloom.trainer.training.record import recorded
 from gnnloom.trainer.training.run_log import RunLog
 from gnnloom.trainer.training.session import Session, open_session, threads_per_rank, writing
@@ -161,7 +162,12 @@ def _check_memory(comm: Communicator, config: TrainConfig) -> None:
     """Check that the training can fit the memory of the first rank's machine. Collective."""
     ranks_here = comm.ranks_on_this_machine()
     # One rank acts for all: the manifest says what every rank holds, and machines of one job are alike.
-    together(comm, lambda: check_memory(config, _shards(comm, config), ranks_here) if comm.rank == 0 else None)
+    together(comm, lambda: _check_first_machine(comm, config, ranks_here) if comm.rank == 0 else None)
+
+
+def _check_first_machine(comm: Communicator, config: TrainConfig, ranks_here: int) -> None:
+    drawn = with_drawn_options(config, Catalog(config.catalog).dataset(config.dataset))
+    check_memory(drawn, config.run_name, _shards(comm, config), ranks_here)
 
 
 def _check_same_start(comm: Communicator, config: TrainConfig, start: Start) -> None:

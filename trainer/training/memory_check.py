@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gnnloom.storage.artifacts.row_shards import RowShards
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def check_memory(config: TrainConfig, shards: RowShards | GridShards, ranks_here: int) -> None:
+def check_memory(config: TrainConfig, run: str, shards: RowShards | GridShards, ranks_here: int) -> None:
     """Compare what the ranks of this machine will need with the memory that it has left. Communicates nothing.
 
-    Ranks need about as much as projected; only what exceeds the memory even if less is needed is refused.
+    The projection is uncertain by a factor of UNCERTAINTY, so a training is refused only if even the least likely need
+    exceeds the memory; otherwise a warning is logged. A user's own model, of which nothing is known, is never refused.
 
     Args:
+        config: with the options that samples or a partition decide.
+        run: name of the run.
         ranks_here: ranks that share this machine's memory.
 
     Raises:
@@ -32,15 +36,25 @@ def check_memory(config: TrainConfig, shards: RowShards | GridShards, ranks_here
     """
     if config.chosen_algorithm.footprint is None and not isinstance(shards, RowShards):
         return  # an algorithm of another package, which does not say what it needs
-    needed = sum(memory_beyond_process(config, sizes_of(shards, stored=False))[:ranks_here])
+    needed = sum(memory_beyond_process(config, sizes_of(shards, stored=False, ranks=ranks_here))[:ranks_here])
     available = available_memory()
     if needed <= available:
         return
     what = f"{ranks_here} ranks" if ranks_here > 1 else "the rank"
     message = (
-        f"run {config.run_name}: {what} on this machine will need about {memory_text(needed)} of memory, but only"
-        f" {memory_text(available)} are available; choose smaller layers (--hidden), or train on more machines"
+        f"run {run}: {what} on this machine will need about {memory_text(needed)} of memory, but only"
+        f" {memory_text(available)} are available; choose {', '.join(_ways_out(config))}, or train on more machines"
     )
-    if needed > UNCERTAINTY * available:
+    if needed > UNCERTAINTY * available and config.model_kind.work is not None:
         raise BudgetError(message)
     logger.warning("%s", message)
+
+
+def _ways_out(config: TrainConfig) -> Iterator[str]:
+    """What makes a training smaller."""
+    yield "smaller layers (--hidden)"
+    if config.mode_kind.is_sampled:
+        size = "--parts-per-batch" if config.sampler == "cluster" else "--batch-size"
+        yield f"smaller batches ({size}) or fewer that are prepared ahead (--pool)"
+    if config.precision != "bf16":
+        yield "--precision bf16"

@@ -24,6 +24,7 @@ from gnnloom.trainer.algorithms.footprint import Footprint
 from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of, with_its_run
 from gnnloom.trainer.config.mode_config import ModeConfig
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.open_shards import ROW_SHARDS
 from gnnloom.trainer.models.work import UNKNOWN, ModelWork
 from gnnloom.trainer.networks.options import ModelOptions
 from gnnloom.trainer.training.batch_projection import RankRows, batch_sizes, prepared_bytes
@@ -31,8 +32,10 @@ from gnnloom.trainer.training.gathered import GATHERED
 from gnnloom.trainer.training.requested import check_graph, model_options
 from gnnloom.trainer.training.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes, sizes_of
 
-#: A rank before it reads anything, as measured: interpreter, torch, MPI, compiled kernels and the state of autograd.
-PROCESS_MEMORY = 384 << 20
+#: A rank without any data, as measured at the end of a run: interpreter, torch, MPI, kernels in C, state of autograd.
+PROCESS_MEMORY = 264 << 20
+#: What numba takes in addition, with kernels that it has compiled.
+NUMBA_MEMORY = 120 << 20
 #: Bytes per row beside features: id, label, split, factors of the normalization, masks of the splits.
 _ROW_BYTES = 40
 #: What a rank takes beyond the process itself is at most this factor more or less than projected.
@@ -91,7 +94,7 @@ class TrainProjection:
 
 @dataclass(frozen=True)
 class _Memory:
-    """Bytes of one rank by purpose."""
+    """Bytes of one rank by purpose, beyond the process itself."""
 
     adjacency: int
     features: int
@@ -100,7 +103,7 @@ class _Memory:
 
     @property
     def total(self) -> int:
-        return PROCESS_MEMORY + self.adjacency + self.features + self.layers + self.batches
+        return self.adjacency + self.features + self.layers + self.batches
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,7 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
         ExistsError, InputError: the training would be refused.
     """
     config = with_its_run(config)
+    run = config.run_name
     dataset = Catalog(config.catalog).dataset(config.dataset)
     # Rank 0 stands for all: whether the shards fit the ranks does not depend on it.
     shards = config.chosen_algorithm.reads.open(dataset, config, 0, config.ranks, ReadCounter()).shards
@@ -130,17 +134,30 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
         raise InputError(f"{shards.artifact.path}: the shards lack features or labels; there is nothing to train")
     start = find_start(config, inputs_of(shards.artifact), restart=restart)
     seconds, measured = _known_seconds(dataset, config, shards.artifact.key)
-    if config.samples is not None:
-        samples = dataset.samples(config.samples)
-        # The batches are those of the samples; a configuration may leave them out.
-        config = replace(config, fanout=samples.fanouts, batch_size=samples.batch_size, replace=samples.replace)
     return replace(
-        project_new_training(config, sizes_of(shards)),
+        project_new_training(with_drawn_options(config, dataset), sizes_of(shards)),
+        run=run,
         first_epoch=start.first_epoch,
         epoch_seconds=seconds,
         seconds=None if seconds is None else _left(start, config) * seconds,
         seconds_from=measured,
     )
+
+
+def with_drawn_options(config: TrainConfig, dataset: Dataset) -> TrainConfig:
+    """The configuration with the options of batches that it may leave to samples or to a partition.
+
+    It may stand for another run than the given one, as derived names depend on these options.
+
+    Raises:
+        NotFoundError: the dataset lacks the samples, or has no such partition or several.
+    """
+    if config.samples is not None:
+        samples = dataset.samples(config.samples)
+        return replace(config, fanout=samples.fanouts, batch_size=samples.batch_size, replace=samples.replace)
+    if config.mode == "subgraph" and config.sampler == "cluster" and not config.cluster_parts:
+        return replace(config, cluster_parts=dataset.partition(None, config.cluster_key or None).num_parts)
+    return config
 
 
 def project_new_training(config: TrainConfig, shards: ShardSizes) -> TrainProjection:
@@ -152,7 +169,7 @@ def project_new_training(config: TrainConfig, shards: ShardSizes) -> TrainProjec
     axes = config.chosen_algorithm.settled_grid(config.grid, config.ranks)
     options = model_options(config, shards.num_features, shards.num_outputs)
     found = _every_memory(config, shards, options, axes)
-    busiest = max(found, key=lambda memory: memory.total)
+    busiest, process = max(found, key=lambda memory: memory.total), process_memory(config)
     return TrainProjection(
         dataset=config.dataset,
         run=config.run_name,
@@ -161,8 +178,8 @@ def project_new_training(config: TrainConfig, shards: ShardSizes) -> TrainProjec
         grid=list(axes.values()),
         first_epoch=0,
         epochs=config.epochs,
-        peak_memory=[memory.total for memory in found],
-        process_memory=PROCESS_MEMORY,
+        peak_memory=[process + memory.total for memory in found],
+        process_memory=process,
         adjacency_memory=busiest.adjacency,
         feature_memory=busiest.features,
         layer_memory=busiest.layers,
@@ -178,6 +195,14 @@ def project_new_training(config: TrainConfig, shards: ShardSizes) -> TrainProjec
     )
 
 
+def process_memory(config: TrainConfig) -> int:
+    """Bytes of a rank without any data. Where the kernels in C are not built, every rank takes those of numba too."""
+    work = config.model_kind.work
+    # Grids are read with numba; batches and attention are computed with it.
+    plain = config.chosen_algorithm.reads is ROW_SHARDS and config.mode == "full" and work is not None
+    return PROCESS_MEMORY + (0 if plain and not work.attends else NUMBA_MEMORY)
+
+
 def memory_beyond_process(config: TrainConfig, shards: ShardSizes) -> list[int]:
     """Bytes of each rank in addition to the process itself. Reads nothing.
 
@@ -186,7 +211,7 @@ def memory_beyond_process(config: TrainConfig, shards: ShardSizes) -> list[int]:
     """
     axes = config.chosen_algorithm.settled_grid(config.grid, config.ranks)
     options = model_options(config, shards.num_features, shards.num_outputs)
-    return [memory.total - PROCESS_MEMORY for memory in _every_memory(config, shards, options, axes)]
+    return [memory.total for memory in _every_memory(config, shards, options, axes)]
 
 
 def _every_memory(
@@ -209,7 +234,7 @@ def _row_memory(shards: RowSizes, config: TrainConfig, options: ModelOptions) ->
     differentiates = differentiates and config.mode in {"full", "minibatch"}
     matrices = 1.0 if shards.symmetric or not differentiates else 2.0
     entry = shards.index_bytes + (np.dtype(config.dtype).itemsize if shards.weighted else 0)
-    found, on_disk = [], config.streams_adjacency
+    found, on_disk, nnz = [], config.streams_adjacency, shards.nnz
     for rank in shards.ranks:
         share = rank.own / max(1, n)
         footprint = Footprint(
@@ -218,10 +243,11 @@ def _row_memory(shards: RowSizes, config: TrainConfig, options: ModelOptions) ->
             product=share,
             received=(rank.halo + rank.sent) / max(1, n),
             adjacency=1.0,
-            pointers=2 * share,
+            # With several neighbors, their products keep where the columns of each begin and end in every row.
+            pointers=2 * share + (3 * rank.sent / max(1, n) if config.ranks > 2 else 0.0),
         )
         sizes = _Matrix(n, rank.nonzeros, entry, matrices)
-        rows = RankRows(rank.own, rank.halo, n, sum(each.nonzeros for each in shards.ranks))
+        rows = RankRows(rank.own, rank.halo, n, nnz)
         memory = _memory(sizes, config, options, [footprint] * (len(options.pairs) + 1), rows)
         if config.samples is not None:
             # Batches are read from disk, and so is what evaluation needs.
@@ -326,10 +352,14 @@ def _evaluation_peak(options: ModelOptions, layers: Sequence[Footprint], model: 
     peak = 0.0
     for layer, (before, after) in enumerate(options.pairs):
         here, output = layers[layer], layers[layer + 1].held * column * after
-        width = before if options.propagates_first(layer) else after
-        moving = (here.held + here.received + here.product) * column * width
+        first = options.propagates_first(layer)
+        width = before if first else after
         given = here.held * column * before if layer else 0.0
-        peak = max(peak, given + moving + (1 + model.passing - ModelWork.passing) * output)
+        product = here.product * column * width
+        # What moves are the given rows themselves, or their product with the weight.
+        moving = here.received * column * width + (0.0 if first else here.held * column * width)
+        # Those that arrived are freed before the product is multiplied with the weight.
+        peak = max(peak, given + product + max(moving, (1 + model.passing - ModelWork.passing) * output))
     return peak
 
 
@@ -338,12 +368,11 @@ def _mapped_bytes(shards: ShardSizes, config: TrainConfig) -> int:
     if config.mode not in {"subgraph", "neighbor"}:
         return 0
     n = shards.num_vertices
-    nnz = sum(rank.nonzeros for rank in shards.ranks) if isinstance(shards, RowSizes) else shards.nnz
     entry = (4 if n <= INT32_WIDTH else 8) + (np.dtype(config.dtype).itemsize if shards.weighted else 0)
     # Row pointers, and whether a row has a loop.
-    graph = 9 * n + entry * nnz
+    graph = 9 * n + entry * shards.nnz
     vertices = n * (4 * shards.num_features + 5)
-    # Those who draw neighbors get features from the ranks that own them, unless they are packed with the batches.
+    # Ranks that draw neighbors fetch features from their owners, unless they are packed with the batches.
     return graph + (vertices if config.mode == "subgraph" or config.samples else 0)
 
 
@@ -405,7 +434,7 @@ def _read_bytes(shards: ShardSizes, config: TrainConfig, options: ModelOptions, 
 
 
 def _checkpoint_bytes(shards: ShardSizes, config: TrainConfig, options: ModelOptions) -> int:
-    """Bytes of all checkpoints that are on disk at a time."""
+    """Bytes of the checkpoints that stay on disk."""
     parameters = _num_weights(config, options)
     parameters += shards.num_vertices * options.dims[0] if config.train_features else 0
     kept = min(config.keep, config.epochs) + (config.keep_best != "none")

@@ -55,16 +55,27 @@ class RowSizes(_Sizes):
     """Row shards.
 
     Attributes:
+        ranks: all ranks, or some that stand for them.
         index_bytes: of a column id.
     """
 
     ranks: tuple[RankSizes, ...]
     index_bytes: int
 
+    @property
+    def nnz(self) -> int:
+        """Nonzeros of the matrix; estimated if not all ranks are known."""
+        own, nonzeros = sum(rank.own for rank in self.ranks), sum(rank.nonzeros for rank in self.ranks)
+        return nonzeros * self.num_vertices // max(1, own)
+
     @classmethod
-    def of(cls, shards: RowShards, measure: Callable[[Path], int]) -> RowSizes:
-        """The sizes of stored shards; reads their manifest, and measures their folders."""
-        prefixes = [f"row/{rank:05d}" for rank in range(shards.num_parts)]
+    def of(cls, shards: RowShards, measure: Callable[[Path], int], ranks: int | None = None) -> RowSizes:
+        """The sizes of stored shards; reads their manifest, and measures their folders.
+
+        Args:
+            ranks: so many of the first ranks; None for all.
+        """
+        prefixes = [f"row/{rank:05d}" for rank in range(shards.num_parts)][:ranks]
         kinds = [
             shards.artifact.record(f"{prefix}/{side}/indices").dtype for prefix in prefixes for side in ("own", "halo")
         ]
@@ -124,14 +135,15 @@ class GridSizes(_Sizes):
 ShardSizes = RowSizes | GridSizes
 
 
-def sizes_of(shards: RowShards | GridShards, *, stored: bool = True) -> ShardSizes:
+def sizes_of(shards: RowShards | GridShards, *, stored: bool = True, ranks: int | None = None) -> ShardSizes:
     """The sizes of stored shards.
 
     Args:
+        ranks: of row shards, those of so many of the first ranks; None for all.
         stored: also the stored bytes, for which it looks at every file; otherwise these are 0.
     """
     measure = tree_bytes if stored else _nothing
-    return RowSizes.of(shards, measure) if isinstance(shards, RowShards) else GridSizes.of(shards, measure)
+    return RowSizes.of(shards, measure, ranks) if isinstance(shards, RowShards) else GridSizes.of(shards, measure)
 
 
 def _nothing(path: Path) -> int:  # noqa: ARG001 - stands for tree_bytes

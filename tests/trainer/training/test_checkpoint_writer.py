@@ -116,8 +116,7 @@ def test_a_training_that_ends_abandons_its_checkpoint(state: State, monkeypatch:
     assert began.wait(60)
     closing = threading.Thread(target=state.writer.close)
     closing.start()
-    while not state.writer._abandoned.is_set():
-        pass
+    assert state.writer._abandoned.wait(60)
     goes_on.set()
     closing.join()
     assert checkpoint_epochs(state.folder) == []

@@ -58,7 +58,7 @@ def test_runs_killed_within_an_epoch_have_the_losses_of_straight_ones(catalog: C
     configs = [config(catalog, case) for case in CASES]
     straight = [replace(each, run=f"straight-{case}") for each, case in zip(configs, CASES, strict=True)]
     for each, case in zip(configs, CASES, strict=True):
-        # All modes take 3 steps per epoch or more, and twice as many in the second run.
+        # The fifth update is in the second epoch: an epoch has three or four.
         kill(each, tmp_path, 5)
         lines = len(Run.open(catalog["web"], f"killed-{case}").metrics())
         assert 0 < lines < EPOCHS, case

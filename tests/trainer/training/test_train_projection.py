@@ -22,7 +22,7 @@ from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch
 from gnnloom.trainer.models.registry import MODELS
-from gnnloom.trainer.training.projection import PROCESS_MEMORY, UNCERTAINTY, TrainProjection, project_training
+from gnnloom.trainer.training.projection import UNCERTAINTY, TrainProjection, project_training
 from support.problems import problem
 
 CASES: dict[str, dict[str, Any]] = {
@@ -70,7 +70,7 @@ def test_memory_and_bytes_are_near_the_measured_ones(catalog: Catalog, case: str
     assert (planned.seconds, planned.grid) == (None, measured["grid"])
     for expected, found in zip(planned.peak_memory, measured["peak_memory"], strict=True):
         # The process itself is nearly the same everywhere, and would hide an error in everything else.
-        beyond = (expected - PROCESS_MEMORY) / (found - PROCESS_MEMORY)
+        beyond = (expected - planned.process_memory) / (found - planned.process_memory)
         assert 1 / UNCERTAINTY < beyond < UNCERTAINTY, f"{case}: {beyond:.2f}"
     assert planned.read_bytes == pytest.approx(max(measured["bytes_read"]), rel=0.25)
     # Besides the arrays there are small files: the configuration, the result, and metadata.
@@ -97,10 +97,9 @@ def test_memory_of_sampled_modes_is_near_the_measured_one(catalog: Catalog, case
     assert planned.batch_memory > 0
     for expected, found in zip(planned.peak_memory, launch(config)["peak_memory"], strict=True):
         # Measured memory includes the mapped pages that were touched, which the system would take back.
-        least, most = expected - PROCESS_MEMORY, expected - PROCESS_MEMORY + planned.mapped_bytes
-        assert least / UNCERTAINTY < found - PROCESS_MEMORY < most * UNCERTAINTY, (
-            f"{case}: {least}, {found - PROCESS_MEMORY}, {most}"
-        )
+        least, beyond = expected - planned.process_memory, found - planned.process_memory
+        most = least + planned.mapped_bytes
+        assert least / UNCERTAINTY < beyond < most * UNCERTAINTY, f"{case}: {least}, {beyond}, {most}"
 
 
 def project(catalog: Catalog, **options: Any) -> TrainProjection:
@@ -111,7 +110,7 @@ def project(catalog: Catalog, **options: Any) -> TrainProjection:
 def test_ranks_that_hold_more_are_projected_to_take_more(small: Catalog) -> None:
     found = project(small)
     assert len(found.peak_memory) == 2
-    assert found.peak_memory[0] > found.peak_memory[1] > PROCESS_MEMORY
+    assert found.peak_memory[0] > found.peak_memory[1] > found.process_memory
 
 
 @pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "p2p"])
@@ -121,7 +120,7 @@ def test_more_ranks_need_less_memory_each(small: Catalog, algorithm: str) -> Non
         found = [project(small, algorithm=algorithm, ranks=each**num_axes, model=model) for each in (1, 2, 4)]
         assert [len(each.peak_memory) for each in found] == [each**num_axes for each in (1, 2, 4)]
         totals = [each.peak_memory[0] for each in found]
-        assert totals[0] > totals[1] > totals[2] > PROCESS_MEMORY
+        assert totals[0] > totals[1] > totals[2] > found[0].process_memory
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -21,7 +21,7 @@ DTYPES: Final = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
 INSTRUCTION_SETS: Final = ("AVX-512", "AVX2", "portable vectors")
 
 
-#: An array of int64; making the address of one of NumPy's takes as long as a short product.
+#: An array of int64. A ctypes array, because taking the address of a NumPy array costs as much as a short product.
 Bounds = ctypes.Array[ctypes.c_int64]
 
 

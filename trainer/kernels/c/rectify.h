@@ -24,7 +24,7 @@ struct gnnloom_rows {
     int64_t dim;
     int64_t first_column; /* of the whole matrix, at which the rows begin */
     uint64_t key;
-    double scale;       /* of the features that are kept, exact in the type of the sums */
+    double scale;       /* of the features that are kept; rounded to the type of the sums */
     uint32_t threshold; /* features whose hash is below are dropped */
     int32_t step;
     int32_t dtype;

@@ -94,7 +94,7 @@ class CSparseProduct:
     def _described(self, operands: Operands, *, accumulate: bool) -> Product:
         """One product; the caller keeps the operands alive."""
         dense, out, row_scale, column_scale = operands
-        # A copy, since another thread may multiply with the same matrix. To describe that anew takes 4 microseconds.
+        # A copy, since another thread may multiply with the same matrix. Describing it again would take 4 microseconds.
         product = Product.from_buffer_copy(self._described_matrix)
         product.row_scale = row_scale.data_ptr() if len(row_scale) else None
         product.column_scale = column_scale.data_ptr() if len(column_scale) else None

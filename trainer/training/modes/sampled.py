@@ -23,7 +23,7 @@ Batch = TypeVar("Batch")
 
 
 def awaited(batches: Generator[Batch, None, None], traffic: Traffic) -> Generator[Batch, None, None]:
-    """The same batches; a profile counts the seconds until each of them is there."""
+    """The same batches; the time spent waiting for each counts as sampling in a profile."""
     with closing(batches):
         while True:
             with traffic.timing(SAMPLING):

@@ -31,7 +31,7 @@ def test_available_memory_is_the_least_that_machine_and_control_groups_leave(tmp
     write_group(process.parent, {"meminfo": "MemTotal: 9000 kB\nMemAvailable: 5000 kB\n"})
     assert available_memory(tmp_path) == 5000 << 10
     groups = tmp_path / "sys/fs/cgroup"
-    stat = {"memory.stat": "anon 1\ninactive_file 300\nactive_file 40\n"}
+    stat = {"memory.stat": "anon 1\ninactive_file 300\nactive_file 38\nslab_reclaimable 2\n"}
     write_group(groups / "user/one", {"memory.max": "max\n", "memory.current": "900\n"} | stat)
     write_group(groups / "user", {"memory.max": "3000\n", "memory.current": "900\n"} | stat)
     write_group(process, {"cgroup": "0::/user/one\n"})
