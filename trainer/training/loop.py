@@ -166,8 +166,9 @@ def _check_memory(comm: Communicator, config: TrainConfig) -> None:
 
 
 def _check_first_machine(comm: Communicator, config: TrainConfig, ranks_here: int) -> None:
-    drawn = with_drawn_options(config, Catalog(config.catalog).dataset(config.dataset))
-    check_memory(drawn, config.run_name, _shards(comm, config), ranks_here)
+    shards = _shards(comm, config)
+    drawn = with_drawn_options(config, Catalog(config.catalog).dataset(config.dataset), shards.artifact)
+    check_memory(drawn, config.run_name, shards, ranks_here)
 
 
 def _check_same_start(comm: Communicator, config: TrainConfig, start: Start) -> None:
