@@ -202,8 +202,9 @@ def process_memory(config: TrainConfig) -> int:
     """Bytes of a rank without any data. Where the kernels in C are not built, every rank takes those of numba too."""
     work = config.model_kind.work
     # Grids are read with numba; batches and attention are computed with it.
-    plain = config.chosen_algorithm.reads is ROW_SHARDS and config.mode == "full" and work is not None
-    return PROCESS_MEMORY + (0 if plain and not work.attends else NUMBA_MEMORY)
+    multiplies = work is not None and not work.attends
+    plain = config.chosen_algorithm.reads is ROW_SHARDS and config.mode == "full" and multiplies
+    return PROCESS_MEMORY + (0 if plain else NUMBA_MEMORY)
 
 
 def memory_beyond_process(config: TrainConfig, shards: ShardSizes) -> list[int]:
