@@ -13,9 +13,9 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.planner.candidates import fits, plan_of
 from gnnloom.trainer.planner.profile import GENERIC, LOCAL, MachineProfile, open_profile
 from gnnloom.trainer.planner.stored import situation_of
-from gnnloom.trainer.training.loop import Begun
 from gnnloom.trainer.training.projection import project_new_training
 from gnnloom.trainer.training.shard_sizes import sizes_of
+from gnnloom.trainer.training.start import Begun
 
 logger = logging.getLogger(__name__)
 

@@ -4,77 +4,49 @@ from __future__ import annotations
 
 import logging
 import math
-import statistics
 import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from gnnloom.storage.artifacts.row_shards import RowShards
-from gnnloom.storage.catalog import Catalog
-from gnnloom.storage.errors import CorruptError, InputError
-from gnnloom.storage.format.arrays import ReadCounter
-from gnnloom.storage.meters import peak_memory
-from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.runs.checkpoint import read_checkpoint
 from gnnloom.storage.runs.figures import shown_epoch
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.comm.agreement import CollectiveError, together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.profile import gather_profile
 from gnnloom.trainer.comm.traffic import Kind, TrafficCounts
-from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of
+from gnnloom.trainer.config.continuation import find_start, run_of
 from gnnloom.trainer.config.stored_predictions import drop_superseded
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.vertex_data import Labels, read_labels
-from gnnloom.trainer.loggers.registry import check_loggers
 from gnnloom.trainer.training.checkpoint import restore, restore_parameters
 from gnnloom.trainer.training.checkpoint_writer import CheckpointWriter, Destination
 from gnnloom.trainer.training.class_scores import class_scores
-from gnnloom.trainer.training.class_weights import check_class_weights, class_weights
+from gnnloom.trainer.training.class_weights import class_weights
 from gnnloom.trainer.training.clipping import clip_gradients
-from gnnloom.trainer.training.course import Course, KeptBest
+from gnnloom.trainer.training.course import Course
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
-from gnnloom.trainer.training.memory_check import check_memory
 from gnnloom.trainer.training.metrics import Metrics, build_metrics
 from gnnloom.trainer.training.modes.mode import Mode, ModeContext
 from gnnloom.trainer.training.monitor import VAL_LOSS
 from gnnloom.trainer.training.optimizer import build_optimizer, sum_gradients
-from gnnloom.trainer.training.own_functions import OwnFunction, load_function
+from gnnloom.trainer.training.own_functions import OwnFunction
 from gnnloom.trainer.training.own_metric import WithOwnMetric, lower_is_better
 from gnnloom.trainer.training.predict import write_predictions
-from gnnloom.trainer.training.projection import with_drawn_options
 from gnnloom.trainer.training.record import recorded
+from gnnloom.trainer.training.result import EXPOSED, describe_result, gather_costs
 from gnnloom.trainer.training.run_log import RunLog
-from gnnloom.trainer.training.session import Session, open_session, threads_per_rank, writing
-
-if TYPE_CHECKING:
-    # It imports numba, which a job on row shards need not load.
-    from gnnloom.storage.artifacts.grid_shards import GridShards
+from gnnloom.trainer.training.session import threads_per_rank, writing
+from gnnloom.trainer.training.start import Begun, ReadStart, begin_run, check_fits, check_same_start, read_inputs
 
 logger = logging.getLogger(__name__)
 
 #: Longest time between two checkpoints, in seconds of the slowest rank, unless the configuration counts epochs.
 CHECKPOINT_SECONDS = 600.0
-#: Up to this many ranks, the result holds the bytes sent between every pair; the matrix grows with their square.
-_MATRIX_RANKS = 256
-#: Names of the time that communication adds to an epoch, in metrics and results: of the slowest rank, and the mean.
-_EXPOSED = ("exposed_seconds", "mean_exposed_seconds")
-
-
-@dataclass(frozen=True)
-class Begun:
-    """A training whose run has begun.
-
-    Attributes:
-        num_training: labeled vertices of the training split, over all ranks.
-    """
-
-    config: TrainConfig
-    shards: RowShards | GridShards
-    num_training: int
 
 
 @dataclass(frozen=True)
@@ -127,17 +99,17 @@ def train(
     num_threads = threads_per_rank(comm, config.threads)
     with writing(comm, lambda: run_of(config), config.wait_timeout):
         # Found out before the shards are read, so that a finished run costs nothing.
-        begin = together(comm, lambda: find_start(config, _inputs(comm, config), restart=restart))
-        _check_same_start(comm, config, begin)
+        begin = together(comm, lambda: find_start(config, read_inputs(comm, config), restart=restart))
+        check_same_start(comm, config, begin)
         if begin.is_finished:
             return run_of(config).result()
-        _check_memory(comm, config)
-        start = together(comm, lambda: _Start.read(comm, config, num_threads, begin.first_epoch))
+        check_fits(comm, config)
+        start = together(comm, lambda: ReadStart.read(comm, config, num_threads, begin.first_epoch))
         training = Training(start, comm)
         # Only here, after all ranks have read and checked everything, is the former state of the run dropped: an error
         # above leaves it as it was. The barrier keeps the other ranks from writing before that.
         if comm.rank == 0:
-            _begin(training)
+            begin_run(training.run, training.config, training.first_epoch, training.session.shards.artifact)
             begun(training.run, Begun(training.config, training.session.shards, training.loss.num_vertices))
         comm.barrier()
         with closing(training), recorded(training.run, config, training.first_epoch, comm.rank) as training.log:
@@ -145,106 +117,10 @@ def train(
             return training.finish(stopped)
 
 
-def _inputs(comm: Communicator, config: TrainConfig) -> dict[str, str]:
-    """The keys of what this rank would read. Communicates nothing."""
-    return inputs_of(_shards(comm, config).artifact)
-
-
-def _shards(comm: Communicator, config: TrainConfig) -> RowShards | GridShards:
-    """The shards that this rank would read. Communicates nothing."""
-    dataset = Catalog(config.catalog).dataset(config.dataset)
-    opened = config.chosen_algorithm.reads.open(dataset, config, comm.rank, comm.size, ReadCounter())
-    shards: RowShards | GridShards = opened.shards
-    return shards
-
-
-def _check_memory(comm: Communicator, config: TrainConfig) -> None:
-    """Check that the training can fit the memory of the first rank's machine. Collective."""
-    ranks_here = comm.ranks_on_this_machine()
-    # One rank acts for all: the manifest says what every rank holds, and machines of one job are alike.
-    together(comm, lambda: _check_first_machine(comm, config, ranks_here) if comm.rank == 0 else None)
-
-
-def _check_first_machine(comm: Communicator, config: TrainConfig, ranks_here: int) -> None:
-    drawn = with_drawn_options(config, Catalog(config.catalog).dataset(config.dataset))
-    check_memory(drawn, config.run_name, _shards(comm, config), ranks_here)
-
-
-def _check_same_start(comm: Communicator, config: TrainConfig, start: Start) -> None:
-    """Check that all ranks found the run in the same state. Collective."""
-    found = comm.gather_numbers([start.first_epoch, start.is_finished])
-    if (found != found[0]).any():
-        epochs = sorted({int(epoch) for epoch in found[:, 0]})
-        message = f"{run_of(config).checkpoints}: ranks see checkpoints of different epochs {epochs}"
-        message += "; the catalog must be on a file system that all machines share"
-        raise CollectiveError(message, reports=comm.rank == 0, code=CorruptError.exit_code)
-
-
-def _begin(training: Training) -> None:
-    """Write the beginning of a run; called by rank 0."""
-    run, config, first = training.run, training.config, training.first_epoch
-    content = config.to_json()
-    if run.exists:
-        before = run.config()
-        # The name of a run may be derived from the name that the dataset had. Both stay, so that the run is found.
-        if not config.changes_since(TrainConfig.of_run(run)):
-            content |= {name: before.get(name) for name in ("dataset", "run")}
-    if first:
-        logger.info("run %s: resuming at epoch %d of %d", run.name, first + 1, config.epochs)
-    run.start(content, first, inputs_of(training.session.shards.artifact))
-    # A training that was killed after a checkpoint may have left those of the one before.
-    drop_superseded(run)
-
-
-@dataclass(frozen=True)
-class _Start:
-    """Everything that is read before the ranks communicate.
-
-    Attributes:
-        own_loss, own_metric: functions of the user's, if any.
-        best: the best checkpoint that the run has, if it goes on from a checkpoint.
-    """
-
-    session: Session
-    labels: Labels
-    run: Run
-    checkpoint: StoredCheckpoint | None
-    own_loss: OwnFunction | None
-    own_metric: OwnFunction | None
-    best: KeptBest | None
-
-    @classmethod
-    def read(cls, comm: Communicator, config: TrainConfig, num_threads: int, first_epoch: int) -> _Start:
-        check_loggers(config.log if comm.rank == 0 else ())
-        session = open_session(comm, config, num_threads)
-        run = run_of(config)
-        share = (comm.rank, comm.size)
-        checkpoint = _read_checkpoint(run, first_epoch, share, session.counter) if first_epoch else None
-        labels, layout = read_labels(session.label_rows), session.operator.layout(session.model.num_layers)
-        check_class_weights(config, labels)
-        own_loss, own_metric = (
-            None if text in {"auto", "none"} else load_function(option, text, layout, labels, session.model.dtype)
-            for option, text in (("loss", config.loss), ("metric", config.metric))
-        )
-        best = None if checkpoint is None else KeptBest.read(run)
-        return cls(session, labels, run, checkpoint, own_loss, own_metric, best)
-
-
-def _read_checkpoint(run: Run, epoch: int, share: tuple[int, int], counter: ReadCounter) -> StoredCheckpoint:
-    """Open a checkpoint, of which this rank checks its share."""
-    try:
-        return read_checkpoint(run.checkpoints, epoch, share=share, counter=counter)
-    except CorruptError as error:
-        raise CorruptError(
-            f"{error}; remove {run.checkpoints / f'{epoch:08d}'} to continue from the checkpoint before it, or use"
-            " --restart to start the run over"
-        ) from error
-
-
 class Training:
     """The state of a training on one rank."""
 
-    def __init__(self, start: _Start, comm: Communicator) -> None:
+    def __init__(self, start: ReadStart, comm: Communicator) -> None:
         """Build everything that the loop needs. Collective.
 
         Raises:
@@ -322,7 +198,7 @@ class Training:
             self._check_finite(epoch, report.loss)
             done = epoch + 1
             line: dict[str, Any] = {"epoch": epoch, "loss": report.loss, "seconds": report.seconds}
-            line |= dict(zip(_EXPOSED, report.exposed, strict=True)) | report.figures
+            line |= dict(zip(EXPOSED, report.exposed, strict=True)) | report.figures
             last = self._measure(line, is_last=done == self.config.epochs)
             line |= {"bytes": report.bytes, "messages": report.messages}
             # The line precedes the checkpoint. After a kill in between, the resumed run drops the line and repeats the
@@ -491,16 +367,9 @@ class Training:
             write_predictions(self.session, self.inputs, self.run, kept, embeddings=True)
         if self.details:
             self.details["class_epoch"] = kept
-        loaded = self.session.loaded
-        mine = [self.session.counter.bytes, peak_memory(), loaded.peak_memory, loaded.seconds]
-        per_rank = self.comm.gather_numbers(mine)
-        result = self._result(stopped) | {
-            "bytes_read": per_rank[:, 0].astype(int).tolist(),
-            "peak_memory": per_rank[:, 1].astype(int).tolist(),
-            "load_peak_memory": per_rank[:, 2].astype(int).tolist(),
-            "load_seconds": float(per_rank[:, 3].max()),
-            **self._traffic_matrix(),
-        }
+        found = {**self.course.summary, **(self.details or {})}
+        result = describe_result(self.session, self.run, self.lines, self.metrics.names, found, stopped=stopped)
+        result |= gather_costs(self.session, self.last_traffic)
         if self.comm.rank == 0:
             for what, facts in self.course.summary.items():
                 logger.info("%s: %s", what.replace("_", " "), "  ".join(f"{name} {facts[name]}" for name in facts))
@@ -509,40 +378,6 @@ class Training:
             self.run.finish(result)
         self.comm.barrier()
         return result
-
-    def _traffic_matrix(self) -> dict[str, Any]:
-        """Bytes that rank p sent to rank q in the last epoch, as ``[p][q]``; not for too many ranks. Collective."""
-        if self.comm.size > _MATRIX_RANKS:
-            return {}
-        mine = [self.last_traffic.bytes_to[rank] for rank in self.comm.members]
-        return {"bytes_between": self.comm.gather_numbers(mine).astype(int).tolist()}
-
-    def _result(self, stopped: bool) -> dict[str, Any]:
-        last = self.lines[-1]
-        first = self.metrics.names[0]
-        evaluated: dict[str, Any] = next((line for line in reversed(self.lines) if first in line), {})
-        return {
-            "run": self.run.name,
-            "state": "stopped" if stopped else "finished",
-            "algorithm": self.config.algorithm,
-            "mode": self.config.mode,
-            "ranks": self.comm.size,
-            "grid": list(self.session.operator.grid.shape),
-            "epochs": len(self.lines),
-            "loss": [line["loss"] for line in self.lines],
-            **{name: evaluated.get(name) for name in self.metrics.names},
-            **self.course.summary,
-            **(self.details or {}),
-            "feature_norm": self.session.feature_norm,
-            # A slow epoch, such as the first one, which loads compiled kernels, does not move the median.
-            "epoch_seconds": statistics.median(line["seconds"] for line in self.lines),
-            # Lines of earlier versions lack it.
-            **{name: statistics.median(line.get(name, 0.0) for line in self.lines) for name in _EXPOSED},
-            "bytes_sent": sum(last["bytes"].values()),
-            "messages_sent": sum(last["messages"].values()),
-            "bytes_by_kind": last["bytes"],
-            "messages_by_kind": last["messages"],
-        }
 
 
 def _is_due(done: int, every: int) -> bool:

@@ -18,12 +18,14 @@ from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, NUM_BUFFERS
 from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ReadCounter
+from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.csr import INT32_WIDTH
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.algorithms.footprint import Footprint
 from gnnloom.trainer.config.continuation import Start, find_start, inputs_of, run_of, with_its_run
 from gnnloom.trainer.config.mode_config import ModeConfig
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.open_samples import open_samples
 from gnnloom.trainer.data.open_shards import ROW_SHARDS
 from gnnloom.trainer.models.work import UNKNOWN, ModelWork
 from gnnloom.trainer.networks.options import ModelOptions
@@ -135,7 +137,7 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     start = find_start(config, inputs_of(shards.artifact), restart=restart)
     seconds, measured = _known_seconds(dataset, config, shards.artifact.key)
     return replace(
-        project_new_training(with_drawn_options(config, dataset), sizes_of(shards)),
+        project_new_training(with_drawn_options(config, dataset, shards.artifact), sizes_of(shards)),
         run=run,
         first_epoch=start.first_epoch,
         epoch_seconds=seconds,
@@ -144,16 +146,17 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
     )
 
 
-def with_drawn_options(config: TrainConfig, dataset: Dataset) -> TrainConfig:
+def with_drawn_options(config: TrainConfig, dataset: Dataset, shards: Artifact) -> TrainConfig:
     """The configuration with the options of batches that it may leave to samples or to a partition.
 
     It may stand for another run than the given one, as derived names depend on these options.
 
     Raises:
-        NotFoundError: the dataset lacks the samples, or has no such partition or several.
+        NotFoundError: the dataset lacks the samples or the partition.
+        InputError: the samples do not fit the run, or there are several partitions.
     """
     if config.samples is not None:
-        samples = dataset.samples(config.samples)
+        samples = open_samples(dataset, config, shards, config.ranks, ReadCounter())
         return replace(config, fanout=samples.fanouts, batch_size=samples.batch_size, replace=samples.replace)
     if config.mode == "subgraph" and config.sampler == "cluster" and not config.cluster_parts:
         return replace(config, cluster_parts=dataset.partition(None, config.cluster_key or None).num_parts)
@@ -199,8 +202,9 @@ def process_memory(config: TrainConfig) -> int:
     """Bytes of a rank without any data. Where the kernels in C are not built, every rank takes those of numba too."""
     work = config.model_kind.work
     # Grids are read with numba; batches and attention are computed with it.
-    plain = config.chosen_algorithm.reads is ROW_SHARDS and config.mode == "full" and work is not None
-    return PROCESS_MEMORY + (0 if plain and not work.attends else NUMBA_MEMORY)
+    multiplies = work is not None and not work.attends
+    plain = config.chosen_algorithm.reads is ROW_SHARDS and config.mode == "full" and multiplies
+    return PROCESS_MEMORY + (0 if plain else NUMBA_MEMORY)
 
 
 def memory_beyond_process(config: TrainConfig, shards: ShardSizes) -> list[int]:

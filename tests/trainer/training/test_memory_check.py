@@ -65,7 +65,7 @@ def test_what_was_drawn_decides_whether_a_training_fits(
     catalog: Catalog, case: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = configured(catalog, case)
-    drawn = with_drawn_options(config, catalog["web"])
+    drawn = with_drawn_options(config, catalog["web"], catalog["web"].row_shards(1).artifact)
     true, inflated = needed(catalog, drawn), needed(catalog, config)
     assert inflated > UNCERTAINTY * true
     monkeypatch.setattr(memory_check, "available_memory", lambda: true)

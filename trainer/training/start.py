@@ -1,0 +1,143 @@
+"""What a training does before its first epoch: finds where it begins, checks that it fits, and reads what it needs."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gnnloom.storage.artifacts.row_shards import RowShards
+from gnnloom.storage.catalog import Catalog
+from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
+from gnnloom.storage.runs.run import Run
+from gnnloom.trainer.comm.agreement import CollectiveError, together
+from gnnloom.trainer.comm.communicator import Communicator
+from gnnloom.trainer.config.continuation import Start, inputs_of, run_of
+from gnnloom.trainer.config.stored_predictions import drop_superseded
+from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.vertex_data import Labels, read_labels
+from gnnloom.trainer.loggers.registry import check_loggers
+from gnnloom.trainer.training.class_weights import check_class_weights
+from gnnloom.trainer.training.course import KeptBest
+from gnnloom.trainer.training.memory_check import check_memory
+from gnnloom.trainer.training.own_functions import OwnFunction, load_function
+from gnnloom.trainer.training.projection import with_drawn_options
+from gnnloom.trainer.training.session import Session, open_session
+
+if TYPE_CHECKING:
+    # It imports numba, which a job on row shards need not load.
+    from gnnloom.storage.artifacts.grid_shards import GridShards
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A training whose run has begun.
+
+    Attributes:
+        num_training: labeled vertices of the training split, over all ranks.
+    """
+
+    config: TrainConfig
+    shards: RowShards | GridShards
+    num_training: int
+
+
+def read_inputs(comm: Communicator, config: TrainConfig) -> dict[str, str]:
+    """The keys of what this rank would read. Communicates nothing."""
+    return inputs_of(_shards(comm, config).artifact)
+
+
+def _shards(comm: Communicator, config: TrainConfig) -> RowShards | GridShards:
+    """The shards that this rank would read. Communicates nothing."""
+    dataset = Catalog(config.catalog).dataset(config.dataset)
+    opened = config.chosen_algorithm.reads.open(dataset, config, comm.rank, comm.size, ReadCounter())
+    shards: RowShards | GridShards = opened.shards
+    return shards
+
+
+def check_fits(comm: Communicator, config: TrainConfig) -> None:
+    """Check that the training can fit the memory of the first rank's machine. Collective."""
+    ranks_here = comm.ranks_on_this_machine()
+    # One rank acts for all: the manifest says what every rank holds, and machines of one job are alike.
+    together(comm, lambda: _check_first_machine(comm, config, ranks_here) if comm.rank == 0 else None)
+
+
+def _check_first_machine(comm: Communicator, config: TrainConfig, ranks_here: int) -> None:
+    shards = _shards(comm, config)
+    drawn = with_drawn_options(config, Catalog(config.catalog).dataset(config.dataset), shards.artifact)
+    check_memory(drawn, config.run_name, shards, ranks_here)
+
+
+def check_same_start(comm: Communicator, config: TrainConfig, start: Start) -> None:
+    """Check that all ranks found the run in the same state. Collective."""
+    found = comm.gather_numbers([start.first_epoch, start.is_finished])
+    if (found != found[0]).any():
+        epochs = sorted({int(epoch) for epoch in found[:, 0]})
+        message = f"{run_of(config).checkpoints}: ranks see checkpoints of different epochs {epochs}"
+        message += "; the catalog must be on a file system that all machines share"
+        raise CollectiveError(message, reports=comm.rank == 0, code=CorruptError.exit_code)
+
+
+def begin_run(run: Run, config: TrainConfig, first: int, shards: Artifact) -> None:
+    """Write the beginning of a run, or of its continuation after so many epochs; called by rank 0."""
+    content = config.to_json()
+    if run.exists:
+        before = run.config()
+        # The name of a run may be derived from the name that the dataset had. Both stay, so that the run is found.
+        if not config.changes_since(TrainConfig.of_run(run)):
+            content |= {name: before.get(name) for name in ("dataset", "run")}
+    if first:
+        logger.info("run %s: resuming at epoch %d of %d", run.name, first + 1, config.epochs)
+    run.start(content, first, inputs_of(shards))
+    # A training that was killed after a checkpoint may have left those of the one before.
+    drop_superseded(run)
+
+
+@dataclass(frozen=True)
+class ReadStart:
+    """Everything that is read before the ranks communicate.
+
+    Attributes:
+        own_loss, own_metric: functions of the user's, if any.
+        best: the best checkpoint that the run has, if it goes on from a checkpoint.
+    """
+
+    session: Session
+    labels: Labels
+    run: Run
+    checkpoint: StoredCheckpoint | None
+    own_loss: OwnFunction | None
+    own_metric: OwnFunction | None
+    best: KeptBest | None
+
+    @classmethod
+    def read(cls, comm: Communicator, config: TrainConfig, num_threads: int, first_epoch: int) -> ReadStart:
+        check_loggers(config.log if comm.rank == 0 else ())
+        session = open_session(comm, config, num_threads)
+        run = run_of(config)
+        share = (comm.rank, comm.size)
+        checkpoint = _read_checkpoint(run, first_epoch, share, session.counter) if first_epoch else None
+        labels, layout = read_labels(session.label_rows), session.operator.layout(session.model.num_layers)
+        check_class_weights(config, labels)
+        own_loss, own_metric = (
+            None if text in {"auto", "none"} else load_function(option, text, layout, labels, session.model.dtype)
+            for option, text in (("loss", config.loss), ("metric", config.metric))
+        )
+        best = None if checkpoint is None else KeptBest.read(run)
+        return cls(session, labels, run, checkpoint, own_loss, own_metric, best)
+
+
+def _read_checkpoint(run: Run, epoch: int, share: tuple[int, int], counter: ReadCounter) -> StoredCheckpoint:
+    """Open a checkpoint, of which this rank checks its share."""
+    try:
+        return read_checkpoint(run.checkpoints, epoch, share=share, counter=counter)
+    except CorruptError as error:
+        raise CorruptError(
+            f"{error}; remove {run.checkpoints / f'{epoch:08d}'} to continue from the checkpoint before it, or use"
+            " --restart to start the run over"
+        ) from error
