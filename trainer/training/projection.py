@@ -1,7 +1,7 @@
 """What a training will need, before it runs: memory of every rank, bytes read and written, and time if it is known.
 
 Sizes of shards are exact. What the layers take is counted by tensors: the results that the backward pass needs, and
-what exists beside them at the worst moment. A test compares the sum with measured runs.
+what exists in addition to them at the worst moment. A test compares the sum with measured runs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gnnloom.trainer.training.shard_sizes import GridSizes, RankSizes, RowSizes,
 
 #: A rank before it reads anything, as measured: interpreter, torch, MPI, compiled kernels and the state of autograd.
 PROCESS_MEMORY = 384 << 20
-#: Bytes per row beside features: id, label, split, factors of the normalization, masks of the splits.
+#: Bytes per row in addition to features: id, label, split, factors of the normalization, masks of the splits.
 _ROW_BYTES = 40
 #: What a rank takes beyond the process itself is at most this factor more or less than projected.
 UNCERTAINTY = 1.4
