@@ -49,7 +49,7 @@ def main() -> None:
 
 def _compare(folder: str, name: str, rate: float, size: int, num_vertices: int) -> None:
     """Train on both partitions with batches of a size; print the rows of the table, and the results."""
-    model = ("--model", "stochastic", "--batch-rate", str(rate), "--time-limit", "60")
+    model = ("--model", "stochastic", "--batch-rate", str(rate), "--time-limit", "600")
     fitted = _partition(folder, name, *model)
     whole = _partition(folder, name)
     forecast = {"stochastic": fitted["batch_volume_expected"], "full batch": fitted["batch_volume_full_expected"]}

@@ -13,7 +13,7 @@ class Footprint:
         rows: rows of the layer's input, whatever their columns.
         held: entries of the layer's input.
         product: entries of its product with the adjacency, before it is summed over ranks.
-        received: entries that arrive at a time for a product, beside those held.
+        received: entries that arrive at a time for a product, in addition to those held.
         adjacency: nonzeros of the matrix that the layer multiplies with.
         arriving: nonzeros that arrive at a time for a product.
         pointers: row pointers of that matrix, as a multiple of n; every block of columns has its own.

@@ -1,7 +1,7 @@
 """What a training will need, before it runs: memory of every rank, bytes read and written, and time if it is known.
 
 Sizes of shards are exact. What the layers take is counted by tensors: the results that the backward pass needs, and
-what exists beside them at the worst moment. A test compares the sum with measured runs.
+what exists in addition to them at the worst moment. A test compares the sum with measured runs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from gnnloom.trainer.training.shard_sizes import GridSizes, RankSizes, RowSizes,
 PROCESS_MEMORY = 264 << 20
 #: What numba takes in addition, with kernels that it has compiled.
 NUMBA_MEMORY = 120 << 20
-#: Bytes per row beside features: id, label, split, factors of the normalization, masks of the splits.
+#: Bytes per row in addition to features: id, label, split, factors of the normalization, masks of the splits.
 _ROW_BYTES = 40
 #: What a rank takes beyond the process itself is at most this factor more or less than projected.
 UNCERTAINTY = 1.4
