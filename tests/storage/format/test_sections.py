@@ -12,6 +12,7 @@ import pytest
 
 from gnnloom.storage.errors import CorruptError, FormatError, NotFoundError
 from gnnloom.storage.format import artifact as artifact_file
+from gnnloom.storage.format import files
 from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter
 from gnnloom.storage.format.files import read_json, write_json
@@ -97,7 +98,7 @@ def test_everything_is_synced_before_the_manifest_and_arrays_by_the_tasks(
 
 def test_the_commit_syncs_every_group_above_an_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: set[Path] = set()
-    sync = artifact_file.sync_paths
+    sync = files.sync_paths
 
     def noted(paths: Iterable[Path]) -> None:
         listed = list(paths)
