@@ -40,11 +40,12 @@ SAMPLES = 64
 #: Approximate number of collected ids in a range of ids: 32 MiB, a second of work.
 RANGE_IDS = 1 << 22
 
-#: Bytes per id of a file while its edges are renumbered: the id, its number and an entry of a directory.
-FILE_ID_BYTES = 24
+#: Bytes per id of a file while its edges are renumbered: the id, its number, and an entry of a directory while it is
+#: made.
+FILE_ID_BYTES = 40
 
 _FOLDER, _RANGES, _TABLE = "ids", "plan.json", "table.json"
-#: How the names of the tasks begin that collect ids.
+#: Prefix of the names of the tasks that collect ids.
 _COLLECT = "collect/"
 
 
@@ -340,25 +341,38 @@ class NumberedIds:
         return self._table().read_ids(self.writer.work, start, stop)
 
     def ranges(self) -> Sequence[SourceRange]:
-        records = self.writer.recorded(_COLLECT).values()
-        counts = [sum(file.num_edges for file in _files(record)) for record in records]
+        # An earlier run may have left records of more ranges than the source has now.
+        names = [_collect_name(number) for number in range(len(self.source.ranges()))]
+        found = self.writer.recorded_of(names)
+        counts = [sum(file.num_edges for file in _files(found[name])) for name in names]
         return [SourceRange(number, 0, count) for number, count in enumerate(counts)]
 
     def read(self, source_range: SourceRange) -> Iterator[EdgeChunk]:
         work, table, name = self.writer.work, self._table(), _collect_name(source_range.file)
         record = self.writer.recorded_of([name])[name]
         files = iter(_files(record))
+        numbers: IdNumbers | None = None
         left = 0
         for chunk in self.source.read(SourceRange(*record.facts["range"])):
             start = 0
             while start < len(chunk.source):
-                if not left:
+                if numbers is None or not left:
+                    # Dropped before the next is read: the memory is for the ids of one file.
+                    numbers = None
                     file = next(files, None)
                     if file is None:
-                        raise CorruptError(f"{work / name}: the source has more edges than when its ids were collected")
+                        raise _changed(work, source_range, "more")
                     numbers, left = file.numbers(work, table), file.num_edges
                 stop = min(len(chunk.source), start + left)
                 ends = (np.ascontiguousarray(ids[start:stop], np.int64) for ids in (chunk.source, chunk.target))
                 source, target = (numbers.of(ids) for ids in ends)
                 yield EdgeChunk(source, target, None if chunk.weight is None else chunk.weight[start:stop])
                 left, start = left - (stop - start), stop
+        if left or next(files, None) is not None:
+            raise _changed(work, source_range, "fewer")
+
+
+def _changed(work: Path, source_range: SourceRange, how: str) -> CorruptError:
+    return CorruptError(
+        f"{work}: range {source_range.file} of the source has {how} edges than when its ids were collected"
+    )

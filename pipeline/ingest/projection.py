@@ -170,8 +170,9 @@ def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: 
     directions = 2 if undirected else 1
     entries = found.edges * directions
     width = entry_bytes(found.vertices - 1) + (4 if found.weighted else 0)
-    # Compact ids are on disk as collected, with their numbers, and as merged.
-    spill = entries * width + (3 * 8 * found.distinct_ids if compact else 0)
+    # Ids are on disk as collected, with their numbers, and as merged.  They are collected for some edges at a time, so
+    # an id may be in every file: at most two for each edge.
+    spill = entries * width + (16 * 2 * found.edges + 8 * found.distinct_ids if compact else 0)
     output = int(entries * found.output_bytes + found.vertices * _ROW_BYTES * found.row_ratio)
     if found.name_bytes:
         # Every edge refers to its two names by position (4 bytes each), with its weight. The names are on disk several

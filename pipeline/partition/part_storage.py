@@ -9,7 +9,8 @@ import numpy as np
 
 from gnnloom.pipeline.partition.native.guard import check_part
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.storage.format.arrays import ArrayRecord, create_array, default_chunk_rows, write_rows
+from gnnloom.storage.format.arrays import ArrayRecord, create_array, default_chunk_rows, stored_files, write_rows
+from gnnloom.storage.format.files import sync_paths
 from gnnloom.storage.format.memory_map import map_part_vector
 from gnnloom.storage.format.task_record import merge_pieces
 
@@ -53,4 +54,7 @@ def _store_rows(task: _StoreTask) -> ArrayRecord:
     piece = np.array(map_part_vector(task.part_path)[task.start : task.stop])
     # The counters are compiled without bounds checks: a part out of range would make them write anywhere.
     check_part(piece, len(piece), task.parts, task.source)
-    return write_rows(task.root, "part", task.start, piece)
+    record = write_rows(task.root, "part", task.start, piece)
+    # By the worker, on the machine that wrote: only it holds what has not reached the file system.
+    sync_paths(stored_files(task.root, record))
+    return record

@@ -90,7 +90,7 @@ def vertex_table(graph: Graph, vertices: Artifact | None, *, with_ids: bool = Fa
     Args:
         with_ids: also store the ids of the vertices, for an order that cannot be computed.
     """
-    stored = {name: vertices.records[name] for name in VERTEX_ARRAYS if vertices is not None and name in vertices}
+    stored = {name: vertices.record(name) for name in VERTEX_ARRAYS if vertices is not None and name in vertices}
     given = {name: (record.dtype, record.shape[1:]) for name, record in stored.items()}
     types = vertex_types(given, weighted=graph.weighted, with_ids=with_ids)
     return VertexTable(graph.artifact.path, vertices.path if vertices else None, types)

@@ -99,7 +99,7 @@ class VertexSizes:
     def of(cls, vertices: Vertices) -> VertexSizes:
         """The sizes of stored vertex data."""
         artifact = vertices.artifact
-        records = {name: artifact.records[name] for name in VERTEX_ARRAYS if name in artifact.records}
+        records = {name: artifact.record(name) for name in VERTEX_ARRAYS if name in artifact}
         return cls(
             vertices.num_vertices,
             vertices.num_features,

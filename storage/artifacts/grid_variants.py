@@ -1,4 +1,4 @@
-"""The variants of a matrix that grid shards store. Apart from their reader, which loads numba."""
+"""The variants of a matrix that grid shards store. In a module of its own because the reader imports numba."""
 
 from __future__ import annotations
 

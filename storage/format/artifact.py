@@ -119,7 +119,11 @@ class Artifact:
 
     def _section_arrays(self, section: str) -> dict[str, ArrayRecord]:
         if section not in self._lists:
-            self._lists[section] = self._checked(read_section(self.path, section, self.sections[section]))
+            found = self._checked(read_section(self.path, section, self.sections[section]))
+            # The name of a section is not in the digest of its list, and must not lead out of the artifact.
+            if not found or any(section_of(self.kind, name) != section for name in found):
+                raise CorruptError(f"{self.path / MANIFEST}: {section} is not a section of the arrays in its list")
+            self._lists[section] = found
         return self._lists[section]
 
     def _checked(self, records: dict[str, ArrayRecord]) -> dict[str, ArrayRecord]:
@@ -279,8 +283,8 @@ class ArtifactWriter:
         # The record is written last, when all chunks are in place under their final names. A kill before this line
         # makes the task run again, and it then writes the same bytes.
         arrays = tuple(merge_pieces(output.arrays))
-        # By the task, on the machine that wrote: the machines of a cluster sync at the same time, and only they have
-        # what the file system has not yet got.
+        # By the task, on the machine that wrote: the machines of a cluster sync at the same time, and only they hold
+        # what has not reached the file system.
         sync_paths(self._written_by(arrays))
         numbers = (seconds, peak_memory(), bytes_read, bytes_written)
         record = TaskRecord(name, arrays, output.facts, *numbers, is_durable=True)
@@ -388,7 +392,7 @@ class ArtifactWriter:
         list_artifact(self.path, sections, len(records))
         # Data first, then the manifest: a manifest on disk means that everything it lists is there, too.
         if all(recorded[task].is_durable for task in tasks):
-            sync_paths(self._written_by_commit(sections))
+            sync_paths(self._written_by_commit(sections, records))
         else:
             sync_tree(self.path, without=WORK)
         # The names of the artifact and of its kind are in the folders above.
@@ -402,13 +406,14 @@ class ArtifactWriter:
         remove_work_folder(self.work)
         return Artifact(self.path)
 
-    def _written_by_commit(self, sections: Iterable[str]) -> Iterator[Path]:
+    def _written_by_commit(self, sections: Iterable[str], records: Iterable[ArrayRecord]) -> Iterator[Path]:
         """The files that the commit wrote, and the folders with their names."""
         for section in sections:
             yield self.path / section_name(section)
-            for folder in (self.path / section, *self._folders_above(section)):
-                yield from (folder / METADATA, folder)
             yield self.path / SECTIONS
+        # Each folder once; there are many more arrays.
+        for folder in dict.fromkeys(parent for record in records for parent in self._folders_above(record.path)):
+            yield from (folder / METADATA, folder)
         yield from (self.path / METADATA, self.path)
 
 

@@ -27,7 +27,7 @@ def write_json(path: Path, content: JsonObject, *, durable: bool = True, sealed:
 
     Args:
         sealed: add a checksum, which :func:`read_json` compares; false for files that other programs read.
-        durable: return only after the file is on disk; if false, a later :func:`sync_tree` has to make it durable.
+        durable: return only after the file is on disk; if false, the caller syncs it later.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json_text(content)
@@ -121,6 +121,16 @@ def sync_folder(path: Path) -> None:
     """Make the names in a folder durable."""
     fault_point("folder.sync")
     # A rename is durable only when the folder that holds the name is synced, not the file.
+    _fsync(path)
+
+
+def sync_file(path: Path) -> None:
+    """Make the content of a file durable, whichever thread or process of this machine wrote it."""
+    # fsync applies to the file, not to the descriptor.
+    _fsync(path)
+
+
+def _fsync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -128,18 +138,11 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def sync_file(path: Path) -> None:
-    """Make the content of a file durable, whichever thread or process of this machine wrote it."""
-    # fsync applies to the file, not to the descriptor.
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
 def sync_paths(paths: Iterable[Path]) -> None:
     """Make files and the names in folders durable, several at a time."""
     # The disk orders what waits for it, and file systems of clusters answer many requests at once.
     with ThreadPoolExecutor(_SYNCING) as pool:
-        for _ in pool.map(sync_folder, dict.fromkeys(paths)):
+        for _ in pool.map(_fsync, dict.fromkeys(paths)):
             pass
 
 

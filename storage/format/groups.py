@@ -17,7 +17,7 @@ def write_group(path: Path, attributes: JsonObject) -> None:
     Several tasks may make a group that they share at the same time. This is safe: the file appears whole, and all of
     them write the same. Zarr's own functions to open or make a group race with each other.
     """
-    # Not synced here: the commit of the artifact syncs its whole tree once, which is cheaper than once per group.
+    # Not synced here: tasks and the commit of the artifact sync many files at a time, which is cheaper.
     write_json(path / METADATA, group_metadata(attributes), durable=False, sealed=False)
 
 

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import xxhash
 
-from gnnloom.storage.errors import FormatError, IncompleteError, NotFoundError
+from gnnloom.storage.errors import CorruptError, FormatError, IncompleteError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayRecord
 from gnnloom.storage.format.files import read_json
 from gnnloom.storage.format.schema import SCHEMAS
+from gnnloom.storage.format.sections import section_of
 
 MANIFEST = "manifest.json"
 
@@ -33,7 +34,7 @@ def read_manifest(artifact: Path) -> dict[str, Any]:
     Raises:
         NotFoundError: there is nothing at ``artifact``.
         IncompleteError: the artifact was begun and not finished.
-        CorruptError: the manifest is not a JSON object.
+        CorruptError: the manifest is not a JSON object, or a section is no folder of the artifact's kind.
         FormatError: the manifest is of a newer format, lacks an entry, or has one of another type.
     """
     path = artifact / MANIFEST
@@ -56,6 +57,12 @@ def read_manifest(artifact: Path) -> dict[str, Any]:
     wrong = sorted(name for name, wanted in _ENTRIES.items() if not isinstance(manifest.get(name), wanted))
     if wrong or manifest["kind"] not in SCHEMAS:
         raise FormatError(f"{path}: lacks or mistypes {wrong} or has an unknown kind {manifest.get('kind')!r}")
+    for section in manifest["sections"]:
+        # A name must not lead out of the artifact.
+        if section_of(manifest["kind"], section) != section or any(
+            name[:1] in ("", ".") for name in section.split("/")
+        ):
+            raise CorruptError(f"{path}: {section} cannot be a section of an artifact of kind {manifest['kind']}")
     return manifest
 
 

@@ -192,8 +192,8 @@ def _pattern_of(path: str, schema: Mapping[str, ArraySpec]) -> str | None:
 
 @cache
 def _expression(pattern: str) -> re.Pattern[str]:
-    # ``*`` stands for one component of a path, so it matches no slash.
-    return re.compile(re.escape(pattern).replace(r"\*", "[^/]*"))
+    # ``*`` stands for one component of a path, so it matches no slash; a leading dot is refused because of "..".
+    return re.compile(re.escape(pattern).replace(r"\*", r"(?!\.)[^/]+"))
 
 
 def _check_size(

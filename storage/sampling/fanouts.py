@@ -1,4 +1,4 @@
-"""How many neighbors to draw. Apart from the sampler, which loads numba."""
+"""How many neighbors to draw. In a module of its own because the sampler imports numba."""
 
 from __future__ import annotations
 

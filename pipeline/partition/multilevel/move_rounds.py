@@ -3,7 +3,8 @@
 The moves of a round are chosen with the parts as they were before it.  Moves between two parts are divided at random
 into a few classes; the client accepts or refuses classes as a whole, by their weights, so that no part gets too heavy.
 Neither what is proposed nor what is accepted depends on how the vertices of a round are divided into tasks.  Masks are
-read from one file and written to another, because a task runs twice if its worker dies.
+read from one file and written to another, because a task runs twice if its worker dies.  Every round has files of its
+own: a task that was taken for dead and goes on finds none of a later round.
 
 Deterministic rounds: Gottesbüren, Hamann, Deterministic parallel hypergraph partitioning (Euro-Par 2022), section 4;
 their balance is by pairs of blocks and gains, ours by classes.
@@ -11,6 +12,7 @@ their balance is by pairs of blocks and gains, ours by classes.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -32,6 +34,7 @@ from gnnloom.pipeline.partition.multilevel.vertex_moves import (
 )
 from gnnloom.pipeline.partition.part_bits import WORD_BITS
 from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage.format.files import remove_tree
 from gnnloom.storage.matrix.permutation import mix
 
 #: Rounds of a pass.  Vertices of one round do not see each other's moves: with 16 rounds rather than one vertex after
@@ -50,19 +53,16 @@ class Pass:
     Attributes:
         part_path: file of the (num_vertices,) int32 parts.
         mask_path: file of the masks of a window of parts, filled for these parts; overwritten.
-        state_path: file of (2, num_parts) int64, which is written before each round: the position of each part, and
-            its weight.
         first: position of the window's first part.
         limit: weight up to which moves may fill a part.
         heat: a loss is accepted with a chance of exp(-loss / heat); 0 for never.
         key: of the random numbers of this pass.
-        scratch: folder for the moves.
+        scratch: folder for the files of the rounds.
     """
 
     hypergraph: DiskHypergraph
     part_path: Path
     mask_path: Path
-    state_path: Path
     first: int
     limit: int
     heat: float
@@ -73,29 +73,47 @@ class Pass:
         """Into how many classes the moves between two parts are divided."""
         return max(1, min(_MOST_BUCKETS, _MOST_CLASSES // num_parts**2))
 
+
+@dataclass(frozen=True)
+class _Round:
+    """What the tasks of a round have in common.
+
+    Attributes:
+        mask_path: file of the masks before this round.
+        folder: for the files of this round only, and removed after it.
+    """
+
+    work: Pass
+    mask_path: Path
+    folder: Path
+
+    @property
+    def state_path(self) -> Path:
+        """File of (2, num_parts) int64: the position of each part, and its weight before this round."""
+        return self.folder / "state.npy"
+
     @property
     def accepted_path(self) -> Path:
         """File of the classes that the round makes."""
-        return self.scratch / "accepted.npy"
+        return self.folder / "accepted.npy"
 
 
 @dataclass(frozen=True)
 class _ProposeTask:
     """Proposes moves of a range of vertices."""
 
-    work: Pass
-    mask_path: Path
+    round: _Round
     rows: range
     number: int
 
     @property
     def moves_path(self) -> Path:
-        return self.work.scratch / f"moves-{self.number:05d}.npy"
+        return self.round.folder / f"moves-{self.number:05d}.npy"
 
     @property
     def classes_path(self) -> Path:
         """File of (2, num_classes) int64: the classes of these moves, ascending, and their weights."""
-        return self.work.scratch / f"classes-{self.number:05d}.npy"
+        return self.round.folder / f"classes-{self.number:05d}.npy"
 
 
 @dataclass(frozen=True)
@@ -103,14 +121,12 @@ class _MakeTask:
     """Makes moves: updates the masks of a range of nets, and the parts in some of the files of moves.
 
     Attributes:
-        mask_path: file of the masks before this round.
         next_path: file of the masks after it.
         moves: files of all moves.
         own: files of the moves for which this task updates the parts.
     """
 
-    work: Pass
-    mask_path: Path
+    round: _Round
     next_path: Path
     nets: range
     moves: tuple[Path, ...]
@@ -127,25 +143,26 @@ def move_in_rounds(work: Pass, position: NDArray[np.int64], load: NDArray[np.int
     work.scratch.mkdir(parents=True, exist_ok=True)
     tasks_per_round = _TASKS_PER_WORKER * cluster.workers
     net_ranges = work.hypergraph.nets.ranges(tasks_per_round)
-    masks = map_vector(work.mask_path)
-    now, then = work.mask_path, work.scratch / "masks.npy"
-    create_masks(then, masks.shape[0], masks.shape[2])
-    moved = 0
-    for rows in work.hypergraph.vertices.ranges(_ROUNDS):
-        store_vector(work.state_path, np.stack([position, load]))
-        proposals = [
-            _ProposeTask(work, now, piece, number) for number, piece in enumerate(_split(rows, tasks_per_round))
-        ]
-        if not sum(cluster.map(_propose, proposals)):
-            continue
-        store_vector(work.accepted_path, _accept(proposals, load, work))
-        moves = tuple(task.moves_path for task in proposals)
-        makers = [
-            _MakeTask(work, now, then, nets, moves, moves[number :: len(net_ranges)])
-            for number, nets in enumerate(net_ranges)
-        ]
-        moved += sum(cluster.map(_make, makers))
-        now, then = then, now
+    num_nets, _, num_words = map_vector(work.mask_path).shape
+    now, moved = work.mask_path, 0
+    for number, rows in enumerate(work.hypergraph.vertices.ranges(_ROUNDS)):
+        this = _Round(work, now, work.scratch / f"{number:02d}-{uuid.uuid4().hex}")
+        store_vector(this.state_path, np.stack([position, load]))
+        proposals = [_ProposeTask(this, piece, task) for task, piece in enumerate(_split(rows, tasks_per_round))]
+        if sum(cluster.map(_propose, proposals)):
+            store_vector(this.accepted_path, _accept(proposals, load, work))
+            then = work.scratch / f"masks-{uuid.uuid4().hex}.npy"
+            create_masks(then, num_nets, num_words)
+            moves = tuple(task.moves_path for task in proposals)
+            makers = [
+                _MakeTask(this, then, nets, moves, moves[task :: len(net_ranges)])
+                for task, nets in enumerate(net_ranges)
+            ]
+            moved += sum(cluster.map(_make, makers))
+            now.unlink()
+            now = then
+        remove_tree(this.folder)
+    now.replace(work.mask_path)
     return moved
 
 
@@ -155,11 +172,11 @@ def _split(rows: range, count: int) -> list[range]:
 
 
 def _propose(task: _ProposeTask) -> int:
-    work = task.work
+    work = task.round.work
     hypergraph = work.hypergraph
     weight, net_weight = hypergraph.vertex_weight, hypergraph.net_weight
-    part, mask = map_vector(work.part_path), map_vector(task.mask_path)
-    position, load = map_vector(work.state_path)
+    part, mask = map_vector(work.part_path), map_vector(task.round.mask_path)
+    position, load = map_vector(task.round.state_path)
     window = window_of(position, work.first, mask.shape[2])
     buckets, found, classes = work.buckets(len(load)), [np.empty((0, 2), dtype=np.int64)], _Classes()
     for block in hypergraph.vertices.blocks(task.rows):
@@ -178,8 +195,7 @@ def _propose(task: _ProposeTask) -> int:
 def _accept(proposals: Sequence[_ProposeTask], load: NDArray[np.int64], work: Pass) -> NDArray[np.int64]:
     """The (num_accepted,) int64 classes that are made, ascending; updates ``load``."""
     classes = _Classes()
-    for task in proposals:
-        classes.add(*map_vector(task.classes_path))
+    classes.add(*np.concatenate([map_vector(task.classes_path) for task in proposals], axis=1))
     move_class, weight = classes.merged()
     buckets = work.buckets(len(load))
     # In random order, so that no part is served first; moves for the balance last, as long as they are needed.
@@ -190,11 +206,11 @@ def _accept(proposals: Sequence[_ProposeTask], load: NDArray[np.int64], work: Pa
 
 
 def _make(task: _MakeTask) -> int:
-    work = task.work
+    work = task.round.work
     vertices = work.hypergraph.vertices
     part, mask = map_vector(work.part_path, "r+"), map_vector(task.next_path, "r+")
-    mask[task.nets.start : task.nets.stop] = map_vector(task.mask_path)[task.nets.start : task.nets.stop]
-    position, accepted = map_vector(work.state_path)[0], map_vector(work.accepted_path)
+    mask[task.nets.start : task.nets.stop] = map_vector(task.round.mask_path)[task.nets.start : task.nets.stop]
+    position, accepted = map_vector(task.round.state_path)[0], map_vector(task.round.accepted_path)
     offset, ids = vertices.offset(), vertices.ids()
     moves = [map_vector(path) for path in task.moves]
     for update in (leave_parts, join_parts):

@@ -16,6 +16,7 @@ vertices within one window after the other.
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +41,9 @@ LOGGER = logging.getLogger("gnnloom.pipeline")
 _FORCED_SHARE = 3
 #: A pass that moves fewer than one vertex in this many is the last, since each pass reads all pins at least twice.
 _TOO_FEW = 100_000
-#: Up to this many pins, one process is about as fast as rounds of tasks on two workers: 0.6 seconds for a pass.
-_FEW_PINS = 1 << 23
+#: Up to this many pins, one process refines: rounds take 1.7 times its processor time, and on two workers were not
+#: shown to be faster below about 30 million pins.
+_FEW_PINS = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Refinement:
         imbalance: how much heavier than the average a part may be, as a share of the average.
         seed: of the order in which parts are dealt into windows, and of the losses that are accepted.
         passes: the most passes.
-        memory: bytes that the masks may take.
+        memory: bytes that one file of masks may take; rounds of tasks use two.
         heat: the loss that the first pass accepts with a chance of about 1/e; 0 for parts that are good already.
     """
 
@@ -115,12 +117,11 @@ def refine(
                 hypergraph,
                 part_path,
                 mask_path,
-                scratch / "state.npy",
                 first,
                 limit,
                 heats[number],
                 key,
-                scratch / "moves",
+                scratch / "rounds",
             )
             if hypergraph.num_pins <= _FEW_PINS:
                 moved += _move_one_by_one(work, part, position, mask, load)
@@ -131,6 +132,7 @@ def refine(
         if moved * _TOO_FEW < len(part):
             break
     mask_path.unlink()
+    shutil.rmtree(scratch / "rounds", ignore_errors=True)
     return total
 
 

@@ -8,11 +8,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.format.files import written_aside
+
 
 def store_vector(path: Path, values: NDArray[Any]) -> Path:
-    """Write an array to a file, and return its path."""
+    """Write an array to a file, and return its path.
+
+    Who maps an earlier file of this path keeps that one.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.save(path, values, allow_pickle=False)
+    with written_aside(path) as aside, aside.open("wb") as file:
+        np.save(file, values, allow_pickle=False)
     return path
 
 

@@ -54,7 +54,7 @@ def _die_with_parent(parent: int) -> None:
         # PR_SET_PDEATHSIG of linux/prctl.h, which Python does not define.
         set_parent_death_signal = 1
         ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
-    # A parent that ended before the request to Linux sends no signal any more.
+    # If the parent ended before this call, Linux sends no signal.
     if os.getppid() != parent:
         sys.exit("the process that waits for this partition has ended")
 

@@ -182,7 +182,7 @@ def _likely_cause(status: int, memory_limit: int | None) -> str:
 
 
 def _ends_within(process: subprocess.Popen[bytes], seconds: float | None) -> bool:
-    """Wait until the process has ended, and whether it did in time. Its number stays taken until it is waited for."""
+    """Wait for the process to end; return whether it ended in time. Does not reap it, so its id is not reused."""
     end = math.inf if seconds is None else time.monotonic() + seconds
     while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
         if time.monotonic() >= end:

@@ -136,7 +136,7 @@ def test_compact_ids_of_many_files_with_outliers(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gnnloom.pipeline.ingest.compact_ids.RANGE_IDS", 1000)
-    # 700 edges per file, which are no multiple of the chunks.
+    # 700 edges per file, which is not a multiple of the chunk size.
     monkeypatch.setattr("gnnloom.pipeline.ingest.compact_ids.working_memory", lambda _: 4 * 24 * 1400)
     rng = np.random.default_rng(8)
     u, v = rng.integers(0, 3000, (2, 20_000))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from gnnloom.pipeline.partition.multilevel.measure import rows_sent
 from gnnloom.pipeline.partition.multilevel.move_rounds import Pass, move_in_rounds
 from gnnloom.pipeline.partition.multilevel.net_masks import create_masks, fill_masks
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
+from gnnloom.pipeline.partition.multilevel.vectors import map_vector
 from gnnloom.pipeline.partition.multilevel.vertex_moves import accept_classes
 from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog
@@ -38,6 +40,26 @@ class TwiceCluster(InProcessCluster):
         for item in items:
             function(item)
             yield function(item)
+
+
+class LateCluster(InProcessCluster):
+    """Runs the tasks of a round of moves again after the next round, like workers that were taken for dead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.earlier: list[tuple[Callable[[Any], Any], Sequence[Any]]] = []
+        self.late = 0
+
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        yield from map(function, items)
+        if function in (move_rounds._propose, move_rounds._make):
+            self.earlier.append((function, items))
+            # A round is a phase of proposals and one of moves.
+            for late, tasks in self.earlier[-4:-2]:
+                for task in tasks:
+                    self.late += 1
+                    with contextlib.suppress(FileNotFoundError):
+                        late(task)
 
 
 def stored(folder: Path, adjacency: Any, *, symmetric: bool = True, directions: str = "forward") -> DiskHypergraph:
@@ -97,16 +119,18 @@ def test_tasks_of_any_size_make_the_same_moves(tmp_path: Path, parts: int, monke
     """150 parts are refined in three windows."""
     monkeypatch.setattr(refine_module, "_FEW_PINS", 0)
     hypergraph = stored(tmp_path, skewed(1500, 9000), symmetric=False, directions="both")
-    clusters = (HERE, TwiceCluster(), ThreadedCluster(3, MEMORY))
+    late = LateCluster()
+    clusters = (HERE, TwiceCluster(), ThreadedCluster(3, MEMORY), late)
     found = {refined(hypergraph, tmp_path, cluster, parts, 2).tobytes() for cluster in clusters}
     assert len(found) == 1
+    assert late.late > 0
+    assert not list((tmp_path / "masks").glob("*rounds*"))
 
 
 @pytest.mark.parametrize("heat", [0.0, 2.0])
 def test_after_a_pass_the_loads_are_exact_and_masks_miss_no_pin(
     tmp_path: Path, heat: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Rounds alternate between two files: an even number ends where the first began.
     monkeypatch.setattr(move_rounds, "_ROUNDS", 2)
     hypergraph = stored(tmp_path, skewed(900, 6000), symmetric=False)
     part = start(hypergraph, tmp_path / "part.npy")
@@ -116,8 +140,8 @@ def test_after_a_pass_the_loads_are_exact_and_masks_miss_no_pin(
     files = hypergraph.nets, tmp_path / "part.npy", tmp_path / "position.npy", 0
     fill_masks(*files, tmp_path / "kept.npy", HERE)
     work = Pass(
-        hypergraph, tmp_path / "part.npy", tmp_path / "kept.npy", tmp_path / "state.npy", 0, int(load.max()) + 50, heat,
-        np.uint64(7), tmp_path / "moves",
+        hypergraph, tmp_path / "part.npy", tmp_path / "kept.npy", 0, int(load.max()) + 50, heat,
+        np.uint64(7), tmp_path / "rounds",
     )  # fmt: skip
     before, filled = part.copy(), np.array(masks[0])
     moved = move_in_rounds(work, position, load, HERE)
@@ -125,7 +149,7 @@ def test_after_a_pass_the_loads_are_exact_and_masks_miss_no_pin(
     np.testing.assert_array_equal(load, np.bincount(part, weights=hypergraph.vertex_weight))
     assert load.max() <= work.limit
     fill_masks(*files, tmp_path / "exact.npy", HERE)
-    kept, exact = map(np.asarray, masks)
+    kept, exact = map_vector(tmp_path / "kept.npy"), np.asarray(masks[1])
     assert not (exact & ~kept).any()
     # A pin that was alone in its part is known to have left, unless another one came in the same pass.
     net, vertex = np.nonzero(pins_of(hypergraph))

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gnnloom.storage.errors import CorruptError, NotFoundError
+from gnnloom.storage.errors import CorruptError, FormatError, NotFoundError
 from gnnloom.storage.format import artifact as artifact_file
+from gnnloom.storage.format import files
 from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter
-from gnnloom.storage.format.schema import SCHEMAS
-from gnnloom.storage.format.sections import read_section, section_of
+from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.format.groups import METADATA
+from gnnloom.storage.format.schema import SCHEMAS, check_records
+from gnnloom.storage.format.sections import read_section, section_of, write_section
 
 BLOCKS = 40
 
@@ -89,6 +94,53 @@ def test_everything_is_synced_before_the_manifest_and_arrays_by_the_tasks(
     records = [at for at, each in enumerate(synced) if each.name.startswith(".block-00007.json")]
     chunk = synced.index(path / "block" / "00007" / "indices" / "c" / "0")
     assert chunk < records[0]
+
+
+def test_the_commit_syncs_every_group_above_an_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: set[Path] = set()
+    sync = files.sync_paths
+
+    def noted(paths: Iterable[Path]) -> None:
+        listed = list(paths)
+        synced.update(listed)
+        sync(listed)
+
+    segment = "rank/00000/epoch/00000/segment/00000"
+    with ArtifactWriter.begin(tmp_path, "samples", {}, {}) as writer:
+        with writer.task("draw") as output:
+            output.add(write_array(writer.path, f"{segment}/vertex", np.arange(3), ("row",)))
+        monkeypatch.setattr(artifact_file, "sync_paths", noted)
+        path = writer.commit(["draw"], {"vertex": 3}, {}).path
+    groups = [path, *(path / parent for parent in Path(f"{segment}/vertex").parents)]
+    assert {each for group in groups for each in (group, group / METADATA)} <= synced
+
+
+@pytest.mark.parametrize("section", ["../../outside", "block/..", "block/00007/", "other/00007"])
+def test_a_section_that_is_no_folder_of_the_kind_is_refused(tmp_path: Path, section: str) -> None:
+    path = write_graph(tmp_path).path
+    manifest = read_json(path / MANIFEST)
+    write_json(path / MANIFEST, {**manifest, "sections": {**manifest["sections"], section: "0" * 32}})
+    with pytest.raises(CorruptError, match="cannot be a section"):
+        Artifact(path)
+
+
+def test_a_list_of_other_arrays_or_none_is_refused(tmp_path: Path) -> None:
+    path = write_graph(tmp_path).path
+    manifest = read_json(path / MANIFEST)
+    records = Artifact(path).records
+    for wrong in ([records["block/00002/indices"]], []):
+        digest = write_section(path, "block/00001", wrong)
+        sections = {**manifest["sections"], "block/00001": digest}
+        write_json(path / MANIFEST, {**manifest, "sections": sections})
+        with pytest.raises(CorruptError, match="block/00001 is not a section"):
+            Artifact(path).array("block/00001/indices")
+
+
+def test_a_path_of_an_array_leads_nowhere_else(tmp_path: Path) -> None:
+    path = write_graph(tmp_path).path
+    record = replace(Artifact(path).record("block/00001/indices"), path="block/../indices")
+    with pytest.raises(FormatError, match=r"block/\.\./indices is not part"):
+        check_records("here", "graph", [record], {"vertex": BLOCKS})
 
 
 def test_every_array_with_a_number_in_its_path_belongs_to_a_section() -> None:
