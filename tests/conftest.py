@@ -27,13 +27,12 @@ def catalog(tmp_path: Path) -> Catalog:
 @pytest.fixture(autouse=True)
 def untouched_loggers() -> Iterator[None]:
     """The command line sets up gnnloom's loggers for its whole process, which here is that of the next test, too."""
+    # A fixture of a whole module may have run a command before this one.
+    _set(logging.getLogger("gnnloom"), logging.NOTSET, True, [])
     before = {logger.name: _setting(logger) for logger in _own_loggers()}
     yield
     for logger in _own_loggers():
-        level, propagate, handlers = before.get(logger.name, (logging.NOTSET, True, []))
-        logger.setLevel(level)
-        logger.propagate = propagate
-        logger.handlers = handlers
+        _set(logger, *before.get(logger.name, (logging.NOTSET, True, [])))
 
 
 def _own_loggers() -> list[logging.Logger]:
@@ -42,6 +41,12 @@ def _own_loggers() -> list[logging.Logger]:
 
 def _setting(logger: logging.Logger) -> tuple[int, bool, list[logging.Handler]]:
     return logger.level, logger.propagate, list(logger.handlers)
+
+
+def _set(logger: logging.Logger, level: int, propagate: bool, handlers: list[logging.Handler]) -> None:
+    logger.setLevel(level)
+    logger.propagate = propagate
+    logger.handlers = handlers
 
 
 @pytest.fixture(scope="session")
