@@ -82,6 +82,6 @@ def _left_in(folder: Path, files: _GroupFiles) -> Iterator[int]:
         counts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
     except OSError:
         return
-    # Version 1 reports a huge number if there is no limit, and that is never the minimum.
+    # Without a limit, version 1 reports a huge number, which is never the smallest.
     if limit != "max":
         yield max(0, int(limit) - int(used) + sum(int(counts.get(name, 0)) for name in files.pages))

@@ -34,7 +34,7 @@ def read_manifest(artifact: Path) -> dict[str, Any]:
     Raises:
         NotFoundError: there is nothing at ``artifact``.
         IncompleteError: the artifact was begun and not finished.
-        CorruptError: the manifest is not a JSON object, or a section is no folder of the artifact's kind.
+        CorruptError: the manifest is not a JSON object, or names a section that its kind of artifact does not have.
         FormatError: the manifest is of a newer format, lacks an entry, or has one of another type.
     """
     path = artifact / MANIFEST

@@ -57,7 +57,7 @@ def complete_seeds(dataset: Dataset) -> set[int]:
             try:
                 rows = Artifact(info.path).array("part").read()
             except GnnloomError:
-                # Another process may have removed it meanwhile, which is no damage.
+                # Another process may have removed it in the meantime; nothing is damaged then.
                 if not info.path.exists():
                     continue
                 raise

@@ -169,7 +169,8 @@ def launch_program(
             Ctrl-C ask them to stop after a checkpoint. Without it, the ranks end with this process.
 
     Raises:
-        LaunchError: there is no mpiexec, or the ranks failed; or the error that they reported.
+        LaunchError: mpiexec is missing, or the ranks failed without saying why. An error that they reported is raised
+            as it is.
     """
     with own_folder() as folder:
         result = folder / "result.json"

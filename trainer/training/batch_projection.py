@@ -89,7 +89,7 @@ def batch_sizes(config: TrainConfig, rank: RankRows, num_layers: int) -> BatchSi
 def _subgraph(config: TrainConfig, rank: RankRows, num_layers: int) -> BatchSizes:
     n, size = rank.num_vertices, config.batch_size
     if config.sampler == "cluster":
-        # Without a partition, as when a recipe has yet to make it, nothing tells how large its parts are.
+        # A partition that a recipe has yet to make: the size of its parts is not known.
         size = -(-n * config.parts_per_batch // config.cluster_parts) if config.cluster_parts else n
     rows = float(min(size, n))
     if config.sampler == "vertex":

@@ -44,8 +44,8 @@ def train(dataset: DatasetLike, *, restart: bool = False, catalog: CatalogLike =
         InputError: an option is unknown, has a wrong value, or does not fit the dataset.
         NotFoundError: the dataset or its shards do not exist.
         ExistsError: a run of this name was made with other options, or another process is writing it.
-        LaunchError: there is no mpiexec, or the ranks failed. ``StoppedError``, one of its kinds: the training was
-            asked to stop, and wrote a checkpoint.
+        LaunchError: mpiexec is missing, or the ranks failed. ``StoppedError``, one of its kinds: the training was
+            asked to stop, and the same call continues it.
         CollectiveError: inside an MPI job: any of these errors, raised on every rank.
     """
     found, job = as_dataset(dataset, catalog), LaunchedRank.from_environment()

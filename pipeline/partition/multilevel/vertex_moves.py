@@ -253,11 +253,23 @@ def _update_masks(nets: NDArray[Any], mask: NDArray[np.uint64], source: int, tar
     source_word, source_bit = source // WORD_BITS, bit_of(source)
     target_word, target_bit = target // WORD_BITS, bit_of(target)
     for net in nets:
-        mask[net, 1, target_word] |= mask[net, 0, target_word] & target_bit
-        mask[net, 0, target_word] |= target_bit
-        # With two or more pins in the source, it is unknown how many remain: both bits stay until the next filling.
-        if not mask[net, 1, source_word] & source_bit:
-            mask[net, 0, source_word] &= ~source_bit
+        _join(mask, net, target_word, target_bit)
+        _leave(mask, net, source_word, source_bit)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _join(mask: NDArray[np.uint64], net: int, word: int, bit: np.uint64) -> None:
+    """Add a pin of a net to a part."""
+    mask[net, 1, word] |= mask[net, 0, word] & bit
+    mask[net, 0, word] |= bit
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _leave(mask: NDArray[np.uint64], net: int, word: int, bit: np.uint64) -> None:
+    """Take a pin of a net out of a part."""
+    # With two or more pins there, it is unknown how many remain: both bits stay until the next filling.
+    if not mask[net, 1, word] & bit:
+        mask[net, 0, word] &= ~bit
 
 
 @njit(cache=True, nogil=True)
@@ -288,9 +300,7 @@ def leave_parts(
         source = position[moves[k, 1] // num_parts % num_parts] - first
         word, bit = source // WORD_BITS, bit_of(source)
         for net in _nets_within(ids[offset[moves[k, 0]] : offset[moves[k, 0] + 1]], first_net, stop_net):
-            # With two or more pins in the source, it is unknown how many remain: both bits stay until the next filling.
-            if not mask[net, 1, word] & bit:
-                mask[net, 0, word] &= ~bit
+            _leave(mask, net, word, bit)
 
 
 @njit(cache=True, nogil=True)
@@ -313,8 +323,7 @@ def join_parts(
         target = position[moves[k, 1] % num_parts] - first
         word, bit = target // WORD_BITS, bit_of(target)
         for net in _nets_within(ids[offset[moves[k, 0]] : offset[moves[k, 0] + 1]], first_net, stop_net):
-            mask[net, 1, word] |= mask[net, 0, word] & bit
-            mask[net, 0, word] |= bit
+            _join(mask, net, word, bit)
 
 
 @njit(cache=True, nogil=True)

@@ -270,7 +270,7 @@ def open_member(file: SourceFile, member: str | None) -> Iterator[tuple[BinaryIO
             names = listed([name.removesuffix(".npy") for name in archive.namelist()])
             raise NotFoundError(f"{file.location}: no array {member}; there are {names or 'none'}") from None
         with stream:
-            # zipfile stops at the size that the archive's directory states, so the stream is no longer than that.
+            # zipfile reads no further than the size in the archive's directory.
             yield stream, archive.getinfo(f"{member}.npy").file_size
 
 

@@ -1,4 +1,4 @@
-"""Recomputes conclusions of the papers from the model, with each paper's figure beside ours."""
+"""Recomputes the conclusions of the papers from the model, and compares each with the published figure."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def test_auto_leaves_a_run_with_its_algorithm(planned: Path) -> None:
 
 
 def test_auto_considers_what_can_train_as_asked(planned: Path) -> None:
-    # Grid algorithms keep the adjacency in memory, and there are no row shards.
+    # Only row shards can be read from disk, and this dataset has none.
     with pytest.raises(InputError, match=r"has no shards for 4 ranks"):
         invoke(planned, "train", "web", "--ranks", "4", "--algorithm", "auto", "--adjacency", "disk", "--plan")
     with pytest.raises(InputError, match=r"mode minibatch: .* the planner knows only mode full"):
