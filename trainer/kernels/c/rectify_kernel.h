@@ -84,8 +84,3 @@ static void TYPE(rows)(const struct gnnloom_rows *rows, int64_t start, int64_t s
             TYPE(word)(rows, row, keys, first, rows->dim - first);
     }
 }
-
-#undef STORED
-#undef SUM
-#undef TYPE
-#undef BFLOAT16

@@ -31,21 +31,8 @@ INLINE uint16_t narrowed(uint32_t bits) {
     return (uint16_t)((bits & 0x7FFFFFFFu) > 0x7F800000u ? 0x7FC0u : rounded);
 }
 
-#define STORED float
-#define SUM float
-#define TYPE(name) name##_float32_
-#include "rectify_kernel.h"
-
-#define STORED double
-#define SUM double
-#define TYPE(name) name##_float64_
-#include "rectify_kernel.h"
-
-#define STORED uint16_t
-#define SUM float
-#define BFLOAT16 1
-#define TYPE(name) name##_bfloat16_
-#include "rectify_kernel.h"
+#define TEMPLATE "rectify_kernel.h"
+#include "each_type.h"
 
 void ROWS_ENTRY(const struct gnnloom_rows *rows, int64_t start, int64_t stop) {
     if (rows->dtype == GNNLOOM_FLOAT32)

@@ -140,7 +140,3 @@ static void TYPE(spmm)(const struct gnnloom_product *product, int64_t start, int
 }
 
 #undef MOST_HERE
-#undef STORED
-#undef SUM
-#undef TYPE
-#undef BFLOAT16

@@ -67,21 +67,8 @@ INLINE int64_t smaller(int64_t one, int64_t other) {
 typedef void panel_kernel(const struct gnnloom_product *product, int64_t start, int64_t stop, int64_t first,
                           int64_t width);
 
-#define STORED float
-#define SUM float
-#define TYPE(name) name##_float32_
-#include "spmm_sizes.h"
-
-#define STORED double
-#define SUM double
-#define TYPE(name) name##_float64_
-#include "spmm_sizes.h"
-
-#define STORED uint16_t
-#define SUM float
-#define BFLOAT16 1
-#define TYPE(name) name##_bfloat16_
-#include "spmm_sizes.h"
+#define TEMPLATE "spmm_sizes.h"
+#include "each_type.h"
 
 void ENTRY(const struct gnnloom_product *product, int64_t start, int64_t stop) {
     if (product->dtype == GNNLOOM_FLOAT32)
