@@ -3,7 +3,9 @@
 Every figure is a sum over all ranks.  With n vertices, P ranks and a product of width w:
 
 * 1D: P broadcasts of a block of rows, (P - 1) n w words in all (CAGNET, IV-A).
-* 1.5D: P / c blocks, each broadcast among the P / c ranks of one copy, then an all-reduce over c copies (IV-B).
+* 1.5D: P / c blocks, each broadcast among the P / c ranks of one copy (IV-B). The paper's ranks hold whole blocks, and
+  all-reduce them; ours hold 1 / c of a block each: they send it to the copy that broadcasts, (1 - 1 / c) n w words in
+  all, and a reduce-scatter over c copies sends (c - 1) n w.
 * 2D: the features down the process columns, (p - 1) n w; the adjacency along the rows, q - 1 times (IV-C).
 * 3D: the same in every layer, and a reduce-scatter of (c - 1) n w words along the fibers (IV-D).
 * Plexus, section 3: all-reduces of H over X, of Q over Y, of dH over X and of dF over Z; for the model's input, an
@@ -91,11 +93,19 @@ def _parameters(dims: tuple[int, ...]) -> int:
 
 def row_blocks(epoch: Epoch, blocks: int, copies: int = 1) -> None:
     """1D, and 1.5D with ``copies``."""
+    n, ranks = epoch.num_vertices, blocks * copies
+    collected = []
+    for rank in range(ranks):
+        block, copy = divmod(rank, copies)
+        held = (rank + 1) * n // ranks - rank * n // ranks
+        if not copy * blocks // copies <= block < (copy + 1) * blocks // copies and held:
+            collected.append(held)
     for _, backward, width in epoch.products:
         kind = _kind("propagate", backward)
-        epoch.broadcasts(kind, epoch.num_vertices * width, blocks, blocks)
-        epoch.reductions(kind, epoch.num_vertices * width, copies, blocks)
-    epoch.loss_and_gradients(blocks * copies, copies, _parameters(epoch.dims), 1, 0)
+        epoch.add(kind, sum(collected) * width * WORD, len(collected))
+        epoch.broadcasts(kind, n * width, blocks, blocks)
+        epoch.gathers(kind, n * width, copies, blocks)
+    epoch.loss_and_gradients(ranks, 1, _parameters(epoch.dims), 1, 0)
 
 
 def summa(epoch: Epoch, rows: int, columns: int, layers: int = 1, width: int = 0) -> None:

@@ -6,13 +6,14 @@ A product of width w on P ranks sends (P - 1) n w words in P broadcasts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from gnnloom.trainer.algorithms.algorithm import Algorithm, OperatorContext
 from gnnloom.trainer.algorithms.footprint import Footprint, unchanging
 from gnnloom.trainer.algorithms.on_grid import build_on_grid
 from gnnloom.trainer.algorithms.steps import Operation, Spread, Step, Steps, add_alignment, add_common, pipelined
-from gnnloom.trainer.algorithms.workload import Workload, share
+from gnnloom.trainer.algorithms.workload import Exchange, Workload, share
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import GRID_SHARDS, SharedGridShards
 
@@ -30,40 +31,63 @@ def build(context: OperatorContext[SharedGridShards]) -> Operator:
 def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint]:
     """What a rank holds; also of the copies of ``replicated``, which divide the blocks of columns."""
     blocks, copies = axes["row"], axes.get("replica", 1)
-    held = 1 / blocks
-    # While one block of another rank is multiplied, the next one arrives.
-    received = held * min(2, blocks - 1)
+    mine = 1 / (blocks * copies)
+    # While one block of another rank is multiplied, the next one arrives; a copy's own block is collected before.
+    arriving = min(2, blocks - 1) if copies == 1 else min(3, share(blocks, copies))
     return unchanging(
         len(orders),
-        Footprint(rows=held, held=held, product=held, received=received, adjacency=held / copies, pointers=1 / copies),
+        Footprint(
+            rows=mine,
+            held=mine,
+            product=1 / blocks,
+            received=arriving / blocks,
+            adjacency=mine,
+            pointers=1 / copies,
+        ),
     )
 
 
 def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -> list[Step]:  # noqa: ARG001
     """An epoch; also of the copies of ``replicated``, which divide the broadcasts and sum their results.
 
-    Tripathy, Yelick, Buluc (SC 2020), sections IV-A and IV-B.
+    Tripathy, Yelick, Buluc (SC 2020), sections IV-A and IV-B; copies sum by a reduce-scatter instead of an all-reduce.
     """
     found, n = Steps(work, axes), work.num_vertices
     blocks, copies = axes["row"], axes.get("replica", 1)
-    rows, taken = share(n, blocks), share(blocks, copies)
-    spreads = [Spread(("row",), (), layer % 2 * work.double_order) for layer in range(work.num_layers + 1)]
+    rows, taken, held = share(n, blocks), share(blocks, copies), share(n, blocks * copies)
+    collected = _collected(n, blocks, copies)
+    spreads = [Spread(tuple(axes), (), layer % 2 * work.double_order) for layer in range(work.num_layers + 1)]
     for layer, backward, width in work.products:
         kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
-        found.scale(rows * width, backward)
+        found.scale(held * width, backward)
+        found.exchange(kind, collected, width, axes=tuple(axes)[1:])
         # The busiest copy takes one source block more than the others if they do not divide.
         found.multiply(part=taken / blocks / blocks, rows=rows, columns=rows, width=width, calls=taken)
         # A block arrives while the one before is multiplied.
         found.communicate(kind, Operation.BROADCAST, ("row",), n * width, blocks, overlapped=pipelined(taken))
         if copies > 1:
-            found.communicate(kind, Operation.ALL_REDUCE, ("replica",), n * width, blocks)
+            found.communicate(kind, Operation.REDUCE_SCATTER, ("replica",), n * width, blocks)
         if work.aligns_own(layer) and not backward:
             returns = work.own_has_gradient(layer)
             add_alignment(found, spreads[layer], spreads[layer + 1], width, backward=returns)
     for layer, (before, after) in enumerate(work.pairs):
-        found.transform(layer, rows=rows, inner=before, columns=after)
-    add_common(found, spreads, ("row",), work.vectors + work.matrices)
+        found.transform(layer, rows=held, inner=before, columns=after)
+    add_common(found, spreads, tuple(axes), work.vectors + work.matrices)
     return found.found
+
+
+def _collected(n: int, blocks: int, copies: int) -> Exchange:
+    """Rows that the copies of a block send to the one that broadcasts it; an empty range is not sent."""
+    parts = blocks * copies
+    rows = messages = 0
+    for copy in range(copies):
+        for block in range(copy * blocks // copies, (copy + 1) * blocks // copies):
+            bounds = [part * n // parts for part in range(block * copies, (block + 1) * copies + 1)]
+            sizes = [stop - start for start, stop in pairwise(bounds)]
+            del sizes[copy]
+            rows, messages = rows + sum(sizes), messages + sum(size > 0 for size in sizes)
+    busiest = share(n, blocks) - share(n, parts)
+    return Exchange(rows=rows, messages=messages, busiest_rows=busiest, busiest_messages=copies - 1)
 
 
 ALGORITHM = Algorithm(

@@ -166,17 +166,26 @@ class Steps:
             )
         )
 
-    def exchange(self, kind: Kind, exchange: Exchange, width: int, *, overlapped: float = 0.0) -> None:
-        """Add a point-to-point exchange of rows among all ranks."""
-        if self.ranks == 1 or not exchange.messages:
+    def exchange(
+        self,
+        kind: Kind,
+        exchange: Exchange,
+        width: int,
+        *,
+        axes: tuple[str, ...] | None = None,
+        overlapped: float = 0.0,
+    ) -> None:
+        """Add point-to-point exchanges of rows within all groups along ``axes``; by default, among all ranks."""
+        group = self.ranks if axes is None else self.size(axes)
+        if group == 1 or not exchange.messages:
             return
         self.found.append(
             Communication(
                 kind=kind,
                 operation=Operation.EXCHANGE,
-                group=self.ranks,
+                group=group,
                 stride=1,
-                groups=1,
+                groups=self.ranks // group,
                 elements=exchange.rows * width,
                 calls=exchange.messages,
                 element_size=self.work.feature_size,

@@ -5,9 +5,11 @@ Tripathy, Yelick, Buluc, "Reducing Communication in Graph Neural Network Trainin
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from gnnloom.storage.matrix.ranges import split_range
+from gnnloom.trainer.comm.communicator import Request
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.dispatch import SparseProduct, converted, sum_dtype
@@ -20,10 +22,14 @@ _ROW, _REPLICA = ("row",), ("replica",)
 
 
 class RowBlocks(GridOperator):
-    """Rank (i, j) holds block i of the rows of all matrices; j numbers the copies, which divide each product's work.
+    """Ranks (i, 0), (i, 1), ... share block i of the rows of all matrices; j numbers the copies, as the paper has it.
 
-    Copy j receives its subset of the blocks of the features, one after the other, and multiplies with each; then the
-    copies sum their results. Weights are the same on all ranks.
+    Each holds an even range of the block's rows. In a product, the block is whole on two occasions: copy j broadcasts
+    its subset of the blocks of the features, one after the other, after it has collected their rows, and multiplies its
+    own block of the adjacency's rows with each; then the copies sum their results, and each keeps its rows. All that
+    is done with rows between two products is so done once, on 1 / P of them. (In the paper, all copies hold whole
+    blocks: the sum leaves it on each of them, and each multiplies it with the weight.) Weights are the same on all
+    ranks.
     """
 
     def __init__(self, grid: ProcessGrid, adjacency: GridAdjacency, plan: LayerPlan) -> None:
@@ -35,18 +41,22 @@ class RowBlocks(GridOperator):
         Raises:
             InputError: a degree is negative or not finite.
         """
-        # Copies compute the same gradient from the same rows, so gradients are summed along the row axis only.
-        super().__init__(grid, adjacency, weight_axes=_ROW)
+        # No two ranks hold the same rows, so the gradient of a weight is the sum over all of them.
+        super().__init__(grid, adjacency, weight_axes=tuple(grid.axes))
         self._replica_axes = tuple(axis for axis in _REPLICA if axis in grid.axes)
-        blocks = grid.axes["row"]
+        self._feature_rows = _ROW + self._replica_axes
+        blocks, copies = grid.axes["row"], grid.size(self._replica_axes)
         # Copies divide the source blocks, so every block is broadcast within one copy only.
-        self._sources = range(*split_range(blocks, grid.size(self._replica_axes), grid.index(self._replica_axes)))
+        shares = [range(*split_range(blocks, copies, copy)) for copy in range(copies)]
+        self._sources = shares[grid.index(self._replica_axes)]
+        #: The copy that broadcasts the block of this rank.
+        self._collector = next(copy for copy, share in enumerate(shares) if grid.coordinate["row"] in share)
         self._bounds = [split_range(adjacency.num_vertices, blocks, block) for block in range(blocks)]
         self._products = {(layer, backward): self._read(layer, backward=backward) for layer, backward in plan.products}
 
     def _read(self, layer: int, *, backward: bool) -> list[SparseProduct]:
         """The rank's rows in one product for each block of columns that its copy multiplies with."""
-        self.read_scaling(layer, _ROW, _ROW, backward=backward)
+        self.read_scaling(layer, self._feature_rows, _ROW, backward=backward)
         columns = [self._bounds[source] for source in self._sources]
         return self.adjacency.products(layer, self.rows(_ROW), columns, transposed=backward)
 
@@ -54,36 +64,67 @@ class RowBlocks(GridOperator):
         del self._products[layer, False]
 
     def layout(self, layer: int) -> Layout:
-        return self.grid_layout(layer, _ROW, ())
+        return self.grid_layout(layer, self._feature_rows, ())
 
     def multiply(self, features: Tensor, layer: int, *, backward: bool) -> Tensor:
         kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
-        own = self.scaled(features, layer, _ROW, backward=backward)
-        copies = self.grid.group(self._replica_axes)
-        products = self._products[layer, backward]
+        own = self.scaled(features, layer, self._feature_rows, backward=backward)
+        block = self._collect(own, kind)
+        copies, products = self.grid.group(self._replica_axes), self._products[layer, backward]
+        first, last = self.rows(_ROW)
         # Several summands are added in the dtype of sums.
         is_one = len(products) == 1 and copies.size == 1
-        result = self.workspace.empty(own.shape, own.dtype if is_one else sum_dtype(own.dtype))
+        result = self.workspace.empty((last - first, own.shape[1]), own.dtype if is_one else sum_dtype(own.dtype))
         if not products:
             result.zero_()
         row_scale = self.row_scale(layer, _ROW, backward=backward)
         # The owner of a block of the features broadcasts it, and all ranks of the copy multiply. They have the same
         # sources, and so call the broadcasts in the same order. The next block arrives during a product, so there are
         # two blocks in memory at a time.
-        arriving = self._begin_block(0, own, products, kind)
+        arriving = self._begin_block(0, block, products, kind)
         for number, product in enumerate(products):
-            block, arrival = arriving
-            arriving = self._begin_block(number + 1, own, products, kind)
+            source, arrival = arriving
+            arriving = self._begin_block(number + 1, block, products, kind)
             arrival.finish()
-            self.multiply_locally(product, block, result, row_scale, arriving[1], accumulate=number > 0)
-        # Without copies the group has one rank, and nothing is sent.
-        copies.all_reduce(result, kind)
-        return converted(result, own.dtype, self.workspace)
+            self.multiply_locally(product, source, result, row_scale, arriving[1], accumulate=number > 0)
+        sizes = self.grid.sizes_along_last(self.adjacency.num_vertices, self._feature_rows)
+        return converted(self.reduce_scatter(copies, result, sizes, kind), own.dtype, self.workspace)
+
+    def _collect(self, own: Tensor, kind: Kind) -> Tensor:
+        """The whole block of the features on the copy that broadcasts it, from all copies' rows. Collective.
+
+        Args:
+            own: (num_rows, dim) this rank's rows.
+
+        Returns:
+            (block's rows, dim); on the other copies, ``own``.
+        """
+        copies = self.grid.group(self._replica_axes)
+        if copies.size == 1:
+            return own
+        sizes = self.grid.sizes_along_last(self.adjacency.num_vertices, self._feature_rows)
+        with self.grid.comm.traffic.timing(kind, copies):
+            if copies.rank != self._collector:
+                copies.wait(copies.send(own, self._collector, kind))
+                return own
+            block = self.workspace.empty((sum(sizes), own.shape[1]), own.dtype)
+            requests: list[Request] = []
+            for copy, rows in enumerate(torch.split(block, sizes)):
+                if copy == copies.rank:
+                    rows.copy_(own)
+                else:
+                    requests += copies.receive(rows, copy)
+            copies.wait(requests)
+        return block
 
     def _begin_block(
         self, number: int, own: Tensor, products: list[SparseProduct], kind: Kind
     ) -> tuple[Tensor, InFlight]:
-        """Begin the broadcast of a block that this copy multiplies with; of nothing after the last one. Collective."""
+        """Begin the broadcast of a block that this copy multiplies with; of nothing after the last one. Collective.
+
+        Args:
+            own: this rank's block, if its copy broadcasts it.
+        """
         group = self.grid.group(_ROW)
         if number == len(products):
             return own, InFlight(group, [], kind)

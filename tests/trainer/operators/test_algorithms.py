@@ -271,7 +271,8 @@ def _cuts(case: Case, orders: tuple[bool, ...]) -> list[tuple[traffic.Cut, traff
     names = ("columns", "rows") if case.permutation == "double" else ("rows", "rows")
     if case.algorithm == "tensor3d":
         return traffic.plane_cuts(orders, names)
-    rows, columns = ((0, 2)[: len(case.grid) - 1], (1,)) if case.algorithm in {"summa", "split3d"} else ((0,), ())
+    rows, columns = ((0, 2)[: len(case.grid) - 1], (1,)) if case.algorithm in {"summa", "split3d"} else ((0, 1), ())
+    rows = tuple(axis for axis in rows if axis < len(case.grid))
     ends = [traffic.Cut(names[layer % 2], rows, columns) for layer in range(len(orders) + 1)]
     return [(before, after, before, after) for before, after in pairwise(ends)]
 
