@@ -183,7 +183,7 @@ _FIGURES: dict[str, tuple[Callable[[], list[str]], int, int, str]] = {
     "replicated": (
         _replicated, 620, 170,
         ("<code>replicated</code> on 2 &times; 2 ranks: two blocks in two copies. Copy 0 multiplies the left half of"
-        " A, copy 1 the right half, and an all-reduce adds them."),
+        " A, copy 1 the right half, and a reduce-scatter adds them: each keeps half of the rows."),
     ),
     "summa": (
         _summa, 500, 170,

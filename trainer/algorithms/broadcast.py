@@ -21,11 +21,31 @@ if TYPE_CHECKING:
     from gnnloom.trainer.operators.operator import Operator
 
 
+#: Blocks of the features are multiplied by one call as long as they take at most these bytes. On many ranks, a row of
+#: the output has an entry in few blocks, and each call reads and writes it for them; and a call takes microseconds.
+_TOGETHER_BYTES = 16 << 20
+#: Calls of a product with more blocks: what arrives before the first of them is not hidden behind another one.
+_LEAST_CALLS = 4
+
+
+def blocks_together(n: int, blocks: int, copies: int, width: int, number_size: int) -> int:
+    """How many blocks of the features are multiplied by one call.
+
+    Args:
+        width: the largest of the model, as layers share the blocks of the adjacency.
+    """
+    taken = -(-blocks // copies)
+    fitting = _TOGETHER_BYTES // max(1, -(-n // blocks) * width * number_size)
+    return max(1, min(fitting, taken // _LEAST_CALLS))
+
+
 def build(context: OperatorContext[SharedGridShards]) -> Operator:
     """Read this rank's row block. Communicates nothing."""
     from gnnloom.trainer.operators.row_blocks import RowBlocks  # noqa: PLC0415 - imports torch
 
-    return build_on_grid(context, lambda grid, adjacency: RowBlocks(grid, adjacency, context.plan))
+    n, axes, width = context.shards.shards.num_vertices, context.axes, max(context.plan.dims)
+    together = blocks_together(n, axes["row"], axes.get("replica", 1), width, context.feature_dtype.itemsize)
+    return build_on_grid(context, lambda grid, adjacency: RowBlocks(grid, adjacency, context.plan, together))
 
 
 def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint]:
@@ -41,6 +61,7 @@ def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint
             held=mine,
             product=1 / blocks,
             received=arriving / blocks,
+            received_bytes=2 * _TOGETHER_BYTES if share(blocks, copies) >= 2 * _LEAST_CALLS else 0,
             adjacency=mine,
             pointers=1 / copies,
         ),
@@ -56,15 +77,17 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
     blocks, copies = axes["row"], axes.get("replica", 1)
     rows, taken, held = share(n, blocks), share(blocks, copies), share(n, blocks * copies)
     collected = _collected(n, blocks, copies)
+    together = blocks_together(n, blocks, copies, max(work.dims), work.feature_size)
+    calls = float(-(-int(taken) // together))
     spreads = [Spread(tuple(axes), (), layer % 2 * work.double_order) for layer in range(work.num_layers + 1)]
     for layer, backward, width in work.products:
         kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
         found.scale(held * width, backward)
         found.exchange(kind, collected, width, axes=tuple(axes)[1:])
         # The busiest copy takes one source block more than the others if they do not divide.
-        found.multiply(part=taken / blocks / blocks, rows=rows, columns=rows, width=width, calls=taken)
-        # A block arrives while the one before is multiplied.
-        found.communicate(kind, Operation.BROADCAST, ("row",), n * width, blocks, overlapped=pipelined(taken))
+        found.multiply(part=taken / blocks / blocks, rows=rows, columns=rows * together, width=width, calls=calls)
+        # The blocks of a call arrive while those of the call before are multiplied.
+        found.communicate(kind, Operation.BROADCAST, ("row",), n * width, blocks, overlapped=pipelined(calls))
         if copies > 1:
             found.communicate(kind, Operation.REDUCE_SCATTER, ("replica",), n * width, blocks)
         if work.aligns_own(layer) and not backward:

@@ -18,6 +18,7 @@ class Footprint:
         arriving: nonzeros that arrive at a time for a product.
         pointers: row pointers of that matrix, as a multiple of n; every block of columns has its own.
         window: names of the axes that split the rows and columns of that matrix, if these change from layer to layer.
+        received_bytes: that may arrive at a time where the share that arrives takes less.
     """
 
     rows: float
@@ -28,6 +29,11 @@ class Footprint:
     pointers: float
     arriving: float = 0.0
     window: tuple[str, ...] = ()
+    received_bytes: int = 0
+
+    def arriving_bytes(self, whole: float) -> float:
+        """Bytes that arrive at a time, at most, for a product with a dense matrix of ``whole`` bytes."""
+        return max(self.received * whole, min(self.received_bytes, whole))
 
 
 def unchanging(num_layers: int, footprint: Footprint) -> list[Footprint]:

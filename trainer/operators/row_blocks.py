@@ -32,11 +32,13 @@ class RowBlocks(GridOperator):
     ranks.
     """
 
-    def __init__(self, grid: ProcessGrid, adjacency: GridAdjacency, plan: LayerPlan) -> None:
+    def __init__(self, grid: ProcessGrid, adjacency: GridAdjacency, plan: LayerPlan, together: int = 1) -> None:
         """Read this rank's windows. Communicates nothing.
 
         Args:
             grid: axes ``row``, and ``replica`` if there are copies.
+            together: number of blocks of the features that are multiplied by one call; see
+                :func:`gnnloom.trainer.algorithms.broadcast.blocks_together`.
 
         Raises:
             InputError: a degree is negative or not finite.
@@ -48,16 +50,17 @@ class RowBlocks(GridOperator):
         blocks, copies = grid.axes["row"], grid.size(self._replica_axes)
         # Copies divide the source blocks, so every block is broadcast within one copy only.
         shares = [range(*split_range(blocks, copies, copy)) for copy in range(copies)]
-        self._sources = shares[grid.index(self._replica_axes)]
+        sources = shares[grid.index(self._replica_axes)]
+        self._sources = [sources[start : start + together] for start in range(0, len(sources), together)]
         #: The copy that broadcasts the block of this rank.
         self._collector = next(copy for copy, share in enumerate(shares) if grid.coordinate["row"] in share)
         self._bounds = [split_range(adjacency.num_vertices, blocks, block) for block in range(blocks)]
         self._products = {(layer, backward): self._read(layer, backward=backward) for layer, backward in plan.products}
 
     def _read(self, layer: int, *, backward: bool) -> list[SparseProduct]:
-        """The rank's rows in one product for each block of columns that its copy multiplies with."""
+        """The rank's rows in one product for the blocks of columns that its copy multiplies with at a time."""
         self.read_scaling(layer, self._feature_rows, _ROW, backward=backward)
-        columns = [self._bounds[source] for source in self._sources]
+        columns = [(self._bounds[sources[0]][0], self._bounds[sources[-1]][1]) for sources in self._sources]
         return self.adjacency.products(layer, self.rows(_ROW), columns, transposed=backward)
 
     def release(self, layer: int) -> None:
@@ -79,12 +82,12 @@ class RowBlocks(GridOperator):
             result.zero_()
         row_scale = self.row_scale(layer, _ROW, backward=backward)
         # The owner of a block of the features broadcasts it, and all ranks of the copy multiply. They have the same
-        # sources, and so call the broadcasts in the same order. The next block arrives during a product, so there are
-        # two blocks in memory at a time.
-        arriving = self._begin_block(0, block, products, kind)
+        # sources, and so call the broadcasts in the same order. The next blocks arrive during a product, so those of
+        # two products are in memory at a time.
+        arriving = self._begin_blocks(0, block, kind)
         for number, product in enumerate(products):
             source, arrival = arriving
-            arriving = self._begin_block(number + 1, block, products, kind)
+            arriving = self._begin_blocks(number + 1, block, kind)
             arrival.finish()
             self.multiply_locally(product, source, result, row_scale, arriving[1], accumulate=number > 0)
         sizes = self.grid.sizes_along_last(self.adjacency.num_vertices, self._feature_rows)
@@ -117,17 +120,26 @@ class RowBlocks(GridOperator):
             copies.wait(requests)
         return block
 
-    def _begin_block(
-        self, number: int, own: Tensor, products: list[SparseProduct], kind: Kind
-    ) -> tuple[Tensor, InFlight]:
-        """Begin the broadcast of a block that this copy multiplies with; of nothing after the last one. Collective.
+    def _begin_blocks(self, number: int, own: Tensor, kind: Kind) -> tuple[Tensor, InFlight]:
+        """Begin the broadcasts of the blocks of a product, which follow each other; of none after the last. Collective.
 
         Args:
             own: this rank's block, if its copy broadcasts it.
+
+        Returns:
+            (blocks' rows, dim) where they arrive.
         """
         group = self.grid.group(_ROW)
-        if number == len(products):
+        if number == len(self._sources):
             return own, InFlight(group, [], kind)
-        source, shape = self._sources[number], (products[number].num_columns, own.shape[1])
-        block = own if source == group.rank else self.workspace.empty(shape, own.dtype)
-        return block, InFlight(group, group.begin_broadcast(block, source, kind), kind)
+        sources = self._sources[number]
+        sizes = [stop - start for start, stop in (self._bounds[source] for source in sources)]
+        # The own block is multiplied where it is, unless others lie around it.
+        is_own = list(sources) == [group.rank]
+        rows = own if is_own else self.workspace.empty((sum(sizes), own.shape[1]), own.dtype)
+        requests: list[Request] = []
+        for source, block in zip(sources, torch.split(rows, sizes), strict=True):
+            if source == group.rank and not is_own:
+                block.copy_(own)
+            requests += group.begin_broadcast(block, source, kind)
+        return rows, InFlight(group, requests, kind)

@@ -334,7 +334,8 @@ def _memory(
     layer_weights = (2 * copies + 2) * _num_weights(config, options) * np.dtype(config.dtype).itemsize
     # While they load, features are scaled into a copy, and multiplied with the first matrix.
     first = layers[0]
-    loading = 2 * feature + (first.held + first.received + first.product) * n * options.dims[0] * word
+    whole = n * options.dims[0] * word
+    loading = 2 * feature + (first.held + first.product) * whole + first.arriving_bytes(whole)
     batch = batch_sizes(config, rank, len(options.pairs)) if n else None
     if batch is None:
         peak, saved = _layer_peak(config, options, layers, model, n * word, entries * word)
@@ -361,7 +362,7 @@ def _evaluation_peak(options: ModelOptions, layers: Sequence[Footprint], model: 
         given = here.held * column * before if layer else 0.0
         product = here.product * column * width
         # What moves are the given rows themselves, or their product with the weight.
-        moving = here.received * column * width + (0.0 if first else here.held * column * width)
+        moving = here.arriving_bytes(column * width) + (0.0 if first else here.held * column * width)
         # Those that arrived are freed before the product is multiplied with the weight.
         peak = max(peak, given + product + max(moving, (1 + model.passing - ModelWork.passing) * output))
     return peak
@@ -404,7 +405,7 @@ def _layer_peak(
         first = options.propagates_first(layer)
         is_kept = layer == 0 and options.input_is_kept
         product = (before if first else width) * column
-        moving = (here.held + here.received + sums * here.product) * product
+        moving = (here.held + sums * here.product) * product + here.arriving_bytes(product)
         if model.attends:
             # The transformed rows of this rank and of its halo, and the scores of every edge and head.
             scores = config.heads * entries

@@ -125,6 +125,8 @@ PREDICTED = [
 ]
 PREDICTED += [Case("directed", *where, depth=2) for where in SOME_GRIDS[1::2]]
 ODD_GRAPHS = [
+    # Five products of nine blocks, two at a time.
+    Case("directed", "broadcast", (9,)),
     # Two of the seven layers have none of the five vertices.
     Case("fewer-vertices-than-ranks", "split3d", (1, 1, 7)),
     *(Case("fewer-vertices-than-ranks", *where) for where in (("replicated", (4, 2)), *SOME_GRIDS[4:])),
