@@ -91,6 +91,7 @@ class GridShards:
     def __init__(self, artifact: Artifact) -> None:
         self.artifact = artifact
         self.num_vertices: int = artifact.sizes["vertex"]
+        self.nnz: int = artifact.facts["nnz"]
         self.num_features: int = artifact.sizes.get("feature", 0)
         self.num_classes: int = artifact.facts.get("num_classes", 0)
         #: Width of a model's output: the classes, or the numbers that a regression predicts.

@@ -22,7 +22,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-#: Bytes of a float64, and of an int64 row pointer.
+#: Bytes of a float64.
 WORD = 8
 
 #: Vertex order to the ids of the vertices in that order.
@@ -116,8 +116,9 @@ def summa(epoch: Epoch, rows: int, columns: int, layers: int = 1, width: int = 0
         kind = _kind("propagate", backward)
         epoch.broadcasts(kind, n * dim, rows, columns * stages)
         epoch.gathers(kind, n * dim, layers, rows * columns)
-        entries = (columns - 1) * (4 * epoch.nnz + WORD * stages * (n + rows))
-        epoch.add("adjacency", entries, (columns - 1) * 2 * rows * stages)
+        # With the column ids, the entries of every row of every block, or, if there are fewer, the row of every entry.
+        numbers = epoch.nnz + min(epoch.nnz, n * stages)
+        epoch.add("adjacency", (columns - 1) * 4 * numbers, (columns - 1) * 2 * rows * stages)
     for before, after in pairwise(epoch.dims):
         epoch.broadcasts("transform forward", n * before, columns, rows * layers * columns)
         epoch.broadcasts("transform backward", n * after, columns, rows * layers * columns)

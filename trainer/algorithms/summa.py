@@ -29,7 +29,7 @@ OPTIONS = {
 }
 
 
-#: Passes over the row pointers of a block to prepare it for a product.
+#: Passes over what says the rows of a block, to prepare it for a product.
 _PREPARED = 4
 
 
@@ -37,8 +37,11 @@ def build(context: OperatorContext[SharedGridShards]) -> Operator:
     """Read this rank's blocks. Communicates nothing."""
     from gnnloom.trainer.operators.summa import Summa  # noqa: PLC0415 - imports torch
 
-    width = context.options["summa_width"]
-    return build_on_grid(context, lambda grid, adjacency: Summa(grid, adjacency, context.plan, width))
+    width, shards = context.options["summa_width"], context.shards.shards
+    lists = lists_entries(shards.num_vertices, shards.nnz, _all_stages(shards.num_vertices, context.axes, width))
+    return build_on_grid(
+        context, lambda grid, adjacency: Summa(grid, adjacency, context.plan, width, lists_entries=lists)
+    )
 
 
 def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint]:
@@ -75,7 +78,8 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
     spreads = [
         Spread(("row", *layer_axes), ("column",), layer % 2 * work.double_order) for layer in range(work.num_layers + 1)
     ]
-    stages = sum(num_stages(n, rows, columns, layers, layer, options["summa_width"]) for layer in range(layers))
+    stages = _all_stages(n, axes, options["summa_width"])
+    numbers = work.nnz if lists_entries(n, work.nnz, stages) else stages * n
     for layer, backward, width in work.products:
         kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
         held, calls = share(width, columns), stages / layers
@@ -90,7 +94,7 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
         # The operands of a stage arrive while those of the stage before are multiplied.
         hidden = pipelined(calls)
         for entries, size in (
-            (stages * (n + rows), work.pointer_size),
+            (numbers, work.row_size),
             (work.nnz, work.index_size),
             (work.nnz, work.value_size),
         ):
@@ -101,7 +105,7 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
         found.communicate(kind, Operation.BROADCAST, ("row",), n * width, columns * stages, overlapped=hidden)
         # Blocks that arrive are prepared for their product in every epoch: their rows are listed.
         arriving = calls * (columns - 1) / columns
-        found.touch(_PREPARED * arriving * share(n, rows), _PREPARED * arriving)
+        found.touch(_PREPARED * arriving * numbers / max(1, rows * stages), _PREPARED * arriving)
         found.communicate(kind, Operation.REDUCE_SCATTER, layer_axes, n * width, rows * columns)
         if work.aligns_own(layer) and not backward:
             returns = work.own_has_gradient(layer)
@@ -113,6 +117,21 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
         found.transform(layer, rows=share(n, rows * layers), inner=before, columns=share(after, columns), calls=columns)
     add_common(found, spreads, tuple(axes), work.vectors + work.matrices)
     return found.found
+
+
+def _all_stages(n: int, axes: Mapping[str, int], width: int) -> int:
+    """Stages of all layers."""
+    rows, columns, layers = axes["row"], axes["column"], axes.get("layer", 1)
+    return sum(num_stages(n, rows, columns, layers, layer, width) for layer in range(layers))
+
+
+def lists_entries(n: int, nnz: int, stages: int) -> bool:
+    """Whether blocks are sent with the row of every entry instead of the number of entries of every row.
+
+    One choice for all blocks, by which takes fewer numbers in all of them together, so that the bytes are known without
+    reading the graph.
+    """
+    return nnz < stages * n
 
 
 def num_stages(n: int, rows: int, columns: int, layers: int, layer: int, width: int) -> int:

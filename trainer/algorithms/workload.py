@@ -56,8 +56,8 @@ class Workload:
         double_order: layers alternate between two orders of the vertices.
         feature_size, parameter_size, score_size: bytes of a number in features, in sums (such as gradients of
             parameters) and in rows of the loss, as they are sent.
-        index_size, pointer_size, value_size: bytes of a column id, a row pointer and a weight of the adjacency as
-            they are sent; 0 for no weights.
+        index_size, row_size, value_size: bytes of a column id, of a row's id or number of entries, and of a weight of
+            the adjacency as they are sent; 0 for no weights.
         scaled_sides: whether the normalization scales features before a forward product, and gradients before a
             backward one.
         heaviest: nonzeros of the busiest rank over the average.
@@ -87,7 +87,7 @@ class Workload:
     parameter_size: int = 4
     score_size: int = 4
     index_size: int = 4
-    pointer_size: int = 8
+    row_size: int = 4
     value_size: int = 0
     scaled_sides: tuple[bool, bool] = (True, True)
     heaviest: float = 1.0

@@ -24,7 +24,7 @@ from gnnloom.trainer.kernels.dropout import Dropout
 from gnnloom.trainer.kernels.elementwise import add_bias, add_to, column_sums, converted, fork, give_up, scaled_sum
 from gnnloom.trainer.kernels.gemm import matmul, seconds_of_weight_gradients, weight_gradient
 from gnnloom.trainer.kernels.rectify import rectify
-from gnnloom.trainer.kernels.sparse_rows import SparseRows, listed_columns, listed_rows
+from gnnloom.trainer.kernels.sparse_rows import PackedRows, SparseRows, listed_columns, listed_rows
 from gnnloom.trainer.kernels.streamed_product import StreamedProduct
 from gnnloom.trainer.kernels.threads import Threads
 from gnnloom.trainer.kernels.workspace import Workspace
@@ -32,9 +32,11 @@ from gnnloom.trainer.kernels.workspace import Workspace
 __all__ = [
     "Dropout",
     "EdgeSoftmax",
+    "PackedRows",
     "SoftmaxGradient",
     "SoftmaxState",
     "SparseProduct",
+    "SparseRows",
     "Threads",
     "Workspace",
     "add_bias",
@@ -44,6 +46,7 @@ __all__ = [
     "edge_softmax",
     "fork",
     "give_up",
+    "listed_rows",
     "matmul",
     "products_by_columns",
     "rectify",
@@ -56,7 +59,9 @@ __all__ = [
 ]
 
 
-def sparse_product(matrix: CSR | RowsOnDisk, threads: Threads, dtype: np.dtype[Any] | torch.dtype) -> SparseProduct:
+def sparse_product(
+    matrix: CSR | SparseRows | RowsOnDisk, threads: Threads, dtype: np.dtype[Any] | torch.dtype
+) -> SparseProduct:
     """Prepare a matrix for products with dense matrices; shares its memory, or reads it from disk for every product.
 
     The kernel in C, if it was built and ``$GNNLOOM_KERNELS`` is not ``numba``; else the one compiled by numba.
@@ -66,6 +71,8 @@ def sparse_product(matrix: CSR | RowsOnDisk, threads: Threads, dtype: np.dtype[A
             once, to float32 for bfloat16.
     """
     kind = _as_torch(dtype)
+    if isinstance(matrix, SparseRows):
+        return _product(matrix, threads, kind)
     if isinstance(matrix, CSR):
         return _product(listed_rows(matrix), threads, kind)
     return StreamedProduct(matrix, kind, partial(_prepared, threads), fuses=chosen_library() is not None)

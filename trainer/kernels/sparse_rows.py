@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.matrix.csr import CSR, index_dtype
 
 #: A matrix with at most this share of non-empty rows is doubly compressed.
 _SPARSE_ROWS = 0.5
@@ -89,7 +89,58 @@ def listed_rows(matrix: CSR) -> SparseRows:
     occupied = np.flatnonzero(end > begin)
     if len(occupied) > _SPARSE_ROWS * matrix.num_rows or matrix.num_rows == 0:
         return rows
-    return replace(rows, begin=begin[occupied], end=end[occupied], target=occupied)
+    # The rows in between are empty, so each ends where the next one begins: one array holds both.
+    offsets = np.append(begin[occupied], matrix.nnz)
+    return replace(rows, begin=offsets[:-1], end=offsets[1:], target=occupied)
+
+
+@dataclass(frozen=True)
+class PackedRows:
+    """All entries of a matrix as ranks send them: in arrays whose lengths follow from its shape and nonzeros.
+
+    Attributes:
+        rows: (num_rows,) entries of every row, or (nnz,) the row of every entry (``lists_entries``), whichever is
+            shorter for the matrices that are sent; int32 or int64.
+        indices: (nnz,) int32 or int64 columns of the entries, ascending within a row.
+        data: (nnz,) their weights, or None for ones.
+    """
+
+    rows: NDArray[Any]
+    indices: NDArray[Any]
+    data: NDArray[Any] | None
+    num_rows: int
+    num_columns: int
+    lists_entries: bool
+
+    @classmethod
+    def of(cls, given: SparseRows, *, lists_entries: bool) -> PackedRows:
+        """Pack a matrix whose entries follow each other; shares columns and weights."""
+        counts, target = given.end - given.begin, given.target
+        if lists_entries:
+            listed = np.arange(given.num_rows) if target is None else target
+            rows = np.repeat(listed.astype(index_dtype(given.num_rows)), counts)
+        else:
+            rows = np.zeros(given.num_rows, index_dtype(given.num_columns))
+            rows[slice(None) if target is None else target] = counts
+        return cls(rows, given.indices, given.data, given.num_rows, given.num_columns, lists_entries)
+
+    @property
+    def arrays(self) -> list[NDArray[Any]]:
+        """What is sent."""
+        return [self.rows, self.indices] + ([] if self.data is None else [self.data])
+
+    def unpacked(self) -> SparseRows:
+        """The rows, ready to be multiplied; shares columns and weights. Rows without entries are left out if listed."""
+        shape = self.num_rows, self.num_columns
+        if self.lists_entries:
+            # Work for every entry, and none for every row.
+            begins = np.flatnonzero(self.rows[1:] != self.rows[:-1]) + 1
+            offsets = np.concatenate([[0], begins, [len(self.rows)]]) if len(self.rows) else np.zeros(1, np.int64)
+            target = self.rows[offsets[:-1]].astype(np.int64)
+            return SparseRows(offsets[:-1], offsets[1:], target, self.indices, self.data, *shape)
+        indptr = np.zeros(self.num_rows + 1, np.int64)
+        np.cumsum(self.rows, out=indptr[1:])
+        return listed_rows(CSR(0, indptr, self.indices, self.data, self.num_columns))
 
 
 def listed_columns(matrix: CSR, parts: Sequence[slice]) -> list[SparseRows]:

@@ -20,7 +20,17 @@ from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.ranges import Span, split_range
 from gnnloom.trainer.data.adjacency_scaling import Scaling, scaling
 from gnnloom.trainer.kernels.arrays import tensor_dtype
-from gnnloom.trainer.kernels.dispatch import SparseProduct, Threads, Workspace, sparse_product
+from gnnloom.trainer.kernels.dispatch import (
+    SparseProduct,
+    SparseRows,
+    Threads,
+    Workspace,
+    listed_rows,
+    sparse_product,
+)
+
+#: A stored variant, rows of it, and ranges of columns.
+_Key = tuple[str, Span, tuple[Span, ...]]
 
 
 def vertex_order(layer: int) -> str:
@@ -51,7 +61,9 @@ class GridAdjacency:
         self._normalization = normalization
         self._counter = counter
         self._stored = stored_variants(symmetric=shards.symmetric, double=shards.permutation == "double")
-        self._blocks: dict[tuple[str, Span, tuple[Span, ...]], list[CSR]] = {}
+        self._blocks: dict[_Key, list[CSR]] = {}
+        self._listed: dict[_Key, list[SparseRows]] = {}
+        self._products: dict[_Key, list[SparseProduct]] = {}
         self._scalings: dict[tuple[str, Span], Scaling] = {}
 
     def order(self, layer: int) -> str:
@@ -65,28 +77,46 @@ class GridAdjacency:
             rows: positions in the order of the product's output.
             columns: ascending ranges of positions in the order of its input.
         """
+        key = self._key(layer, rows, columns, transposed=transposed)
+        if key not in self._blocks:
+            self._blocks[key] = self.shards.windows(key[0], rows, columns, self._counter, self.dtype)
+        return self._blocks[key]
+
+    def _key(self, layer: int, rows: Span, columns: list[Span], *, transposed: bool) -> _Key:
+        """Identifies windows by the stored variant and their ranges."""
         variant = "even" if layer % 2 == 0 else "odd"
         # Symmetric graphs and single permutations store fewer variants, so layers and directions share windows.
-        stored = self._stored[TRANSPOSED[variant] if transposed else variant]
-        key = (stored, rows, tuple(columns))
-        if key not in self._blocks:
-            self._blocks[key] = self.shards.windows(stored, rows, columns, self._counter, self.dtype)
-        return self._blocks[key]
+        return self._stored[TRANSPOSED[variant] if transposed else variant], rows, tuple(columns)
+
+    def listed(self, layer: int, rows: Span, columns: list[Span], *, transposed: bool = False) -> list[SparseRows]:
+        """Like :meth:`blocks`, with their non-empty rows listed where these are few."""
+        key = self._key(layer, rows, columns, transposed=transposed)
+        if key not in self._listed:
+            self._listed[key] = [
+                listed_rows(block) for block in self.blocks(layer, rows, columns, transposed=transposed)
+            ]
+        return self._listed[key]
 
     def forget(self) -> None:
         """Drop the references to all blocks, so that only the operators that read them hold them.
 
         An operator that releases a layer then frees the layer's memory.
         """
-        self._blocks.clear()
+        for kept in (self._blocks, self._listed, self._products):
+            kept.clear()
 
-    def product(self, block: CSR) -> SparseProduct:
+    def product(self, block: CSR | SparseRows) -> SparseProduct:
         """A block, prepared for products."""
         return sparse_product(block, self.threads, self.feature_dtype)
 
     def products(self, layer: int, rows: Span, columns: list[Span], *, transposed: bool = False) -> list[SparseProduct]:
-        """Like :meth:`blocks`, prepared for products."""
-        return [self.product(block) for block in self.blocks(layer, rows, columns, transposed=transposed)]
+        """Like :meth:`listed`, prepared for products."""
+        key = self._key(layer, rows, columns, transposed=transposed)
+        if key not in self._products:
+            self._products[key] = [
+                self.product(each) for each in self.listed(layer, rows, columns, transposed=transposed)
+            ]
+        return self._products[key]
 
     def scaling(self, order: str, span: Span) -> Scaling:
         """The normalization's factors of the vertices at some positions of an order.

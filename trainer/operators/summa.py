@@ -16,13 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.matrix.csr import CSR, index_dtype
+from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import Span, split_range
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.arrays import as_array, tensor_dtype
-from gnnloom.trainer.kernels.dispatch import SparseProduct, converted, sum_dtype
+from gnnloom.trainer.kernels.dispatch import PackedRows, SparseProduct, SparseRows, converted, sum_dtype
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.operators.grid import GridOperator, InFlight
 from gnnloom.trainer.operators.grid_adjacency import GridAdjacency
@@ -56,12 +56,14 @@ class _Operands:
     """What a stage multiplies, perhaps still on its way.
 
     Attributes:
-        block: the adjacency's block.
+        block: the adjacency's block: this rank's own, or as it arrives.
+        sent: an own block as it is sent; kept until it is.
         rows: (stage's width, columns held) rows of the features.
         entries, features: their transfers.
     """
 
-    block: CSR
+    block: SparseRows | PackedRows
+    sent: PackedRows | None
     rows: Tensor
     entries: InFlight
     features: InFlight
@@ -78,7 +80,7 @@ class _Operands:
 
 
 #: What follows the last stage.
-_NO_BLOCK = CSR(0, np.zeros(1, np.int64), np.empty(0, np.int32), None, 0)
+_NO_BLOCK = PackedRows(np.empty(0, np.int32), np.empty(0, np.int32), None, 0, 0, lists_entries=False)
 
 
 class Summa(GridOperator):
@@ -89,12 +91,21 @@ class Summa(GridOperator):
     their products, and each keeps its rows. No input is replicated; weights are the same on all ranks.
     """
 
-    def __init__(self, grid: ProcessGrid, adjacency: GridAdjacency, plan: LayerPlan, width: int = 0) -> None:
+    def __init__(
+        self,
+        grid: ProcessGrid,
+        adjacency: GridAdjacency,
+        plan: LayerPlan,
+        width: int = 0,
+        *,
+        lists_entries: bool = False,
+    ) -> None:
         """Read this rank's blocks. Communicates nothing.
 
         Args:
             grid: axes ``row`` and ``column``, and ``layer`` for split3d.
             width: largest number of vertices in a stage; 0 for as many as one rank holds.
+            lists_entries: send blocks with the row of every entry, not with the number of entries of every row.
 
         Raises:
             InputError: a degree is negative or not finite.
@@ -103,7 +114,7 @@ class Summa(GridOperator):
         super().__init__(grid, adjacency, weight_axes=tuple(grid.axes))
         self._layer_axes = tuple(axis for axis in _LAYER if axis in grid.axes)
         self._feature_rows = _ROW + self._layer_axes
-        self._stages = self._cut_stages(width)
+        self._stages, self._lists_entries = self._cut_stages(width), lists_entries
         self._blocks = {(layer, backward): self._read(layer, backward=backward) for layer, backward in plan.products}
         self._products: dict[int, SparseProduct] = {}
         self._nnz: dict[tuple[int, bool], list[int]] = {}
@@ -132,13 +143,13 @@ class Summa(GridOperator):
             stages.append(Stage(span, row, offset, int(np.searchsorted(owners, first, side="right"))))
         return stages
 
-    def _read(self, layer: int, *, backward: bool) -> dict[int, CSR]:
+    def _read(self, layer: int, *, backward: bool) -> dict[int, SparseRows]:
         """The blocks that this rank holds, by the number of their stage."""
         self.read_scaling(layer, self._feature_rows, _ROW, backward=backward)
         column = self.grid.coordinate["column"]
         mine = [number for number, stage in enumerate(self._stages) if stage.column == column]
         spans = [self._stages[number].span for number in mine]
-        return dict(zip(mine, self.adjacency.blocks(layer, self.rows(_ROW), spans, transposed=backward), strict=True))
+        return dict(zip(mine, self.adjacency.listed(layer, self.rows(_ROW), spans, transposed=backward), strict=True))
 
     def release(self, layer: int) -> None:
         del self._blocks[layer, False]
@@ -165,9 +176,9 @@ class Summa(GridOperator):
         for number in range(len(self._stages)):
             stage, arriving = arriving, self._begin_stage(number + 1, own, kind, layer, backward=backward)
             stage.finish()
-            is_own = number in self._blocks[layer, backward]
-            product = self._product(stage.block) if is_own else self.adjacency.product(stage.block)
-            self.multiply_locally(product, stage.rows, result, row_scale, arriving.moving, accumulate=number > 0)
+            self.multiply_locally(
+                self._product(stage.block), stage.rows, result, row_scale, arriving.moving, accumulate=number > 0
+            )
         sizes = self.grid.sizes_along_last(self.adjacency.num_vertices, self._feature_rows)
         return converted(self.reduce_scatter(fiber, result, sizes, kind), own.dtype, self.workspace)
 
@@ -175,47 +186,57 @@ class Summa(GridOperator):
         """Begin to broadcast both operands of a stage; of nothing after the last one. Collective."""
         down, along = self.grid.group(_ROW), self.grid.group(_COLUMN)
         if number == len(self._stages):
-            return _Operands(_NO_BLOCK, own, InFlight(along, [], Kind.ADJACENCY), InFlight(down, [], kind))
-        block, arriving = self._begin_block(number, layer, backward=backward)
+            return _Operands(_NO_BLOCK, None, own, InFlight(along, [], Kind.ADJACENCY), InFlight(down, [], kind))
+        block, sent, arriving = self._begin_block(number, layer, backward=backward)
         stage = self._stages[number]
         rows = own[stage.offset : stage.offset + stage.width]
         if stage.row != down.rank:
             rows = self.workspace.empty((stage.width, own.shape[1]), own.dtype)
         return _Operands(
             block,
+            sent,
             rows,
             InFlight(along, arriving, Kind.ADJACENCY),
             InFlight(down, down.begin_broadcast(rows, stage.row, kind), kind),
         )
 
-    def _product(self, block: CSR) -> SparseProduct:
-        """A block that this rank holds, prepared for products once; layers and directions may share it."""
+    def _product(self, block: SparseRows | PackedRows) -> SparseProduct:
+        """A block, prepared for products: once, if this rank holds it; layers and directions may share it."""
+        if isinstance(block, PackedRows):
+            return self.adjacency.product(block.unpacked())
         if id(block) not in self._products:
             self._products[id(block)] = self.adjacency.product(block)
         return self._products[id(block)]
 
-    def _begin_block(self, number: int, layer: int, *, backward: bool) -> tuple[CSR, list[Request]]:
-        """Begin to broadcast the adjacency's block of a stage along the process row. Collective."""
+    def _begin_block(
+        self, number: int, layer: int, *, backward: bool
+    ) -> tuple[SparseRows | PackedRows, PackedRows | None, list[Request]]:
+        """Begin to broadcast the adjacency's block of a stage along the process row. Collective.
+
+        Returns:
+            The block of this rank, or buffers for it; what this rank sends of it; and the transfers.
+        """
         along, root = self.grid.group(_COLUMN), self._stages[number].column
         if along.size == 1:
-            return self._blocks[layer, backward][number], []
-        # Receivers know the shapes and dtypes of all three arrays in advance, so only their contents travel.
+            return self._blocks[layer, backward][number], None, []
+        # Receivers know the shapes and dtypes of all arrays in advance, so only their contents travel.
         nnz = self._count_entries(along, layer, backward=backward)[number]
-        block = self._blocks[layer, backward].get(number)
-        if block is None:
-            block = self._empty_block(nnz, self._stages[number].width)
+        own = self._blocks[layer, backward].get(number)
+        sent = None if own is None else PackedRows.of(own, lists_entries=self._lists_entries)
+        packed = sent or self._empty_block(nnz, self._stages[number].width)
         requests: list[Request] = []
-        for array in (block.indptr, block.indices, block.data):
-            if array is not None:
-                requests += along.begin_broadcast(torch.from_numpy(array), root, Kind.ADJACENCY)
-        return block, requests
+        for array in packed.arrays:
+            requests += along.begin_broadcast(torch.from_numpy(array), root, Kind.ADJACENCY)
+        return own or packed, sent, requests
 
-    def _empty_block(self, nnz: int, width: int) -> CSR:
-        """Buffers for a block to receive, with the dtypes of a stored one."""
+    def _empty_block(self, nnz: int, width: int) -> PackedRows:
+        """Buffers for a block to receive, with the dtypes of a packed one."""
         first, last = self.rows(_ROW)
+        num_rows = last - first
+        lists, sizes = self._lists_entries, (nnz, num_rows) if self._lists_entries else (num_rows, width)
+        rows = self._buffer(sizes[0], index_dtype(sizes[1]))
         data = self._buffer(nnz, self.adjacency.dtype) if self.adjacency.shards.weighted else None
-        indptr = self._buffer(last - first + 1, np.dtype(np.int64))
-        return CSR(first, indptr, self._buffer(nnz, np.dtype(index_dtype(width))), data, width)
+        return PackedRows(rows, self._buffer(nnz, index_dtype(width)), data, num_rows, width, lists)
 
     def _buffer(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
         return as_array(self.workspace.empty((count,), tensor_dtype(dtype)))

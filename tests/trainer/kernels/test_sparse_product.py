@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gnnloom.storage import CSR
 from gnnloom.trainer.kernels.dispatch import Threads, products_by_columns, sparse_product
-from gnnloom.trainer.kernels.sparse_rows import listed_columns, listed_rows
+from gnnloom.trainer.kernels.sparse_rows import PackedRows, listed_columns, listed_rows
 from support.sparse_products import Case, cases, random_csr
 
 NO_SCALE = torch.empty(0)
@@ -134,3 +134,29 @@ def test_products_by_columns_read_only_their_rows_and_copy_nothing(kernel: str, 
     for listed in listed_columns(matrix, parts):
         assert np.shares_memory(listed.indices, matrix.indices) or not matrix.nnz
         assert len(listed.begin) <= min(200, listed.nnz)
+
+
+@pytest.mark.parametrize("lists_entries", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("num_rows", "num_columns", "density"), [(1000, 10, 0.001), (40, 30, 0.3), (7, 3, 0.0), (0, 4, 0.0)]
+)
+def test_packed_rows_are_as_long_as_stated_and_lose_nothing(
+    num_rows: int, num_columns: int, density: float, weighted: bool, lists_entries: bool
+) -> None:
+    matrix = random_csr(num_rows, num_columns, density, weighted=weighted)
+    packed = PackedRows.of(listed_rows(matrix), lists_entries=lists_entries)
+    assert len(packed.rows) == (matrix.nnz if lists_entries else num_rows)
+    assert [array.dtype for array in packed.arrays] == [np.int32] * 2 + (
+        [] if matrix.data is None else [matrix.data.dtype]
+    )
+    found = packed.unpacked()
+    dense = torch.randn(num_columns, 5, generator=torch.Generator().manual_seed(3))
+    expected, out = torch.ones(num_rows, 5), torch.zeros(num_rows, 5)
+    for rows, result in ((matrix, expected), (found, out)):
+        sparse_product(rows, Threads(), np.dtype(np.float32)).multiply(dense, result, NO_SCALE)
+    np.testing.assert_array_equal(out, expected)
+    if lists_entries:
+        # Work and memory for rows with entries only.
+        assert found.target is not None
+        np.testing.assert_array_equal(found.target, np.flatnonzero(np.diff(matrix.indptr)))

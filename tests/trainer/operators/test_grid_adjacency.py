@@ -54,6 +54,9 @@ def test_the_same_window_is_read_and_kept_once(tmp_path: Path) -> None:
     forward = adjacency.blocks(0, (0, 20), blocks)
     assert adjacency.blocks(1, (0, 20), blocks) is forward
     assert adjacency.blocks(1, (0, 20), blocks, transposed=True) is forward
+    products = adjacency.products(0, (0, 20), blocks)
+    assert adjacency.products(1, (0, 20), blocks, transposed=True) is products
+    assert adjacency.listed(0, (0, 20), blocks)[0].indices is forward[0].indices
 
 
 #: Process grids whose windows cut through stored cells, and some of their ranks.

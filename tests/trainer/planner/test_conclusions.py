@@ -54,7 +54,7 @@ def words(name: str, grid: tuple[int, ...], work: Workload) -> float:
 
 
 def cagnet(num_vertices: int, width: int, layers: int = 50) -> Workload:
-    """Many layers of one width, with as many nonzeros as numbers in the features; row pointers are not words."""
+    """Many layers of one width, with as many nonzeros as numbers in the features; a nonzero's row is not a word."""
     dims = (width,) * (layers + 1)
     return Workload(
         num_vertices=num_vertices,
@@ -65,7 +65,7 @@ def cagnet(num_vertices: int, width: int, layers: int = 50) -> Workload:
         propagates_first=(True,) * layers,
         input_is_kept=False,
         input_needs_gradient=True,
-        pointer_size=0,
+        row_size=0,
     )
 
 

@@ -129,6 +129,26 @@ def test_transfers_that_run_behind_products_are_stated() -> None:
         assert not any(step.overlapped for step in moved if step.operation is not operation)
 
 
+def test_small_blocks_are_multiplied_together_within_16_mib() -> None:
+    steps = ALGORITHMS["broadcast"].steps
+    assert steps is not None
+    # 2^18 vertices of 512 bytes are 128 MiB; those of the larger graph fill 8 GiB on each of 64 ranks.
+    for n, ranks, calls in ((18, 4, 4), (18, 7, 7), (18, 8, 8), (18, 16, 8), (18, 1024, 8), (15, 64, 4), (30, 64, 64)):
+        given_work = work((128, 128, 32), n=1 << n, feature_size=4)
+        found = [step for step in steps(given_work, {"row": ranks}, {}) if isinstance(step, SparseWork)]
+        assert {step.calls for step in found} == {calls}
+        assert all(step.columns * 512 <= 16 << 20 or calls == ranks for step in found)
+
+
+def test_blocks_with_few_entries_are_sent_by_entry() -> None:
+    given_work = work(n=1000, nnz=4000)
+    # On p x p ranks, p blocks have all rows.
+    for side in (2, 4, 8):
+        numbers = 4000 + min(4000, side * 1000)
+        assert volume("summa", given_work, (side, side)).bytes["adjacency"] == 2 * (side - 1) * 4 * numbers
+        assert volume("split3d", given_work, (side, side, 1)).bytes["adjacency"] == 2 * (side - 1) * 4 * numbers
+
+
 def test_p2p_multiplies_once_for_each_neighbor() -> None:
     exchange = Exchange(rows=40, messages=9, busiest_rows=20, busiest_messages=3)
     algorithm = ALGORITHMS["p2p"]
