@@ -284,6 +284,8 @@ class Model(nn.Module, ABC):
     def product(self, inputs: Inputs, weight: Tensor, layer: int, *, spends: bool = False) -> Tensor:
         """The adjacency times the inputs times ``weight``, in the cheaper order. Collective.
 
+        In the dtype of features; of the last layer possibly in that of sums.
+
         Args:
             spends: the inputs are a hidden layer's output that nothing else reads; the call may empty them, and the
                 backward pass may reuse their memory.
@@ -291,7 +293,9 @@ class Model(nn.Module, ABC):
         if inputs.propagated:
             return self.operator.transform(inputs.value, weight, layer)
         if not self.options.propagates_first(layer):
-            return self.operator.propagate(self.operator.transform(inputs.value, weight, layer, spends=spends), layer)
+            # Scores are not rounded: their differences decide the loss.
+            rows = self.operator.transform(inputs.value, weight, layer, spends=spends)
+            return self.operator.propagate(rows, layer, as_sums=layer == self.num_layers - 1)
         product = self.operator.propagate(inputs.value, layer)
         # The callers still refer to the inputs. Those of the last layer may be wanted as embeddings.
         if spends and layer < self.num_layers - 1:

@@ -59,12 +59,13 @@ class GridOperator(ABC):
         """Layout of the input of a layer."""
 
     @abstractmethod
-    def multiply(self, features: Tensor, layer: int, *, backward: bool) -> Tensor:
+    def multiply(self, features: Tensor, layer: int, dtype: torch.dtype, *, backward: bool) -> Tensor:
         """The layer's normalized adjacency, or its transpose (``backward``), times the features. Collective.
 
         Args:
             features: (num_rows, columns held) this rank's piece, in the layout in which the product starts: the first
                 of :meth:`product_layouts`, or backward the second.
+            dtype: of the result: that of the features or that of their sums.
 
         Returns:
             (num_rows, columns held) in the other of the two layouts.
@@ -111,9 +112,9 @@ class GridOperator(ABC):
         """Gradients of this rank's piece of the features, if wanted, and of the gathered weight. Collective."""
         return self.gemm(gradient, weight.T) if of_features else None, self.weight_gradient(features, gradient)
 
-    def propagate(self, features: Tensor, layer: int) -> Tensor:
+    def propagate(self, features: Tensor, layer: int, *, as_sums: bool = False) -> Tensor:
         features = converted(features, self.adjacency.feature_dtype, self.workspace)
-        result: Tensor = _Propagate.apply(features, self, layer)  # type: ignore[no-untyped-call]
+        result: Tensor = _Propagate.apply(features, self, layer, as_sums)  # type: ignore[no-untyped-call]
         return result
 
     def transform(self, features: Tensor, weight: Tensor, layer: int, *, spends: bool = False) -> Tensor:  # noqa: ARG002
@@ -229,14 +230,16 @@ class GridOperator(ABC):
 
 class _Propagate(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, features: Tensor, operator: GridOperator, layer: int) -> Tensor:
+    def forward(ctx: Any, features: Tensor, operator: GridOperator, layer: int, as_sums: bool) -> Tensor:
         # The product is linear in the features, so the backward pass needs none of them.
-        ctx.operator, ctx.layer = operator, layer
-        return operator.multiply(features.detach(), layer, backward=False)
+        ctx.operator, ctx.layer, ctx.dtype = operator, layer, features.dtype
+        dtype = sum_dtype(features.dtype) if as_sums else features.dtype
+        return operator.multiply(features.detach(), layer, dtype, backward=False)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        return ctx.operator.multiply(gradient, ctx.layer, backward=True), None, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        gradient = converted(gradient, ctx.dtype, ctx.operator.workspace)
+        return ctx.operator.multiply(gradient, ctx.layer, ctx.dtype, backward=True), None, None, None
 
 
 class _Transform(torch.autograd.Function):

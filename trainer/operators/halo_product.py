@@ -73,11 +73,12 @@ class HaloProduct:
         self._sent = None if self._right is None else exchange.sent(self._right).unsqueeze(1)
         self._own, self._halo = products.own, products.halo
 
-    def multiply(self, features: Tensor) -> Tensor:
+    def multiply(self, features: Tensor, *, as_sums: bool = False) -> Tensor:
         """The scaled matrix times ``features``. Collective.
 
         Args:
             features: (num_own, dim) this rank's rows.
+            as_sums: leave the result in the dtype of sums.
 
         Returns:
             (num_own, dim).
@@ -87,7 +88,8 @@ class HaloProduct:
         with comm.traffic.timing(self._kind):
             arrival = self._exchange.begin(own, self._kind, self._sent)
         # Several summands are added in the dtype of sums.
-        product = space.empty(own.shape, sum_dtype(own.dtype) if self._halo else own.dtype)
+        sums = sum_dtype(own.dtype)
+        product = space.empty(own.shape, sums if self._halo or as_sums else own.dtype)
         # The own columns need no rows of other ranks: their product hides the exchange, which advances between slices
         # of it. It overwrites every row, so the buffer need not be zeroed.
         progress = self._progress(arrival)
@@ -97,7 +99,7 @@ class HaloProduct:
         # Sends are waited for last, when most have completed; until then the packed rows must stay alive.
         with comm.traffic.timing(self._kind):
             comm.wait(arrival.sends)
-        return converted(product, own.dtype, space)
+        return converted(product, sums if as_sums else own.dtype, space)
 
     def _add_neighbors(self, arrival: Arrival, product: Tensor, progress: Callable[[], None] | None) -> None:
         """Add what the neighbors' rows contribute, each as soon as it is there. Collective.

@@ -111,9 +111,9 @@ class Layered:
         """The sampled rows of a layer; weights of attention are those among the drawn neighbors."""
         return self._neighbors[layer]
 
-    def propagate(self, features: Tensor, layer: int) -> Tensor:
+    def propagate(self, features: Tensor, layer: int, *, as_sums: bool = False) -> Tensor:
         features = converted(features, self._feature_dtype, self.workspace)
-        result: Tensor = _Propagate.apply(features, self._blocks[layer], self)  # type: ignore[no-untyped-call]
+        result: Tensor = _Propagate.apply(features, self._blocks[layer], self, as_sums)  # type: ignore[no-untyped-call]
         return result
 
     def transform(self, features: Tensor, weight: Tensor, layer: int, *, spends: bool = False) -> Tensor:  # noqa: ARG002
@@ -149,9 +149,10 @@ class ScaledBlock:
     def _backward(self) -> Any:
         return sparse_product(transposed(self._block), self._threads, self._dtype)
 
-    def multiply(self, features: Tensor, workspace: Workspace) -> Tensor:
-        """(num_rows, dim) the product with (num_columns, dim) features."""
-        product = workspace.empty((self._block.num_rows, features.shape[1]), features.dtype)
+    def multiply(self, features: Tensor, workspace: Workspace, *, as_sums: bool = False) -> Tensor:
+        """(num_rows, dim) the product with (num_columns, dim) features, of their dtype or that of their sums."""
+        dtype = sum_dtype(features.dtype) if as_sums else features.dtype
+        product = workspace.empty((self._block.num_rows, features.shape[1]), dtype)
         self._forward.multiply(workspace.contiguous(features), product, self._left, column_scale=self._right)
         return product
 
@@ -166,16 +167,17 @@ class _Propagate(torch.autograd.Function):
     """The product with a block; its adjoint is the product with the transpose."""
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, block: ScaledBlock, operator: Layered) -> Tensor:
+    def forward(ctx: Any, features: Tensor, block: ScaledBlock, operator: Layered, as_sums: bool) -> Tensor:
         # The block, not the layer: the operator may have loaded the next batch before the backward pass.
-        ctx.block, ctx.operator = block, operator
+        ctx.block, ctx.operator, ctx.dtype = block, operator, features.dtype
         with operator.grid.comm.traffic.timing(SPMM):
-            return block.multiply(features.detach(), operator.workspace)
+            return block.multiply(features.detach(), operator.workspace, as_sums=as_sums)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        space = ctx.operator.workspace
         with ctx.operator.grid.comm.traffic.timing(SPMM):
-            return ctx.block.multiply_transposed(gradient, ctx.operator.workspace), None, None
+            return ctx.block.multiply_transposed(converted(gradient, ctx.dtype, space), space), None, None, None
 
 
 class _Leading(torch.autograd.Function):

@@ -48,11 +48,12 @@ class Operator(Protocol):
         """The piece of a layer's (input dim, output dim) weight that this rank holds; None for the whole."""
         ...
 
-    def propagate(self, features: Tensor, layer: int) -> Tensor:
+    def propagate(self, features: Tensor, layer: int, *, as_sums: bool = False) -> Tensor:
         """The normalized adjacency times the features. Collective.
 
         Args:
             features: (num_rows, columns held) this rank's piece, in the first of :meth:`product_layouts`.
+            as_sums: leave the result in the dtype of sums, float32 for bfloat16, instead of rounding it.
 
         Returns:
             (num_rows, columns held) this rank's piece, in the second of them.

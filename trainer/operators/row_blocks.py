@@ -69,7 +69,7 @@ class RowBlocks(GridOperator):
     def layout(self, layer: int) -> Layout:
         return self.grid_layout(layer, self._feature_rows, ())
 
-    def multiply(self, features: Tensor, layer: int, *, backward: bool) -> Tensor:
+    def multiply(self, features: Tensor, layer: int, dtype: torch.dtype, *, backward: bool) -> Tensor:
         kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
         own = self.scaled(features, layer, self._feature_rows, backward=backward)
         block = self._collect(own, kind)
@@ -77,7 +77,7 @@ class RowBlocks(GridOperator):
         first, last = self.rows(_ROW)
         # Several summands are added in the dtype of sums.
         is_one = len(products) == 1 and copies.size == 1
-        result = self.workspace.empty((last - first, own.shape[1]), own.dtype if is_one else sum_dtype(own.dtype))
+        result = self.workspace.empty((last - first, own.shape[1]), dtype if is_one else sum_dtype(own.dtype))
         if not products:
             result.zero_()
         row_scale = self.row_scale(layer, _ROW, backward=backward)
@@ -91,7 +91,7 @@ class RowBlocks(GridOperator):
             arrival.finish()
             self.multiply_locally(product, source, result, row_scale, arriving[1], accumulate=number > 0)
         sizes = self.grid.sizes_along_last(self.adjacency.num_vertices, self._feature_rows)
-        return converted(self.reduce_scatter(copies, result, sizes, kind), own.dtype, self.workspace)
+        return converted(self.reduce_scatter(copies, result, sizes, kind), dtype, self.workspace)
 
     def _collect(self, own: Tensor, kind: Kind) -> Tensor:
         """The whole block of the features on the copy that broadcasts it, from all copies' rows. Collective.

@@ -159,7 +159,7 @@ class Summa(GridOperator):
     def layout(self, layer: int) -> Layout:
         return self.grid_layout(layer, self._feature_rows, _COLUMN)
 
-    def multiply(self, features: Tensor, layer: int, *, backward: bool) -> Tensor:
+    def multiply(self, features: Tensor, layer: int, dtype: torch.dtype, *, backward: bool) -> Tensor:
         kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
         own = self.scaled(features, layer, self._feature_rows, backward=backward)
         first, last = self.rows(_ROW)
@@ -167,7 +167,7 @@ class Summa(GridOperator):
         fiber = self.grid.group(self._layer_axes)
         # Several summands are added in the dtype of sums.
         is_one = len(self._stages) == 1 and fiber.size == 1
-        result = self.workspace.empty((last - first, own.shape[1]), own.dtype if is_one else sum_dtype(own.dtype))
+        result = self.workspace.empty((last - first, own.shape[1]), dtype if is_one else sum_dtype(own.dtype))
         if not self._stages:
             result.zero_()
         # Both operands of a stage are broadcast; then every rank multiplies them locally, while those of the next stage
@@ -180,7 +180,7 @@ class Summa(GridOperator):
                 self._product(stage.block), stage.rows, result, row_scale, arriving.moving, accumulate=number > 0
             )
         sizes = self.grid.sizes_along_last(self.adjacency.num_vertices, self._feature_rows)
-        return converted(self.reduce_scatter(fiber, result, sizes, kind), own.dtype, self.workspace)
+        return converted(self.reduce_scatter(fiber, result, sizes, kind), dtype, self.workspace)
 
     def _begin_stage(self, number: int, own: Tensor, kind: Kind, layer: int, *, backward: bool) -> _Operands:
         """Begin to broadcast both operands of a stage; of nothing after the last one. Collective."""

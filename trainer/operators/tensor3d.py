@@ -132,7 +132,7 @@ class Tensor3D(GridOperator):
         rows = torch.arange(*self.grid.span(shape[0], roles.weight_rows))
         return Piece(self.grid.comm, shape, rows, slice(*self.grid.span(shape[1], (roles.weight_columns,))))
 
-    def multiply(self, features: Tensor, layer: int, *, backward: bool) -> Tensor:
+    def multiply(self, features: Tensor, layer: int, dtype: torch.dtype, *, backward: bool) -> Tensor:
         roles = self._roles[layer]
         source, target = roles.sides(backward=backward)
         kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
@@ -146,24 +146,26 @@ class Tensor3D(GridOperator):
         # Backward, the first layer's transpose has its columns split along depth, so the reduce-scatter forms the sum
         # that the all-reduce would form, and leaves each rank the rows that it holds.
         scatters, group = takes_input and backward, self.grid.group((source,))
-        result = self._aggregate(products, scaled, row_scale, group, kind, reduces=not scatters)
+        result = self._aggregate(products, scaled, row_scale, dtype, group, kind, reduces=not scatters)
         result = self._scatter_input(result, kind) if scatters else result
-        return converted(result, features.dtype, self.workspace)
+        return converted(result, dtype, self.workspace)
 
     def _aggregate(
         self,
         products: list[tuple[slice, SparseProduct]],
         features: Tensor,
         row_scale: Tensor,
+        dtype: torch.dtype,
         group: Communicator,
         kind: Kind,
         *,
         reduces: bool,
     ) -> Tensor:
-        """The product, or this rank's summand of it, to be summed over a group. Collective."""
+        """The product of ``dtype``, or this rank's summand of it, to be summed over a group. Collective."""
         # Blocks of rows are contiguous, so each is reduced in place, and in the dtype of sums.
-        num_rows, dtype = sum(product.num_rows for _, product in products), features.dtype
-        result = self.workspace.empty((num_rows, features.shape[1]), dtype if group.size == 1 else sum_dtype(dtype))
+        num_rows = sum(product.num_rows for _, product in products)
+        dtype = dtype if group.size == 1 else sum_dtype(features.dtype)
+        result = self.workspace.empty((num_rows, features.shape[1]), dtype)
         requests: list[Request] = []
         for rows, product in products:
             in_flight = InFlight(group, requests, kind)

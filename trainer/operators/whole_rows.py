@@ -55,10 +55,9 @@ class WholeRows:
     def release(self, layer: int) -> None:
         """All layers multiply with the same matrix, so nothing can be freed."""
 
-    def propagate(self, features: Tensor, layer: int) -> Tensor:  # noqa: ARG002
+    def propagate(self, features: Tensor, layer: int, *, as_sums: bool = False) -> Tensor:  # noqa: ARG002
         features = converted(features, self.feature_dtype, self.workspace)
-        products = self.forward_product, self.backward_product
-        result: Tensor = _Propagate.apply(features, *products)  # type: ignore[no-untyped-call]
+        result: Tensor = _Propagate.apply(features, self, as_sums)  # type: ignore[no-untyped-call]
         return result
 
     def transform(self, features: Tensor, weight: Tensor, layer: int, *, spends: bool = False) -> Tensor:  # noqa: ARG002
@@ -69,10 +68,11 @@ class _Propagate(torch.autograd.Function):
     """The product with a matrix; its adjoint is the product with the transpose."""
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, product: HaloProduct, transposed: HaloProduct | None) -> Tensor:
-        ctx.transposed = transposed
-        return product.multiply(features.detach())
+    def forward(ctx: Any, features: Tensor, operator: WholeRows, as_sums: bool) -> Tensor:
+        # The product, not the operator: an operator of batches may have loaded the next one before the backward pass.
+        ctx.transposed, ctx.given = operator.backward_product, (features.dtype, operator.workspace)
+        return operator.forward_product.multiply(features.detach(), as_sums=as_sums)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        return ctx.transposed.multiply(gradient), None, None
+        return ctx.transposed.multiply(converted(gradient, *ctx.given)), None, None

@@ -30,10 +30,10 @@ def build(context):
     rounds = context.options["toy_rounds"]
 
     class Toy(RowBlocks):
-        def multiply(self, features, layer, *, backward):
-            product = super().multiply(features, layer, backward=backward)
+        def multiply(self, features, layer, dtype, *, backward):
+            product = super().multiply(features, layer, dtype, backward=backward)
             for _ in range(rounds - 1):
-                product = super().multiply(features, layer, backward=backward)
+                product = super().multiply(features, layer, dtype, backward=backward)
             return product
 
     return build_on_grid(context, lambda grid, adjacency: Toy(grid, adjacency, context.plan))
