@@ -23,7 +23,7 @@ from gnnloom.storage.errors import CorruptError, ExistsError, FormatError, Gnnlo
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import MANIFEST, WORK, Artifact
 from gnnloom.storage.format.files import read_json, tree_bytes, write_json
-from gnnloom.storage.format.groups import METADATA, group_metadata
+from gnnloom.storage.format.groups import METADATA, group_metadata, read_group
 from gnnloom.storage.format.locks import LOCKS, is_held
 from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS
 from gnnloom.storage.format.work_folder import remove_tree_and_scratch
@@ -305,7 +305,7 @@ def _check_dataset_group(path: Path) -> int:
     """Check that a folder is a dataset; returns the version of its format."""
     # Read without Zarr, whose import takes longer than listing a catalog.
     try:
-        content = read_json(path / "zarr.json")
+        content = read_group(path)
         node_type, attributes = content["node_type"], dict(content.get("attributes", {}))
     except (CorruptError, OSError, ValueError, KeyError, TypeError) as error:
         raise FormatError(f"{path}: not a gnnloom dataset ({error})") from error

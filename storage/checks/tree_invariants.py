@@ -56,8 +56,9 @@ def check_group(path: Path, attributes: Mapping[str, Any] | None = None) -> None
     file = path / METADATA
     raw = file.read_bytes()
     content = parse_json(raw, str(file))
-    # Earlier versions let Zarr write groups, which indents by two.
-    if raw not in {json_text(content).encode(), json.dumps(content, indent=2).encode()}:
+    # Lists are in one line. Earlier versions indented them as well, and let Zarr write groups, which indents by two.
+    texts = (json_text(content, indent=None), json_text(content), json.dumps(content, indent=2))
+    if raw not in {text.encode() for text in texts}:
         raise CorruptError(f"{file}: not the text that gnnloom writes for its content")
     with parsing(file, "the metadata of a group"):
         wanted = group_metadata(content["attributes"] if attributes is None else attributes)

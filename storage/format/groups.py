@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from gnnloom.storage.format.files import JsonObject, write_json
+from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.format.files import JsonObject, parse_json, read_json, write_json
 
 #: Name of the file with the metadata of a group or array.
 METADATA: Final = "zarr.json"
@@ -24,3 +26,23 @@ def write_group(path: Path, attributes: JsonObject) -> None:
 def group_metadata(attributes: JsonObject) -> dict[str, Any]:
     """The metadata of a Zarr group."""
     return {"zarr_format": 3, "node_type": "group", "attributes": dict(attributes)}
+
+
+def read_group(path: Path) -> dict[str, Any]:
+    """Read the metadata of a Zarr group, without the list of what is below it if gnnloom wrote the file.
+
+    The list of a dataset of many parts takes megabytes, and every rank opens the dataset several times.
+
+    Raises:
+        CorruptError: the file is not a JSON object.
+        OSError: there is no such file, or it cannot be read.
+    """
+    raw = (path / METADATA).read_bytes()
+    # The names in gnnloom's files are sorted: the list is between the attributes and the type of the group, and what
+    # has a type before that is in the list.
+    start, end = raw.find(b'"consolidated_metadata"'), raw.rfind(b'"node_type"')
+    if 0 <= start < end:
+        # Anything else is the file of another program, or damaged.
+        with suppress(CorruptError):
+            return parse_json(raw[:start] + raw[end:], str(path / METADATA))
+    return read_json(path / METADATA)

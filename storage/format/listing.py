@@ -51,7 +51,13 @@ def nodes_below(folder: Path) -> Nodes:
 
 def _with_parents(nodes: Nodes) -> Nodes:
     """The same with the groups above every node, which earlier versions did not always write; ordered by path."""
-    above = {str(parent) for path in nodes for parent in PurePosixPath(path).parents if str(parent) != "."}
+    above: set[str] = set()
+    for path in nodes:
+        parent = path.rpartition("/")[0]
+        # Whatever is in the set already has its own parents there.
+        while parent and parent not in above:
+            above.add(parent)
+            parent = parent.rpartition("/")[0]
     return dict(sorted({**{path: group_metadata({}) for path in above}, **nodes}.items()))
 
 
@@ -94,7 +100,8 @@ def _put_list(folder: Path, nodes: Nodes | None, *, durable: bool = False) -> No
     if nodes is not None and len(nodes) <= MOST_NODES:
         wanted["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": nodes}
     if wanted != content or not path.exists():
-        write_json(path, wanted, durable=durable, sealed=False)
+        # In one line: a list has thousands of entries for programs to read, and is written at both ends of every run.
+        write_json(path, wanted, durable=durable, sealed=False, indent=None)
 
 
 def listed_nodes(folder: Path) -> Nodes | None:

@@ -52,6 +52,7 @@ SMALL_TRAINING = _smaller("partition.method=random", "train.ranks=2", "train.epo
 #: Options added to commands that begin like this.
 SMALLER = {
     "gnnloom generate big rmat": " --scale 10 --workers 0",
+    "gnnloom shard web --grid 16x16": " --grid 4x4",
     "gnnloom run quick-start": QUICK,
     "mpirun -n 4 gnnloom run quick-start": QUICK,
     "gnnloom run cora": SMALL_TRAINING,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.hypergraph import Hypergraph, column_net_hypergraph
-from gnnloom.pipeline.partition.multilevel import incidence
+from gnnloom.pipeline.partition.multilevel import incidence, move_rounds
 from gnnloom.pipeline.partition.multilevel import out_of_core as multilevel
 from gnnloom.pipeline.partition.multilevel import refine as refine_module
 from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
@@ -342,6 +342,7 @@ def test_streaming_coarsens_even_what_fits_and_starts_no_native_partitioner(
 def test_the_number_of_workers_changes_no_byte(catalog: Catalog, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Planned in the client only, so the workers need not know.
     monkeypatch.setattr(refine_module, "_FEW_PINS", few)
+    monkeypatch.setattr(move_rounds, "_ROUNDS", 4)
     digests = set()
     adjacency = random_adjacency(3000, 20000, 1, symmetric=False)
     for workers in (0, 2):

@@ -13,6 +13,7 @@ import pytest
 import zarr
 
 from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.errors import FormatError
 from gnnloom.storage.format import listing
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.files import read_json, write_json
@@ -116,6 +117,38 @@ def test_datasets_of_earlier_versions_are_read_and_get_their_lists(catalog: Cata
     now = read_json(dataset.path / "zarr.json")["consolidated_metadata"]["metadata"]
     # The run had no metadata of its own.
     assert now == {name: node for name, node in before.items() if not name.startswith("runs")}
+
+
+def test_opening_a_dataset_does_not_parse_its_list(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    path = dataset.path / "zarr.json"
+    path.write_text(path.read_text().replace('"kind": "inline"', "kind"))
+    assert Catalog(catalog.root)["web"].version == dataset.version
+    assert [finding.kind for finding in dataset.verify(quick=True) if finding.problem] == ["list"]
+
+
+def test_a_list_of_another_program_hides_no_dataset(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    path = dataset.path / "zarr.json"
+    content = read_json(path)
+    # The list is last, and the last type in the file is that of one of its nodes.
+    names = ("zarr_format", "node_type", "attributes", "consolidated_metadata")
+    path.write_text(json.dumps({name: content[name] for name in names}))
+    assert Catalog(catalog.root)["web"].version == dataset.version
+    path.write_text(json.dumps({**content, "node_type": "array"}, sort_keys=True).replace("gnnloom", "other"))
+    with pytest.raises(FormatError, match="a Zarr array, but not a gnnloom dataset"):
+        Catalog(catalog.root)["web"]
+
+
+def test_lists_that_earlier_versions_indented_are_not_damaged(catalog: Catalog) -> None:
+    dataset = store_small_dataset(catalog)
+    for path in dataset.path.rglob("zarr.json"):
+        content = json.loads(path.read_text())
+        if "consolidated_metadata" in content:
+            assert path.read_text().count("\n") == 1
+            write_json(path, content, sealed=False)
+    # The shards of this dataset hold vertices only.
+    assert {finding.kind for finding in dataset.verify() if finding.problem} == {"shards"}
 
 
 def test_a_list_that_would_be_too_long_is_left_out(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from gnnloom.storage.format.files import read_json, write_json
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch, launch_prediction
+from support.lone_training import install
 from support.mpi import train_all
 from support.problems import Problem, problem
 
@@ -60,11 +61,15 @@ def test_a_run_is_not_resumed_on_other_data(catalog: Catalog, tmp_path: Path) ->
     assert "expected shape" in result["error"]
 
 
-def test_a_finished_run_that_is_resumed_keeps_its_result_and_predictions(catalog: Catalog) -> None:
-    dataset = catalog["first"]
-    before = launch(config(catalog, "first"))
+def test_a_finished_run_that_is_resumed_keeps_its_result_and_predictions(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset, launcher = catalog["first"], install(monkeypatch)
+    (before,) = train_all(tmp_path, [config(catalog, "first")])
     shard_grid(dataset, dataset.graph(), GridOptions((2, 2), "single"), InProcessCluster())
     launch_prediction(dataset, "run", ranks=1)
     score = Run.open(dataset, "run").predictions().score()
+    assert launcher.jobs == 1
     assert launch(replace(config(catalog, "first"), permutation="double")) == before
+    assert launcher.jobs == 1
     np.testing.assert_array_equal(Run.open(dataset, "run").predictions().score(), score)
