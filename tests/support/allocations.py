@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,8 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gnnloom.trainer.kernels.workspace import SMALL, Workspace
 from gnnloom.trainer.training.loop import EpochReport, Training
 
-#: The first grows the workspace, the second shows that it is large enough, and each of the last two is watched.
-EPOCHS = 4
+#: The first grows the workspace, the second shows that it is large enough, and each of the last three is watched.
+EPOCHS = 5
 
 
 class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -62,16 +63,23 @@ def _array_peak() -> Iterator[list[int]]:
     tracemalloc.stop()
 
 
+def _page_faults() -> int:
+    """Pages that this process has touched for the first time."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
 @dataclass
 class Watched:
     """What one rank's training of :data:`EPOCHS` epochs allocated.
 
     Attributes:
-        found: operations of the third epoch whose results are large and not in the workspace.
-        array_peak: bytes of Python objects and arrays that the fourth epoch had in addition at its worst moment.
+        page_faults: of the third epoch, which is not watched otherwise.
+        found: operations of the fourth epoch whose results are large and not in the workspace.
+        array_peak: bytes of Python objects and arrays that the fifth epoch had in addition at its worst moment.
         sizes: bytes of the workspace after every epoch.
     """
 
+    page_faults: int = 0
     found: list[str] = field(default_factory=list)
     array_peak: int = 0
     sizes: list[int] = field(default_factory=list)
@@ -94,7 +102,9 @@ def watched_epochs() -> Iterator[Watched]:
                 report = epoch(training, number, stop)
             watched.array_peak = peak[0]
         else:
+            before = _page_faults()
             report = epoch(training, number, stop)
+            watched.page_faults = _page_faults() - before
         watched.sizes.append(workspace.nbytes)
         return report
 
