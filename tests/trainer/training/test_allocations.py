@@ -154,7 +154,9 @@ def test_two_ranks_allocate_nothing_large_after_the_first_epoch_and_no_more_than
         found = [Watched(**content) for content in each]
         for watched in found:
             _check(str(config.run), watched)
-        assert workspace_memory(config) == max(watched.sizes[-1] for watched in found), config.run
+        planned, largest = workspace_memory(config), max(watched.sizes[-1] for watched in found)
+        # How many nonzeros arrive is estimated, as the rehearsal reads none.
+        assert planned == (pytest.approx(largest, rel=0.01) if config.run in ARRIVING else largest), config.run
 
 
 def test_the_watch_sees_what_torch_allocates() -> None:
