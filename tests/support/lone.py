@@ -25,7 +25,7 @@ class LoneCommunicator:
         self._sent: list[Tensor] = []
         self._awaited: list[Tensor] = []
 
-    def group(self, color: int, key: int) -> Communicator:
+    def group(self, color: int, key: int, size: int | None = None) -> Communicator:
         return self
 
     def ranks_on_this_machine(self) -> int:

@@ -53,8 +53,12 @@ class Communicator(Protocol):
         """The record of this rank's messages, shared with all groups formed from this one."""
         ...
 
-    def group(self, color: int, key: int) -> Communicator:
-        """Form the group of ranks that give the same ``color``, ordered by ``key``. Collective."""
+    def group(self, color: int, key: int, size: int | None = None) -> Communicator:
+        """Form the group of ranks that give the same ``color``, ordered by ``key``. Collective.
+
+        Args:
+            size: number of ranks of the group, if the caller knows it.
+        """
         ...
 
     def ranks_on_this_machine(self) -> int:

@@ -79,7 +79,7 @@ class MpiCommunicator:
         # Collectives are counted as rings whatever the library does, so figures are the same with every MPI.
         self._ring = Ring(self.traffic, self.rank, self.members)
 
-    def group(self, color: int, key: int) -> MpiCommunicator:
+    def group(self, color: int, key: int, size: int | None = None) -> MpiCommunicator:  # noqa: ARG002 - found by MPI
         # Split alone does not say which world ranks are in the group, and traffic is counted by world rank.
         everyones = self.gather_numbers([color, key, self.members[self.rank]])
         same = everyones[everyones[:, 0] == color]

@@ -80,5 +80,5 @@ class ProcessGrid:
             # One split forms all groups along these axes: the color is the position along the other axes, and the key
             # orders the ranks of a group. Groups are kept, since a split is collective and communicators are limited.
             others = [axis for axis in self.axes if axis not in axes]
-            self._groups[axes] = self.comm.group(self.index(others), self.index(axes))
+            self._groups[axes] = self.comm.group(self.index(others), self.index(axes), self.size(axes))
         return self._groups[axes]

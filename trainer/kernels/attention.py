@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
@@ -92,18 +91,22 @@ class NumbaEdgeSoftmax:
 
         self._threads.run(kernel, self._row_ranges)
 
-    def source_gradient(
-        self, values: Tensor, source: Tensor, target: Tensor, gradient: SoftmaxGradient
-    ) -> tuple[Tensor, Tensor]:
+    def add_source_gradient(
+        self,
+        values: Tensor,
+        source: Tensor,
+        target: Tensor,
+        gradient: SoftmaxGradient,
+        of_values: Tensor,
+        of_scores: Tensor,
+    ) -> None:
         attended, given = self._attended(values, source, target), _Gradient(*map(as_array, gradient))
-        of_values, of_scores = torch.zeros_like(values), torch.zeros_like(source)
         results = as_array(of_values), as_array(of_scores)
 
         def kernel(start: int, stop: int) -> None:
             _source_gradient(self._column_indptr, self._rows, attended, given, *results, start, stop)
 
         self._threads.run(kernel, self._column_ranges)
-        return of_values, of_scores
 
     def _attended(self, values: Tensor, source: Tensor, target: Tensor) -> _Attended:
         # In a kernel a Python float is a float64, which would widen the arithmetic of float32 arrays.

@@ -5,7 +5,7 @@ Tensors are on the device of the kernel, and contiguous where a docstring does n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
+from gnnloom.trainer.kernels.workspace import Workspace
 
 #: Features of which one word of :class:`RowPass` holds the bits.
 LANES: Final = 32
@@ -149,10 +150,10 @@ class SoftmaxState(NamedTuple):
     weighted: Tensor
 
     @classmethod
-    def like(cls, values: Tensor) -> SoftmaxState:
-        """The state before the first column, for outputs of the shape and dtype of ``values``."""
-        maximum = values.new_full(values.shape[:2], -torch.inf)
-        return cls(maximum, torch.zeros_like(maximum), torch.zeros_like(values))
+    def begin(cls, shape: Sequence[int], dtype: torch.dtype, workspace: Workspace) -> SoftmaxState:
+        """The state before the first column, for outputs of a (num_rows, heads, dim) shape."""
+        maximum = workspace.empty(shape[:2], dtype).fill_(-torch.inf)
+        return cls(maximum, workspace.zeros(shape[:2], dtype), workspace.zeros(shape, dtype))
 
 
 class SoftmaxGradient(NamedTuple):
@@ -200,10 +201,21 @@ class EdgeSoftmax(Protocol):
         """Add this pattern's contribution to the gradient of the target scores to ``out``, (num_rows, heads)."""
         ...
 
-    def source_gradient(
-        self, values: Tensor, source: Tensor, target: Tensor, gradient: SoftmaxGradient
-    ) -> tuple[Tensor, Tensor]:
-        """Gradients of the columns: of the values (num_columns, heads, dim) and of the scores (num_columns, heads)."""
+    def add_source_gradient(
+        self,
+        values: Tensor,
+        source: Tensor,
+        target: Tensor,
+        gradient: SoftmaxGradient,
+        of_values: Tensor,
+        of_scores: Tensor,
+    ) -> None:
+        """Add the gradients of the columns to those of their values and scores.
+
+        Args:
+            of_values: (num_columns, heads, dim).
+            of_scores: (num_columns, heads).
+        """
         ...
 
 

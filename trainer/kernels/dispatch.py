@@ -21,33 +21,52 @@ from gnnloom.trainer.kernels.c.library import chosen_library
 from gnnloom.trainer.kernels.c.sparse_product import CSparseProduct
 from gnnloom.trainer.kernels.contract import EdgeSoftmax, RowsOnDisk, SoftmaxGradient, SoftmaxState, SparseProduct
 from gnnloom.trainer.kernels.dropout import Dropout
-from gnnloom.trainer.kernels.elementwise import add_bias, add_to, column_sums, converted, fork, give_up, scaled_sum
+from gnnloom.trainer.kernels.elementwise import (
+    add_bias,
+    add_to,
+    column_sums,
+    converted,
+    elu,
+    fork,
+    give_up,
+    matrix_sum,
+    scaled_sum,
+)
 from gnnloom.trainer.kernels.gemm import matmul, seconds_of_weight_gradients, weight_gradient
+from gnnloom.trainer.kernels.heads import head_mean, head_scores, head_sums
 from gnnloom.trainer.kernels.rectify import rectify
 from gnnloom.trainer.kernels.sparse_rows import PackedRows, SparseRows, listed_columns, listed_rows
 from gnnloom.trainer.kernels.streamed_product import StreamedProduct
-from gnnloom.trainer.kernels.threads import Threads
+from gnnloom.trainer.kernels.threads import IdleThreads, Threads
+from gnnloom.trainer.kernels.unperformed import Unperformed, UnperformedProduct, UnperformedSoftmax
 from gnnloom.trainer.kernels.workspace import Workspace
 
 __all__ = [
     "Dropout",
     "EdgeSoftmax",
+    "IdleThreads",
     "PackedRows",
     "SoftmaxGradient",
     "SoftmaxState",
     "SparseProduct",
     "SparseRows",
     "Threads",
+    "Unperformed",
     "Workspace",
     "add_bias",
     "add_to",
     "column_sums",
     "converted",
     "edge_softmax",
+    "elu",
     "fork",
     "give_up",
+    "head_mean",
+    "head_scores",
+    "head_sums",
     "listed_rows",
     "matmul",
+    "matrix_sum",
     "products_by_columns",
     "rectify",
     "scaled_sum",
@@ -71,6 +90,8 @@ def sparse_product(
             once, to float32 for bfloat16.
     """
     kind = _as_torch(dtype)
+    if isinstance(threads, IdleThreads):
+        return UnperformedProduct(matrix.num_rows, matrix.num_columns, matrix.nnz)
     if isinstance(matrix, SparseRows):
         return _product(matrix, threads, kind)
     if isinstance(matrix, CSR):
@@ -90,6 +111,8 @@ def products_by_columns(
         dtype: see :func:`sparse_product`.
     """
     kind = _as_torch(dtype)
+    if isinstance(threads, IdleThreads):
+        return [UnperformedProduct(matrix.num_rows, matrix.num_columns, matrix.nnz)] * len(parts)
     if matrix.data is not None:
         # Here, so that the products share what they would convert.
         matrix = replace(matrix, data=matrix.data.astype(array_dtype(sum_dtype(kind)), copy=False))
@@ -126,6 +149,8 @@ def edge_softmax(pattern: CSR, negative_slope: float, threads: Threads) -> EdgeS
     Args:
         negative_slope: slope of the LeakyReLU below 0.
     """
+    if isinstance(threads, IdleThreads):
+        return UnperformedSoftmax()
     # Importing numba takes 0.4 s and 60 MB; only attention, or a missing C library, needs it.
     from gnnloom.trainer.kernels.attention import NumbaEdgeSoftmax  # noqa: PLC0415
 

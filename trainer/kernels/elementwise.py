@@ -43,14 +43,30 @@ def column_sums(matrix: Tensor, workspace: Workspace) -> Tensor:
     return total
 
 
-def add_bias(output: Tensor, bias: Tensor, workspace: Workspace) -> Tensor:
-    """``output`` plus the bias in every row, in place.
+def add_bias(output: Tensor, bias: Tensor, workspace: Workspace, *, in_place: bool = True) -> Tensor:
+    """``output`` plus the bias in every row, in place or in the workspace.
 
     Args:
         output: (num_rows, dim).
         bias: (dim,) of the same dtype, or float32 for bfloat16.
     """
-    result: Tensor = _AddBias.apply(output, bias, workspace)  # type: ignore[no-untyped-call]
+    result: Tensor = _AddBias.apply(output, bias, workspace, in_place)  # type: ignore[no-untyped-call]
+    return result
+
+
+def elu(output: Tensor, workspace: Workspace, *, in_place: bool = False) -> Tensor:
+    """The exponential linear unit of every number (Clevert, Unterthiner, Hochreiter, ICLR 2016); differentiable.
+
+    Args:
+        in_place: overwrite ``output``.
+    """
+    result: Tensor = _Elu.apply(output, workspace, in_place)  # type: ignore[no-untyped-call]
+    return result
+
+
+def matrix_sum(first: Tensor, second: Tensor, workspace: Workspace) -> Tensor:
+    """The sum of two matrices, in the workspace; differentiable."""
+    result: Tensor = _Sum.apply(first, second, workspace)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -112,14 +128,46 @@ class _Fork(torch.autograd.Function):
 
 class _AddBias(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, output: Tensor, bias: Tensor, workspace: Workspace) -> Tensor:
+    def forward(ctx: Any, output: Tensor, bias: Tensor, workspace: Workspace, in_place: bool) -> Tensor:
         ctx.workspace = workspace
+        if not in_place:
+            return torch.add(output.detach(), bias.detach(), out=workspace.like(output))
         ctx.mark_dirty(output)
         return output.add_(bias)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return gradient, column_sums(gradient, ctx.workspace), None
+        return gradient, column_sums(gradient, ctx.workspace), None, None
+
+
+class _Elu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, workspace: Workspace, in_place: bool) -> Tensor:
+        result = output if in_place else workspace.like(output).copy_(output)
+        if in_place:
+            ctx.mark_dirty(output)
+        torch.nn.functional.elu(result, inplace=True)
+        ctx.save_for_backward(result)
+        ctx.workspace = workspace
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        (result,) = ctx.saved_tensors
+        found = ctx.workspace.like(gradient)
+        # The derivative follows from the result: 1 above 0, and the result plus 1 below.
+        torch.ops.aten.elu_backward.grad_input(gradient, 1, 1, 1, True, result, grad_input=found)
+        return found, None, None
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, first: Tensor, second: Tensor, workspace: Workspace) -> Tensor:  # noqa: ARG004
+        return torch.add(first.detach(), second.detach(), out=workspace.like(first))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:  # noqa: ARG004
+        return gradient, gradient, None
 
 
 class _AddTo(torch.autograd.Function):

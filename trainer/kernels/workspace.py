@@ -10,6 +10,7 @@ grown to the largest sum of tensors that exist at one time.
 from __future__ import annotations
 
 import mmap
+import sys
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -28,6 +29,8 @@ SMALL = 64 << 10
 ALIGNMENT = 64
 #: Address space that is reserved at a time, in bytes; only what is touched takes memory.
 _SEGMENT = 1 << 30
+#: Lets the system hand out more address space than it has memory. Python names it from 3.13 on.
+_UNLIMITED = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 
 
 class Workspace:
@@ -36,7 +39,13 @@ class Workspace:
     They are ordinary tensors: views keep the memory, and so does autograd. A tensor may outlive the workspace.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_rehearsed: bool = False) -> None:
+        """Begin without memory.
+
+        Args:
+            is_rehearsed: nobody writes to the tensors, so they may be larger than this machine's memory.
+        """
+        self._flags = _UNLIMITED if is_rehearsed else 0
         self._segments: list[_Segment] = []
         # A tensor may die at any point of a program, even while another one is handed out, so its memory waits here.
         self._returned: deque[tuple[_Segment, int, int]] = deque()
@@ -89,7 +98,7 @@ class Workspace:
             found = segment.take(nbytes)
             if found is not None:
                 return segment, found
-        self._segments.append(_Segment(max(nbytes, _SEGMENT)))
+        self._segments.append(_Segment(max(nbytes, _SEGMENT), self._flags))
         return self._segments[-1], self._segments[-1].take(nbytes) or 0
 
 
@@ -101,8 +110,8 @@ class _Segment:
         top: bytes up to the end of the highest part that was ever taken.
     """
 
-    def __init__(self, nbytes: int) -> None:
-        self.memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    def __init__(self, nbytes: int, flags: int = 0) -> None:
+        self.memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | flags)
         # Rows of a dense matrix are read in the order of a graph's columns: with large pages, fewer reads miss the TLB.
         if hasattr(mmap, "MADV_HUGEPAGE"):
             self.memory.madvise(mmap.MADV_HUGEPAGE)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.dispatch import Dropout
+from gnnloom.trainer.kernels.dispatch import Dropout, add_bias, elu, fork, head_mean, head_scores
 from gnnloom.trainer.networks.model import Inputs, Model, glorot
 from gnnloom.trainer.networks.options import ModelOptions
 from gnnloom.trainer.operators.attention import Attending, NeighborRows
@@ -82,31 +82,47 @@ class GAT(Model):
         return Inputs(halo, propagated=True, own=features)
 
     def activate(self, output: Tensor) -> Tensor:
-        return torch.nn.functional.elu(output)
+        # What has no bias and no normalization is the result of attention, whose adjoint needs it.
+        is_fresh = self.options.bias or len(self.norms) > 0
+        return elu(output, self.operator.workspace, in_place=is_fresh)
 
     def layer(self, inputs: Inputs, layer: int) -> Tensor:
-        values = self.operator.transform(inputs.features, self.weights[layer], layer)
+        space, features, weight = self.operator.workspace, inputs.features, self.weights[layer]
         rows = self._neighbors(layer)
         fetch = None if rows.exchange is None or inputs.propagated else HaloFetch(rows.exchange)
         # The narrower of H and H W is sent; it arrives while attention runs over the rank's own columns.
-        sends_inputs = self.options.propagates_first(layer, values.shape[1])
-        begun = fetch.begin(inputs.value if sends_inputs else values) if fetch else inputs.value
-        own, step = self._by_head(values), Attending(rows.attention(self.options.own["negative_slope"]))
+        sends_inputs = self.options.propagates_first(layer, weight.shape[1])
+        features, sent = fork(features, space) if fetch and sends_inputs else (features, features)
+        values = self.operator.transform(features, weight, layer)
+        values, sent = fork(values, space) if fetch and not sends_inputs else (values, sent)
+        begun = fetch.begin(sent) if fetch else inputs.value
+        step = Attending(rows.attention(self.options.own["negative_slope"]))
         source, target = self.source_attention[layer], self.target_attention[layer]
         # With sampled neighbors, the leading vertices only are those of the next layer.
-        target_score = _score(own[: self.operator.layout(layer + 1).num_rows], target)
-        attended = step.begin(own, _score(own, source), target_score)
+        num_targets = self.operator.layout(layer + 1).num_rows
+        own, source_score, target_score = head_scores(self._by_head(values), source, target, num_targets, space)
+        target_score, halo_target = fork(target_score, space)
+        attended = step.begin(own, source_score, target_score)
         if rows.exchange is None:
             fetched = values.new_empty((0, values.shape[1]))
         else:
             fetched = fetch.finish(begun) if fetch else inputs.value
             # What arrived are rows of H, so this rank multiplies them by the weight itself.
             if fetch is None or sends_inputs:
-                fetched = self.operator.transform(fetched, self.weights[layer], layer)
-        halo = self._by_head(fetched)
-        output = step.finish(attended, halo, _score(halo, source), target_score)
-        output = output.mean(1) if layer == self.num_layers - 1 else output.flatten(1)
-        return self.with_bias(output, self.biases, layer)
+                fetched = self.operator.transform(fetched, weight, layer)
+        halo, halo_score, _ = head_scores(self._by_head(fetched), source, None, 0, space)
+        return self._joined(step.finish(attended, halo, halo_score, halo_target), layer)
+
+    def _joined(self, output: Tensor, layer: int) -> Tensor:
+        """The layer's output from that of every head."""
+        space, bias, is_last = (
+            self.operator.workspace,
+            self.bias_columns(self.biases, layer),
+            layer == self.num_layers - 1,
+        )
+        joined = head_mean(output, space) if is_last else output.flatten(1)
+        # The adjoint of attention needs its result.
+        return joined if bias is None else add_bias(joined, bias, space, in_place=is_last)
 
     def _by_head(self, values: Tensor) -> Tensor:
         """(num_rows, heads, dim), of the dtype of the sums, which attention computes in.
@@ -114,8 +130,3 @@ class GAT(Model):
         The width is given explicitly, as a rank may have no rows to infer it from.
         """
         return self.as_sums(values).view(len(values), self._heads, values.shape[1] // self._heads)
-
-
-def _score(values: Tensor, attention: Tensor) -> Tensor:
-    """(num_rows, heads) scores of (num_rows, heads, dim) values."""
-    return (values * attention).sum(2)

@@ -40,7 +40,7 @@ from torch import Tensor, nn
 
 from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
-from gnnloom.trainer.kernels.dispatch import Dropout, converted, give_up, rectify
+from gnnloom.trainer.kernels.dispatch import Dropout, converted, fork, give_up, matrix_sum, rectify
 from gnnloom.trainer.layout.partial_parameters import PartialParameter, columns_of, held, vertex_piece
 from gnnloom.trainer.networks.norm import build_norms, unit_rows
 from gnnloom.trainer.networks.options import ModelOptions
@@ -192,7 +192,8 @@ class Model(nn.Module, ABC):
         """The last layer's input from the hidden layers' output: in rows of length 1 if configured so. Collective."""
         if not self.options.unit_embedding or self.num_layers == 1:
             return hidden
-        unit = unit_rows(self.as_sums(hidden.value), self.operator.layout(self.num_layers - 1))
+        layout = self.operator.layout(self.num_layers - 1)
+        unit = unit_rows(self.as_sums(hidden.value), layout, self.operator.workspace)
         return Inputs(self.as_features(unit))
 
     def classify(self, hidden: Inputs) -> Tensor:
@@ -212,9 +213,21 @@ class Model(nn.Module, ABC):
 
     def hidden_layer(self, inputs: Inputs, layer: int) -> Inputs:
         """The next layer's input: a layer's output, normalized, activated, and with its input added. Collective."""
-        output = self.activate(self.normalized(self.layer(self.after_dropout(inputs, layer), layer), layer))
-        output = self.as_features(output)
-        return Inputs(output + self.aligned_input(inputs, layer) if self.adds_input(layer) else output)
+        inputs, given = self.divided(inputs, layer)
+        output = self.as_features(self.activate(self.normalized(self.layer(given, layer), layer)))
+        if self.adds_input(layer):
+            output = matrix_sum(output, self.aligned_input(inputs, layer), self.operator.workspace)
+        return Inputs(output)
+
+    def divided(self, inputs: Inputs, layer: int) -> tuple[Inputs, Inputs]:
+        """A layer's input as it is added to the output, and after its dropout as the layer takes it.
+
+        The gradients of both are summed in the workspace.
+        """
+        if not self.adds_input(layer):
+            return inputs, self.after_dropout(inputs, layer)
+        value, added = fork(inputs.value, self.operator.workspace)
+        return replace(inputs, value=added), self.after_dropout(replace(inputs, value=value), layer)
 
     @abstractmethod
     def layer(self, inputs: Inputs, layer: int) -> Tensor:
@@ -225,8 +238,9 @@ class Model(nn.Module, ABC):
         if not len(self.norms):
             return output
         given = self.as_sums(output)
-        result: Tensor = self.norms[layer](given, self.operator.layout(layer + 1), self.operator.weight_axes)
-        return converted(result, output.dtype, self.operator.workspace)
+        space, layout = self.operator.workspace, self.operator.layout(layer + 1)
+        result: Tensor = self.norms[layer](given, layout, self.operator.weight_axes, space)
+        return converted(result, output.dtype, space)
 
     def activate(self, output: Tensor) -> Tensor:
         return rectify(output, None, None, self.dropout)

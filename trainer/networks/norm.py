@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.kernels.dispatch import Workspace
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import columns_of
 
@@ -27,29 +28,34 @@ class Norm(nn.Module, ABC):
         self.scale = nn.Parameter(torch.ones(dim, dtype=dtype))
         self.shift = nn.Parameter(torch.zeros(dim, dtype=dtype))
 
-    def forward(self, features: Tensor, layout: Layout, weight_axes: tuple[str, ...]) -> Tensor:
+    def forward(self, features: Tensor, layout: Layout, weight_axes: tuple[str, ...], workspace: Workspace) -> Tensor:
         """Normalize this rank's share of a (n, dim) matrix. Collective.
 
         Args:
             features: (num_rows, columns held) of ``layout``.
             weight_axes: axes of the grid along which the gradients of parameters are summed.
+            workspace: where the result is, and what the backward pass needs.
 
         Returns:
             (num_rows, columns held).
         """
         scale, shift = (columns_of(vector, layout, weight_axes) for vector in (self.scale, self.shift))
-        return self._standardized(features, layout) * scale + shift
+        return self._normalized(features, scale, shift, layout, workspace)
 
     @abstractmethod
-    def _standardized(self, features: Tensor, layout: Layout) -> Tensor:
-        """The features with mean 0 and variance 1. Collective."""
+    def _normalized(
+        self, features: Tensor, scale: Tensor, shift: Tensor, layout: Layout, workspace: Workspace
+    ) -> Tensor:
+        """The features with mean 0 and variance 1, times the scale, plus the shift. Collective."""
 
 
 class LayerNorm(Norm):
     """Normalizes every row by its own mean and variance (Ba, Kiros, Hinton, 2016)."""
 
-    def _standardized(self, features: Tensor, layout: Layout) -> Tensor:
-        return standardize(features, 1, layout.column_group).values
+    def _normalized(
+        self, features: Tensor, scale: Tensor, shift: Tensor, layout: Layout, workspace: Workspace
+    ) -> Tensor:
+        return standardize(features, scale, shift, 1, layout.column_group, workspace).values
 
 
 class BatchNorm(Norm):
@@ -69,13 +75,17 @@ class BatchNorm(Norm):
         self.register_buffer("running_mean", torch.zeros(dim, dtype=dtype))
         self.register_buffer("running_variance", torch.ones(dim, dtype=dtype))
 
-    def _standardized(self, features: Tensor, layout: Layout) -> Tensor:
+    def _normalized(
+        self, features: Tensor, scale: Tensor, shift: Tensor, layout: Layout, workspace: Workspace
+    ) -> Tensor:
         if not self.training:
             columns = layout.columns(self.dim)
-            return (features - self.running_mean[columns]) * (self.running_variance[columns] + _EPSILON).rsqrt()
-        result = standardize(features, 0, layout.grid.group(layout.row_axes))
-        self._update_running(result, layout)
-        return result.values
+            factor = (self.running_variance[columns] + _EPSILON).rsqrt()
+            result: Tensor = _Affine.apply(features, self.running_mean[columns], factor, scale, shift, workspace)  # type: ignore[no-untyped-call]
+            return result
+        found = standardize(features, scale, shift, 0, layout.grid.group(layout.row_axes), workspace)
+        self._update_running(found, layout)
+        return found.values
 
     def _update_running(self, result: Standardized, layout: Layout) -> None:
         """Update the running averages of all columns, which are spread over the ranks of the column group."""
@@ -90,61 +100,101 @@ class BatchNorm(Norm):
 
 
 class Standardized:
-    """Values of mean 0 and variance 1 along one dim, and the moments that they were standardized with."""
+    """Values of mean 0 and variance 1 along one dim, scaled and shifted, and the moments that they had before."""
 
     def __init__(self, values: Tensor, mean: Tensor, variance: Tensor, count: int) -> None:
         self.values, self.mean, self.variance, self.count = values, mean, variance, count
 
 
-def standardize(features: Tensor, dim: int, group: Communicator) -> Standardized:
-    """Subtract the mean along ``dim`` and divide by the standard deviation; differentiable. Collective.
+def standardize(
+    features: Tensor, scale: Tensor, shift: Tensor, dim: int, group: Communicator, workspace: Workspace
+) -> Standardized:
+    """Subtract the mean along ``dim`` and divide by the standard deviation; then scale and shift the columns.
+
+    Differentiable. Collective.
 
     Args:
         features: (num_rows, num_columns) this rank's share; the other ranks of ``group`` hold the rest along ``dim``.
+        scale, shift: (num_columns,).
 
     Returns:
         Values of the shape of ``features``; mean and variance with size 1 along ``dim``; the number of entries along
         ``dim`` over all ranks.
     """
-    values, mean, variance, count = _Standardize.apply(features, dim, group)  # type: ignore[no-untyped-call]
+    given = features, scale, shift, dim, group, workspace
+    values, mean, variance, count = _Standardize.apply(*given)  # type: ignore[no-untyped-call]
     return Standardized(values, mean, variance, int(count))
 
 
 class _Standardize(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, features: Tensor, dim: int, group: Communicator) -> tuple[Tensor, ...]:
-        count = torch.tensor([features.shape[dim]], dtype=torch.int64)
+    def forward(
+        ctx: Any, features: Tensor, scale: Tensor, shift: Tensor, dim: int, group: Communicator, workspace: Workspace
+    ) -> tuple[Tensor, ...]:
+        given, factors = features.detach(), scale.detach()
+        count = torch.tensor([given.shape[dim]], dtype=torch.int64)
         group.all_reduce(count, Kind.NORM)
-        mean = _sum(features, dim, group) / count
-        centered = features - mean
+        mean = _sum(given, dim, group, workspace).div_(count)
+        values = torch.sub(given, mean, out=workspace.like(given))
         # Two passes: the mean of squares minus the square of the mean would lose digits to cancellation.
-        variance = _sum(centered.square(), dim, group) / count
-        factor = (variance + _EPSILON).rsqrt()
-        values = centered * factor
-        ctx.dim, ctx.group, ctx.count = dim, group, count
-        ctx.save_for_backward(values, factor)
+        result = torch.square(values, out=workspace.like(given))
+        variance = _sum(result, dim, group, workspace).div_(count)
+        factor = torch.add(variance, _EPSILON, out=workspace.like(variance)).rsqrt_()
+        values.mul_(factor)
+        torch.mul(values, factors, out=result).add_(shift.detach())
+        ctx.given = dim, group, count, workspace
+        ctx.save_for_backward(values, factor, scale)
         # The backward pass covers the way through the mean and the variance, so callers get them as constants.
         ctx.mark_non_differentiable(mean, variance, count)
-        return values, mean, variance, count
+        # Nor does autograd make zeros of their sizes for the backward pass.
+        ctx.set_materialize_grads(False)
+        return result, mean, variance, count
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         """An input also acts through the mean and the variance, which adds two sums over all ranks."""
-        values, factor = ctx.saved_tensors
+        values, factor, scale = ctx.saved_tensors
+        dim, group, count, space = ctx.given
+        product = torch.mul(gradient, values, out=space.like(gradient))
+        of_scale, of_shift = product.sum(0), gradient.sum(0)
+        result = torch.mul(gradient, scale, out=space.like(gradient))
         # Both sums in one message.
-        sums = torch.stack([gradient.sum(ctx.dim, keepdim=True), (gradient * values).sum(ctx.dim, keepdim=True)])
-        ctx.group.all_reduce(sums, Kind.NORM)
-        sums /= ctx.count
-        return (gradient - sums[0] - values * sums[1]) * factor, None, None
+        sums = space.empty((2, *factor.shape), gradient.dtype)
+        torch.sum(result, dim, keepdim=True, out=sums[0])
+        torch.sum(torch.mul(result, values, out=product), dim, keepdim=True, out=sums[1])
+        group.all_reduce(sums, Kind.NORM)
+        sums /= count
+        result.sub_(sums[0]).sub_(torch.mul(values, sums[1], out=product)).mul_(factor)
+        return result, of_scale, of_shift, None, None, None
 
 
-def _sum(values: Tensor, dim: int, group: Communicator) -> Tensor:
-    total = values.sum(dim, keepdim=True)
+class _Affine(torch.autograd.Function):
+    """Standardization with given moments."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, features: Tensor, mean: Tensor, factor: Tensor, scale: Tensor, shift: Tensor, workspace: Workspace
+    ) -> Tensor:
+        ctx.save_for_backward(features, mean, factor, scale)
+        centered = torch.sub(features.detach(), mean, out=workspace.like(features))
+        return centered.mul_(factor).mul_(scale.detach()).add_(shift.detach())
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        features, mean, factor, scale = ctx.saved_tensors
+        of_scale = (gradient * (features - mean) * factor).sum(0)
+        return gradient * scale * factor, None, None, of_scale, gradient.sum(0), None
+
+
+def _sum(values: Tensor, dim: int, group: Communicator, workspace: Workspace) -> Tensor:
+    """The sum over ``dim`` and the ranks of a group, with size 1 along ``dim``. Collective."""
+    shape = (1, values.shape[1]) if dim == 0 else (len(values), 1)
+    total = torch.sum(values, dim, keepdim=True, out=workspace.empty(shape, values.dtype))
     group.all_reduce(total, Kind.NORM)
     return total
 
 
-def unit_rows(features: Tensor, layout: Layout) -> Tensor:
+def unit_rows(features: Tensor, layout: Layout, workspace: Workspace) -> Tensor:
     """Scale every row to length 1; rows of zeros stay zero. Differentiable. Collective.
 
     Args:
@@ -153,26 +203,31 @@ def unit_rows(features: Tensor, layout: Layout) -> Tensor:
     Returns:
         (num_rows, columns held).
     """
-    result: Tensor = _UnitRows.apply(features, layout.column_group)  # type: ignore[no-untyped-call]
+    result: Tensor = _UnitRows.apply(features, layout.column_group, workspace)  # type: ignore[no-untyped-call]
     return result
 
 
 class _UnitRows(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, features: Tensor, group: Communicator) -> Tensor:
-        length = _sum(features.square(), 1, group).sqrt_()
-        factor = torch.where(length > 0, 1 / length, 0)
-        values = features * factor
-        ctx.group = group
+    def forward(ctx: Any, features: Tensor, group: Communicator, workspace: Workspace) -> Tensor:
+        given = features.detach()
+        values = torch.square(given, out=workspace.like(given))
+        factor = _sum(values, 1, group, workspace).sqrt_().reciprocal_()
+        # 1 / 0, of a row of zeros.
+        factor.nan_to_num_(nan=torch.nan, posinf=0)
+        torch.mul(given, factor, out=values)
+        ctx.group, ctx.workspace = group, workspace
         ctx.save_for_backward(values, factor)
         return values
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         values, factor = ctx.saved_tensors
+        product = torch.mul(gradient, values, out=ctx.workspace.like(gradient))
         # The gradient of x / |x| has no component along the row. A row of zeros has the factor 0, and so no gradient.
-        along = _sum(gradient * values, 1, ctx.group)
-        return (gradient - values * along) * factor, None
+        along = _sum(product, 1, ctx.group, ctx.workspace)
+        result = torch.sub(gradient, torch.mul(values, along, out=product), out=product)
+        return result.mul_(factor), None, None
 
 
 _KINDS: dict[str, type[Norm]] = {"layer": LayerNorm, "batch": BatchNorm}

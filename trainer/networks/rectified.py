@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
 
 from torch import Tensor, nn
 
-from gnnloom.trainer.kernels.dispatch import add_bias, add_to, fork, rectify
+from gnnloom.trainer.kernels.dispatch import add_bias, add_to, rectify
 from gnnloom.trainer.networks.model import Inputs, Model
 
 
@@ -37,11 +36,7 @@ class RectifiedModel(Model):
         return output if bias is None else add_bias(output, bias, self.operator.workspace)
 
     def hidden_layer(self, inputs: Inputs, layer: int) -> Inputs:
-        if self.adds_input(layer):
-            value, added = fork(inputs.value, self.operator.workspace)
-            inputs, given = replace(inputs, value=added), self.after_dropout(replace(inputs, value=value), layer)
-        else:
-            given = self.after_dropout(inputs, layer)
+        inputs, given = self.divided(inputs, layer)
         if len(self.norms):
             output, bias = self.normalized(self.layer(given, layer), layer), None
         else:

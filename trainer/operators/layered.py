@@ -78,7 +78,9 @@ class Layered:
             ScaledBlock(block, batch.row_nnz, sides, self._feature_dtype, self.threads) for block in batch.blocks
         ]
         traffic = self.grid.comm.traffic
-        self._neighbors = [NeighborRows(without_halo(block), None, self.threads, traffic) for block in batch.blocks]
+        self._neighbors = [
+            NeighborRows(without_halo(block), None, self.threads, traffic, self.workspace) for block in batch.blocks
+        ]
 
     def rest(self, vertex: NDArray[np.int64]) -> None:
         """Have these rows in every layer, and multiply with nothing, until a batch is loaded.

@@ -61,7 +61,7 @@ class PointToPoint(WholeRows):
         sides = scaling(where, normalization, degree, dtype)
         #: This rank's rows of the adjacency, not normalized, and the exchange of the rows that their columns need.
         self.matrix, self.exchange, self.threads = matrix, HaloExchange(comm, matrix, self.workspace), threads
-        self._neighbors = NeighborRows(matrix, self.exchange, threads, comm.traffic)
+        self._neighbors = NeighborRows(matrix, self.exchange, threads, comm.traffic, self.workspace)
         products = LocalProducts.of(self.exchange, matrix, threads, self.feature_dtype)
         self.forward_product = HaloProduct(self.exchange, products, sides, Kind.HALO_FORWARD)
         self.backward_product = self._adjoint(shard, products, sides) if multiplies else None

@@ -46,7 +46,7 @@ class SampledRows(WholeRows):
         """
         super().__init__(grid, batch.vertex, workspace, feature_dtype or tensor_dtype(batch.sides.left.dtype))
         exchange = HaloExchange(grid.comm, batch.matrix, workspace)
-        self._neighbors = NeighborRows(batch.matrix, exchange, threads, grid.comm.traffic)
+        self._neighbors = NeighborRows(batch.matrix, exchange, threads, grid.comm.traffic, workspace)
         if not multiplies:
             return
         products = LocalProducts.of(exchange, batch.matrix, threads, self.feature_dtype)

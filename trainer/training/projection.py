@@ -61,6 +61,8 @@ class TrainProjection:
         process_memory, adjacency_memory, feature_memory, layer_memory, batch_memory: the parts of the busiest rank's
             memory; that of layers includes rows on their way between ranks, and that of batches is what is prepared
             ahead of its use.
+        workspace_memory: exactly what the large tensors of an epoch take on the rank where they take most, part of the
+            memory of layers and features; None if it is not known, see :mod:`gnnloom.trainer.training.rehearsal`.
         mapped_bytes: of files that sampled modes map; all ranks of a machine share them, and the system takes their
             pages back when it needs the memory. Not part of the ranks' memory.
         read_bytes: that the busiest rank reads; compressed, as stored.
@@ -83,6 +85,7 @@ class TrainProjection:
     feature_memory: int
     layer_memory: int
     batch_memory: int
+    workspace_memory: int | None
     mapped_bytes: int
     read_bytes: int
     written_bytes: int
@@ -187,6 +190,7 @@ def project_new_training(config: TrainConfig, shards: ShardSizes) -> TrainProjec
         feature_memory=busiest.features,
         layer_memory=busiest.layers,
         batch_memory=busiest.batches,
+        workspace_memory=None,
         mapped_bytes=_mapped_bytes(shards, config),
         read_bytes=_read_bytes(shards, config, options, axes),
         written_bytes=_checkpoint_bytes(shards, config, options)

@@ -167,11 +167,11 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
     plan = options.layer_plan()
     operator = build_operator(comm, opened, config, plan, threads, counter, Workspace())
     last = operator.layout(plan.num_layers)
-    label_rows = _vertex_rows(opened, last, last.row_axes)
+    label_rows = vertex_rows(opened, last, last.row_axes)
     first = operator.layout(0)
     # Features are stored in whole rows. Ranks that hold other columns of the same rows read some of these rows each,
     # and exchange columns in `take_inputs`.
-    feature_rows = _vertex_rows(opened, first, first.row_axes + first.column_axes)
+    feature_rows = vertex_rows(opened, first, first.row_axes + first.column_axes)
     feature = read_feature(feature_rows, getattr(torch, config.dtype))
     loaded = Loaded(time.perf_counter() - started, peak_memory() - before)
     # After the measurement of what was loaded: the model's own parameters are not part of the shards.
@@ -201,6 +201,6 @@ def _open_samples(
     return Session(comm, config, dataset, shard.shards, shard, operator, model, None, counter, loaded, samples=samples)
 
 
-def _vertex_rows(opened: OpenedShards, layout: Layout, axes: tuple[str, ...]) -> VertexRows:
+def vertex_rows(opened: OpenedShards, layout: Layout, axes: tuple[str, ...]) -> VertexRows:
     """This rank's rows if the vertices are split along ``axes``, in the order of ``layout``."""
     return opened.vertex_rows(layout.order, layout.grid.span(opened.shards.num_vertices, axes))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.cli.output import show
 
@@ -13,9 +15,14 @@ def show_train_plan(config: TrainConfig, *, restart: bool, as_json: bool) -> Non
         NotFoundError: the dataset or its shards do not exist.
         ExistsError, InputError: the training would be refused.
     """
-    # Importing torch takes seconds, which only this option should spend.
     from gnnloom.trainer.training.projection import project_training
 
     projection = project_training(config, restart=restart)
+    if config.mode == "full":
+        # It imports torch, which takes longer than everything else.
+        from gnnloom.trainer.config.continuation import with_its_run
+        from gnnloom.trainer.training.rehearsal import workspace_memory
+
+        projection = replace(projection, workspace_memory=workspace_memory(with_its_run(config)))
     title = f"plan: run {projection.run} of {projection.dataset} (memory, disk and time are estimates)"
     show(projection.to_json(), as_json=as_json, title=title)

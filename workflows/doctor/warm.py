@@ -152,6 +152,7 @@ def _call_trainer() -> list[str]:
         SoftmaxGradient,
         SoftmaxState,
         Threads,
+        Workspace,
         edge_softmax,
         rectify,
         sparse_product,
@@ -170,10 +171,10 @@ def _call_trainer() -> list[str]:
         dropped.sum().backward()  # type: ignore[no-untyped-call]
         values, scores = torch.ones((2, 1, 4), dtype=tensor_dtype), torch.ones((2, 1), dtype=tensor_dtype)
         softmax = edge_softmax(CSR(0, indptr, indices, None, 2), 0.2, threads)
-        softmax.accumulate(values, scores, scores, SoftmaxState.like(values))
+        softmax.accumulate(values, scores, scores, SoftmaxState.begin(values.shape, tensor_dtype, Workspace()))
         gradient = SoftmaxGradient(scores, scores, values, scores)
         softmax.add_target_gradient(values, scores, scores, gradient, torch.zeros_like(scores))
-        softmax.source_gradient(values, scores, scores, gradient)
+        softmax.add_source_gradient(values, scores, scores, gradient, values.clone(), scores.clone())
     stored = torch.ones((2, 4), dtype=torch.bfloat16, requires_grad=True)
     dropped = dropout.apply(stored, np.arange(2), 0, 0, 0)
     for mask in (None, dropout.mask(np.arange(2), 0, 0, 0)):

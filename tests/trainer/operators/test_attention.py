@@ -176,7 +176,7 @@ def test_the_exchange_is_hidden_behind_the_own_columns_forward_and_backward(monk
 
         return call
 
-    for name, event in (("accumulate", "own sums"), ("source_gradient", "own gradients")):
+    for name, event in (("accumulate", "own sums"), ("add_source_gradient", "own gradients")):
         monkeypatch.setattr(attention.own, name, recorded(getattr(attention.own, name), event))
     values = torch.randn(ROWS, DIM, requires_grad=True)
     fetch, step = HaloFetch(RecordedExchange(events)), Attending(attention)  # type: ignore[arg-type]

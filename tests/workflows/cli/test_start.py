@@ -64,12 +64,16 @@ def test_a_listing_reads_metadata_and_imports_nothing_that_computes(catalog: Pat
     [
         ("plan", "grid", "--ranks", "4", "--profile", "generic"),
         ("simulate", "grid", "--ranks", "4", "--profile", "generic"),
-        ("train", "rows", "--plan"),
+        ("train", "rows", "--plan", "--mode", "minibatch"),
     ],
 )
 def test_a_plan_reads_manifests_and_imports_nothing_that_trains(trainable: Path, command: tuple[str, ...]) -> None:
     # It may read labels and degrees, which are compressed.
     assert not imported("--catalog", str(trainable), *command) & (set(HEAVY) - {"numcodecs"})
+
+
+def test_a_plan_of_the_whole_graph_rehearses_an_epoch_without_numba_or_mpi(trainable: Path) -> None:
+    assert not imported("--catalog", str(trainable), "train", "rows", "--plan") & (set(HEAVY) - {"numcodecs", "torch"})
 
 
 def test_a_rank_on_row_shards_compiles_nothing(trainable: Path) -> None:

@@ -1,0 +1,115 @@
+"""Watches the epochs of a training for tensors and arrays that are allocated after the first."""
+
+from __future__ import annotations
+
+import resource
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gnnloom.trainer.kernels.workspace import SMALL, Workspace
+from gnnloom.trainer.training.loop import EpochReport, Training
+
+#: The first grows the workspace, the second shows that it is large enough, and each of the last three is watched.
+EPOCHS = 5
+
+
+class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Lists torch operations whose results are large and neither in the workspace nor in memory that was there."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._workspace = workspace
+        self.found: list[str] = []
+
+    def __torch_dispatch__(
+        self,
+        function: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        known = {tensor.untyped_storage().data_ptr() for tensor in _tensors((*args, *(kwargs or {}).values()))}
+        for tensor in _tensors((result,)):
+            storage = tensor.untyped_storage()
+            is_new = storage.data_ptr() not in known and not self._workspace.holds(tensor)
+            # The workspace makes its tensors from arrays, which torch does not see; the operations see them.
+            if is_new and storage.nbytes() > SMALL:
+                self.found.append(f"{function}: {tuple(tensor.shape)}, {tensor.dtype}")
+        return result
+
+
+def _tensors(values: object) -> Iterator[Tensor]:
+    if isinstance(values, Tensor):
+        yield values
+    elif isinstance(values, tuple | list):
+        for value in values:
+            yield from _tensors(value)
+
+
+@contextmanager
+def _array_peak() -> Iterator[list[int]]:
+    """Bytes that Python and NumPy had allocated at the worst moment of the block, above those at its start."""
+    tracemalloc.start()
+    before, peak = tracemalloc.get_traced_memory()[0], [0]
+    yield peak
+    peak[0] = tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.stop()
+
+
+def _page_faults() -> int:
+    """Pages that this process has touched for the first time."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+@dataclass
+class Watched:
+    """What one rank's training of :data:`EPOCHS` epochs allocated.
+
+    Attributes:
+        page_faults: of the third epoch, which is not watched otherwise.
+        found: operations of the fourth epoch whose results are large and not in the workspace.
+        array_peak: bytes of Python objects and arrays that the fifth epoch had in addition at its worst moment.
+        sizes: bytes of the workspace after every epoch.
+    """
+
+    page_faults: int = 0
+    found: list[str] = field(default_factory=list)
+    array_peak: int = 0
+    sizes: list[int] = field(default_factory=list)
+
+
+@contextmanager
+def watched_epochs() -> Iterator[Watched]:
+    """Watch the training that runs in the block."""
+    epoch, watched = Training._train_epoch, Watched()
+
+    def train_epoch(training: Training, number: int, stop: Callable[[], bool]) -> EpochReport:
+        workspace = training.session.operator.workspace
+        # In turn, since watching the tensors allocates for the watching itself.
+        if number == EPOCHS - 2:
+            with Allocations(workspace) as allocations:
+                report = epoch(training, number, stop)
+            watched.found += allocations.found
+        elif number == EPOCHS - 1:
+            with _array_peak() as peak:
+                report = epoch(training, number, stop)
+            watched.array_peak = peak[0]
+        else:
+            before = _page_faults()
+            report = epoch(training, number, stop)
+            watched.page_faults = _page_faults() - before
+        watched.sizes.append(workspace.nbytes)
+        return report
+
+    Training._train_epoch = train_epoch  # type: ignore[method-assign]
+    try:
+        yield watched
+    finally:
+        Training._train_epoch = epoch  # type: ignore[method-assign]

@@ -1,0 +1,79 @@
+"""Operations that are not performed: the shapes are right, and no large tensor is read or written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gnnloom.storage import CSR
+from gnnloom.trainer.kernels.dispatch import (
+    Dropout,
+    IdleThreads,
+    SoftmaxState,
+    Unperformed,
+    Workspace,
+    edge_softmax,
+    rectify,
+    sparse_product,
+)
+from gnnloom.trainer.kernels.workspace import SMALL
+
+ROWS, DIM = SMALL, 3
+
+
+def _given() -> torch.Tensor:
+    return torch.full((ROWS, DIM), 7.0)
+
+
+def test_large_results_have_their_shapes_and_large_operands_keep_their_values() -> None:
+    given, weight = _given(), torch.ones(DIM, 5)
+    with Unperformed():  # type: ignore[no-untyped-call]
+        product = given @ weight
+        given.mul_(3)
+        torch.add(given, given, out=given)
+        wide, sums, mean = given.double(), given.sum(0), given.mean()
+        found, half = (given > 9).nonzero(), given[: ROWS // 2]
+    assert (product.shape, product.dtype) == ((ROWS, 5), torch.float32)
+    assert (wide.shape, wide.dtype) == ((ROWS, DIM), torch.float64)
+    assert torch.equal(given, _given())
+    # Small results are zeros, whatever they would be.
+    assert torch.equal(sums, torch.zeros(DIM))
+    assert float(mean) == 0
+    assert found.shape == (ROWS * DIM, 2)
+    assert half.data_ptr() == given.data_ptr()
+
+
+def test_small_operations_are_performed() -> None:
+    with Unperformed():  # type: ignore[no-untyped-call]
+        assert float(torch.ones(10).sum()) == 10
+
+
+def test_kernels_leave_their_outputs_alone_and_gradients_have_shapes() -> None:
+    threads, space = IdleThreads(), Workspace(is_rehearsed=True)
+    pattern = CSR(0, np.zeros(ROWS + 1, np.int64), np.empty(0, np.int32), None, ROWS)
+    given, out = _given(), _given()
+    with Unperformed():  # type: ignore[no-untyped-call]
+        sparse_product(pattern, threads, torch.float32).multiply(given, out, torch.empty(0))
+        values = given.view(ROWS, 1, DIM)
+        scores = values[:, :, 0].contiguous()
+        state = SoftmaxState.begin(values.shape, values.dtype, space)
+        edge_softmax(pattern, 0.2, threads).accumulate(values, scores, scores, state)
+        parameter = _given().requires_grad_()
+        rectify(parameter, torch.zeros(DIM), None, Dropout(0.5, 0, threads, space)).sum().backward()  # type: ignore[no-untyped-call]
+    assert torch.equal(out, _given())
+    assert parameter.grad is not None
+    assert parameter.grad.shape == (ROWS, DIM)
+
+
+def test_a_rehearsed_workspace_may_be_larger_than_the_memory() -> None:
+    strict = Path("/proc/sys/vm/overcommit_memory")
+    if strict.exists() and strict.read_text().strip() == "2":
+        pytest.skip("the system counts address space as memory")
+    space = Workspace(is_rehearsed=True)
+    tensor = space.empty((1 << 38,), torch.float32)
+    with Unperformed():  # type: ignore[no-untyped-call]
+        tensor.add_(1)
+    assert space.nbytes == 1 << 40

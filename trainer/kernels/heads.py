@@ -1,0 +1,110 @@
+"""Attention heads' scores of their values, and their mean, in the workspace.
+
+Everything of the size of the values that is only read again at once is formed for some rows at a time, so that it
+stays in the caches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnloom.trainer.kernels.workspace import Workspace
+
+#: Numbers that are formed at a time.
+_NUMBERS = 1 << 17
+
+
+def head_scores(
+    values: Tensor, source: Tensor, target: Tensor | None, num_targets: int, workspace: Workspace
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The values for one more use, and the products of every head's values with its attention vectors.
+
+    Differentiable; the gradient of the returned values is overwritten.
+
+    Args:
+        values: (num_rows, heads, dim).
+        source, target: (heads, dim) attention vectors; without that of the targets there are no scores of targets.
+        num_targets: number of leading rows that are targets.
+
+    Returns:
+        The values; (num_rows, heads) scores as sources; (num_targets, heads) scores as targets.
+    """
+    given = values, source, target, num_targets if target is not None else 0, workspace
+    shared, of_source, of_target = _HeadScores.apply(*given)  # type: ignore[no-untyped-call]
+    return shared, of_source, of_target
+
+
+def head_mean(values: Tensor, workspace: Workspace) -> Tensor:
+    """(num_rows, dim) the mean of the heads of (num_rows, heads, dim) values; differentiable."""
+    result: Tensor = _HeadMean.apply(values, workspace)  # type: ignore[no-untyped-call]
+    return result
+
+
+def head_sums(first: Tensor, second: Tensor, workspace: Workspace) -> Tensor:
+    """(num_rows, heads) sums over the last dimension of the product of two matrices; not differentiable.
+
+    Args:
+        first: (num_rows, heads, dim).
+        second: of the same shape, or (heads, dim).
+    """
+    sums = workspace.empty(first.shape[:2], first.dtype)
+    for rows, scratch in _chunks(first, workspace):
+        factor = second if second.dim() == 2 else second[rows]
+        torch.sum(torch.mul(first[rows], factor, out=scratch), 2, out=sums[rows])
+    return sums
+
+
+def _chunks(values: Tensor, workspace: Workspace) -> Iterator[tuple[slice, Tensor]]:
+    """Ranges of rows, and memory for as many of them."""
+    step = max(1, _NUMBERS // max(1, values[:1].numel()))
+    scratch = workspace.empty((min(step, len(values)), *values.shape[1:]), values.dtype)
+    for start in range(0, len(values), step):
+        rows = slice(start, min(start + step, len(values)))
+        yield rows, scratch[: rows.stop - rows.start]
+
+
+class _HeadScores(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, values: Tensor, source: Tensor, target: Tensor | None, num_targets: int, workspace: Workspace
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        ctx.save_for_backward(values, source, target)
+        ctx.workspace = workspace
+        plain = values.detach()
+        of_source = head_sums(plain, source.detach(), workspace)
+        of_target = head_sums(plain[:num_targets], (source if target is None else target).detach(), workspace)
+        # The same memory in another tensor: autograd takes an input that is returned for an identity.
+        return plain, of_source, of_target
+
+    @staticmethod
+    def backward(ctx: Any, of_values: Tensor, of_source: Tensor, of_target: Tensor) -> tuple[Tensor | None, ...]:
+        values, source, target = ctx.saved_tensors
+        space = ctx.workspace
+        for vector, gradient in ((source, of_source), (target, of_target)):
+            if vector is not None:
+                for rows, scratch in _chunks(of_values[: len(gradient)], space):
+                    of_values[rows] += torch.mul(gradient[rows].unsqueeze(2), vector, out=scratch)
+        of_vectors = (_vector_gradient(values, each, space) for each in (of_source, of_target))
+        return of_values, next(of_vectors), None if target is None else next(of_vectors), None, None
+
+
+def _vector_gradient(values: Tensor, gradient: Tensor, workspace: Workspace) -> Tensor:
+    """(heads, dim) the sum over the rows of the values times the gradient of their scores."""
+    values = values[: len(gradient)]
+    return torch.mul(gradient.unsqueeze(2), values, out=workspace.like(values)).sum(0)
+
+
+class _HeadMean(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, workspace: Workspace) -> Tensor:
+        ctx.shape, ctx.workspace = values.shape, workspace
+        return torch.mean(values, 1, out=workspace.empty((len(values), values.shape[2]), values.dtype))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        whole = ctx.workspace.empty(ctx.shape, gradient.dtype)
+        return torch.div(gradient.unsqueeze(1).expand(ctx.shape), ctx.shape[1], out=whole), None
