@@ -5,7 +5,7 @@ BIN := .venv/bin
 SCALE ?= full
 
 .PHONY: install demo test test-long lint typecheck fuzz soak sanitize docs wheel bench-ingest bench-partition \
-	bench-algorithms bench-spmm bench-epoch bench-sampling bench-minibatch bench-startup bench-plan clean
+	bench-algorithms bench-spmm bench-epoch bench-sampling bench-modes bench-minibatch bench-startup bench-plan clean
 
 install: .venv/installed
 
@@ -104,6 +104,11 @@ bench-algorithms: .venv/installed-for-benchmarks
 bench-sampling: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_sampling.py --scale $(SCALE)
 	$(BIN)/python tests/benchmarks/bench_samples.py --scale $(SCALE)
+
+# Accuracy of every mode of training over seeds, and the time to reach it; SCALE=small takes a minute, full half an hour.
+# Leaves a report that compares the modes in build/modes.
+bench-modes: .venv/installed-for-benchmarks
+	$(BIN)/python tests/benchmarks/bench_modes.py --scale $(SCALE)
 
 # Rows that mini-batches send with partitions made for them, on real graphs in DATA; SCALE=small takes some minutes.
 bench-minibatch: .venv/installed-for-benchmarks

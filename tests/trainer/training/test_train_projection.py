@@ -10,6 +10,8 @@ import pytest
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.samples.options import SampleOptions
+from gnnloom.pipeline.samples.stage import write_samples
 from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.row_stage import shard_rows
 from gnnloom.pipeline.sources.generators.sbm import StochasticBlockModel
@@ -81,18 +83,36 @@ def test_memory_and_bytes_are_near_the_measured_ones(catalog: Catalog, case: str
     assert (known.first_epoch, known.seconds_from) == (2, case)
 
 
+#: What a batch of sampled neighbors has.
+DRAWN: dict[str, Any] = {"batch_size": 4096, "fanout": (10, 10, 5)}
 SAMPLED: dict[str, dict[str, Any]] = {
     "subgraph": {"mode": "subgraph", "sampler": "edge", "batch_size": 30_000, "batches": 4},
+    "frontier": {"mode": "subgraph", "sampler": "frontier", "batch_size": 30_000, "batches": 4},
+    "vertex": {"mode": "subgraph", "sampler": "vertex", "batch_size": 60_000, "batches": 4},
+    "walk": {"mode": "subgraph", "sampler": "walk", "batch_size": 30_000, "batches": 4},
+    "cluster": {"mode": "subgraph", "sampler": "cluster", "cluster_parts": 10, "parts_per_batch": 3},
     "minibatch": {"mode": "minibatch", "batch_size": 40_000},
-    "neighbor": {"mode": "neighbor", "model": "sage", "batch_size": 4096, "fanout": (10, 10, 5)},
+    "neighbor": {"mode": "neighbor", "model": "sage", **DRAWN},
+    "samples": {"mode": "neighbor", "model": "sage", "samples": ""},
 }
+
+
+@pytest.fixture(scope="module")
+def drawn(catalog: Catalog) -> Catalog:
+    """The same graphs, with clusters and samples on disk."""
+    dataset, cluster = catalog["web"], InProcessCluster()
+    write_samples(dataset, dataset.graph(), dataset.partition(2), SampleOptions(**DRAWN, epochs=2, ranks=2), cluster)
+    partition_graph(dataset, dataset.graph(), PartitionOptions(10, "random"), cluster)
+    return catalog
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("case", SAMPLED)
-def test_memory_of_sampled_modes_is_near_the_measured_one(catalog: Catalog, case: str) -> None:
+def test_memory_of_sampled_modes_is_near_the_measured_one(drawn: Catalog, case: str) -> None:
     options = {"dataset": "web", "ranks": 2, "epochs": 2, "threads": 1, "hidden": (64, 64), **SAMPLED[case]}
-    config = TrainConfig(catalog=str(catalog.root), run=f"sampled-{case}", **options)
+    if "samples" in options:
+        options["samples"] = drawn["web"].find("samples").key
+    config = TrainConfig(catalog=str(drawn.root), run=f"sampled-{case}", **options)
     planned = project_training(config)
     assert planned.batch_memory > 0
     for expected, found in zip(planned.peak_memory, launch(config)["peak_memory"], strict=True):
