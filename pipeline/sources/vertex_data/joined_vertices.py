@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-
-from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.packed import PackedSource
 from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, Unpacked
@@ -48,10 +45,6 @@ class JoinedVertices:
     def in_graph_order(self) -> bool:
         return all(source.in_graph_order for source in self.sources)
 
-    @property
-    def random_access(self) -> bool:
-        return all(source.random_access for source in self.sources)
-
     def identity(self) -> dict[str, Any]:
         return {"format": "joined", "sources": [source.identity() for source in self.sources]}
 
@@ -66,9 +59,6 @@ class JoinedVertices:
 
     def num_targets(self) -> int:
         return max(source.num_targets() if isinstance(source, TargetSource) else 0 for source in self.sources)
-
-    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        return self.source_of(array).read_rows(array, start, stop)
 
     def stored_arrays(self) -> tuple[StoredArray, ...]:
         sources = [source for source in self.sources if isinstance(source, PackedSource)]
