@@ -21,7 +21,7 @@ from gnnloom.pipeline.ingest.tables.routed_table import RoutedTable, RowCounts
 from gnnloom.pipeline.ingest.tables.routing import remove_tables, route_table
 from gnnloom.pipeline.ingest.tables.row_file import RowType
 from gnnloom.pipeline.sources.reading.edge_columns import rebatch
-from gnnloom.pipeline.sources.source import KeyedSource, MultilabelSource, OrderedSource, TargetSource, VertexSource
+from gnnloom.pipeline.sources.source import KeyedSource, MultilabelSource, TargetSource, VertexData, VertexSource
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.progress import Done
@@ -68,7 +68,7 @@ class VertexArrayTask:
     """
 
     writer: ArtifactWriter
-    source: OrderedSource | RoutedTable
+    source: VertexSource | RoutedTable
     array: str
     start: int
     stop: int
@@ -136,7 +136,7 @@ def _parameters(identity: JsonObject) -> dict[str, Any]:
     return {"source": identity}
 
 
-def _check_rows(graph: Graph, source: VertexSource) -> None:
+def _check_rows(graph: Graph, source: VertexData) -> None:
     rows = source.num_vertices()
     if _selects(graph, source):
         last = int(graph.original_id(graph.num_vertices - 1)[0]) if graph.num_vertices else -1
@@ -152,7 +152,7 @@ def _check_rows(graph: Graph, source: VertexSource) -> None:
         )
 
 
-def _selects(graph: Graph, source: VertexSource) -> bool:
+def _selects(graph: Graph, source: VertexData) -> bool:
     return "original_id" in graph.artifact and not source.in_graph_order
 
 
@@ -184,7 +184,7 @@ def _write(writer: ArtifactWriter, source: VertexSource, graph: Graph, cluster: 
             # Creating an array deletes its chunks, which is right only if no task has recorded any.
             create_array(writer.path, array, shape, _DTYPES[array], _DIMS[array])
         rows = _rows_of(writer, source, array, shape, graph, chosen)
-        compacted = isinstance(rows, OrderedSource) and _selects(graph, rows)
+        compacted = isinstance(rows, VertexSource) and _selects(graph, rows)
         tasks += _tasks(writer, rows, array, shape, graph.artifact.path if compacted else None)
     records = run_missing("vertex data", chosen, writer, write_vertex_rows, tasks, "rows")
     # From here on the recorded rows suffice.
@@ -194,20 +194,20 @@ def _write(writer: ArtifactWriter, source: VertexSource, graph: Graph, cluster: 
     writer.commit([task.name for task in tasks], sizes, facts)
 
 
-def _source_of(source: VertexSource, array: str) -> VertexSource:
+def _source_of(source: VertexSource, array: str) -> VertexData:
     """The source of one array: arrays from different files may be in different orders."""
     return source.source_of(array) if isinstance(source, JoinedVertices) else source
 
 
 def _rows_of(
     writer: ArtifactWriter, source: VertexSource, array: str, shape: tuple[int, ...], graph: Graph, cluster: Cluster
-) -> OrderedSource | RoutedTable:
+) -> VertexSource | RoutedTable:
     """The rows of one array, in the order of the vertices."""
     one = _source_of(source, array)
     if isinstance(one, KeyedSource):
         values = RowType(_DTYPES[array].name, shape[1:])
         return route_table(writer, one, array, values, graph, _piece_rows(array, shape) * TASK_PIECES, cluster)
-    if isinstance(one, OrderedSource):
+    if isinstance(one, VertexSource):
         return one
     raise InputError(f"{array}: the source has neither rows in an order nor rows with ids")
 
@@ -260,7 +260,7 @@ def _piece_rows(array: str, shape: tuple[int, ...]) -> int:
 
 def _tasks(
     writer: ArtifactWriter,
-    source: OrderedSource | RoutedTable,
+    source: VertexSource | RoutedTable,
     array: str,
     shape: tuple[int, ...],
     compacted: Path | None,

@@ -26,7 +26,7 @@ from gnnloom.storage.format.files import read_json, write_json
 #: Most entries of one run: 32 MiB of keys and 16 MiB of weights.
 MAX_RUN_ENTRIES = 1 << 22
 #: Bytes that an entry takes while it is scattered: ids, positions, cell and key, and their copies.
-_SCATTER_BYTES = 64
+SCATTER_BYTES = 64
 
 #: File of the work folder with the entries of each run, by task.
 _RUN_SIZES = "run-sizes.json"
@@ -70,7 +70,7 @@ def _run_path(work: Path, variant: str, block: int, run: int) -> Path:
 def scatter_to_cells(task: ScatterToCellsTask) -> int:
     """Write the entries of a block as runs and record the length of each; returns the number of entries."""
     graph = Graph(Artifact(task.matrix_path))
-    limit = min(MAX_RUN_ENTRIES, working_memory(task.memory) // _SCATTER_BYTES)
+    limit = run_entries(task.memory)
     sizes = []
     with task.writer.task(task.name) as output:
         for run, entries in enumerate(_entries(graph, task.block, limit)):
@@ -80,6 +80,11 @@ def scatter_to_cells(task: ScatterToCellsTask) -> int:
         # Later passes read only the runs that the record counts, so runs that a killed task left do no harm.
         output.facts = {"entries": sizes}
     return sum(sizes)
+
+
+def run_entries(memory: int) -> int:
+    """About the most entries of a run, for workers that may use ``memory`` bytes."""
+    return min(MAX_RUN_ENTRIES, working_memory(memory) // SCATTER_BYTES)
 
 
 def write_run_sizes(writer: ArtifactWriter, records: Sequence[TaskRecord]) -> None:

@@ -187,14 +187,14 @@ class VertexPlan:
         phases = []
         if not self.is_identity:
             largest = min(self.range_rows, self.num_vertices) * self.routed_row_bytes
-            phases.append(PhaseCount("route vertices", self.num_ranges, 0, 0, total, total, largest))
+            phases.append(PhaseCount("route vertices", self.num_ranges, 0, 0, 1, total, total, largest))
         for level in self.levels[1:]:
             groups = [len(self.group(level, source)) for source in range(level.sources)]
             opens = sum(groups) * level.spans
             # Positions of a permutation are spread evenly.
             largest = total * max(groups) // (self.levels[level.number - 1].sources * level.spans)
-            tasks, most = level.sources * level.spans, -(-max(groups) // arrays)
-            phases.append(PhaseCount("merge vertices", tasks, opens, most, total, total, largest))
+            tasks, most = level.sources * level.spans, max(groups)
+            phases.append(PhaseCount("merge vertices", tasks, opens, most, arrays, total, total, largest))
         phases.append(self._write_count(arrays))
         return phases
 
@@ -208,6 +208,6 @@ class VertexPlan:
             own = sum((stop - start) * row_bytes(self.types, name) for name, (start, stop) in spans.items())
             own += POSITION_BYTES * sum(stop - start for start, stop in set(spans.values()))
             tasks, opens, read = tasks + 1, opens + files, read + own
-            most, largest = max(most, -(-files // arrays)), max(largest, own)
+            most, largest = max(most, files), max(largest, own)
         written = self.num_vertices * (self.routed_row_bytes - POSITION_BYTES)
-        return PhaseCount("write vertices", tasks, opens, most, read, written, largest)
+        return PhaseCount("write vertices", tasks, opens, most, arrays, read, written, largest)

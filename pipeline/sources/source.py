@@ -72,8 +72,8 @@ class EdgeSource(Protocol):
         ...
 
 
-class VertexSource(Protocol):
-    """Features, labels and split of vertices: an :class:`OrderedSource` or a :class:`KeyedSource`."""
+class VertexData(Protocol):
+    """Features, labels and split, in the order of the vertices or, from a :class:`KeyedSource`, in any order."""
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -99,8 +99,8 @@ class VertexSource(Protocol):
 
 
 @runtime_checkable
-class OrderedSource(VertexSource, Protocol):
-    """Vertex data with one row per vertex, in ascending order of the vertices."""
+class VertexSource(VertexData, Protocol):
+    """Features, labels and split: one row of each per vertex, in ascending order of the vertices."""
 
     @property
     def random_access(self) -> bool:
@@ -134,7 +134,7 @@ class TableBlock:
     Attributes:
         id_offset: (num_rows + 1,) int64; the id of row k is ``id_text[id_offset[k]:id_offset[k + 1]]``.
         id_text: (num_bytes,) uint8.
-        values: (num_rows,) or (num_rows, num_columns), of the types that :meth:`OrderedSource.read_rows` yields.
+        values: (num_rows,) or (num_rows, num_columns), of the types that :meth:`VertexSource.read_rows` yields.
         at: (num_rows,) int64 places of the rows in the table, as :meth:`KeyedSource.row_error` expects them.
     """
 
@@ -145,7 +145,7 @@ class TableBlock:
 
 
 @runtime_checkable
-class KeyedSource(VertexSource, Protocol):
+class KeyedSource(VertexData, Protocol):
     """A table that names the vertex of each row, in any order, possibly with rows of vertices that do not exist.
 
     It has a single array.
@@ -174,7 +174,7 @@ class KeyedSource(VertexSource, Protocol):
 
 
 @runtime_checkable
-class MultilabelSource(VertexSource, Protocol):
+class MultilabelSource(VertexData, Protocol):
     """A source whose vertices may have several labels each."""
 
     def num_labels(self) -> int:
@@ -183,7 +183,7 @@ class MultilabelSource(VertexSource, Protocol):
 
 
 @runtime_checkable
-class TargetSource(VertexSource, Protocol):
+class TargetSource(VertexData, Protocol):
     """A source whose vertices may have numbers to predict."""
 
     def num_targets(self) -> int:

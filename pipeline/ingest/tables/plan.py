@@ -30,6 +30,8 @@ ROW_BYTES = 12
 #: Bytes of a vertex while its bucket is filled, in addition to its values and its id: whether it has a row, and where
 #: its id begins.
 _VERTEX_BYTES = 9
+#: Columns of a file of rows: offsets, lengths, places, values and ids.
+_COLUMNS = 5
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,8 @@ class TablePlan:
         bounds = -(-self.num_buckets // BOUNDS_PER_TASK)
         range_bytes = -(-table_bytes // max(1, num_ranges))
         phases = [
-            PhaseCount("cut ids", bounds, client_bytes=16 * self.num_buckets),
-            PhaseCount("route rows", num_ranges, num_ranges, 1, table_bytes, total + files * header, range_bytes),
+            PhaseCount("cut ids", bounds),
+            PhaseCount("route rows", num_ranges, num_ranges, 1, 1, table_bytes, total + files * header, range_bytes),
         ]
         levels = merge_levels(files, FAN_IN)
         for level in levels[1:]:
@@ -110,7 +112,7 @@ class TablePlan:
             # Every span of a file is read along with the offsets of all of the file's buckets.
             read = total + opens * (header // levels[level.number - 1].spans + 16)
             largest = -(-read * max(groups) // opens)
-            phases.append(PhaseCount("merge rows", tasks, opens, max(groups), read, total, largest))
+            phases.append(PhaseCount("merge rows", tasks, opens, max(groups), _COLUMNS, read, total, largest))
         phases.append(self._write_count(total, levels[-1]))
         return phases
 
@@ -127,7 +129,8 @@ class TablePlan:
             spans = self.span_of(last, buckets[-1]) - self.span_of(last, buckets[0]) + 1
             tasks, opens, most = tasks + 1, opens + last.sources * spans, max(most, last.sources)
         largest = min(total, -(-total * self.task_rows // self.num_vertices))
-        return PhaseCount("write rows", tasks, opens, most, total, self.num_vertices * self.value_bytes, largest)
+        written = self.num_vertices * self.value_bytes
+        return PhaseCount("write rows", tasks, opens, most, _COLUMNS, total, written, largest)
 
 
 def file_bytes(memory: int) -> int:

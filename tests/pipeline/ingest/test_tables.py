@@ -23,6 +23,8 @@ from gnnloom.pipeline.ingest.tables import routed_table, routing, row_file
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.formats import open_edges, open_vertices
 from gnnloom.pipeline.sources.reading import keyed_rows
+from gnnloom.pipeline.sources.source import KeyedSource
+from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, InProcessCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.vertices import Vertices
@@ -195,14 +197,14 @@ def test_tasks_and_opens_are_those_of_the_plan(
             super().__init__(path, *rest)
 
     @contextmanager
-    def counted(paths: Sequence[Path], *rest: Any) -> Iterator[list[row_file.RowFile]]:
+    def opened_and_counted(paths: Sequence[Path], *rest: Any) -> Iterator[list[row_file.RowFile]]:
         at_a_time.append(len(paths))
         with opened_together(paths, *rest) as files:
             yield files
 
     opened_together = row_file.opened
     for module in (row_file, routed_table):
-        monkeypatch.setattr(module, "opened", counted)
+        monkeypatch.setattr(module, "opened", opened_and_counted)
     monkeypatch.setattr(row_file, "RowFile", CountedFile)
     per_task: dict[str, int] = {}
 
@@ -221,7 +223,10 @@ def test_tasks_and_opens_are_those_of_the_plan(
     ingest(dataset, files, CountingCluster())
     shape = (NUM_VERTICES, WIDTH)
     plan = table_plan.TablePlan(NUM_VERTICES, stage._piece_rows("feature", shape) * stage.TASK_PIECES, 4 * WIDTH, 8)
-    num_bytes, ranges = Path(files["feature"]).stat().st_size, len(source.source_of("feature").ranges())
+    assert isinstance(source, JoinedVertices)
+    table = source.source_of("feature")
+    assert isinstance(table, KeyedSource)
+    num_bytes, ranges = Path(files["feature"]).stat().st_size, len(table.ranges())
     assert len(merge_levels(ranges, FAN_IN)) > 2
     phases = plan.counts(NUM_VERTICES + UNKNOWN, num_bytes, ranges, DEFAULT_MEMORY)
     names = {"cut ids": "cut", "route rows": "route", "merge rows": "merge", "write rows": "feature"}
