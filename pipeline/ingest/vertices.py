@@ -206,7 +206,7 @@ def _rows_of(
     one = _source_of(source, array)
     if isinstance(one, KeyedSource):
         values = RowType(_DTYPES[array].name, shape[1:])
-        return route_table(writer, one, array, values, graph, _piece_rows(array, shape) * TASK_PIECES, cluster)
+        return route_table(writer, one, array, values, graph, task_rows(array, shape), cluster)
     if isinstance(one, VertexSource):
         return one
     raise InputError(f"{array}: the source has neither rows in an order nor rows with ids")
@@ -258,6 +258,16 @@ def _piece_rows(array: str, shape: tuple[int, ...]) -> int:
     return PIECE_CHUNKS * default_chunk_rows(shape, _DTYPES[array])
 
 
+def task_rows(array: str, shape: tuple[int, ...]) -> int:
+    """Rows that one task writes, if tasks share the array.
+
+    Args:
+        array: name of the array.
+        shape: of the whole array.
+    """
+    return _piece_rows(array, shape) * TASK_PIECES
+
+
 def _tasks(
     writer: ArtifactWriter,
     source: VertexSource | RoutedTable,
@@ -268,9 +278,9 @@ def _tasks(
     num_rows, piece_rows = shape[0], _piece_rows(array, shape)
     # Tasks begin at whole pieces, which are whole chunks, so no two tasks write to one chunk.
     is_shared = isinstance(source, RoutedTable) or source.random_access
-    task_rows = piece_rows * TASK_PIECES if is_shared else max(1, num_rows)
-    for start in range(0, max(1, num_rows), task_rows):
-        stop = min(start + task_rows, num_rows)
+    step = task_rows(array, shape) if is_shared else max(1, num_rows)
+    for start in range(0, max(1, num_rows), step):
+        stop = min(start + step, num_rows)
         yield VertexArrayTask(writer, source, array, start, stop, piece_rows, compacted)
 
 
