@@ -11,9 +11,11 @@ import shutil
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from gnnloom.pipeline.external_sort.merge_levels import merge_levels, merged_sources
 from gnnloom.pipeline.matrix_sort.degrees import TASK_VERTICES
 from gnnloom.pipeline.matrix_sort.transpose import RANGE_EDGES
 from gnnloom.pipeline.shards.find_vertices import find_vertices
+from gnnloom.pipeline.shards.grid_merge import most_runs
 from gnnloom.pipeline.shards.grid_options import GridOptions
 from gnnloom.pipeline.shards.grid_scatter import SCATTER_BYTES, run_entries
 from gnnloom.pipeline.shards.grid_stage import grid_shards_key
@@ -306,12 +308,15 @@ def grid_needs(source: ShardSource, options: GridOptions, memory: int) -> ShardN
     index = 4 if n // columns < 1 << 31 else 8
     output = variants * (graph.nnz * (index + weight) + 8 * n * columns) + 8 * orders * n
     peak = max(_grid_peak(graph, options, memory), plan.peak_memory())
+    phases = grid_counts(source, options, memory)
+    is_merged = any(phase.phase == "merge cells" for phase in phases)
     # A level is removed when the next one is complete.
     routed = 0 if plan.is_identity else min(2, len(plan.levels)) * orders * n * plan.routed_row_bytes
     return ShardNeeds(
-        tasks=total_tasks(grid_counts(source, options, memory)) + source.transpose_tasks,
+        tasks=total_tasks(phases) + source.transpose_tasks,
         peak_memory=BASE_MEMORY + peak + (8 * n if follows_parts else 0),
-        spill_bytes=variants * graph.nnz * (8 + weight) + routed,
+        # Runs stay until those that they are merged into are complete.
+        spill_bytes=(2 if is_merged else 1) * variants * graph.nnz * (8 + weight) + routed,
         output_bytes=source.compressed(output, orders * source.vertex_bytes),
     )
 
@@ -331,16 +336,31 @@ def grid_counts(source: ShardSource, options: GridOptions, memory: int) -> list[
     heaviest = max(graph.block_nnz, default=0)
     runs = max(1, -(-heaviest // run_entries(memory)))
     stored_bytes, keys = variants * graph.nnz * graph.entry_bytes, variants * graph.nnz * key_bytes
-    # Offsets of all cells in every run; a cell's task reads two of them.
-    written = keys + blocks * runs * 8 * (rows * columns + 1)
+    # Offsets of all cells are in every run; a cell's task reads two of them.
+    header = 8 * (rows * columns + 1)
     files = -(-blocks // variants) * runs
-    read = keys + 16 * cells * files
-    orders = 2 if is_double else 1
-    return [
-        PhaseCount("scatter blocks", blocks, 0, 0, 1, stored_bytes, written, heaviest * graph.entry_bytes),
-        PhaseCount("write cells", cells, cells * files, files, 2, read, stored_bytes, -(-read // cells)),
-        *grid_vertex_plan(source, options, memory).counts() * orders,
+    phases = [
+        PhaseCount(
+            "scatter blocks",
+            blocks,
+            bytes_read=stored_bytes,
+            bytes_written=keys + blocks * runs * header,
+            largest_task=heaviest * graph.entry_bytes,
+        )
     ]
+    arrays = 3 if graph.weighted else 2
+    levels = merge_levels(files, most_runs(graph.nnz, rows * columns))
+    for level in levels[1:]:
+        groups = [len(merged_sources(levels, level, source)) for source in range(level.sources)]
+        spans = min(level.spans, rows * columns)
+        tasks, opens = variants * level.sources * spans, variants * sum(groups) * spans
+        read = keys + opens * (header // spans + 16)
+        largest, made = read * max(groups) // opens, keys + tasks * header
+        phases.append(PhaseCount("merge cells", tasks, opens, max(groups), arrays, read, made, largest))
+    files = levels[-1].sources
+    read = keys + 16 * cells * files
+    phases.append(PhaseCount("write cells", cells, cells * files, files, arrays, read, stored_bytes, -(-read // cells)))
+    return [*phases, *grid_vertex_plan(source, options, memory).counts() * (2 if is_double else 1)]
 
 
 def grid_vertex_plan(source: ShardSource, options: GridOptions, memory: int) -> VertexPlan:

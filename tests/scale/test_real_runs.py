@@ -12,6 +12,7 @@ from gnnloom.pipeline.ingest.counts import ingest_counts
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.matrix_sort import counts, merge_runs, scatter, sort_plan
 from gnnloom.pipeline.matrix_sort.counts import SortSizes
+from gnnloom.pipeline.shards import grid_merge
 from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.projection import ShardSource, grid_counts, row_counts
 from gnnloom.pipeline.shards.row_stage import shard_rows
@@ -103,8 +104,14 @@ def test_row_shards_of_64_parts_open_the_counted_files(dataset: Dataset) -> None
         assert counted == planned[phase].opens, (phase, opened[:1])
 
 
-def test_grid_shards_of_four_by_four_cells_open_the_counted_files(dataset: Dataset) -> None:
+@pytest.mark.parametrize("is_merged", [False, True])
+def test_grid_shards_of_four_by_four_cells_open_the_counted_files(
+    dataset: Dataset, is_merged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     graph, cluster, options = dataset.graph(), OpenCounter(), GridOptions((4, 4), "double")
+    if is_merged:
+        monkeypatch.setattr(grid_merge, "FEW_RUNS", 3)
+        monkeypatch.setattr(grid_merge, "OPEN_BYTES", 1 << 30)
     shard_grid(dataset, graph, options, cluster)
     phases = grid_counts(source_of(dataset, graph), options, DEFAULT_MEMORY)
     functions = {
@@ -113,6 +120,8 @@ def test_grid_shards_of_four_by_four_cells_open_the_counted_files(dataset: Datas
         "route vertices": "route_rows",
         "write vertices": "write_bucket",
     }
+    if is_merged:
+        functions["merge cells"] = "merge_cells"
     assert functions.keys() == {phase.phase for phase in phases}
     for name, function in functions.items():
         planned = [phase for phase in phases if phase.phase == name]
