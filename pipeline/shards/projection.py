@@ -22,8 +22,9 @@ from gnnloom.pipeline.shards.grid_stage import grid_shards_key
 from gnnloom.pipeline.shards.grid_vertex_plan import VertexPlan
 from gnnloom.pipeline.shards.grid_vertex_routing import vertex_types
 from gnnloom.pipeline.shards.halo_regrouping import HaloGroups
+from gnnloom.pipeline.shards.row_merge import VERTEX_DATA, RoutedFiles
 from gnnloom.pipeline.shards.row_routed import SEGMENT_NONZEROS
-from gnnloom.pipeline.shards.row_stage import row_shards_key, vertex_ranges
+from gnnloom.pipeline.shards.row_stage import routed_bytes, row_shards_key, vertex_ranges
 from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, VertexSizes
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, working_memory
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount, total_tasks
@@ -197,12 +198,13 @@ def row_needs(source: ShardSource, parts: PartSizes, reordering: int = 0) -> Sha
     sent = sum(parts.sent) + sum(parts.sent_back)
     nonzeros = graph.nnz * source.matrices
     output = nonzeros * graph.entry_bytes + n * 8 * (1 + 2 * source.matrices) + 12 * sent
+    phases = row_counts(source, parts)
+    # Files stay until those that they are merged into are complete.
+    copies = 2 if any(phase.phase == "merge rows" for phase in phases) else 1
     return ShardNeeds(
-        tasks=total_tasks(row_counts(source, parts)) + source.transpose_tasks,
+        tasks=total_tasks(phases) + source.transpose_tasks,
         peak_memory=BASE_MEMORY + _row_peak(source, parts) + (_reordered_peak(parts) if reordering else 0),
-        spill_bytes=nonzeros * graph.entry_bytes
-        + 16 * n * source.matrices
-        + source.vertex_bytes
+        spill_bytes=copies * (nonzeros * graph.entry_bytes + 16 * n * source.matrices + source.vertex_bytes)
         + 4 * n
         + 16 * sent
         + reordering * max(parts.nonzeros, default=0) * graph.entry_bytes,
@@ -213,32 +215,50 @@ def row_needs(source: ShardSource, parts: PartSizes, reordering: int = 0) -> Sha
 def row_counts(source: ShardSource, parts: PartSizes) -> list[PhaseCount]:
     """What making the row shards of these parts will do, after the transpose of a directed graph was made."""
     graph, ranks, matrices = source.graph, len(parts.vertices), source.matrices
-    blocks, entry = graph.num_blocks + source.transpose_blocks, graph.entry_bytes
-    # Every row leaves its id and its number of nonzeros as well, and every file where the rows of each part begin.
-    matrix_bytes = matrices * (graph.nnz * entry + 16 * graph.num_vertices)
-    offsets = blocks * 8 * (ranks + 1) * 3
-    largest = max(graph.block_nnz, default=0) * entry + 16 * max(graph.block_rows, default=0)
-    arrays = len(source.vertices.types) if source.vertices else 0
-    # Ids first, then the rows twice: local numbers are known when the halo is complete.
-    read = 3 * matrix_bytes + source.vertex_bytes
-    heaviest = max(parts.nonzeros, default=0) * entry + 16 * max(parts.vertices, default=0)
-    rank_bytes = 3 * matrices * heaviest + source.vertex_bytes // max(1, ranks)
-    files = blocks + arrays * source.vertex_tasks
-    sent = sum(parts.sent) + sum(parts.sent_back)
-    vertices = source.vertex_bytes
-    vertex_task = -(-vertices // max(1, source.vertex_tasks))
-    phases = [PhaseCount("route rows", blocks, 0, 0, 1, matrix_bytes, matrix_bytes + offsets, largest)]
+    entry, blocks, vertices = graph.entry_bytes, graph.num_blocks + source.transpose_blocks, source.vertex_bytes
+    rows = routed_bytes(graph.num_vertices, graph.nnz, entry)
+    largest = routed_bytes(max(graph.block_rows, default=0), max(graph.block_nnz, default=0), entry)
+    # Every file says where the rows of each part begin, in three columns or more.
+    phases = [
+        PhaseCount("route rows", blocks, 0, 0, 1, matrices * rows, matrices * rows + blocks * 24 * (ranks + 1), largest)
+    ]
+    routed = [RoutedFiles("forward", graph.num_blocks, ranks, rows)]
+    if not graph.symmetric:
+        routed.append(RoutedFiles("backward", source.transpose_blocks, ranks, rows))
     if source.vertex_tasks:
-        phases.append(PhaseCount("route vertices", source.vertex_tasks, 0, 0, 1, vertices, vertices, vertex_task))
+        each = -(-vertices // source.vertex_tasks)
+        phases.append(PhaseCount("route vertices", source.vertex_tasks, 0, 0, 1, vertices, vertices, each))
+        routed.append(RoutedFiles(VERTEX_DATA, source.vertex_tasks, ranks, vertices))
+    for merged in routed:
+        phases += _merge_counts(merged)
+    files, sent = sum(each.levels[-1].sources for each in routed), sum(parts.sent) + sum(parts.sent_back)
+    # Ids first, then the rows twice: local numbers are known when the halo is complete.
+    read = 3 * matrices * rows + vertices
+    heaviest = 3 * matrices * routed_bytes(max(parts.vertices, default=0), max(parts.nonzeros, default=0), entry)
+    rank_bytes = heaviest + -(-vertices // max(1, ranks))
     output = matrices * (graph.nnz * entry + 8 * graph.num_vertices) + vertices + 8 * sent
-    halos = HaloGroups(ranks).counts(sent) * matrices
     collected = 8 * sent + 8 * ranks * (ranks + 1)
     return [
         *phases,
         PhaseCount("write ranks", ranks, ranks * files, files, 3, read, output, rank_bytes),
-        *halos,
+        *(HaloGroups(ranks).counts(sent) * matrices),
         PhaseCount("send lists", ranks, ranks * matrices, matrices, 2, collected, 12 * sent, -(-collected // ranks)),
     ]
+
+
+def _merge_counts(files: RoutedFiles) -> list[PhaseCount]:
+    """The merges of routed files, if there are any."""
+    phases = []
+    for level in files.levels[1:]:
+        groups = [len(merged_sources(files.levels, level, source)) for source in range(level.sources)]
+        spans = min(level.spans, files.num_parts)
+        tasks, opens = level.sources * spans, sum(groups) * spans
+        read = files.num_bytes + opens * 24 * (files.num_parts // spans + 1)
+        written = files.num_bytes + tasks * 24 * (files.num_parts + 1)
+        phases.append(
+            PhaseCount("merge rows", tasks, opens, max(groups), 3, read, written, read * max(groups) // opens)
+        )
+    return phases
 
 
 def _reordered_peak(parts: PartSizes) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 from scale.scale_graphs import CLASSES, GRAPHS, Described
@@ -20,7 +21,7 @@ on_ranks = pytest.mark.parametrize("ranks", [1, 64, 1024])
 
 def sizes(graph: Described, ranks: int, algorithm: str) -> ShardSizes:
     """The shards, as if nothing could be compressed; a rank of random parts stands for all."""
-    common = {
+    common: dict[str, Any] = {
         "num_vertices": graph.num_vertices, "num_features": graph.width, "num_outputs": CLASSES,
         "symmetric": True, "weighted": False,
     }  # fmt: skip
