@@ -40,6 +40,9 @@ SAMPLES = 64
 #: Approximate number of collected ids in a range of ids: 32 MiB, a second of work.
 RANGE_IDS = 1 << 22
 
+#: Least number of ids that a range has of each file on average: 64 KiB, which take longer to read than to open it.
+FILE_RANGE_IDS = 1 << 13
+
 #: Bytes per id of a file while its edges are renumbered: the id, its number, and an entry of a directory while it is
 #: made.
 FILE_ID_BYTES = 40
@@ -149,7 +152,7 @@ class _IdRanges:
         if not files:
             raise InputError("the source has no edges")
         samples = np.sort([sample for record in records for ids in record.facts["samples"] for sample in ids])
-        ranges = max(1, sum(count for _, count, _ in files) // RANGE_IDS)
+        ranges = max(1, sum(count for _, count, _ in files) // range_ids(len(files)))
         inner = np.unique(samples[np.arange(1, ranges) * len(samples) // ranges])
         inner = inner[inner > samples[0]]
         # The sample holds the lowest and the highest id of every file, so these bounds cover all ids.
@@ -219,11 +222,21 @@ def collect_ids(task: CollectIdsTask) -> Done:
     return Done(edges)
 
 
-def _distinct_of_chunks(task: CollectIdsTask) -> Iterator[tuple[NDArray[np.uint64], int]]:
-    """The sorted distinct ids of as many edges as fit in memory, and the number of these edges."""
+def file_edges(memory: int) -> int:
+    """Edges whose ids are collected in one file, by a worker that may use ``memory`` bytes."""
     # A quarter of the memory for the ids and what they need when the edges are renumbered; the rest is for the chunk,
     # for the source's buffers and, then, for those of the sort.
-    capacity = working_memory(task.memory) // 4 // FILE_ID_BYTES
+    return working_memory(memory) // 4 // FILE_ID_BYTES // 2
+
+
+def range_ids(num_files: int) -> int:
+    """Approximate number of collected ids in a range of ids, if they are in this many files."""
+    return max(RANGE_IDS, num_files * FILE_RANGE_IDS)
+
+
+def _distinct_of_chunks(task: CollectIdsTask) -> Iterator[tuple[NDArray[np.uint64], int]]:
+    """The sorted distinct ids of as many edges as fit in memory, and the number of these edges."""
+    capacity = 2 * file_edges(task.memory)
     ids, spare = np.empty(capacity, dtype=np.uint64), np.empty(capacity, dtype=np.uint64)
     filled = 0
     for chunk in task.source.read(task.range):

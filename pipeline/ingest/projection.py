@@ -12,12 +12,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, entry_bytes, unit_shift
+from gnnloom.pipeline.external_sort.spill import entry_bytes
 from gnnloom.pipeline.ingest.calibration import Calibration
 from gnnloom.pipeline.ingest.compact_ids import FILE_ID_BYTES
 from gnnloom.pipeline.matrix_sort.blocks import ROW_MEMORY, block_rows_limit
-from gnnloom.pipeline.matrix_sort.scatter import MAX_SPILL_ENTRIES
-from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES, BLOCK_ROWS
+from gnnloom.pipeline.matrix_sort.counts import SortSizes, even_block_rows, even_blocks
+from gnnloom.pipeline.matrix_sort.scatter import MAX_SPILL_ENTRIES, spill_edges
+from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES
 from gnnloom.pipeline.sources.source import CHUNK_EDGES
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MIB, working_memory
 from gnnloom.storage.errors import BudgetError
@@ -142,7 +143,7 @@ class IngestProjection:
         Raises:
             BudgetError: temporary files and output exceed the free disk, or the rows of a block exceed the memory.
         """
-        rows = _rows_of_block(self.vertices, self.entries)
+        rows = even_block_rows(self.vertices, self.entries)
         if rows > block_rows_limit(self.memory_limit_bytes):
             raise BudgetError(
                 f"row blocks of {self.vertices:,} vertices have {rows:,} rows, too many for"
@@ -172,7 +173,10 @@ def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: 
     width = entry_bytes(found.vertices - 1) + (4 if found.weighted else 0)
     # Ids are on disk as collected, with their numbers, and as merged.  They are collected for some edges at a time, so
     # an id may be in every file: at most two for each edge.
-    spill = entries * width + (16 * 2 * found.edges + 8 * found.distinct_ids if compact else 0)
+    sizes = SortSizes(found.vertices, found.edges, 16 * found.edges, found.ranges, undirected, found.weighted)
+    # Files that are merged stay until the merged ones are complete.
+    copies = 2 if sizes.is_merged(resources.memory) else 1
+    spill = copies * entries * width + (16 * 2 * found.edges + 8 * found.distinct_ids if compact else 0)
     output = int(entries * found.output_bytes + found.vertices * _ROW_BYTES * found.row_ratio)
     if found.name_bytes:
         # Every edge refers to its two names by position (4 bytes each), with its weight. The names are on disk several
@@ -189,7 +193,7 @@ def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: 
         vertices=found.vertices,
         entries=entries,
         ranges=found.ranges,
-        blocks=_num_blocks(entries, found.vertices),
+        blocks=even_blocks(found.vertices, entries),
         workers=resources.workers,
         processes=resources.workers,
         peak_memory=_peak_memory(found, entries, directions, width, resources.memory, compact=compact),
@@ -207,8 +211,7 @@ def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: 
 def _peak_memory(found: Calibration, entries: int, directions: int, width: int, memory: int, *, compact: bool) -> int:
     """What every worker holds, and the larger of the two passes' buffers."""
     working = working_memory(memory)
-    # The same limits as in matrix_sort.scatter: edges of a spill file.
-    spilled = min(found.edges, working // 4 // (20 + 12 * directions), MAX_SPILL_ENTRIES // directions)
+    spilled = min(found.edges, spill_edges(memory, directions == 2))
     id_bytes = 20 if found.weighted else 16
     # Pages of a mapped file count as the worker's own until the range is done.
     mapped = min(found.edges // max(1, found.ranges), MAX_SPILL_ENTRIES) * id_bytes
@@ -216,24 +219,12 @@ def _peak_memory(found: Calibration, entries: int, directions: int, width: int, 
     if compact:
         # The ids of some edges, with their numbers; at most two for each.
         scatter += min(2 * found.edges * FILE_ID_BYTES, working // 4)
-    rows = _rows_of_block(found.vertices, entries)
+    rows = even_block_rows(found.vertices, entries)
     # The same buffers as in matrix_sort.blocks.
     sort_bytes = 28 if found.weighted else 16
     block_entries = min(entries, max(BLOCK_ENTRIES, entries * rows // found.vertices))
     capacity = min(working * 3 // 4 // sort_bytes, block_entries)
     return BASE_MEMORY + max(scatter, capacity * sort_bytes + rows * ROW_MEMORY)
-
-
-def _num_blocks(entries: int, vertices: int) -> int:
-    return max(1, -(-vertices // _rows_of_block(vertices, entries)))
-
-
-def _rows_of_block(vertices: int, entries: int) -> int:
-    """Rows of a block, if the entries are spread evenly over the rows."""
-    unit = 1 << unit_shift(min(vertices, MAX_VERTICES) - 1)
-    # Every row may get a self loop, which counts as an entry: ``entries + vertices`` in all.
-    even = BLOCK_ENTRIES * vertices // (entries + vertices)
-    return min(vertices, max(unit, min(BLOCK_ROWS, even)))
 
 
 def _gib(count: int) -> str:

@@ -2,7 +2,8 @@
 
 Every array is cut into ranges of whole pieces (a piece is a fixed number of chunks). If the source can be read from
 anywhere, each range is a task; if not, each array is one. A task reads blocks and writes pieces, so it needs memory for
-one piece and one block, whatever the number of vertices.
+one piece and one block, whatever the number of vertices. The rows of a table that names their vertices are routed to
+these tasks first (:mod:`gnnloom.pipeline.ingest.tables.routing`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.ingest.archives import prepared_source
+from gnnloom.pipeline.ingest.tables.routed_table import RoutedTable, RowCounts
+from gnnloom.pipeline.ingest.tables.routing import remove_tables, route_table
+from gnnloom.pipeline.ingest.tables.row_file import RowType
 from gnnloom.pipeline.sources.reading.edge_columns import rebatch
-from gnnloom.pipeline.sources.source import KeyedSource, MultilabelSource, TargetSource, VertexSource
+from gnnloom.pipeline.sources.source import KeyedSource, MultilabelSource, TargetSource, VertexData, VertexSource
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.progress import Done
@@ -64,7 +68,7 @@ class VertexArrayTask:
     """
 
     writer: ArtifactWriter
-    source: VertexSource
+    source: VertexSource | RoutedTable
     array: str
     start: int
     stop: int
@@ -132,7 +136,7 @@ def _parameters(identity: JsonObject) -> dict[str, Any]:
     return {"source": identity}
 
 
-def _check_rows(graph: Graph, source: VertexSource) -> None:
+def _check_rows(graph: Graph, source: VertexData) -> None:
     rows = source.num_vertices()
     if _selects(graph, source):
         last = int(graph.original_id(graph.num_vertices - 1)[0]) if graph.num_vertices else -1
@@ -148,7 +152,7 @@ def _check_rows(graph: Graph, source: VertexSource) -> None:
         )
 
 
-def _selects(graph: Graph, source: VertexSource) -> bool:
+def _selects(graph: Graph, source: VertexData) -> bool:
     return "original_id" in graph.artifact and not source.in_graph_order
 
 
@@ -171,45 +175,112 @@ def _write(writer: ArtifactWriter, source: VertexSource, graph: Graph, cluster: 
         sizes["class"] = source.num_labels()
     if isinstance(source, TargetSource) and source.num_targets():
         sizes["target"] = source.num_targets()
+    # Features, or several labels, and a label and a split.
+    chosen = for_few(cluster, sizes["vertex"] * (sizes["feature"] + sizes.get("class", 0) + 2))
     tasks: list[VertexArrayTask] = []
     for array in source.arrays:
         shape = tuple(sizes[dim] for dim in _DIMS[array])
         if not any(name.startswith(f"{array}/") for name in recorded):
             # Creating an array deletes its chunks, which is right only if no task has recorded any.
             create_array(writer.path, array, shape, _DTYPES[array], _DIMS[array])
-        one = _source_of(source, array)
-        tasks += _tasks(writer, one, array, shape, graph.artifact.path if _selects(graph, one) else None)
-    # Features, or several labels, and a label and a split.
-    chosen = for_few(cluster, sizes["vertex"] * (sizes["feature"] + sizes.get("class", 0) + 2))
+        rows = _rows_of(writer, source, array, shape, graph, chosen)
+        compacted = isinstance(rows, VertexSource) and _selects(graph, rows)
+        tasks += _tasks(writer, rows, array, shape, graph.artifact.path if compacted else None)
     records = run_missing("vertex data", chosen, writer, write_vertex_rows, tasks, "rows")
-    writer.commit([task.name for task in tasks], sizes, _total_facts(records) | _left_out(graph, source, records))
+    # From here on the recorded rows suffice.
+    remove_tables(writer)
+    _check_placed(source, graph, tasks, records)
+    facts = _total_facts(records) | _left_out(graph, source, tasks, records)
+    writer.commit([task.name for task in tasks], sizes, facts)
 
 
-def _source_of(source: VertexSource, array: str) -> VertexSource:
+def _source_of(source: VertexSource, array: str) -> VertexData:
     """The source of one array: arrays from different files may be in different orders."""
     return source.source_of(array) if isinstance(source, JoinedVertices) else source
 
 
-def _left_out(graph: Graph, source: VertexSource, records: Iterable[TaskRecord]) -> dict[str, int]:
+def _rows_of(
+    writer: ArtifactWriter, source: VertexSource, array: str, shape: tuple[int, ...], graph: Graph, cluster: Cluster
+) -> VertexSource | RoutedTable:
+    """The rows of one array, in the order of the vertices."""
+    one = _source_of(source, array)
+    if isinstance(one, KeyedSource):
+        values = RowType(_DTYPES[array].name, shape[1:])
+        return route_table(writer, one, array, values, graph, task_rows(array, shape), cluster)
+    if isinstance(one, VertexSource):
+        return one
+    raise InputError(f"{array}: the source has neither rows in an order nor rows with ids")
+
+
+def _check_placed(
+    source: VertexSource, graph: Graph, tasks: Iterable[VertexArrayTask], records: Iterable[TaskRecord]
+) -> None:
+    """Refuse tables without any row of the graph's vertices, and features that do not have all of them."""
+    for array, facts in _table_facts(tasks, records).items():
+        one = _source_of(source, array)
+        where = one.location if isinstance(one, KeyedSource) else array
+        if not facts["placed"]:
+            raise InputError(f"{where}: none of the ids is a vertex of the graph")
+        if array == "feature" and facts["missing"] >= 0:
+            first, count = facts["missing"], graph.num_vertices - facts["placed"]
+            name = graph.original_name(first, first + 1) if graph.has_names else graph.original_id(first, first + 1)
+            raise InputError(f"{where}: {count:,} vertices have no features; the first is {name[0]}")
+
+
+def _table_facts(tasks: Iterable[VertexArrayTask], records: Iterable[TaskRecord]) -> dict[str, dict[str, int]]:
+    """For each array from a table: rows placed, rows left out, and the first vertex without one (-1 if none)."""
+    found: dict[str, dict[str, int]] = {}
+    for task, record in zip(tasks, records, strict=True):
+        if isinstance(task.source, RoutedTable):
+            total = found.setdefault(task.array, {"placed": 0, "left_out": task.source.unknown, "missing": -1})
+            total["placed"] += record.facts["placed"]
+            total["left_out"] += record.facts["left_out"]
+            # Tasks are in the order of the vertices.
+            if total["missing"] < 0:
+                total["missing"] = record.facts["missing"]
+    return found
+
+
+def _left_out(
+    graph: Graph, source: VertexSource, tasks: Iterable[VertexArrayTask], records: Iterable[TaskRecord]
+) -> dict[str, int]:
     """How many rows belong to vertices that the graph does not have, because they have no edge; empty if none do."""
     by_row = [
         one.num_vertices() - graph.num_vertices
         for one in (_source_of(source, array) for array in source.arrays)
         if _selects(graph, one)
     ]
-    most = max([*by_row, *(record.facts.get("left_out", 0) for record in records)], default=0)
+    most = max([*by_row, *(facts["left_out"] for facts in _table_facts(tasks, records).values())], default=0)
     return {"left_out": most} if most else {}
 
 
+def _piece_rows(array: str, shape: tuple[int, ...]) -> int:
+    return PIECE_CHUNKS * default_chunk_rows(shape, _DTYPES[array])
+
+
+def task_rows(array: str, shape: tuple[int, ...]) -> int:
+    """Rows that one task writes, if tasks share the array.
+
+    Args:
+        array: name of the array.
+        shape: of the whole array.
+    """
+    return _piece_rows(array, shape) * TASK_PIECES
+
+
 def _tasks(
-    writer: ArtifactWriter, source: VertexSource, array: str, shape: tuple[int, ...], compacted: Path | None
+    writer: ArtifactWriter,
+    source: VertexSource | RoutedTable,
+    array: str,
+    shape: tuple[int, ...],
+    compacted: Path | None,
 ) -> Iterator[VertexArrayTask]:
-    num_rows = shape[0]
-    piece_rows = PIECE_CHUNKS * default_chunk_rows(shape, np.dtype(_DTYPES[array]))
+    num_rows, piece_rows = shape[0], _piece_rows(array, shape)
     # Tasks begin at whole pieces, which are whole chunks, so no two tasks write to one chunk.
-    task_rows = piece_rows * TASK_PIECES if source.random_access else max(1, num_rows)
-    for start in range(0, max(1, num_rows), task_rows):
-        stop = min(start + task_rows, num_rows)
+    is_shared = isinstance(source, RoutedTable) or source.random_access
+    step = task_rows(array, shape) if is_shared else max(1, num_rows)
+    for start in range(0, max(1, num_rows), step):
+        stop = min(start + step, num_rows)
         yield VertexArrayTask(writer, source, array, start, stop, piece_rows, compacted)
 
 
@@ -220,13 +291,13 @@ def write_vertex_rows(task: VertexArrayTask) -> Done:
         InputError: the source has too few rows, or a row cannot be used.
     """
     with task.writer.task(task.name) as output:
-        start = task.start
-        for piece in rebatch(_rows(task), task.piece_rows):
+        start, counts = task.start, RowCounts()
+        for piece in rebatch(_rows(task, counts), task.piece_rows):
             output.add(write_rows(task.writer.path, task.array, start, np.ascontiguousarray(piece)))
             output.facts.update(_add_facts(output.facts, _facts_of(task.array, piece)))
             start += len(piece)
-        if isinstance(task.source, KeyedSource) and task.source.unknown_rows():
-            output.facts["left_out"] = task.source.unknown_rows()
+        if isinstance(task.source, RoutedTable):
+            output.facts.update(counts.to_facts())
         if start != task.stop:
             raise InputError(
                 f"{task.array}: the source ended after {start - task.start:,} rows, expected {task.stop - task.start:,}"
@@ -234,7 +305,10 @@ def write_vertex_rows(task: VertexArrayTask) -> Done:
     return Done(task.stop - task.start)
 
 
-def _rows(task: VertexArrayTask) -> Iterator[NDArray[Any]]:
+def _rows(task: VertexArrayTask, counts: RowCounts) -> Iterator[NDArray[Any]]:
+    if isinstance(task.source, RoutedTable):
+        yield from task.source.read(task.array, task.start, task.stop, counts)
+        return
     if task.compacted is None or task.start == task.stop:
         yield from task.source.read_rows(task.array, task.start, task.stop)
         return
@@ -304,6 +378,7 @@ def _add_facts(before: dict[str, int], more: dict[str, int]) -> dict[str, int]:
 
 def _total_facts(records: Iterable[TaskRecord]) -> dict[str, int]:
     total = {"num_classes": 0}
+    of_tables = RowCounts().to_facts().keys()
     for record in records:
-        total = _add_facts(total, {name: count for name, count in record.facts.items() if name != "left_out"})
+        total = _add_facts(total, {name: count for name, count in record.facts.items() if name not in of_tables})
     return total

@@ -12,16 +12,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.key_sorter import (
-    Encoding,
-    KeyRange,
-    KeySorter,
-    Segment,
-    SortedKeys,
-    Units,
-    grouped,
-)
-from gnnloom.pipeline.external_sort.spill import SpillFile, read_offsets
+from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, SortedKeys, Units, grouped
+from gnnloom.pipeline.matrix_sort.file_rows import FileRows
 from gnnloom.pipeline.matrix_sort.sort_plan import SortPlan
 from gnnloom.pipeline.tasks.memory import MIB, working_memory
 from gnnloom.pipeline.tasks.progress import Done
@@ -160,7 +152,10 @@ class _Block:
         plan = self.plan
         first, last = plan.block_units[self.task.number : self.task.number + 2]
         # In the order of the source, on which merging by "first" depends.
-        files = [_FileRows(self.task.writer.work, plan, file, first, last) for file in plan.files]
+        files = [
+            FileRows(self.task.writer.work, file, plan.shift, plan.column_bits, first, last)
+            for file in plan.files_of(first, last)
+        ]
         sizes = np.zeros(last - first, dtype=np.int64)
         for file in files:
             sizes += file.unit_entries
@@ -170,39 +165,6 @@ class _Block:
             last_key = (stop_row << plan.column_bits) - 1
             units = Units(plan.shift, plan.shift + plan.column_bits, sizes[start:stop])
             yield KeyRange(first_key, last_key, [file.segment(start, stop) for file in files], units)
-
-
-class _FileRows:
-    """The entries of a row block in one spill file."""
-
-    def __init__(self, work: Path, plan: SortPlan, file: SpillFile, first_unit: int, last_unit: int) -> None:
-        self._file = file
-        self._path = work / file.path
-        self._plan = plan
-        #: Buckets of the file per unit of the graph.
-        self._per_unit = 1 << (plan.shift - file.shift)
-        self._offsets = read_offsets(work, file, first_unit * self._per_unit, last_unit * self._per_unit)
-        bounds = np.arange(last_unit - first_unit + 1) * self._per_unit
-        #: (num_units + 1) first entry of each unit.
-        # The file ends with its last bucket that is not empty; the units after it have no entries in it.
-        self._unit_offsets = self._offsets[np.minimum(bounds, len(self._offsets) - 1)]
-        self.unit_entries = np.diff(self._unit_offsets)
-
-    def segment(self, start: int, stop: int) -> Segment:
-        """The entries of units ``start`` to ``stop`` of the block."""
-        file = self._file
-        bucket = min(start * self._per_unit, len(self._offsets) - 1)
-        encoding = Encoding(
-            file.high_at,
-            file.high_dtype,
-            self._offsets[bucket:],
-            bucket << file.shift,
-            file.shift,
-            file.column_bits,
-            self._plan.column_bits,
-        )
-        first, last = int(self._unit_offsets[start]), int(self._unit_offsets[stop])
-        return Segment(self._path, first, last, file.low_at, file.weights_at, encoding)
 
 
 def _publish(made: Path, final: Path) -> None:

@@ -1,7 +1,8 @@
 """The external two-pass bucket sort: from edges in any order to a stored matrix, in bounded memory.
 
 Pass 1 reads every range of the source once and scatters its entries by row into spill files
-(:mod:`gnnloom.pipeline.matrix_sort.scatter`). A plan then cuts the rows into blocks of about equal size, and pass 2
+(:mod:`gnnloom.pipeline.matrix_sort.scatter`). If these are many, they are merged
+(:mod:`gnnloom.pipeline.matrix_sort.merge_runs`). A plan then cuts the rows into blocks of about equal size, and pass 2
 sorts, merges and stores each block (:mod:`gnnloom.pipeline.matrix_sort.blocks`). Tasks exchange files only. Every
 finished task leaves a record, so a sort that was killed continues where it stopped. The bytes depend on the edges only.
 """
@@ -17,6 +18,7 @@ from typing import Any
 from gnnloom.pipeline.external_sort.spill import MAX_VERTICES
 from gnnloom.pipeline.matrix_sort.blocks import BlockTask, make_block
 from gnnloom.pipeline.matrix_sort.degrees import DegreeTask, create_degree_arrays, num_degree_tasks, write_degrees
+from gnnloom.pipeline.matrix_sort.merge_runs import merge_runs, remove_merged_runs
 from gnnloom.pipeline.matrix_sort.original_ids import OriginalIds
 from gnnloom.pipeline.matrix_sort.scatter import ScatterRangeTask, is_scattered, scatter_range, spill_files
 from gnnloom.pipeline.matrix_sort.sort_plan import SortPlan, cut_blocks
@@ -102,10 +104,13 @@ class BucketSort:
             is_sorted = not missing_tasks(self._writer, self._block_tasks(plan))
             if is_sorted or all(file.is_intact(self._writer.work) for file in plan.files):
                 return plan
-        plan = self._make_plan(self._scatter())
+        records = self._scatter()
+        plan = self._make_plan(records)
         # The plan names the spill files and is saved after all of them exist: after a kill from here on, only the
         # blocks without a record are made again.
         plan.save(self._plan_path)
+        scattered = [file for record in records for file in spill_files(record)]
+        remove_merged_runs(self._writer.work, scattered, plan.files)
         return plan
 
     def _scatter(self) -> list[TaskRecord]:
@@ -143,17 +148,19 @@ class BucketSort:
             raise InputError("some edges of the source have a weight and some have none")
         files = [file for record in records for file in spill_files(record)]
         add_loops = self._options.self_loops == "add"
-        units, entries = cut_blocks(self._writer.work, files, num_vertices, add_loops)
+        merged = merge_runs(self._writer, files, num_vertices, self._cluster)
+        units, entries = cut_blocks(self._writer.work, merged.files, num_vertices, add_loops)
         return SortPlan(
             num_vertices=num_vertices,
             block_units=units,
             block_entries=entries,
-            files=files,
+            files=merged.files,
             merge=self._options.merge if True in weighted else None,
             add_loops=add_loops,
             edges_in=edges_in,
             self_loops=sum(fact["self_loops"] for fact in facts),
             codec=self._options.codec,
+            file_units=merged.units,
         )
 
     def _count_vertices(self, max_id: int, edges: int) -> int:

@@ -111,7 +111,7 @@ class _Totals:
 
 def _gathered(task: ScatterRangeTask) -> Iterator[list[EdgeChunk]]:
     """The chunks of the range, in groups that become one spill file each."""
-    limit = _spill_edges(task)
+    limit = spill_edges(task.memory, task.undirected)
     group: list[EdgeChunk] = []
     edges = 0
     for whole in task.source.read(task.range):
@@ -127,13 +127,13 @@ def _gathered(task: ScatterRangeTask) -> Iterator[list[EdgeChunk]]:
         yield group
 
 
-def _spill_edges(task: ScatterRangeTask) -> int:
+def spill_edges(memory: int, undirected: bool) -> int:
     """Edges of a spill file: their ids and weights (20 bytes) and entries (12 bytes each) take a quarter of the memory.
 
     The rest is for the chunk that is being read and for the source's own buffers.
     """
-    directions = 2 if task.undirected else 1
-    fitting = working_memory(task.memory) // 4 // (20 + 12 * directions)
+    directions = 2 if undirected else 1
+    fitting = working_memory(memory) // 4 // (20 + 12 * directions)
     return min(fitting, MAX_SPILL_ENTRIES // directions)
 
 

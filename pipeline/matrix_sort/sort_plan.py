@@ -6,7 +6,7 @@ Blocks are cut by the entries alone, never by ranges, workers or memory, so that
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from gnnloom.pipeline.external_sort.key_sorter import grouped
 from gnnloom.pipeline.external_sort.spill import SpillFile, read_offsets, unit_shift
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
 from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.matrix.ranges import Span
 
 #: Maximum number of entries (including added self loops) of a row block, unless a single unit has more. Sorting them
 #: takes 128 MiB (224 MiB with weights), so a worker with the default memory sorts a block at once. Part of the format.
@@ -41,6 +42,8 @@ class SortPlan:
         edges_in: edges of the source.
         self_loops: edges of the source from a vertex to itself.
         codec: compression of the arrays.
+        file_units: (num_files) first and last (exclusive) unit of which each file may have entries; empty if each may
+            have entries of any unit.
     """
 
     num_vertices: int
@@ -52,6 +55,7 @@ class SortPlan:
     edges_in: int
     self_loops: int
     codec: str = DEFAULT_CODEC
+    file_units: list[Span] = field(default_factory=list)
 
     @property
     def shift(self) -> int:
@@ -73,6 +77,16 @@ class SortPlan:
     @property
     def spill_bytes(self) -> int:
         return sum(file.size for file in self.files)
+
+    def files_of(self, first: int, last: int) -> list[SpillFile]:
+        """The files that may have entries of units ``first`` to ``last``, in the order of the source for each unit."""
+        if not self.file_units:
+            return self.files
+        return [
+            file
+            for file, (start, stop) in zip(self.files, self.file_units, strict=True)
+            if start < last and first < stop
+        ]
 
     def save(self, path: Path) -> None:
         content = dict(self.__dict__)

@@ -29,7 +29,6 @@ class WriteCellTask:
 
     Attributes:
         cell: (row, column) of the cell in ``grid``.
-        num_blocks: row blocks of the matrix, each of which left runs.
         memory: bytes that the worker may use in all.
     """
 
@@ -38,7 +37,6 @@ class WriteCellTask:
     cell: tuple[int, int]
     grid: tuple[int, int]
     num_vertices: int
-    num_blocks: int
     weighted: bool
     memory: int
 
@@ -68,7 +66,7 @@ def write_cell(task: WriteCellTask) -> int:
     rows, width = task.shape
     bits = column_bits(task.num_vertices, task.grid[1])
     number = task.cell[0] * task.grid[1] + task.cell[1]
-    segments = cell_segments(task.writer, task.variant, task.num_blocks, task.grid[0] * task.grid[1], number)
+    segments = cell_segments(task.writer, task.variant, task.grid[0] * task.grid[1], number)
     # A range without rows has no keys, and the highest key may not be negative.
     whole = KeyRange(0, max(0, (rows << bits) - 1), list(segments))
     # The record follows the arrays: after a kill the task runs again and writes the same bytes over what is there.

@@ -26,10 +26,12 @@ from gnnloom.storage.format.files import read_json, write_json
 #: Most entries of one run: 32 MiB of keys and 16 MiB of weights.
 MAX_RUN_ENTRIES = 1 << 22
 #: Bytes that an entry takes while it is scattered: ids, positions, cell and key, and their copies.
-_SCATTER_BYTES = 64
+SCATTER_BYTES = 64
 
-#: File of the work folder with the entries of each run, by task.
-_RUN_SIZES = "run-sizes.json"
+#: Bytes of an entry in a run: of its key, and of its weight if there is one.
+KEY_BYTES, WEIGHT_BYTES = 8, 4
+#: Folder of the work folder with the list of the runs of each variant.
+_RUNS = "runs"
 
 Positions = NDArray[np.int64]
 
@@ -63,50 +65,97 @@ def _scatter_name(variant: str, block: int) -> str:
     return f"scatter/{variant}/{block:05d}"
 
 
-def _run_path(work: Path, variant: str, block: int, run: int) -> Path:
-    return work / "cells" / variant / f"{block:05d}-{run:04d}.run"
+def runs_folder(variant: str) -> str:
+    """Folder of the runs that the scatter leaves, relative to the work folder."""
+    return f"cells/{variant}"
+
+
+def _run_path(variant: str, block: int, run: int) -> str:
+    return f"{runs_folder(variant)}/{block:05d}-{run:04d}.run"
 
 
 def scatter_to_cells(task: ScatterToCellsTask) -> int:
     """Write the entries of a block as runs and record the length of each; returns the number of entries."""
     graph = Graph(Artifact(task.matrix_path))
-    limit = min(MAX_RUN_ENTRIES, working_memory(task.memory) // _SCATTER_BYTES)
+    limit = run_entries(task.memory)
     sizes = []
     with task.writer.task(task.name) as output:
         for run, entries in enumerate(_entries(graph, task.block, limit)):
             arrays = _scattered(task, graph.num_vertices, *entries)
-            write_file(_run_path(task.writer.work, task.variant, task.block, run), arrays)
+            write_file(task.writer.work / _run_path(task.variant, task.block, run), arrays)
             sizes.append(len(arrays[1]))
         # Later passes read only the runs that the record counts, so runs that a killed task left do no harm.
         output.facts = {"entries": sizes}
     return sum(sizes)
 
 
-def write_run_sizes(writer: ArtifactWriter, records: Sequence[TaskRecord]) -> None:
-    """Write the entries of all runs into one file, which every cell's task reads instead of all records."""
-    sizes = {record.task: record.facts["entries"] for record in records}
-    write_json(writer.work / _RUN_SIZES, sizes, durable=False)
+def run_entries(memory: int) -> int:
+    """About the most entries of a run, for workers that may use ``memory`` bytes."""
+    return min(MAX_RUN_ENTRIES, working_memory(memory) // SCATTER_BYTES)
 
 
-def cell_segments(
-    writer: ArtifactWriter, variant: str, num_blocks: int, num_cells: int, number: int
-) -> Iterator[Segment]:
-    """Yield the entries of one cell in the runs of all blocks, in the order of the blocks.
+@dataclass(frozen=True)
+class Run:
+    """A spill file of entries, sorted by cell.
+
+    Attributes:
+        path: relative to the work folder.
+    """
+
+    path: str
+    entries: int
+
+
+@dataclass(frozen=True)
+class CellRuns:
+    """The runs of a variant that hold each cell's entries: the same ones for all cells of a span."""
+
+    spans: Sequence[Sequence[Run]]
+
+    def save(self, work: Path, variant: str) -> None:
+        """Write the list into one file, which every cell's task reads instead of all records."""
+        spans = [[[run.path, run.entries] for run in runs] for runs in self.spans]
+        write_json(work / _RUNS / f"{variant}.json", {"spans": spans}, durable=False)
+
+    @classmethod
+    def load(cls, work: Path, variant: str) -> CellRuns:
+        content = read_json(work / _RUNS / f"{variant}.json")
+        return cls([[Run(*run) for run in runs] for runs in content["spans"]])
+
+    def of_cell(self, num_cells: int, number: int) -> Sequence[Run]:
+        """The runs that may have entries of a cell, in the order of the blocks."""
+        # Cell x lies in the last span i that begins at or before it: i * cells < (x + 1) * spans.
+        return self.spans[((number + 1) * len(self.spans) - 1) // num_cells]
+
+
+def scattered_runs(variant: str, records: Sequence[TaskRecord]) -> list[Run]:
+    """The runs that the scatter of a variant has left, in the order of the blocks.
+
+    Args:
+        records: those of the variant's tasks, in the order of the blocks.
+    """
+    return [
+        Run(_run_path(variant, block, number), entries)
+        for block, record in enumerate(records)
+        for number, entries in enumerate(record.facts["entries"])
+    ]
+
+
+def cell_segments(writer: ArtifactWriter, variant: str, num_cells: int, number: int) -> Iterator[Segment]:
+    """Yield the entries of one cell in all runs, in the order of the blocks.
 
     Args:
         num_cells: of the grid.
         number: of the cell, by row and then column.
     """
-    sizes = read_json(writer.work / _RUN_SIZES)
     entries_at = 8 * (num_cells + 1)
-    for block in range(num_blocks):
-        for run, entries in enumerate(sizes[_scatter_name(variant, block)]):
-            path = _run_path(writer.work, variant, block, run)
-            # Two offsets and not all: reading the header in every cell's task would take O(cells^2) per run.
-            bounds = np.empty(2, dtype=np.int64)
-            read_bytes(path, 8 * number, bounds)
-            if bounds[0] < bounds[1]:
-                yield Segment(path, int(bounds[0]), int(bounds[1]), entries_at, entries_at + 8 * entries, None)
+    for run in CellRuns.load(writer.work, variant).of_cell(num_cells, number):
+        path = writer.work / run.path
+        # Two offsets and not all: reading the header in every cell's task would take O(cells^2) per run.
+        bounds = np.empty(2, dtype=np.int64)
+        read_bytes(path, 8 * number, bounds)
+        if bounds[0] < bounds[1]:
+            yield Segment(path, int(bounds[0]), int(bounds[1]), entries_at, entries_at + KEY_BYTES * run.entries, None)
 
 
 def column_bits(num_vertices: int, columns: int) -> int:

@@ -16,8 +16,9 @@ import numpy as np
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.shards.find_vertices import find_vertices
 from gnnloom.pipeline.shards.grid_cells import WriteCellTask, cell_name, write_cell
+from gnnloom.pipeline.shards.grid_merge import merge_runs
 from gnnloom.pipeline.shards.grid_options import PERMUTATIONS, GridOptions
-from gnnloom.pipeline.shards.grid_scatter import ScatterToCellsTask, scatter_to_cells, write_run_sizes
+from gnnloom.pipeline.shards.grid_scatter import ScatterToCellsTask, scatter_to_cells, scattered_runs
 from gnnloom.pipeline.shards.grid_vertex_order import WriteBucketTask, bucket_prefix, create_order, write_bucket
 from gnnloom.pipeline.shards.grid_vertex_plan import VertexPlan
 from gnnloom.pipeline.shards.grid_vertex_routing import (
@@ -169,12 +170,17 @@ def _write_cells(stage: _Stage) -> list[str]:
         for block in range(matrix.num_blocks)
     ]
     records = run_missing("scatter blocks", stage.cluster, stage.writer, scatter_to_cells, scatter)
-    write_run_sizes(stage.writer, records)
+    by_name = {record.task: record for record in records}
+    for variant, matrix in stage.variants.items():
+        own = [by_name[task.name] for task in scatter if task.variant == variant]
+        runs = scattered_runs(variant, own)
+        merged = merge_runs(
+            stage.writer, variant, runs, grid[0] * grid[1], weighted=matrix.weighted, cluster=stage.cluster
+        )
+        merged.save(stage.writer.work, variant)
     # A cell needs its runs from every block, so no cell starts before the scatter has ended.
     cells = [
-        WriteCellTask(
-            stage.writer, variant, (row, column), grid, matrix.num_vertices, matrix.num_blocks, matrix.weighted, memory
-        )
+        WriteCellTask(stage.writer, variant, (row, column), grid, matrix.num_vertices, matrix.weighted, memory)
         for variant, matrix in stage.variants.items()
         for row in range(grid[0])
         for column in range(grid[1])

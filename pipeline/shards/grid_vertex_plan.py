@@ -19,6 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
+from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels, merged_sources, span_of
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.storage.artifacts.grid_shards import crop_chunk_rows
@@ -65,15 +66,6 @@ class Bucket:
     number: int
     start: int
     stop: int
-
-
-@dataclass(frozen=True)
-class Level:
-    """Routed files of one level: ``sources`` files for each of ``spans`` equal ranges of positions."""
-
-    number: int
-    sources: int
-    spans: int
 
 
 @dataclass(frozen=True)
@@ -126,30 +118,18 @@ class VertexPlan:
     @cached_property
     def levels(self) -> tuple[Level, ...]:
         """All levels; the first has a file per range, and the last at most ``fan_in`` files per span."""
-        levels = [Level(0, self.num_ranges, 1)]
-        merges = 0
-        while self.fan_in ** (merges + 1) < self.num_ranges:
-            merges += 1
-        # The same number of files in every merge: as few as that number of levels allows.
-        merged = math.ceil(self.num_ranges ** (1 / (merges + 1)) - 1e-9)
-        for number in range(1, merges + 1):
-            before = levels[-1]
-            levels.append(Level(number, -(-before.sources // merged), before.spans * merged))
-        return tuple(levels)
+        return merge_levels(self.num_ranges, self.fan_in)
 
     def group(self, level: Level, source: int) -> range:
         """Sources of the level before ``level`` that are merged into ``source``."""
-        before = self.levels[level.number - 1]
-        size = -(-before.sources // level.sources)
-        return range(source * size, min((source + 1) * size, before.sources))
+        return merged_sources(self.levels, level, source)
 
     def spans(self, level: Level, positions: Span) -> list[int]:
         """Numbers of a level's spans that overlap a range of positions."""
         first, last = positions
         if first == last:
             return []
-        # Position x lies in the last span i that begins at or before it: i * n < (x + 1) * spans.
-        start, stop = (((at + 1) * level.spans - 1) // self.num_vertices for at in (first, last - 1))
+        start, stop = (span_of(level, self.num_vertices, at) for at in (first, last - 1))
         return list(range(start, stop + 1))
 
     def span(self, level: Level, number: int) -> Span:
@@ -207,14 +187,14 @@ class VertexPlan:
         phases = []
         if not self.is_identity:
             largest = min(self.range_rows, self.num_vertices) * self.routed_row_bytes
-            phases.append(PhaseCount("route vertices", self.num_ranges, 0, 0, total, total, largest))
+            phases.append(PhaseCount("route vertices", self.num_ranges, 0, 0, 1, total, total, largest))
         for level in self.levels[1:]:
             groups = [len(self.group(level, source)) for source in range(level.sources)]
             opens = sum(groups) * level.spans
             # Positions of a permutation are spread evenly.
             largest = total * max(groups) // (self.levels[level.number - 1].sources * level.spans)
-            tasks, most = level.sources * level.spans, -(-max(groups) // arrays)
-            phases.append(PhaseCount("merge vertices", tasks, opens, most, total, total, largest))
+            tasks, most = level.sources * level.spans, max(groups)
+            phases.append(PhaseCount("merge vertices", tasks, opens, most, arrays, total, total, largest))
         phases.append(self._write_count(arrays))
         return phases
 
@@ -228,6 +208,6 @@ class VertexPlan:
             own = sum((stop - start) * row_bytes(self.types, name) for name, (start, stop) in spans.items())
             own += POSITION_BYTES * sum(stop - start for start, stop in set(spans.values()))
             tasks, opens, read = tasks + 1, opens + files, read + own
-            most, largest = max(most, -(-files // arrays)), max(largest, own)
+            most, largest = max(most, files), max(largest, own)
         written = self.num_vertices * (self.routed_row_bytes - POSITION_BYTES)
-        return PhaseCount("write vertices", tasks, opens, most, read, written, largest)
+        return PhaseCount("write vertices", tasks, opens, most, arrays, read, written, largest)

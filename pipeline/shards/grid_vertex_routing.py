@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.shards.grid_vertex_plan import Level, Types, VertexPlan
+from gnnloom.pipeline.external_sort.merge_levels import Level
+from gnnloom.pipeline.shards.grid_vertex_plan import Types, VertexPlan
 from gnnloom.pipeline.shards.part_order import Order
 from gnnloom.pipeline.shards.routed_rows import Gathered, opened, written_rows
 from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS

@@ -57,11 +57,11 @@ class HaloGroups:
             rows: vertices in all halos together.
         """
         moved = 8 * rows + 8 * self.num_parts**2
-        largest, files = moved // self.count, 2 * self.size
-        # Offsets first, then entries: each file is opened twice.
+        largest = moved // self.count
+        # Offsets first, then entries.
         return [
-            PhaseCount("merge halos", self.count, 2 * self.num_parts, files, moved, moved, largest),
-            PhaseCount("collect halos", self.count, 2 * self.count**2, 2 * self.count, moved, moved, largest),
+            PhaseCount("merge halos", self.count, self.num_parts, self.size, 2, moved, moved, largest),
+            PhaseCount("collect halos", self.count, self.count**2, self.count, 2, moved, moved, largest),
         ]
 
 

@@ -63,11 +63,12 @@ def write_part_file(path: Path, columns: Sequence[PartColumn]) -> None:
     sync_folder(path.parent)
 
 
-def read_part(path: Path, part: int, dtypes: Sequence[np.dtype[Any]]) -> list[NDArray[Any]]:
+def read_part(path: Path, part: int, dtypes: Sequence[np.dtype[Any]], first_column: int = 0) -> list[NDArray[Any]]:
     """Read the entries of one part.
 
     Args:
-        dtypes: one for each of the first columns of the file; later columns are not read.
+        dtypes: one for each column to read; others are not read.
+        first_column: number of the first of these columns.
 
     Returns:
         One flat array per dtype; entries of several elements follow each other.
@@ -77,7 +78,7 @@ def read_part(path: Path, part: int, dtypes: Sequence[np.dtype[Any]]) -> list[ND
         num_columns, num_parts = np.fromfile(file, np.int64, 2)
         # Widths and positions come from the header, so a reader need not know the other columns.
         widths, begins = np.fromfile(file, np.int64, 2 * num_columns).reshape(2, -1)
-        for number, dtype in enumerate(dtypes):
+        for number, dtype in enumerate(dtypes, first_column):
             # Only the two offsets of this part: reading all offsets in every task would cost O(P^2) per file.
             file.seek(8 * (2 + 2 * num_columns + number * (num_parts + 1) + part))
             first, last = np.fromfile(file, np.int64, 2)

@@ -11,20 +11,23 @@ import shutil
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from gnnloom.pipeline.external_sort.merge_levels import merge_levels, merged_sources
 from gnnloom.pipeline.matrix_sort.degrees import TASK_VERTICES
 from gnnloom.pipeline.matrix_sort.transpose import RANGE_EDGES
 from gnnloom.pipeline.shards.find_vertices import find_vertices
+from gnnloom.pipeline.shards.grid_merge import most_runs
 from gnnloom.pipeline.shards.grid_options import GridOptions
-from gnnloom.pipeline.shards.grid_scatter import MAX_RUN_ENTRIES
+from gnnloom.pipeline.shards.grid_scatter import SCATTER_BYTES, run_entries
 from gnnloom.pipeline.shards.grid_stage import grid_shards_key
 from gnnloom.pipeline.shards.grid_vertex_plan import VertexPlan
 from gnnloom.pipeline.shards.grid_vertex_routing import vertex_types
 from gnnloom.pipeline.shards.halo_regrouping import HaloGroups
+from gnnloom.pipeline.shards.row_merge import VERTEX_DATA, RoutedFiles
 from gnnloom.pipeline.shards.row_routed import SEGMENT_NONZEROS
-from gnnloom.pipeline.shards.row_stage import row_shards_key, vertex_ranges
+from gnnloom.pipeline.shards.row_stage import routed_bytes, row_shards_key, vertex_ranges
 from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, VertexSizes
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, working_memory
-from gnnloom.pipeline.tasks.phase_counts import total_tasks
+from gnnloom.pipeline.tasks.phase_counts import PhaseCount, total_tasks
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.grid_variants import stored_variants
 from gnnloom.storage.artifacts.partition import Partition
@@ -40,8 +43,8 @@ _HALO_BYTES = 56
 _REORDER_BYTES = 160
 #: Bytes of a row of a block while its rows are sorted by part.
 _BLOCK_ROW_BYTES = 48
-#: Bytes of an entry while it is scattered into cells, and while a cell is sorted.
-_SCATTER_BYTES, _SORT_BYTES = 64, 32
+#: Bytes of an entry while a cell is sorted.
+_SORT_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -194,20 +197,68 @@ def row_needs(source: ShardSource, parts: PartSizes, reordering: int = 0) -> Sha
     # The third pass looks up every row that is sent; the number is the connectivity cut.
     sent = sum(parts.sent) + sum(parts.sent_back)
     nonzeros = graph.nnz * source.matrices
-    blocks = graph.num_blocks + source.transpose_blocks
     output = nonzeros * graph.entry_bytes + n * 8 * (1 + 2 * source.matrices) + 12 * sent
-    regroup = source.matrices * total_tasks(HaloGroups(len(parts.vertices)).counts(sent))
+    phases = row_counts(source, parts)
+    # Files stay until those that they are merged into are complete.
+    copies = 2 if any(phase.phase == "merge rows" for phase in phases) else 1
     return ShardNeeds(
-        tasks=blocks + source.transpose_tasks + source.vertex_tasks + 2 * len(parts.vertices) + regroup,
+        tasks=total_tasks(phases) + source.transpose_tasks,
         peak_memory=BASE_MEMORY + _row_peak(source, parts) + (_reordered_peak(parts) if reordering else 0),
-        spill_bytes=nonzeros * graph.entry_bytes
-        + 16 * n * source.matrices
-        + source.vertex_bytes
+        spill_bytes=copies * (nonzeros * graph.entry_bytes + 16 * n * source.matrices + source.vertex_bytes)
         + 4 * n
         + 16 * sent
         + reordering * max(parts.nonzeros, default=0) * graph.entry_bytes,
         output_bytes=source.compressed(output, source.vertex_bytes),
     )
+
+
+def row_counts(source: ShardSource, parts: PartSizes) -> list[PhaseCount]:
+    """What making the row shards of these parts will do, after the transpose of a directed graph was made."""
+    graph, ranks, matrices = source.graph, len(parts.vertices), source.matrices
+    entry, blocks, vertices = graph.entry_bytes, graph.num_blocks + source.transpose_blocks, source.vertex_bytes
+    rows = routed_bytes(graph.num_vertices, graph.nnz, entry)
+    largest = routed_bytes(max(graph.block_rows, default=0), max(graph.block_nnz, default=0), entry)
+    # Every file says where the rows of each part begin, in three columns or more.
+    phases = [
+        PhaseCount("route rows", blocks, 0, 0, 1, matrices * rows, matrices * rows + blocks * 24 * (ranks + 1), largest)
+    ]
+    routed = [RoutedFiles("forward", graph.num_blocks, ranks, rows)]
+    if not graph.symmetric:
+        routed.append(RoutedFiles("backward", source.transpose_blocks, ranks, rows))
+    if source.vertex_tasks:
+        each = -(-vertices // source.vertex_tasks)
+        phases.append(PhaseCount("route vertices", source.vertex_tasks, 0, 0, 1, vertices, vertices, each))
+        routed.append(RoutedFiles(VERTEX_DATA, source.vertex_tasks, ranks, vertices))
+    for merged in routed:
+        phases += _merge_counts(merged)
+    files, sent = sum(each.levels[-1].sources for each in routed), sum(parts.sent) + sum(parts.sent_back)
+    # Ids first, then the rows twice: local numbers are known when the halo is complete.
+    read = 3 * matrices * rows + vertices
+    heaviest = 3 * matrices * routed_bytes(max(parts.vertices, default=0), max(parts.nonzeros, default=0), entry)
+    rank_bytes = heaviest + -(-vertices // max(1, ranks))
+    output = matrices * (graph.nnz * entry + 8 * graph.num_vertices) + vertices + 8 * sent
+    collected = 8 * sent + 8 * ranks * (ranks + 1)
+    return [
+        *phases,
+        PhaseCount("write ranks", ranks, ranks * files, files, 3, read, output, rank_bytes),
+        *(HaloGroups(ranks).counts(sent) * matrices),
+        PhaseCount("send lists", ranks, ranks * matrices, matrices, 2, collected, 12 * sent, -(-collected // ranks)),
+    ]
+
+
+def _merge_counts(files: RoutedFiles) -> list[PhaseCount]:
+    """The merges of routed files, if there are any."""
+    phases = []
+    for level in files.levels[1:]:
+        groups = [len(merged_sources(files.levels, level, source)) for source in range(level.sources)]
+        spans = min(level.spans, files.num_parts)
+        tasks, opens = level.sources * spans, sum(groups) * spans
+        read = files.num_bytes + opens * 24 * (files.num_parts // spans + 1)
+        written = files.num_bytes + tasks * 24 * (files.num_parts + 1)
+        phases.append(
+            PhaseCount("merge rows", tasks, opens, max(groups), 3, read, written, read * max(groups) // opens)
+        )
+    return phases
 
 
 def _reordered_peak(parts: PartSizes) -> int:
@@ -268,25 +319,68 @@ def grid_needs(source: ShardSource, options: GridOptions, memory: int) -> ShardN
     Raises:
         BudgetError: a worker's memory is too small for any buffer.
     """
-    graph, n, (rows, columns) = source.graph, source.graph.num_vertices, options.grid
+    graph, n, columns = source.graph, source.graph.num_vertices, options.grid[1]
     is_double, follows_parts = options.permutation == "double", options.permutation == "partition"
     stored = set(stored_variants(symmetric=graph.symmetric, double=is_double).values())
-    variants, of_transpose = len(stored), sum(name.endswith("transposed") for name in stored)
-    orders = 2 if is_double else 1
+    variants, orders = len(stored), 2 if is_double else 1
     plan = grid_vertex_plan(source, options, memory)
-    blocks = (variants - of_transpose) * graph.num_blocks + of_transpose * source.transpose_blocks
     weight = 4 if graph.weighted else 0
     index = 4 if n // columns < 1 << 31 else 8
     output = variants * (graph.nnz * (index + weight) + 8 * n * columns) + 8 * orders * n
-    peak = max(_grid_peak(graph, options, working_memory(memory)), plan.peak_memory())
+    peak = max(_grid_peak(graph, options, memory), plan.peak_memory())
+    phases = grid_counts(source, options, memory)
+    is_merged = any(phase.phase == "merge cells" for phase in phases)
     # A level is removed when the next one is complete.
     routed = 0 if plan.is_identity else min(2, len(plan.levels)) * orders * n * plan.routed_row_bytes
     return ShardNeeds(
-        tasks=blocks + variants * rows * columns + orders * total_tasks(plan.counts()) + source.transpose_tasks,
+        tasks=total_tasks(phases) + source.transpose_tasks,
         peak_memory=BASE_MEMORY + peak + (8 * n if follows_parts else 0),
-        spill_bytes=variants * graph.nnz * (8 + weight) + routed,
+        # Runs stay until those that they are merged into are complete.
+        spill_bytes=(2 if is_merged else 1) * variants * graph.nnz * (8 + weight) + routed,
         output_bytes=source.compressed(output, orders * source.vertex_bytes),
     )
+
+
+def grid_counts(source: ShardSource, options: GridOptions, memory: int) -> list[PhaseCount]:
+    """What making grid shards will do, after the transpose of a directed graph was made.
+
+    Raises:
+        BudgetError: a worker's memory is too small for any buffer.
+    """
+    graph, (rows, columns) = source.graph, options.grid
+    is_double = options.permutation == "double"
+    stored = set(stored_variants(symmetric=graph.symmetric, double=is_double).values())
+    variants, of_transpose = len(stored), sum(name.endswith("transposed") for name in stored)
+    blocks = (variants - of_transpose) * graph.num_blocks + of_transpose * source.transpose_blocks
+    cells, key_bytes = variants * rows * columns, 12 if graph.weighted else 8
+    heaviest = max(graph.block_nnz, default=0)
+    runs = max(1, -(-heaviest // run_entries(memory)))
+    stored_bytes, keys = variants * graph.nnz * graph.entry_bytes, variants * graph.nnz * key_bytes
+    # Offsets of all cells are in every run; a cell's task reads two of them.
+    header = 8 * (rows * columns + 1)
+    files = -(-blocks // variants) * runs
+    phases = [
+        PhaseCount(
+            "scatter blocks",
+            blocks,
+            bytes_read=stored_bytes,
+            bytes_written=keys + blocks * runs * header,
+            largest_task=heaviest * graph.entry_bytes,
+        )
+    ]
+    arrays = 3 if graph.weighted else 2
+    levels = merge_levels(files, most_runs(graph.nnz, rows * columns))
+    for level in levels[1:]:
+        groups = [len(merged_sources(levels, level, source)) for source in range(level.sources)]
+        spans = min(level.spans, rows * columns)
+        tasks, opens = variants * level.sources * spans, variants * sum(groups) * spans
+        read = keys + opens * (header // spans + 16)
+        largest, made = read * max(groups) // opens, keys + tasks * header
+        phases.append(PhaseCount("merge cells", tasks, opens, max(groups), arrays, read, made, largest))
+    files = levels[-1].sources
+    read = keys + 16 * cells * files
+    phases.append(PhaseCount("write cells", cells, cells * files, files, arrays, read, stored_bytes, -(-read // cells)))
+    return [*phases, *grid_vertex_plan(source, options, memory).counts() * (2 if is_double else 1)]
 
 
 def grid_vertex_plan(source: ShardSource, options: GridOptions, memory: int) -> VertexPlan:
@@ -301,14 +395,14 @@ def grid_vertex_plan(source: ShardSource, options: GridOptions, memory: int) -> 
     return VertexPlan.of(n, options.grid[0], types, memory, is_identity=is_identity)
 
 
-def _grid_peak(graph: GraphSizes, options: GridOptions, working: int) -> int:
+def _grid_peak(graph: GraphSizes, options: GridOptions, memory: int) -> int:
     """Bytes of the largest task that scatters a block or sorts a cell."""
     n, (rows, columns) = graph.num_vertices, options.grid
     heaviest, most_rows = (max(of_blocks, default=0) for of_blocks in (graph.block_nnz, graph.block_rows))
     cell = -(-graph.nnz // (rows * columns))
     return max(
-        min(MAX_RUN_ENTRIES, heaviest, working // _SCATTER_BYTES) * _SCATTER_BYTES + 8 * most_rows,
-        min(cell, working // _SORT_BYTES) * _SORT_BYTES + 16 * (n // rows),
+        min(heaviest, run_entries(memory)) * SCATTER_BYTES + 8 * most_rows,
+        min(cell, working_memory(memory) // _SORT_BYTES) * _SORT_BYTES + 16 * (n // rows),
     )
 
 

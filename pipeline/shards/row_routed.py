@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.shards.part_file import read_part
+from gnnloom.pipeline.shards.row_merge import RoutedFiles
 from gnnloom.storage.format.artifact import ArtifactWriter
 
 #: Nonzeros that a later pass holds at once: 8 MiB of int64 column ids, and a few times that while they are sorted.
@@ -41,14 +42,14 @@ class RoutedMatrix:
     Attributes:
         kind: ``forward`` or ``backward``; part of the names of its spill files.
         prefix: of its arrays in a rank's folder: empty, or ``transpose/``.
-        num_blocks: row blocks, each of which left one spill file.
+        files: rows by part, from every row block.
         index_dtype: of the global column ids.
         data_dtype: of the values; None for a pattern.
     """
 
     kind: str
     prefix: str
-    num_blocks: int
+    files: RoutedFiles
     index_dtype: str
     data_dtype: str | None
 
@@ -68,14 +69,16 @@ class RoutedVertexArray:
         width: trailing shape of a row.
         dtype: of the elements.
         dims: names of all dimensions.
-        num_ranges: ranges of vertices, each of which left one spill file.
+        files: rows by part, from every range of vertices.
+        column: number of the array among the columns of these files.
     """
 
     name: str
     width: tuple[int, ...]
     dtype: str
     dims: tuple[str, ...]
-    num_ranges: int
+    files: RoutedFiles
+    column: int
 
 
 @dataclass(frozen=True)
@@ -107,35 +110,23 @@ class RoutedRank:
         # Blocks ascend, and so do the rows of a part within each, so the joined ids ascend.
         found = [[np.empty(0, dtype=np.int64)] * 2]
         matrix = self.matrices[0]
-        for block in range(matrix.num_blocks):
-            path = self.writer.work / routed_name(matrix.kind, block)
-            found.append(read_part(path, self.rank, [np.dtype(np.int64)] * 2))
+        paths = matrix.files.of_part(self.writer.work, self.rank)
+        found.extend(read_part(path, self.rank, [np.dtype(np.int64)] * 2) for path in paths)
         rows, nonzeros = zip(*found, strict=True)
         return np.concatenate(rows), np.concatenate(nonzeros)
 
     def segments(self, matrix: RoutedMatrix) -> Iterator[RowSegment]:
         """Yield the rank's rows of a matrix, ascending, at most ``SEGMENT_NONZEROS`` nonzeros (or one row) each."""
-        for block in range(matrix.num_blocks):
-            columns = read_part(self.writer.work / routed_name(matrix.kind, block), self.rank, matrix.dtypes)
+        for path in matrix.files.of_part(self.writer.work, self.rank):
+            columns = read_part(path, self.rank, matrix.dtypes)
             data = columns[3] if len(columns) > 3 else None
             yield from _cut(RowSegment(columns[0], columns[1], columns[2], data))
 
     def vertex_rows(self, array: RoutedVertexArray) -> Iterator[NDArray[Any]]:
         """Yield the rank's (num_rows, ...) rows of a vertex array, one routed range at a time."""
-        for number in range(array.num_ranges):
-            path = routed_vertex_path(self.writer.work, routed_name("vertices", number), array.name)
-            (rows,) = read_part(path, self.rank, [np.dtype(array.dtype)])
+        for path in array.files.of_part(self.writer.work, self.rank):
+            (rows,) = read_part(path, self.rank, [np.dtype(array.dtype)], array.column)
             yield rows.reshape(-1, *array.width)
-
-
-def routed_name(kind: str, number: int) -> str:
-    """Name of the task that routes a range; also the name of the range's spill file."""
-    return f"route-{kind}/{number:05d}"
-
-
-def routed_vertex_path(work: Path, task_name: str, array_name: str) -> Path:
-    """Spill file of one vertex array of a range."""
-    return work / f"{task_name}-{array_name}"
 
 
 def _cut(segment: RowSegment) -> Iterator[RowSegment]:

@@ -18,7 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.shards.part_file import PartColumn, part_offsets, write_part_file
-from gnnloom.pipeline.shards.row_routed import routed_name, routed_vertex_path
+from gnnloom.pipeline.shards.row_merge import VERTEX_DATA, routed_name
 from gnnloom.pipeline.shards.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.run_missing import run_missing
@@ -59,7 +59,7 @@ class _RouteVerticesTask:
 
     @property
     def name(self) -> str:
-        return routed_name("vertices", self.number)
+        return routed_name(VERTEX_DATA, self.number)
 
 
 def route_blocks(
@@ -138,8 +138,7 @@ def _route_vertices(task: _RouteVerticesTask) -> int:
         part = map_part_vector(task.part_path)[task.start : task.stop]
         order = np.argsort(part, kind="stable")
         offset = part_offsets(part, task.num_parts)
-        for name in VERTEX_ARRAYS:
-            if name in artifact:
-                rows = artifact.array(name).read(task.start, task.stop)[order]
-                write_part_file(routed_vertex_path(task.writer.work, task.name, name), [PartColumn(rows, offset)])
+        arrays = (artifact.array(name) for name in VERTEX_ARRAYS if name in artifact)
+        columns = [PartColumn(array.read(task.start, task.stop)[order], offset) for array in arrays]
+        write_part_file(task.writer.work / task.name, columns)
     return task.stop - task.start

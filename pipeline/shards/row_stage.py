@@ -1,22 +1,26 @@
 """The row-shard stage: the rows of each rank, renumbered, its vertex data, and the rows it exchanges with others.
 
 Three passes, each a set of independent tasks: route rows and vertex data to the parts that own them; renumber each
-rank's matrices and find its halo; look up each rank's send lists in the halos of the others.  The work grows with
-the nonzeros, not with nonzeros times ranks.
+rank's matrices and find its halo; look up each rank's send lists in the halos of the others. If routed files are many,
+they are merged before the second pass. The work grows with the nonzeros, not with nonzeros times ranks.
 
 The shards serve the point-to-point exchange of Demirci, Haldar, Ferhatosmanoglu (PVLDB 16(4), 2022), Algorithm 1.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.shards.find_vertices import find_vertices
 from gnnloom.pipeline.shards.halo_regrouping import regroup_halos
+from gnnloom.pipeline.shards.row_merge import VERTEX_DATA, RoutedFiles, merge_routed
 from gnnloom.pipeline.shards.row_options import REORDERS
 from gnnloom.pipeline.shards.row_rank import ShardRankTask, shard_rank
 from gnnloom.pipeline.shards.row_routed import RoutedMatrix, RoutedVertexArray
@@ -157,13 +161,26 @@ def _route_matrices(
         matrices.append(("backward", "transpose/", transpose_graph(dataset, inputs.graph, cluster)))
     for kind, _, matrix in matrices:
         route_blocks(writer, kind, matrix, part_path, inputs.partition.num_parts, cluster)
-    return tuple(_routed_matrix(kind, prefix, matrix) for kind, prefix, matrix in matrices)
+    routed = tuple(
+        _routed_matrix(kind, prefix, matrix, inputs.partition.num_parts) for kind, prefix, matrix in matrices
+    )
+    for each in routed:
+        merge_routed(writer, each.files, cluster)
+    return routed
 
 
-def _routed_matrix(kind: str, prefix: str, matrix: Graph) -> RoutedMatrix:
+def _routed_matrix(kind: str, prefix: str, matrix: Graph, num_parts: int) -> RoutedMatrix:
     artifact, data = matrix.artifact, f"{block_path(0)}/data"
     dtype = artifact.record(data).dtype if data in artifact else None
-    return RoutedMatrix(kind, prefix, matrix.num_blocks, artifact.record(f"{block_path(0)}/indices").dtype, dtype)
+    index = artifact.record(f"{block_path(0)}/indices").dtype
+    entry_bytes = sum(np.dtype(name).itemsize for name in (index, dtype) if name is not None)
+    num_bytes = routed_bytes(matrix.num_vertices, matrix.nnz, entry_bytes)
+    return RoutedMatrix(kind, prefix, RoutedFiles(kind, matrix.num_blocks, num_parts, num_bytes), index, dtype)
+
+
+def routed_bytes(num_vertices: int, nnz: int, entry_bytes: int) -> int:
+    """Bytes of the routed rows of a matrix: their entries, and the id and the number of nonzeros of each."""
+    return nnz * entry_bytes + 16 * num_vertices
 
 
 def _route_vertices(
@@ -175,12 +192,14 @@ def _route_vertices(
     artifact = inputs.vertices.artifact
     readers = {name: artifact.array(name) for name in VERTEX_ARRAYS if name in artifact}
     bounds = vertex_ranges(inputs.graph.num_vertices, [reader.chunk_rows for reader in readers.values()])
-    route_vertices(writer, inputs.vertices, part_path, inputs.partition.num_parts, bounds, cluster)
+    num_parts = inputs.partition.num_parts
+    route_vertices(writer, inputs.vertices, part_path, num_parts, bounds, cluster)
+    num_bytes = sum(math.prod(reader.shape) * reader.dtype.itemsize for reader in readers.values())
+    files = RoutedFiles(VERTEX_DATA, len(bounds) - 1, num_parts, num_bytes)
+    merge_routed(writer, files, cluster)
     return tuple(
-        RoutedVertexArray(
-            name, reader.shape[1:], reader.record.dtype, ("row", *reader.record.dims[1:]), len(bounds) - 1
-        )
-        for name, reader in readers.items()
+        RoutedVertexArray(name, reader.shape[1:], reader.record.dtype, ("row", *reader.record.dims[1:]), files, column)
+        for column, (name, reader) in enumerate(readers.items())
     )
 
 

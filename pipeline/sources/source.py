@@ -14,6 +14,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.errors import InputError
+
 #: Maximum number of edges in a chunk: each of the two id arrays takes 16 MiB.
 CHUNK_EDGES = 1 << 21
 
@@ -70,17 +72,12 @@ class EdgeSource(Protocol):
         ...
 
 
-class VertexSource(Protocol):
-    """Features, labels and split: one row of each per vertex."""
+class VertexData(Protocol):
+    """Features, labels and split, in the order of the vertices or, from a :class:`KeyedSource`, in any order."""
 
     @property
     def arrays(self) -> tuple[str, ...]:
         """The available arrays among ``feature``, ``label`` or ``multilabel`` or ``target``, and ``split``."""
-        ...
-
-    @property
-    def random_access(self) -> bool:
-        """Whether any range of rows can be read without reading what precedes it, so tasks can share an array."""
         ...
 
     @property
@@ -98,6 +95,16 @@ class VertexSource(Protocol):
 
     def num_features(self) -> int:
         """Number of columns of the features; 0 if there are none."""
+        ...
+
+
+@runtime_checkable
+class VertexSource(VertexData, Protocol):
+    """Features, labels and split: one row of each per vertex, in ascending order of the vertices."""
+
+    @property
+    def random_access(self) -> bool:
+        """Whether any range of rows can be read without reading what precedes it, so tasks can share an array."""
         ...
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
@@ -120,17 +127,54 @@ class VertexSource(Protocol):
         ...
 
 
-@runtime_checkable
-class KeyedSource(VertexSource, Protocol):
-    """A source that names the vertex of each row, and may have rows of vertices that the graph does not have."""
+@dataclass(frozen=True)
+class TableBlock:
+    """Rows of a table that names the vertex of each, in the order of the table.
 
-    def unknown_rows(self) -> int:
-        """Number of such rows, among those that were read in this process; 0 before."""
+    Attributes:
+        id_offset: (num_rows + 1,) int64; the id of row k is ``id_text[id_offset[k]:id_offset[k + 1]]``.
+        id_text: (num_bytes,) uint8.
+        values: (num_rows,) or (num_rows, num_columns), of the types that :meth:`VertexSource.read_rows` yields.
+        at: (num_rows,) int64 places of the rows in the table, as :meth:`KeyedSource.row_error` expects them.
+    """
+
+    id_offset: NDArray[np.int64]
+    id_text: NDArray[np.uint8]
+    values: NDArray[Any]
+    at: NDArray[np.int64]
+
+
+@runtime_checkable
+class KeyedSource(VertexData, Protocol):
+    """A table that names the vertex of each row, in any order, possibly with rows of vertices that do not exist.
+
+    It has a single array.
+    """
+
+    @property
+    def location(self) -> str:
+        """The table, for errors."""
+        ...
+
+    def ranges(self) -> Sequence[SourceRange]:
+        """Non-overlapping ranges that cover the table, in its order."""
+        ...
+
+    def read_table(self, span: SourceRange) -> Iterator[TableBlock]:
+        """Read one range in blocks of a few MiB.
+
+        Raises:
+            InputError: an id or a value cannot be used; the message names the file and the line or row.
+        """
+        ...
+
+    def row_error(self, at: int, reason: str) -> InputError:
+        """The error for the row at a place in the table."""
         ...
 
 
 @runtime_checkable
-class MultilabelSource(VertexSource, Protocol):
+class MultilabelSource(VertexData, Protocol):
     """A source whose vertices may have several labels each."""
 
     def num_labels(self) -> int:
@@ -139,7 +183,7 @@ class MultilabelSource(VertexSource, Protocol):
 
 
 @runtime_checkable
-class TargetSource(VertexSource, Protocol):
+class TargetSource(VertexData, Protocol):
     """A source whose vertices may have numbers to predict."""
 
     def num_targets(self) -> int:

@@ -7,8 +7,7 @@ with limits for graphs that no machine at hand can hold, and with real runs of s
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -18,24 +17,21 @@ class PhaseCount:
     Attributes:
         phase: name of the phase.
         tasks: number of tasks; each is described to the scheduler in a few hundred bytes.
-        opens: files that all tasks open to read, except chunks of stored arrays.
-        most_opens: files that one task opens at most, divided by the arrays that it reads from each.
+        opens: files that tasks open to read, summed over all tasks, except chunks of stored arrays.
+        most_opens: files that one task opens at most.
+        arrays: arrays that a task reads from each of its files.
         bytes_read, bytes_written: by all tasks, uncompressed.
         largest_task: bytes that one task reads at most.
-        client_bytes: memory of the client, in addition to the descriptions of the tasks.
     """
 
     phase: str
     tasks: int
     opens: int = 0
     most_opens: int = 0
+    arrays: int = 1
     bytes_read: int = 0
     bytes_written: int = 0
     largest_task: int = 0
-    client_bytes: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def total_tasks(phases: Iterable[PhaseCount]) -> int:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from gnnloom.pipeline.matrix_sort.counts import SortSizes, even_blocks
+from gnnloom.pipeline.shards.projection import ShardSource
+from gnnloom.pipeline.shards.sizes import GraphSizes, VertexSizes
+from gnnloom.pipeline.sources.numpy_edges import RANGE_EDGES
+
+#: Classes of every graph.
+CLASSES = 172
 
 
 @dataclass(frozen=True)
 class Described:
-    """Sizes of a graph.
+    """Sizes of an undirected graph.
 
     Attributes:
         nnz: nonzeros of its adjacency, both directions included.
@@ -28,6 +37,36 @@ class Described:
             "label": ("int32", ()),
             "split": ("uint8", ()),
         }
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a vertex in the vertex data."""
+        return 4 * self.width + 5
+
+    @property
+    def matrix_bytes(self) -> int:
+        """Bytes of the adjacency in memory."""
+        return self.nnz * (4 if self.num_vertices < 1 << 31 else 8) + 8 * self.num_vertices
+
+    @property
+    def edges(self) -> SortSizes:
+        """The edges as an ingest finds them, in NumPy arrays."""
+        count = self.nnz // 2
+        ranges = math.ceil(count / RANGE_EDGES)
+        return SortSizes(self.num_vertices, count, 16 * count, ranges, undirected=True, weighted=False)
+
+    @property
+    def source(self) -> ShardSource:
+        """What shards are made from."""
+        graph = GraphSizes.even(
+            self.num_vertices,
+            self.nnz,
+            symmetric=True,
+            weighted=False,
+            num_blocks=even_blocks(self.num_vertices, self.nnz),
+            stored_bytes=self.matrix_bytes,
+        )
+        return ShardSource(graph, VertexSizes.plain(self.num_vertices, self.width, CLASSES))
 
     def halo_rows(self, ranks: int) -> int:
         """Rows that random parts receive, all ranks together: the most that any partition needs."""

@@ -1,25 +1,40 @@
 """What stages would do on graphs of any size, counted from the plans that they run with.
 
-That the counts are those of real runs is tested where the stages are: ``test_grid_vertex_plan`` and ``test_row_halo``.
+That the counts are those of real runs is tested in ``test_real_runs``, and where the stages are:
+``test_grid_vertex_plan``, ``test_row_halo`` and ``test_tables``.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 
+import numpy as np
 import pytest
 from scale.scale_graphs import GRAPHS, Described
 
+from gnnloom.pipeline.ingest.counts import ingest_counts
+from gnnloom.pipeline.ingest.tables.plan import TablePlan
+from gnnloom.pipeline.ingest.vertices import PIECE_CHUNKS, TASK_PIECES
+from gnnloom.pipeline.shards.grid_options import GridOptions
 from gnnloom.pipeline.shards.grid_vertex_plan import VertexPlan
 from gnnloom.pipeline.shards.halo_regrouping import HaloGroups
+from gnnloom.pipeline.shards.projection import grid_counts, row_counts
+from gnnloom.pipeline.shards.sizes import PartSizes
+from gnnloom.pipeline.sources.reading.keyed_rows import table_ranges
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount, total_tasks
+from gnnloom.storage.format.arrays import default_chunk_rows
 
 RANKS = (1, 64, 1024)
 MEMORY = 1 << 30
 #: Files that one task may open for each array that it reads.
 MOST_OPENS = 16
+#: Bytes that are worth an open of a further file: reading them takes longer.
+OPEN_BYTES = 64 << 10
+#: Bytes of a task in the client and the scheduler.
+TASK_BYTES = 4 << 10
 cases = pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
 on_ranks = pytest.mark.parametrize("ranks", RANKS)
 
@@ -31,13 +46,94 @@ def vertex_phases(graph: Described, ranks: int, memory: int = MEMORY) -> list[Ph
     return VertexPlan.of(graph.num_vertices, side, graph.types, memory, is_identity=False).counts()
 
 
+@cache
+def table_phases(graph: Described) -> list[PhaseCount]:
+    """Phases of features from a table with ids, as float32 numbers in a file."""
+    n, row = graph.num_vertices, 4 * graph.width
+    task_rows = PIECE_CHUNKS * TASK_PIECES * default_chunk_rows((n, graph.width), np.dtype(np.float32))
+    num_bytes = n * (8 + row)
+    return TablePlan(n, task_rows, row, 8).counts(n, num_bytes, len(table_ranges(n, num_bytes)), MEMORY)
+
+
+@cache
+def shard_phases(graph: Described, ranks: int, layout: str) -> list[PhaseCount]:
+    """Phases of the shards of random parts, or of a square grid with two orders."""
+    source, side = graph.source, math.isqrt(ranks)
+    if layout == "row":
+        return row_counts(source, PartSizes.at_random(source.graph, ranks))
+    return grid_counts(source, GridOptions((side, side), "double"), MEMORY)
+
+
+def check_opens(phases: Sequence[PhaseCount]) -> None:
+    """No task opens more than 16 files for each array, unless it reads 64 KiB or more from each further one."""
+    for phase in phases:
+        assert phase.opens <= MOST_OPENS * phase.arrays * phase.tasks + phase.bytes_read // OPEN_BYTES, phase
+
+
+def check_shares(phases: Sequence[PhaseCount], data: int, most_tasks: float) -> None:
+    """Phases move the data a few times, in tasks of about equal size, whose descriptions the client can hold."""
+    for phase in phases:
+        assert phase.bytes_read <= 4 * data, phase
+        assert phase.bytes_written <= 4 * data, phase
+        assert phase.largest_task <= 2 * phase.bytes_read / phase.tasks + (64 << 20), phase
+        assert phase.tasks <= most_tasks, phase
+        # A task reads or writes 4 MiB or more, so this bounds the client by a thousandth of the data.
+        assert phase.tasks * TASK_BYTES <= data // 1000 + (8 << 20), phase
+
+
+@cases
+@pytest.mark.parametrize("compact", [False, True])
+def test_an_ingest_opens_few_files_and_moves_the_edges_a_few_times(graph: Described, compact: bool) -> None:
+    phases = ingest_counts(graph.edges, MEMORY, compact=compact)
+    check_opens(phases)
+    data = 2 * graph.edges.source_bytes + 8 * graph.num_vertices
+    check_shares(phases, data, data / (4 << 20) + 16)
+
+
+@cases
+def test_many_edges_are_merged_before_they_are_sorted(graph: Described) -> None:
+    phases = {phase.phase: phase for phase in ingest_counts(graph.edges, MEMORY)}
+    assert ("merge" in phases) == graph.edges.is_merged(MEMORY) == (graph.nnz >= 10**10)
+    assert phases["sort"].most_opens <= 512
+    # Blocks and files together grow with the data and not with its square.
+    assert phases["sort"].opens <= phases["sort"].tasks * 512
+
+
+@cases
+def test_a_table_with_ids_opens_few_files_and_moves_the_rows_a_few_times(graph: Described) -> None:
+    phases, data = table_phases(graph), graph.num_vertices * 4 * graph.width
+    check_shares(phases, data, data / (32 << 20) + 128)
+    for phase in phases:
+        assert phase.most_opens <= MOST_OPENS
+        assert phase.largest_task <= MEMORY
+    assert len(phases) <= 6
+
+
+@cases
+@on_ranks
+@pytest.mark.parametrize("layout", ["row", "grid"])
+def test_shards_move_the_data_a_few_times(graph: Described, ranks: int, layout: str) -> None:
+    # Halos are sent in addition: with random parts, a graph's own share of them.
+    halo = 16 * graph.halo_rows(ranks) if layout == "row" else 0
+    data = 2 * graph.matrix_bytes + graph.num_vertices * (graph.row_bytes + 32) + halo + 16 * ranks**2
+    phases = shard_phases(graph, ranks, layout)
+    # A row block is a task, and so is every rank or cell, bucket of vertices, and chunk of features.
+    check_shares(phases, data, data / (2 << 20) + 4 * ranks + 64)
+
+
+@cases
+@on_ranks
+@pytest.mark.parametrize("layout", ["row", "grid"])
+def test_shards_open_few_files(graph: Described, ranks: int, layout: str) -> None:
+    check_opens(shard_phases(graph, ranks, layout))
+
+
 @cases
 @on_ranks
 def test_tasks_of_vertex_data_open_few_files_and_read_little(graph: Described, ranks: int) -> None:
     for phase in vertex_phases(graph, ranks):
-        assert phase.most_opens <= MOST_OPENS, phase
+        assert phase.most_opens <= MOST_OPENS * phase.arrays, phase
         assert phase.largest_task <= MEMORY, phase
-        assert phase.client_bytes == 0
 
 
 @cases
@@ -66,8 +162,7 @@ def test_regrouping_halos_takes_few_tasks_that_open_few_files(graph: Described, 
     root = math.ceil(math.sqrt(ranks))
     for phase in phases:
         assert phase.tasks <= root
-        assert phase.opens <= 2 * ranks + 2 * root
-        # Offsets and entries of a square root of the ranks: two arrays from each file, each opened once for either.
-        assert phase.most_opens <= 2 * root
-        assert phase.client_bytes == 0
+        assert phase.opens <= ranks + root
+        # Offsets and entries: two arrays from each file.
+        assert phase.most_opens <= root <= MOST_OPENS * phase.arrays
         assert phase.largest_task * phase.tasks <= 1.1 * (8 * graph.halo_rows(ranks) + 8 * ranks**2) + 8

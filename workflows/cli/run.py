@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import signal
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -26,6 +28,9 @@ from gnnloom.workflows.recipe.stages import STAGES, Workload
 from gnnloom.workflows.run.local import prepare_here, train_here
 from gnnloom.workflows.run.mpi_launcher import LaunchedRank
 from gnnloom.workflows.run.stages import summary
+
+if TYPE_CHECKING:
+    from gnnloom.workflows.recipe.projection import Projection
 
 
 @click.command("run")
@@ -174,8 +179,29 @@ def _show_plan(assignment: Assignment, *, as_json: bool) -> None:
         for each in projections
     ]
     show_rows(("stage", "state", "memory", "disk", "scratch", "processor time", "note"), rows)
+    _show_phases(projections)
     for sentence in others:
         click.echo(f"note: {sentence}", err=True)
+
+
+def _show_phases(projections: Sequence[Projection]) -> None:
+    """Show what the tasks of every phase would do, a table for each stage."""
+    columns = ("phase", "tasks", "opens", "most", "read", "written", "largest")
+    for each in projections:
+        rows = [
+            (
+                phase.phase,
+                f"{phase.tasks:,}",
+                f"{phase.opens:,}",
+                f"{phase.most_opens:,}",
+                readable("bytes", phase.bytes_read),
+                readable("bytes", phase.bytes_written),
+                readable("bytes", phase.largest_task),
+            )
+            for phase in each.phases
+        ]
+        if rows:
+            show_rows(columns, rows, f"{each.stage}: tasks, files opened (most by a task), bytes (most read by a task)")
 
 
 def _run_here(request: Request, *, as_json: bool) -> None:

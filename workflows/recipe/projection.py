@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
+from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.trainer.training.projection import (
     TrainProjection,
     prediction_bytes,
@@ -35,6 +36,7 @@ class Projection:
         scratch: bytes of temporary files.
         seconds: processor seconds of all processes.
         note: what the figures assume.
+        phases: what the tasks of each phase will do, as far as the stage counts that.
     """
 
     stage: str
@@ -45,6 +47,7 @@ class Projection:
     scratch: int | None = None
     seconds: float | None = None
     note: str = ""
+    phases: tuple[PhaseCount, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         content = asdict(self)
@@ -80,16 +83,24 @@ def _graph(stage: Stage, inputs: StageInputs) -> Projection:
     found, graph = inputs.ingest, inputs.graph
     note = f"about {graph.num_vertices:.2g} vertices and {graph.nnz:.2g} entries"
     return Projection(
-        stage.name, stage.key, False, found.peak_memory, found.output_bytes, found.spill_bytes, found.work, note
+        stage.name,
+        stage.key,
+        False,
+        found.peak_memory,
+        found.output_bytes,
+        found.spill_bytes,
+        found.work,
+        note,
+        tuple(inputs.graph_phases),
     )
 
 
 def _vertices(stage: Stage, inputs: StageInputs) -> Projection:
     vertices, memory = inputs.vertices, inputs.assignment.cluster.memory
     note = f"{vertices.num_features} features" if vertices.num_features else "features not read yet"
-    return Projection(
-        stage.name, stage.key, False, memory, vertices.stored_bytes, 0, None, f"{note}; before compression"
-    )
+    note = f"{note}; before compression"
+    phases = tuple(inputs.vertex_phases)
+    return Projection(stage.name, stage.key, False, memory, vertices.stored_bytes, 0, None, note, phases)
 
 
 def _partition(stage: Stage, inputs: StageInputs) -> Projection:
@@ -110,6 +121,7 @@ def _shards(stage: Stage, inputs: StageInputs) -> Projection:
         needs.spill_bytes,
         inputs.shard_seconds,
         note,
+        tuple(inputs.shard_phases),
     )
 
 
@@ -122,7 +134,11 @@ def _train(stage: Stage, inputs: StageInputs) -> Projection:
     plan = _training(inputs)
     note = f"{plan.ranks} ranks" + (f"; {_RANDOM_PARTS}" if inputs.expects_random_parts else "")
     seconds = None if plan.seconds is None else plan.seconds * plan.ranks
-    return Projection(stage.name, stage.key, False, max(plan.peak_memory), plan.written_bytes, 0, seconds, note)
+    # The busiest rank stands for all.
+    read = plan.ranks * plan.read_bytes
+    start = PhaseCount("read shards", plan.ranks, 0, 0, 1, read, 0, plan.read_bytes)
+    memory, written = max(plan.peak_memory), plan.written_bytes
+    return Projection(stage.name, stage.key, False, memory, written, 0, seconds, note, (start,))
 
 
 def _predict(stage: Stage, inputs: StageInputs) -> Projection:

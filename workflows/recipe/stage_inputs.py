@@ -5,20 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from gnnloom.pipeline.ingest.counts import ingest_counts, vertex_counts
 from gnnloom.pipeline.ingest.projection import IngestProjection
 from gnnloom.pipeline.ingest.stage import project_ingest
+from gnnloom.pipeline.matrix_sort.counts import SortSizes
 from gnnloom.pipeline.partition.projection import MethodProjection, project_methods
 from gnnloom.pipeline.partition.workload import Workload as PartitionWorkload
 from gnnloom.pipeline.shards.projection import (
     ShardNeeds,
     ShardSource,
     find_transpose,
+    grid_counts,
     grid_needs,
     known_work,
+    row_counts,
     row_needs,
 )
 from gnnloom.pipeline.shards.sizes import GraphSizes, PartSizes, VertexSizes
 from gnnloom.pipeline.tasks.cluster import available_cores, threads_suffice
+from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.grid_shards import GridShards
 from gnnloom.storage.artifacts.grid_variants import stored_variants
@@ -86,6 +91,29 @@ class StageInputs:
             stored_bytes=found.output_bytes,
         )
 
+    @property
+    def graph_phases(self) -> list[PhaseCount]:
+        """What the tasks of the ingest will do, if the edges are spread evenly."""
+        found, options = self.ingest, self.recipe.dataset.options()
+        sizes = SortSizes(
+            found.vertices, found.edges, 16 * found.edges, found.ranges, options.undirected, found.weighted
+        )
+        return ingest_counts(sizes, self.assignment.cluster.memory, compact=options.ids == "compact")
+
+    @property
+    def vertex_phases(self) -> list[PhaseCount]:
+        """What the tasks that store the vertex data will do."""
+        by_id, types = self.recipe.vertices.format == "keyed", self.vertices.types
+        known = {array: kind for array, kind in types.items() if 0 not in kind[1]}
+        return vertex_counts(self.graph.num_vertices, known, self.assignment.cluster.memory, by_id=by_id)
+
+    @property
+    def shard_phases(self) -> list[PhaseCount]:
+        """What the tasks that make the shards will do."""
+        if self.recipe.grid is None:
+            return row_counts(self._shard_source, self.parts)
+        return grid_counts(self._shard_source, self.recipe.grid, self.assignment.cluster.memory)
+
     @cached_property
     def vertices(self) -> VertexSizes:
         """The stored vertex data, or what the recipe or its files say of them; no features if they say nothing."""
@@ -148,10 +176,14 @@ class StageInputs:
         return self.recipe.grid is None and self._stored_partition is None
 
     @cached_property
+    def _shard_source(self) -> ShardSource:
+        transpose = find_transpose(self._dataset, self._stored_graph) if self._stored_graph is not None else None
+        return ShardSource(self.graph, self.vertices, transpose.num_blocks if transpose else None)
+
+    @cached_property
     def shard_needs(self) -> ShardNeeds:
         """What making the shards takes."""
-        transpose = find_transpose(self._dataset, self._stored_graph) if self._stored_graph is not None else None
-        source = ShardSource(self.graph, self.vertices, transpose.num_blocks if transpose else None)
+        source = self._shard_source
         grid, memory = self.recipe.grid, self.assignment.cluster.memory
         if grid is not None:
             return grid_needs(source, grid, memory)

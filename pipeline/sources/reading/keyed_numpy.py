@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.reading.edge_columns import rebatch
 from gnnloom.pipeline.sources.reading.files import SourceFile
-from gnnloom.pipeline.sources.reading.keyed_rows import KeyedBlock, checked_block
-from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray
+from gnnloom.pipeline.sources.reading.keyed_rows import KeyedBlock, checked_block, table_ranges
+from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, Unpacked, unpacked_array
+from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.storage.errors import InputError
 
 #: Values read at a time.
@@ -66,14 +66,31 @@ class KeyedNumpy:
     def num_columns(self) -> int:
         return self.values.shape[1] if len(self.values.shape) == 2 else 1
 
-    def blocks(self) -> Iterator[KeyedBlock]:
-        rows = max(1, _BLOCK_VALUES // self.num_columns)
-        flat = rebatch(self.values.read_flat(0, self.values.size), rows * self.num_columns)
-        ids = rebatch(self.row_ids.read_flat(0, self.row_ids.size), rows)
-        for number, (values, names) in enumerate(zip(flat, ids, strict=True)):
-            table = values.reshape(-1, self.num_columns).astype(np.float64)
-            error = partial(self._error, number * rows)
-            yield checked_block(KeyedBlock(Names.of_values(np.ascontiguousarray(names)), table, error))
+    def ranges(self) -> Sequence[SourceRange]:
+        num_rows = self.values.shape[0]
+        # A range of a compressed array can only be read after what precedes it.
+        if not (self.values.is_mapped and self.row_ids.is_mapped):
+            return [SourceRange(0, 0, num_rows)]
+        row_bytes = self.num_columns * self.values.dtype.itemsize + self.row_ids.dtype.itemsize
+        return table_ranges(num_rows, num_rows * row_bytes)
 
-    def _error(self, first: int, row: int, reason: str) -> InputError:
-        return InputError(f"{self.values}, row {first + row:,}: {reason}")
+    def error(self, at: int, reason: str) -> InputError:
+        return InputError(f"{self.values}, row {at:,}: {reason}")
+
+    def blocks(self, span: SourceRange) -> Iterator[KeyedBlock]:
+        rows = max(1, _BLOCK_VALUES // self.num_columns)
+        columns = self.num_columns
+        flat = rebatch(self.values.read_flat(span.start * columns, span.stop * columns), rows * columns)
+        ids = rebatch(self.row_ids.read_flat(span.start, span.stop), rows)
+        first = span.start
+        for values, names in zip(flat, ids, strict=True):
+            table, at = values.reshape(-1, columns).astype(np.float64), np.arange(first, first + len(names))
+            yield checked_block(KeyedBlock(Names.of_values(np.ascontiguousarray(names)), table, at, self.error))
+            first += len(names)
+
+    def stored_arrays(self) -> tuple[StoredArray, ...]:
+        """Both arrays; implements :class:`~gnnloom.pipeline.sources.reading.packed.PackedSource`."""
+        return self.values, self.row_ids
+
+    def with_unpacked(self, unpacked: Unpacked) -> KeyedNumpy:
+        return KeyedNumpy(unpacked_array(self.values, unpacked), unpacked_array(self.row_ids, unpacked))

@@ -7,10 +7,9 @@ id that are not numbers, it names the columns.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +21,13 @@ from gnnloom.pipeline.sources.reading.lines import bad_line
 from gnnloom.pipeline.sources.reading.numerals import REASONS
 from gnnloom.pipeline.sources.reading.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.reading.text_layout import data_blocks, first_data_line, is_number, separator_of
+from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.storage.errors import InputError
 
 #: Number of bytes of text, and of Parquet values, read at a time.
 _BLOCK_BYTES, _BLOCK_VALUES = 4 << 20, 1 << 18
+#: A table is cut into about this many ranges, which tasks read, of at least and at most so many bytes.
+_RANGES, _LEAST_BYTES, _MOST_BYTES = 64, 64 << 20, 512 << 20
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,18 @@ class KeyedBlock:
 
     Attributes:
         values: (num_rows, num_columns) float64; may contain NaN and infinity.
-        error: creates the error for a row of this block and a reason.
+        at: (num_rows,) int64 places of the rows in the table, as :meth:`KeyedRows.error` expects them.
+        error_at: creates the error for a place in the table and a reason.
     """
 
     ids: Names
     values: NDArray[np.float64]
-    error: Callable[[int, str], InputError]
+    at: NDArray[np.int64]
+    error_at: Callable[[int, str], InputError]
+
+    def error(self, row: int, reason: str) -> InputError:
+        """The error for a row of this block."""
+        return self.error_at(int(self.at[row]), reason)
 
 
 class KeyedRows(Protocol):
@@ -58,8 +66,16 @@ class KeyedRows(Protocol):
         """Number of columns, not counting the ids."""
         ...
 
-    def blocks(self) -> Iterator[KeyedBlock]:
-        """Read all rows.
+    def ranges(self) -> Sequence[SourceRange]:
+        """Non-overlapping ranges that cover the table, one after another; tasks read them independently."""
+        ...
+
+    def error(self, at: int, reason: str) -> InputError:
+        """The error for the row at a place, which the row's block states."""
+        ...
+
+    def blocks(self, span: SourceRange) -> Iterator[KeyedBlock]:
+        """Read the rows of a range.
 
         Raises:
             InputError: an id is empty, too long or not UTF-8, a row has a different width, or a value is not a number.
@@ -95,16 +111,25 @@ class KeyedText:
             )
         return cls(file, len(fields) - 1, separator, not all(is_number(field) for field in fields[1:]))
 
-    def blocks(self) -> Iterator[KeyedBlock]:
-        for offset, text in data_blocks(self.file, self.header, block_bytes=_BLOCK_BYTES):
+    def ranges(self) -> Sequence[SourceRange]:
+        if not self.file.is_seekable or self.file.size is None:
+            return [SourceRange(0, 0, -1)]
+        return table_ranges(self.file.size, self.file.size)
+
+    def error(self, at: int, reason: str) -> InputError:
+        return bad_line(self.file, at, reason)
+
+    def blocks(self, span: SourceRange) -> Iterator[KeyedBlock]:
+        stop = None if span.stop < 0 else span.stop
+        for offset, text in data_blocks(self.file, self.header, span.start, stop, _BLOCK_BYTES):
             most = len(text) // (2 * self.num_columns + 2) + 1
             names, ends = np.empty(len(text), np.uint8), np.empty(most + 1, np.int64)
             values, line_at = np.empty((most, self.num_columns)), np.empty(most, np.int64)
             count, at, wrong = name_parser.parse_keyed(text, self.separator, names, ends, values, line_at)
             if wrong:
                 raise bad_line(self.file, offset + at, name_parser.REASONS.get(wrong) or REASONS[wrong])
-            error = partial(_line_error, self.file, line_at[:count] + offset)
-            yield checked_block(KeyedBlock(Names(ends[: count + 1], names), values[:count], error))
+            line_at = line_at[:count] + offset
+            yield checked_block(KeyedBlock(Names(ends[: count + 1], names), values[:count], line_at, self.error))
 
 
 @dataclass(frozen=True)
@@ -137,15 +162,19 @@ class KeyedParquet:
     def num_columns(self) -> int:
         return len(self.table.names) - 1
 
-    def blocks(self) -> Iterator[KeyedBlock]:
-        groups, rows = range(len(self.table.group_rows)), max(1, _BLOCK_VALUES // len(self.table.names))
+    def ranges(self) -> Sequence[SourceRange]:
+        """Ranges of row groups."""
+        return table_ranges(len(self.table.group_rows), self.table.num_rows * len(self.table.names) * 8)
+
+    def error(self, at: int, reason: str) -> InputError:
+        return self.table.error(self.table.names[0], at, reason)
+
+    def blocks(self, span: SourceRange) -> Iterator[KeyedBlock]:
+        groups, rows = range(span.start, span.stop), max(1, _BLOCK_VALUES // len(self.table.names))
         for first, columns in self.table.read_arrow(self.table.names, groups, rows):
             values = [column.to_numpy(zero_copy_only=False).astype(np.float64) for column in columns[1:]]
-            error = partial(self._error, first)
-            yield checked_block(KeyedBlock(Names.of_values(columns[0]), np.stack(values, axis=1), error))
-
-    def _error(self, first: int, row: int, reason: str) -> InputError:
-        return self.table.error(self.table.names[0], first + row, reason)
+            at = np.arange(first, first + len(values[0]))
+            yield checked_block(KeyedBlock(Names.of_values(columns[0]), np.stack(values, axis=1), at, self.error))
 
 
 def checked_block(block: KeyedBlock) -> KeyedBlock:
@@ -160,5 +189,12 @@ def checked_block(block: KeyedBlock) -> KeyedBlock:
     return block
 
 
-def _line_error(file: SourceFile, line_at: NDArray[Any], row: int, reason: str) -> InputError:
-    return bad_line(file, int(line_at[row]), reason)
+def table_ranges(count: int, num_bytes: int) -> list[SourceRange]:
+    """Cut a table of ``count`` bytes, rows or row groups into ranges of about equal size.
+
+    Args:
+        num_bytes: of the whole table.
+    """
+    each = max(_LEAST_BYTES, min(_MOST_BYTES, num_bytes // _RANGES))
+    step = max(1, count * each // max(1, num_bytes))
+    return [SourceRange(0, start, min(start + step, count)) for start in range(0, count, step)]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.packed import PackedSource
 from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, Unpacked
-from gnnloom.pipeline.sources.source import MultilabelSource, TargetSource, VertexSource
+from gnnloom.pipeline.sources.source import MultilabelSource, TargetSource, VertexData, VertexSource
 from gnnloom.storage.errors import InputError
 
 _ARRAYS = ("feature", "label", "multilabel", "target", "split")
@@ -22,7 +22,7 @@ _NAMES = {"multilabel": "label"}
 class JoinedVertices:
     """Several sources of the same vertices; implements :class:`~gnnloom.pipeline.sources.source.MultilabelSource`."""
 
-    sources: tuple[VertexSource, ...]
+    sources: tuple[VertexData, ...]
 
     def __post_init__(self) -> None:
         """Check that the sources belong together.
@@ -50,7 +50,7 @@ class JoinedVertices:
 
     @property
     def random_access(self) -> bool:
-        return all(source.random_access for source in self.sources)
+        return all(isinstance(source, VertexSource) and source.random_access for source in self.sources)
 
     def identity(self) -> dict[str, Any]:
         return {"format": "joined", "sources": [source.identity() for source in self.sources]}
@@ -68,7 +68,15 @@ class JoinedVertices:
         return max(source.num_targets() if isinstance(source, TargetSource) else 0 for source in self.sources)
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        return self.source_of(array).read_rows(array, start, stop)
+        """Read rows of an array that does not come from a table with ids, as a :class:`VertexSource` does.
+
+        Raises:
+            InputError: it does.
+        """
+        source = self.source_of(array)
+        if not isinstance(source, VertexSource):
+            raise InputError(f"{_NAMES.get(array, array)}: its rows are in the order of the table, not of the vertices")
+        return source.read_rows(array, start, stop)
 
     def stored_arrays(self) -> tuple[StoredArray, ...]:
         sources = [source for source in self.sources if isinstance(source, PackedSource)]
@@ -82,7 +90,7 @@ class JoinedVertices:
             )
         )
 
-    def source_of(self, array: str) -> VertexSource:
+    def source_of(self, array: str) -> VertexData:
         """The source of one array.
 
         Raises:

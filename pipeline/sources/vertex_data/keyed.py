@@ -4,14 +4,13 @@ Text and Parquet files have the id in their first column. The ids of a NumPy arr
 it, row k of the array belongs to vertex k, as if it were given alone.
 
 Rows whose ids are not vertices of the graph are ignored. A vertex without a row has no label and is in no split, but
-every vertex must have features. Rows are placed in vertex order in a temporary file, so they need not fit in memory.
+every vertex must have features. :mod:`gnnloom.pipeline.ingest.tables` brings the rows into the order of the vertices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,19 +20,15 @@ from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.keyed_numpy import KeyedNumpy
 from gnnloom.pipeline.sources.reading.keyed_rows import KeyedBlock, KeyedParquet, KeyedRows, KeyedText
 from gnnloom.pipeline.sources.reading.label_values import EXPECTED_BINARY, EXPECTED_TARGET, binary_labels, targets
-from gnnloom.pipeline.sources.source import VertexSource
+from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, Unpacked
+from gnnloom.pipeline.sources.source import SourceRange, TableBlock, VertexSource
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, IDS_FILE, VertexKind
-from gnnloom.pipeline.sources.vertex_data.lookup import VertexLookup
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, open_one_array
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.format.own_folder import own_folder
 
-#: Number of values read back at a time.
-_BLOCK_VALUES = 1 << 20
 #: The arrays that files give, by the option that names the file.
 FILE_ARRAYS = ("feature", "label", "target", "split")
 _MAX_LABEL = np.iinfo(np.int32).max - 1
@@ -78,23 +73,18 @@ def _num_rows(graph: Graph) -> int:
 
 @dataclass(frozen=True)
 class KeyedVertices:
-    """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.source.MultilabelSource`.
+    """One array of vertex data; implements :class:`~gnnloom.pipeline.sources.source.KeyedSource`.
 
     Attributes:
-        graph: folder of the stored graph.
         stated_vertices: number of vertices of the graph.
         rows: the table.
         array: ``feature``, ``label``, ``multilabel``, ``target`` or ``split``.
-        unknown: number of rows whose ids are not vertices of the graph, added when the table has been read.
     """
 
-    graph: Path
     stated_vertices: int
     rows: KeyedRows
     array: str
-    unknown: list[int] = field(default_factory=list, compare=False)
 
-    random_access = False
     in_graph_order = True
 
     @classmethod
@@ -116,9 +106,7 @@ class KeyedVertices:
             array = "multilabel"
         if array == "split" and rows.num_columns != 1:
             raise InputError(f"{location}: expected one column of splits after the ids, found {rows.num_columns}")
-        if graph is None:
-            return cls(Path(), 0, rows, array)
-        return cls(graph.artifact.path, graph.num_vertices, rows, array)
+        return cls(0 if graph is None else graph.num_vertices, rows, array)
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -128,9 +116,9 @@ class KeyedVertices:
         ids = {"ids": self.rows.ids.identity()} if self.rows.ids is not None else {}
         return {"format": "keyed", "array": self.array, "file": self.rows.file.identity(), **ids}
 
-    def unknown_rows(self) -> int:
-        """Rows, among those read in this process, whose ids are not vertices of the graph."""
-        return max(self.unknown, default=0)
+    @property
+    def location(self) -> str:
+        return self.rows.file.location
 
     def num_vertices(self) -> int:
         return self.stated_vertices
@@ -144,48 +132,24 @@ class KeyedVertices:
     def num_targets(self) -> int:
         return self.rows.num_columns if self.array == "target" else 0
 
-    def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        width = self.rows.num_columns
-        shape = (
-            (self.stated_vertices, width) if array in {"feature", "multilabel", "target"} else (self.stated_vertices,)
-        )
-        with own_folder() as folder:
-            empty = _EMPTY[array]
-            placed = np.memmap(folder / "placed", empty.dtype, "w+", shape=shape)
-            # A file of flags, because rows come in any order and no value of an array can stand for "not yet
-            # written".
-            taken = np.memmap(folder / "taken", np.bool_, "w+", shape=shape[:1])
-            step = max(1, _BLOCK_VALUES // width)
-            for first in range(0, len(placed), step):
-                placed[first : first + step] = empty
-            self._place(array, placed, taken, folder)
-            for first in range(start, stop, step):
-                yield np.array(placed[first : min(first + step, stop)])
+    def ranges(self) -> Sequence[SourceRange]:
+        return self.rows.ranges()
 
-    def _place(self, array: str, placed: NDArray[Any], taken: NDArray[np.bool_], folder: Path) -> None:
-        graph = Graph(Artifact(self.graph))
-        lookup, count, unknown = VertexLookup(graph, folder), 0, 0
-        for block in self.rows.blocks():
-            values, found = _CONVERTERS[array](block), lookup.find(block.ids)
-            rows = np.flatnonzero(found >= 0)
-            vertices = found[rows]
-            # Flags from earlier blocks do not show a vertex that occurs twice within this one.
-            again = taken[vertices] | _repeated(vertices)
-            if again.any():
-                raise block.error(int(rows[np.argmax(again)]), "the vertex already has a row")
-            taken[vertices], placed[vertices] = True, values[rows]
-            count += len(vertices)
-            unknown += len(found) - len(rows)
-        self.unknown.append(unknown)
-        where = self.rows.file.location
-        if not count:
-            raise InputError(f"{where}: none of the ids is a vertex of the graph")
-        if array == "feature" and count < self.stated_vertices:
-            vertex = int(np.argmin(taken))
-            name = graph.original_name(vertex, vertex + 1) if graph.has_names else graph.original_id(vertex, vertex + 1)
-            raise InputError(
-                f"{where}: {self.stated_vertices - count:,} vertices have no features; the first is {name[0]}"
-            )
+    def read_table(self, span: SourceRange) -> Iterator[TableBlock]:
+        convert = _CONVERTERS[self.array]
+        for block in self.rows.blocks(span):
+            yield TableBlock(block.ids.offset, block.ids.text, convert(block), block.at)
+
+    def row_error(self, at: int, reason: str) -> InputError:
+        return self.rows.error(at, reason)
+
+    def stored_arrays(self) -> tuple[StoredArray, ...]:
+        """Arrays that may be compressed; implements :class:`~gnnloom.pipeline.sources.reading.packed.PackedSource`."""
+        return self.rows.stored_arrays() if isinstance(self.rows, KeyedNumpy) else ()
+
+    def with_unpacked(self, unpacked: Unpacked) -> KeyedVertices:
+        rows = self.rows.with_unpacked(unpacked) if isinstance(self.rows, KeyedNumpy) else self.rows
+        return replace(self, rows=rows)
 
 
 def _open_rows(location: str, array: str, ids_file: str | None) -> KeyedRows:
@@ -195,13 +159,6 @@ def _open_rows(location: str, array: str, ids_file: str | None) -> KeyedRows:
     if len(files) != 1 or location.endswith((".npy", ".npz")):
         raise InputError(f"{location}: expected one text or Parquet file with a column of ids")
     return KeyedParquet.open(files[0]) if location.endswith((".parquet", ".pq")) else KeyedText.open(files[0])
-
-
-def _repeated(vertices: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """(num_vertices,) bool; whether a vertex occurs earlier in the array."""
-    repeated = np.ones(len(vertices), bool)
-    repeated[np.unique(vertices, return_index=True)[1]] = False
-    return repeated
 
 
 def _features(block: KeyedBlock) -> NDArray[np.float32]:
@@ -249,15 +206,6 @@ _CONVERTERS: Mapping[str, Callable[[KeyedBlock], NDArray[Any]]] = {
     "multilabel": _multilabels,
     "target": _targets,
     "split": _codes,
-}
-
-#: Value of a vertex without a row.
-_EMPTY: Mapping[str, np.generic] = {
-    "feature": np.float32(0),
-    "label": np.int32(NO_LABEL),
-    "multilabel": np.int8(NO_LABEL),
-    "target": np.float32(np.nan),
-    "split": np.uint8(SPLIT["none"]),
 }
 
 VERTEX_KIND = VertexKind(

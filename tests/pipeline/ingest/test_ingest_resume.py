@@ -111,7 +111,7 @@ class StoppingCluster(InProcessCluster):
             if self.left == 0:
                 raise StoppedError
             self.left -= 1
-            self.names.append(f"{function.__name__} {getattr(item, 'number', '')}")
+            self.names.append(f"{function.__name__} {getattr(item, 'number', item.name)}")
             yield function(item)
 
 
@@ -122,8 +122,11 @@ def edges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EdgeFiles:
     return write_edges(tmp_path / "edges", u, v, range_edges=9000)
 
 
-@pytest.mark.parametrize("ids", ["keep", "compact"])
-def test_an_ingest_stopped_before_every_task_runs_each_task_once(catalog: Catalog, edges: EdgeFiles, ids: str) -> None:
+@pytest.mark.parametrize(("ids", "fan_in"), [("keep", 512), ("compact", 512), ("keep", 2)])
+def test_an_ingest_stopped_before_every_task_runs_each_task_once(
+    catalog: Catalog, edges: EdgeFiles, ids: str, fan_in: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.merge_runs.FAN_IN", fan_in)
     options = IngestOptions(ids=ids)
     straight = StoppingCluster(-1)
     expected = ingest_graph(catalog.create("straight"), edges, options, straight)
@@ -135,6 +138,7 @@ def test_an_ingest_stopped_before_every_task_runs_each_task_once(catalog: Catalo
         except StoppedError:
             done += cluster.names
     assert len(done) == len(set(done))
+    assert any(name.startswith("merge_files") for name in done) == (fan_in == 2)
     found = ingest_graph(catalog.create("stopped"), edges, options, InProcessCluster())
     assert found.artifact.digest == expected.artifact.digest
 

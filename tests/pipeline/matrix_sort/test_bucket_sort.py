@@ -10,8 +10,9 @@ import pytest
 import scipy.sparse
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort.spill import SpillFile
 from gnnloom.pipeline.matrix_sort import blocks as row_blocks
-from gnnloom.pipeline.matrix_sort import bucket_sort, sort_plan
+from gnnloom.pipeline.matrix_sort import bucket_sort, merge_runs, sort_plan
 from gnnloom.pipeline.matrix_sort.bucket_sort import BucketSort, SortOptions
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
@@ -69,6 +70,38 @@ def test_bytes_do_not_depend_on_how_the_source_is_cut(
         source = write_edges(tmp_path / "edges", u, v, u % 7 + 0.1, range_edges=range_edges, chunk_edges=chunk_edges)
         digests.add(sort(catalog, f"cut-{number}", source, options).artifact.digest)
     assert len(digests) == 1
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("capacity", [50, 1 << 20])
+def test_merging_files_before_they_are_sorted_changes_no_byte(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weighted: bool, capacity: int
+) -> None:
+    monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 20_000)
+    rng = np.random.default_rng(4)
+    # Files with buckets of different sizes, and edges that occur several times, of which the first counts.
+    u, v = np.sort((rng.random((2, 20_000)) ** 8 * (1 << 21)).astype(np.int64))
+    source = write_edges(tmp_path / "edges", u, v, rng.random(20_000) if weighted else None, range_edges=2300)
+    options = SortOptions(undirected=True, merge="first")
+    plain = sort(catalog, "plain", source, options)
+    opened: dict[str, int] = {}
+    files_of = sort_plan.SortPlan.files_of
+
+    def counted(plan: sort_plan.SortPlan, first: int, last: int) -> list[SpillFile]:
+        found = files_of(plan, first, last)
+        opened[f"{first}-{last}"] = len(found)
+        assert all(file.path.startswith("spill/merged/") for file in found)
+        return found
+
+    monkeypatch.setattr(merge_runs, "FAN_IN", 3)
+    monkeypatch.setattr(merge_runs, "working_memory", lambda _: 64 * capacity)
+    monkeypatch.setattr(sort_plan.SortPlan, "files_of", counted)
+    merged = sort(catalog, "merged", source, options)
+    assert merged.artifact.digest == plain.artifact.digest
+    assert merged.artifact.manifest["arrays"] == plain.artifact.manifest["arrays"]
+    # Nine files, merged by three; a block of more than one unit may lie in two spans.
+    assert len(opened) > 3
+    assert max(opened.values()) <= 2 * 3
 
 
 def test_original_ids_are_stored(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,7 @@ def test_regrouped_halos_list_what_each_rank_sends_by_receiver(tmp_path: Path, n
         assert [group.tolist() for group in groups] == expected
     planned = HaloGroups(num_parts).counts(sum(map(len, needed)))
     assert cluster.tasks == sum(phase.tasks for phase in planned)
-    assert max(phase.most_opens for phase in planned) <= 2 * int(np.ceil(np.sqrt(num_parts)))
+    assert max(phase.most_opens for phase in planned) <= int(np.ceil(np.sqrt(num_parts)))
 
 
 def test_halos_that_are_regrouped_again_stay_as_they_are(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
+from gnnloom.pipeline.shards import grid_merge
 from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.sources.formats import open_edges
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
@@ -153,6 +154,37 @@ def test_a_stage_killed_half_way_resumes_to_the_same_bytes(catalog: Catalog) -> 
     straight = Catalog(catalog.root / "other").create("web")
     store_graph(straight, random_adjacency(200, 2000, 5, symmetric=True), symmetric=True)
     assert resumed.artifact.digest == cut(straight, grid=(4, 4)).artifact.digest
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_merging_runs_and_stopping_on_the_way_change_no_byte(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, weighted: bool
+) -> None:
+    ran: list[str] = []
+
+    class Dying(InProcessCluster):
+        def map(self, function: Any, items: Any) -> Iterator[Any]:
+            for number, item in enumerate(items):
+                if number == 9:
+                    raise KeyboardInterrupt
+                ran.append(item.name)
+                yield function(item)
+
+    adjacency = random_adjacency(300, 4000, 5, symmetric=False)
+    for name in ("plain", "merged"):
+        dataset = catalog.create(name)
+        store_graph(dataset, adjacency, symmetric=False, weighted=weighted, num_blocks=12)
+    plain = cut(catalog["plain"], grid=(3, 2))
+    monkeypatch.setattr(grid_merge, "FEW_RUNS", 3)
+    monkeypatch.setattr(grid_merge, "OPEN_BYTES", 1 << 30)
+    for _ in range(8):
+        with pytest.raises(KeyboardInterrupt):
+            shard_grid(catalog["merged"], catalog["merged"].graph(), GridOptions((3, 2)), Dying())
+    merged = cut(catalog["merged"], grid=(3, 2))
+    assert merged.artifact.digest == plain.artifact.digest
+    assert len(ran) == len(set(ran))
+    # Two levels: twelve runs of each of the variants become at most three for each cell.
+    assert {name.split("/")[4] for name in ran if name.startswith("merge/merged-cells/")} == {"1", "2"}
 
 
 def test_reading_a_window_reads_its_share_of_the_bytes_and_counts_them(catalog: Catalog) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.shards import row_merge
 from gnnloom.pipeline.shards.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
 from gnnloom.storage import CSR, Catalog, Dataset, Graph, Partition, RowShards
@@ -334,6 +335,30 @@ def test_a_stage_stopped_anywhere_resumes_to_the_same_bytes(catalog: Catalog, ta
                 shard_rows(dataset, partition, StoppingCluster(tasks))
         digests.append(shard_rows(dataset, partition, HERE).artifact.digest)
     assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize("reorder", ["none", "degree"])
+def test_merging_routed_files_and_stopping_on_the_way_change_no_byte(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, reorder: str
+) -> None:
+    adjacency, part = random_adjacency(300, 3000, 0, symmetric=False), random_parts(300, 7, 1)
+    made = []
+    for name in ("plain", "merged"):
+        dataset = catalog.create(name)
+        graph = store_graph(dataset, adjacency, symmetric=False, num_blocks=12)
+        store_vertices(dataset, np.random.default_rng(1).normal(size=(300, 2)), np.arange(300) % 4, None)
+        partition = store_partition(dataset, graph, part, 7)
+        if name == "merged":
+            # Two levels: twelve files of each matrix become at most three for each rank.
+            monkeypatch.setattr(row_merge, "FEW_FILES", 3)
+            monkeypatch.setattr(row_merge, "OPEN_BYTES", 1 << 30)
+            assert len(row_merge.RoutedFiles("forward", 12, 7, 1000).levels) == 3
+            for _ in range(6):
+                with pytest.raises(KeyboardInterrupt):
+                    shard_rows(dataset, partition, StoppingCluster(11), reorder=reorder)
+        made.append(shard_rows(dataset, partition, HERE, reorder=reorder).artifact)
+    assert made[0].digest == made[1].digest
+    made[1].verify()
 
 
 def test_a_second_run_finds_the_first(catalog: Catalog) -> None:

@@ -41,6 +41,14 @@ def test_a_plan_shows_what_is_done_and_what_the_rest_will_need(tmp_path: Path) -
     assert not any(stage["done"] for stage in before)
     assert all(stage["memory"] > 0 and stage["disk"] > 0 for stage in before)
     assert not (tmp_path / "catalog").exists()
+    phases = {stage["stage"]: {phase["phase"]: phase for phase in stage["phases"]} for stage in before}
+    assert list(phases["graph"]) == ["scatter", "sort", "vertices"]
+    assert list(phases["vertices"]) == [f"write rows: {array}" for array in ("feature", "label", "split")]
+    assert phases["shards"]["write ranks"]["tasks"] == phases["train"]["read shards"]["tasks"] == 3
+    assert phases["vertices"]["write rows: feature"]["bytes_written"] == 120 * 8 * 4
+    shown = gnnloom("--catalog", str(tmp_path / "catalog"), "run", str(path), "--plan")
+    assert "shards: tasks, files opened" in shown
+    assert "halos" in shown
     assignment = Request(path, tmp_path / "catalog", last="shards").check()
     prepare(assignment, InProcessCluster(assignment.cluster.memory))
     after = plan(tmp_path)

@@ -1,0 +1,178 @@
+"""Finds the vertices of a stored graph by their ids in the source of its edges: first the bucket, then the vertex."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.ingest.tables.plan import TablePlan
+from gnnloom.pipeline.sources.names import Names
+from gnnloom.pipeline.sources.reading.numerals import ZERO
+from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.format.files import read_json, write_json
+
+_HIGHEST = np.iinfo(np.int64).max
+
+
+def id_bytes(graph: Graph) -> int:
+    """Mean bytes of a vertex's id."""
+    if not graph.has_names:
+        return 8
+    return -(-graph.artifact.record("original_name").shape[0] // max(1, graph.num_vertices))
+
+
+def first_ids(graph: Graph, plan: TablePlan, buckets: range) -> list[Any]:
+    """For each bucket, the number or text above all ids of the buckets before, and above none of its own.
+
+    A text is as short as that allows, one character for each byte.
+    """
+    if not graph.has_names:
+        starts = (plan.vertices_of(bucket)[0] for bucket in buckets)
+        return [int(graph.original_id(start, start + 1)[0]) for start in starts]
+    found = []
+    for bucket in buckets:
+        start = plan.vertices_of(bucket)[0]
+        before, *own = (name.encode() for name in graph.original_name(max(0, start - 1), start + 1))
+        found.append(_separator(before, own[0]).decode("latin-1") if own else "")
+    return found
+
+
+def _separator(before: bytes, own: bytes) -> bytes:
+    """The shortest beginning of ``own`` that is greater than ``before``."""
+    common = next((at for at, (one, other) in enumerate(zip(before, own, strict=False)) if one != other), len(before))
+    return own[: common + 1]
+
+
+@dataclass(frozen=True)
+class BucketBounds:
+    """The ids at which buckets begin.
+
+    Attributes:
+        numbers: (num_buckets,) int64, ascending; None if ids are names.
+        names: num_buckets texts, ascending by their bytes; None if ids are numbers.
+    """
+
+    numbers: NDArray[np.int64] | None
+    names: Names | None
+
+    @classmethod
+    def save(cls, path: Path, found: Sequence[Any]) -> None:
+        """Store what :func:`first_ids` found for all buckets."""
+        write_json(path, {"bounds": list(found)}, durable=False)
+
+    @classmethod
+    def load(cls, path: Path) -> BucketBounds:
+        content: Mapping[str, Any] = read_json(path)
+        found = content["bounds"]
+        if found and isinstance(found[0], str):
+            return cls(None, Names.of_values(np.array([text.encode("latin-1") for text in found], object)))
+        return cls(np.array(found, np.int64), None)
+
+    def find(self, ids: Names) -> NDArray[np.int64]:
+        """(num_ids,) int64 bucket of each id; -1 for one that is no vertex's for certain."""
+        found = np.empty(len(ids), np.int64)
+        if self.names is not None:
+            _count_names(ids.offset, ids.text, self.names.offset, self.names.text, found)
+            return found - 1
+        _read_numbers(ids.offset, ids.text, found)
+        return np.searchsorted(self.numbers, found, side="right") - 1 if self.numbers is not None else found
+
+
+class VertexLookup:
+    """Finds the vertices of a range by id; holds their ids."""
+
+    def __init__(self, graph: Graph, start: int, stop: int) -> None:
+        self._start, self._stop, self._names, self._numbers = start, stop, None, None
+        if graph.has_names:
+            offset = graph.artifact.array("original_name_offset").read(start, stop + 1)
+            text = graph.artifact.array("original_name").read(int(offset[0]), int(offset[-1]))
+            self._names = Names(offset - offset[0], text)
+        elif "original_id" in graph.artifact:
+            self._numbers = graph.original_id(start, stop)
+
+    def find(self, ids: Names) -> NDArray[np.int64]:
+        """(num_ids,) int64 vertices, counted from the start of the range; -1 for ids that none of them has."""
+        found = np.empty(len(ids), np.int64)
+        if self._names is not None:
+            _find_names(ids.offset, ids.text, self._names.offset, self._names.text, found)
+            return found
+        _read_numbers(ids.offset, ids.text, found)
+        if self._numbers is None:
+            return np.where((found >= self._start) & (found < self._stop), found - self._start, -1)
+        # An id above all known ones would be placed after the last; the comparison then refuses it.
+        position = np.minimum(np.searchsorted(self._numbers, found), len(self._numbers) - 1)
+        return np.where((found >= 0) & (self._numbers[position] == found), position, -1)
+
+
+@njit(cache=True, nogil=True)
+def _read_numbers(offset: NDArray[np.int64], text: NDArray[np.uint8], numbers: NDArray[np.int64]) -> None:
+    """Parse decimal numbers below 2^63; -1 for names that are not numbers."""
+    for k in range(numbers.size):
+        value: Any = 0
+        for at in range(offset[k], offset[k + 1]):
+            digit = np.int64(text[at]) - ZERO
+            # The division keeps the test for the limit itself from overflowing.
+            if not 0 <= digit <= 9 or value > (_HIGHEST - digit) // 10:
+                value = -1
+                break
+            value = value * 10 + digit
+        numbers[k] = value
+
+
+@njit(cache=True, nogil=True)
+def _count_names(
+    offset: NDArray[np.int64],
+    text: NDArray[np.uint8],
+    known_offset: NDArray[np.int64],
+    known_text: NDArray[np.uint8],
+    count: NDArray[np.int64],
+) -> None:
+    """For each name, the number of known names that are not greater; known names ascend."""
+    for k in range(count.size):
+        low, high = 0, known_offset.size - 1
+        while low < high:
+            middle = (low + high) // 2
+            order = _compare(text, offset[k], offset[k + 1], known_text, known_offset[middle], known_offset[middle + 1])
+            if order < 0:
+                high = middle
+            else:
+                low = middle + 1
+        count[k] = low
+
+
+@njit(cache=True, nogil=True)
+def _find_names(
+    offset: NDArray[np.int64],
+    text: NDArray[np.uint8],
+    known_offset: NDArray[np.int64],
+    known_text: NDArray[np.uint8],
+    found: NDArray[np.int64],
+) -> None:
+    """Search for each name in known names, which ascend; -1 for names that are not among them."""
+    _count_names(offset, text, known_offset, known_text, found)
+    for k in range(found.size):
+        last = found[k] - 1
+        found[k] = -1
+        # Only the last name that is not greater can be equal.
+        if last >= 0 and not _compare(
+            text, offset[k], offset[k + 1], known_text, known_offset[last], known_offset[last + 1]
+        ):
+            found[k] = last
+
+
+@njit(cache=True, nogil=True)
+def _compare(
+    text: NDArray[np.uint8], start: int, stop: int, other: NDArray[np.uint8], other_start: int, other_stop: int
+) -> int:
+    """Negative, zero or positive if the first name is less than, equal to or greater than the other."""
+    for k in range(min(stop - start, other_stop - other_start)):
+        difference = np.int64(text[start + k]) - np.int64(other[other_start + k])
+        if difference != 0:
+            return int(difference)
+    return int((stop - start) - (other_stop - other_start))

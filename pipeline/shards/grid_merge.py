@@ -1,0 +1,146 @@
+"""Between the passes of the grid shards, if the scatter left many runs: merges, so that a cell opens few of them.
+
+Every cell needs its entries from every run. With R runs and C cells that means R C opens, of ever fewer bytes as both
+grow. So runs are merged, a group of them for each span of cells, until a cell reads 64 KiB or more from each.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels, merged_sources, span_of
+from gnnloom.pipeline.external_sort.spill import read_open_file, write_at
+from gnnloom.pipeline.shards.grid_scatter import KEY_BYTES, WEIGHT_BYTES, CellRuns, Run, runs_folder
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.run_missing import run_missing
+from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.format.files import written_aside
+from gnnloom.storage.matrix.ranges import Span, split_range
+
+#: Most runs that one task opens, however few bytes it reads from each.
+FEW_RUNS = 16
+#: Bytes of keys that take longer to read than their run to open.
+OPEN_BYTES = 64 << 10
+#: Bytes that are copied at a time.
+_BLOCK_BYTES = 4 << 20
+
+
+def most_runs(entries: int, num_cells: int) -> int:
+    """Most runs that a task opens for each cell of a variant with so many entries."""
+    return max(FEW_RUNS, entries * KEY_BYTES // num_cells // OPEN_BYTES)
+
+
+@dataclass(frozen=True)
+class MergeRunsTask:
+    """Merges the entries of some cells from several runs.
+
+    Attributes:
+        runs: in the order of the blocks.
+        cells: first and last (exclusive) cell.
+        num_cells: of the grid.
+        merged: path of the merged run, relative to the work folder.
+    """
+
+    writer: ArtifactWriter
+    runs: tuple[Run, ...]
+    cells: Span
+    num_cells: int
+    weighted: bool
+    merged: str
+
+    @property
+    def name(self) -> str:
+        return f"merge/{self.merged}"
+
+
+def merge_runs(
+    writer: ArtifactWriter, variant: str, runs: Sequence[Run], num_cells: int, *, weighted: bool, cluster: Cluster
+) -> CellRuns:
+    """Merge the runs of a variant until every cell has few of them, unless that is done already."""
+    levels = merge_levels(len(runs), most_runs(sum(run.entries for run in runs), num_cells))
+    digest = xxhash.xxh3_64_hexdigest("".join(f"{run.path} {run.entries} " for run in runs).encode())
+    found = {(0, source): run for source, run in enumerate(runs)}
+    for level in levels[1:]:
+        tasks = {}
+        for span in range(level.spans):
+            cells = split_range(num_cells, level.spans, span)
+            if cells[0] == cells[1]:
+                continue
+            # Spans of a level lie within those of the level before.
+            wide = span_of(levels[level.number - 1], num_cells, cells[0])
+            for source in range(level.sources):
+                group = tuple(found[wide, one] for one in merged_sources(levels, level, source))
+                path = f"{_folder(variant, digest, level)}/{span:06d}-{source:06d}.run"
+                tasks[span, source] = MergeRunsTask(writer, group, cells, num_cells, weighted, path)
+        records = run_missing("merge cells", cluster, writer, merge_cells, list(tasks.values()), "entries")
+        sizes = [int(record.facts["entries"]) for record in records]
+        found = {at: Run(task.merged, size) for (at, task), size in zip(tasks.items(), sizes, strict=True)}
+        before = runs_folder(variant) if level.number == 1 else _folder(variant, digest, levels[level.number - 1])
+        shutil.rmtree(writer.work / before, ignore_errors=True)
+    spans: list[list[Run]] = [[] for _ in range(levels[-1].spans)]
+    for (span, _), run in sorted(found.items()):
+        spans[span].append(run)
+    return CellRuns(spans)
+
+
+def _folder(variant: str, digest: str, level: Level) -> str:
+    return f"merged-cells/{variant}/{digest}/{level.number}"
+
+
+def merge_cells(task: MergeRunsTask) -> int:
+    """Write one merged run and record its entries; returns their number."""
+    first, last = task.cells
+    path = task.writer.work / task.merged
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with task.writer.task(task.name) as output, ExitStack() as stack:
+        files = [_opened(stack, task, run) for run in task.runs]
+        counts = np.zeros(last - first, np.int64)
+        for _, _, bounds in files:
+            counts += np.diff(bounds)
+        # Offsets of all cells, also of those outside of the span: the file is an ordinary run.
+        offsets = np.zeros(task.num_cells + 1, np.int64)
+        np.cumsum(counts, out=offsets[first + 1 : last + 1])
+        offsets[last + 1 :] = offsets[last]
+        entries = int(offsets[-1])
+        with written_aside(path) as aside, aside.open("wb", buffering=0) as file:
+            write_at(file.fileno(), 0, offsets)
+            at = offsets.nbytes
+            for width in (KEY_BYTES, WEIGHT_BYTES) if task.weighted else (KEY_BYTES,):
+                for piece in _pieces(task, files, width):
+                    write_at(file.fileno(), at, piece)
+                    at += len(piece)
+        output.facts["entries"] = entries
+    return entries
+
+
+def _opened(stack: ExitStack, task: MergeRunsTask, run: Run) -> tuple[int, Path, NDArray[np.int64]]:
+    """Descriptor and path of a run, and the (num_cells + 1,) bounds of the task's cells in it."""
+    path = task.writer.work / run.path
+    descriptor = os.open(path, os.O_RDONLY)
+    stack.callback(os.close, descriptor)
+    bounds = np.empty(task.cells[1] - task.cells[0] + 1, np.int64)
+    read_open_file(descriptor, path, 8 * task.cells[0], bounds)
+    return descriptor, path, bounds
+
+
+def _pieces(
+    task: MergeRunsTask, files: Sequence[tuple[int, Path, NDArray[np.int64]]], width: int
+) -> Iterator[NDArray[np.uint8]]:
+    """The keys (``width`` 8) or weights (4) of cell after cell from all runs, some MiB at a time."""
+    for cell in range(task.cells[1] - task.cells[0]):
+        for (descriptor, path, bounds), run in zip(files, task.runs, strict=True):
+            begin = 8 * (task.num_cells + 1) + (KEY_BYTES * run.entries if width == WEIGHT_BYTES else 0)
+            start, stop = (begin + width * int(bound) for bound in bounds[cell : cell + 2])
+            for at in range(start, stop, _BLOCK_BYTES):
+                piece = np.empty(min(_BLOCK_BYTES, stop - at), np.uint8)
+                read_open_file(descriptor, path, at, piece)
+                yield piece
