@@ -1,4 +1,4 @@
-"""Measures what a choice of method depends on, and the cut of a partition, on a hypergraph on disk."""
+"""Measures what a choice of method depends on, on a hypergraph on disk."""
 
 from __future__ import annotations
 
@@ -44,24 +44,18 @@ def pins_left(hypergraph: DiskHypergraph, label: NDArray[Any]) -> float:
     Args:
         label: (num_vertices,) cluster of each vertex.
     """
-    before, after, _ = _count_pins(hypergraph, label)
+    before, after = _count_pins(hypergraph, label)
     return after / max(1, before)
 
 
-def rows_sent(hypergraph: DiskHypergraph, part: NDArray[np.int32]) -> int:
-    """The connectivity-1 cut of a partition: each net costs the parts that its pins lie in, less one."""
-    _, after, nets = _count_pins(hypergraph, part)
-    return after - nets
-
-
-def _count_pins(hypergraph: DiskHypergraph, label: NDArray[Any]) -> tuple[int, int, int]:
-    """Pins of nets with two or more pins, the same with one pin for each label, and the nets that then have two."""
+def _count_pins(hypergraph: DiskHypergraph, label: NDArray[Any]) -> tuple[int, int]:
+    """Pins of nets with two or more pins, before and after repeated labels of a net become one."""
     seen = np.full(int(label.max(initial=0)) + 1, -1, dtype=np.int64)
-    total = np.zeros(3, dtype=np.int64)
+    total = np.zeros(2, dtype=np.int64)
     for block in hypergraph.nets.blocks():
         _count_labels(block.first_row, block.offset, block.ids, label, seen, total)
-    before, after, nets = total.tolist()
-    return before, after, nets
+    before, after = total.tolist()
+    return before, after
 
 
 @njit(cache=True, nogil=True)
@@ -73,7 +67,7 @@ def _count_labels(
     seen: NDArray[np.int64],
     total: NDArray[np.int64],
 ) -> None:
-    """Add the counts of a block of nets to ``total``, (3,) int64.
+    """Add the counts of a block of nets to ``total``, (2,) int64.
 
     Args:
         seen: (num_labels,) int64 last net that had a pin of each label.
@@ -90,7 +84,6 @@ def _count_labels(
             total[0] += size
         if distinct > 1:
             total[1] += distinct
-            total[2] += 1
 
 
 def _hypergraph_of_rows(graph: Graph, weight: NDArray[np.int64], folder: Path) -> DiskHypergraph:

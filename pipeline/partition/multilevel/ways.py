@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.balance import fill_empty_parts, fill_only_choice
 from gnnloom.pipeline.partition.choice import CYCLE_PRESET, MOST_PINS, Way, choose
 from gnnloom.pipeline.partition.hypergraph import net_matrices
+from gnnloom.pipeline.partition.multilevel.cut import rows_sent
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_hypergraph
 from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first
-from gnnloom.pipeline.partition.multilevel.measure import measure_structure, rows_sent
+from gnnloom.pipeline.partition.multilevel.measure import measure_structure
 from gnnloom.pipeline.partition.multilevel.out_of_core import partition_out_of_core
 from gnnloom.pipeline.partition.multilevel.refine import Refinement
 from gnnloom.pipeline.partition.multilevel.refine_levels import refine_levels
@@ -61,7 +62,7 @@ def partition_as_chosen(problem: PartitionProblem, part: NDArray[np.int32]) -> d
     best, tried = part.copy(), {}
     for way in choice.ways:
         _fill(problem, hypergraph, way, part)
-        tried[str(way)] = rows_sent(hypergraph, part)
+        tried[str(way)] = rows_sent(hypergraph, problem.part_path, options.parts, problem.cluster)
         LOGGER.info("partition: %s sends %s rows", way, f"{tried[str(way)]:,}")
         if tried[str(way)] == min(tried.values()):
             best, facts["chosen"] = part.copy(), str(way)

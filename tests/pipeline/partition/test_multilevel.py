@@ -13,17 +13,18 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.hypergraph import Hypergraph, column_net_hypergraph
-from gnnloom.pipeline.partition.multilevel import incidence
+from gnnloom.pipeline.partition.multilevel import disk_hypergraph, incidence
 from gnnloom.pipeline.partition.multilevel import out_of_core as multilevel
-from gnnloom.pipeline.partition.multilevel import refine as refine_module
 from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
+from gnnloom.pipeline.partition.multilevel.cut import rows_sent as cut_of_nets
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_hypergraph
 from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first
 from gnnloom.pipeline.partition.multilevel.incidence import IncidenceWriter
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
+from gnnloom.pipeline.partition.multilevel.vectors import store_vector
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.native.request import PartitionRequest
 from gnnloom.pipeline.partition.native.run import native_partition
@@ -154,6 +155,7 @@ def test_contraction_keeps_the_cut_of_every_partition_of_the_clusters(
     ]
     part = random_parts(coarse.num_vertices, 3, seed + 1)
     assert cut(coarse, part) == cut(fine, part[label])
+    assert cut_of_nets(coarse, store_vector(folder / "part.npy", part), 3, HERE) == cut(coarse, part)
 
 
 @EXAMPLES
@@ -341,7 +343,7 @@ def test_streaming_coarsens_even_what_fits_and_starts_no_native_partitioner(
 @pytest.mark.parametrize("few", [0, 1 << 23])
 def test_the_number_of_workers_changes_no_byte(catalog: Catalog, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Planned in the client only, so the workers need not know.
-    monkeypatch.setattr(refine_module, "_FEW_PINS", few)
+    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", few)
     digests = set()
     adjacency = random_adjacency(3000, 20000, 1, symmetric=False)
     for workers in (0, 2):
