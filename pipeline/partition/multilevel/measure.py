@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.hypergraph import row_nonzeros
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
-from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_rows
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
+from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_rows
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
 from gnnloom.pipeline.partition.multilevel.vectors import store_vector
 from gnnloom.pipeline.partition.structure import Structure
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage.artifacts.graph import Graph
 
 #: Rounds of label propagation, and average vertices that a cluster may weigh as much as.
@@ -87,10 +89,10 @@ def _count_labels(
 
 
 def _hypergraph_of_rows(graph: Graph, weight: NDArray[np.int64], folder: Path) -> DiskHypergraph:
-    nets = store_rows(folder / "rows", [graph], graph.num_vertices)
+    here = InProcessCluster()
+    nets = vertices = store_rows(folder / "rows", [graph], here)
     # Not the stored transpose: a projection may not write an artifact.
-    vertices = (
-        nets if graph.symmetric else transpose_incidence(nets, graph.num_vertices, folder / "columns", _SORT_BYTES)
-    )
+    if not graph.symmetric:
+        vertices = transpose_incidence(nets, graph.num_vertices, folder / "columns", _SORT_BYTES, here)
     path = store_vector(folder / "weight.npy", weight)
     return DiskHypergraph(nets, vertices, path, None, int(weight.sum()), int(weight.max(initial=0)))

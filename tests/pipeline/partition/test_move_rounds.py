@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.multilevel import disk_hypergraph, move_rounds
 from gnnloom.pipeline.partition.multilevel import refine as refine_module
 from gnnloom.pipeline.partition.multilevel.cut import rows_sent
-from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_hypergraph
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first
 from gnnloom.pipeline.partition.multilevel.incidence import IncidenceWriter
 from gnnloom.pipeline.partition.multilevel.move_rounds import Pass, move_in_rounds
 from gnnloom.pipeline.partition.multilevel.net_masks import create_masks, fill_masks
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
+from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
 from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
 from gnnloom.pipeline.partition.multilevel.vertex_moves import accept_classes
@@ -28,20 +29,12 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.format.memory_map import create_part_vector
 from support.graphs import random_adjacency, store_graph
 from support.partitions import transpose_of
+from support.twice import TwiceCluster
 
 HERE = InProcessCluster()
 PARTS, MEMORY = 16, 1 << 26
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-class TwiceCluster(InProcessCluster):
-    """Runs every task twice, as a cluster does with one whose worker died at its end."""
-
-    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        for item in items:
-            function(item)
-            yield function(item)
 
 
 class LateCluster(InProcessCluster):
@@ -67,7 +60,7 @@ class LateCluster(InProcessCluster):
 def stored(folder: Path, adjacency: Any, *, symmetric: bool = True, directions: str = "forward") -> DiskHypergraph:
     dataset = Catalog(folder).create("g")
     graph = store_graph(dataset, adjacency, symmetric=symmetric)
-    return store_hypergraph(folder / "disk", graph, transpose_of(dataset, graph), directions=directions)
+    return store_hypergraph(folder / "disk", graph, transpose_of(dataset, graph), HERE, directions=directions)
 
 
 def skewed(n: int, nnz: int) -> Any:
@@ -113,7 +106,7 @@ def crossed(folder: Path, pairs: int) -> DiskHypergraph:
         writer.append(2 * np.arange(len(pins) + 1), pins.reshape(-1))
         rows = writer.close()
     weight = store_vector(folder / "weight.npy", np.ones(4 * pairs, dtype=np.int64))
-    columns = transpose_incidence(rows, 4 * pairs, folder / "vertices", MEMORY)
+    columns = transpose_incidence(rows, 4 * pairs, folder / "vertices", MEMORY, HERE)
     return DiskHypergraph(rows, columns, weight, None, 4 * pairs, 1)
 
 

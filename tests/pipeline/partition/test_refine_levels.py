@@ -10,9 +10,10 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.cut import rows_sent
-from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_hypergraph
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
 from gnnloom.pipeline.partition.multilevel.refine_levels import refine_levels
+from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.format.memory_map import create_part_vector
@@ -34,7 +35,7 @@ def ring_of_cliques() -> Any:
 
 def stored(folder: Path) -> DiskHypergraph:
     graph = store_graph(Catalog(folder).create("g"), ring_of_cliques(), symmetric=True)
-    return store_hypergraph(folder / "disk", graph, graph)
+    return store_hypergraph(folder / "disk", graph, graph, HERE)
 
 
 def alternating(folder: Path, name: str = "part") -> NDArray[np.int32]:
