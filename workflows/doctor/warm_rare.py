@@ -24,6 +24,7 @@ def call_rare(folder: Path, graph: Graph, cluster: Cluster) -> None:
     _sort_more_than_the_memory(folder)
     _decode_wide_entries()
     _refine_a_boundary(folder, graph, cluster)
+    _partition_in_rounds(folder, graph, cluster)
     _unload_a_part()
     _sample(graph)
     _read_ids(folder)
@@ -58,14 +59,39 @@ def _refine_a_boundary(folder: Path, graph: Graph, cluster: Cluster) -> None:
     """Refine the boundary of random parts, by a partitioner that leaves them as they are."""
     from gnnloom.pipeline.partition.hypergraph import Hypergraph
     from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
-    from gnnloom.pipeline.partition.multilevel.disk_hypergraph import store_hypergraph
+    from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 
     def improve(small: Hypergraph, given: NDArray[np.int32]) -> NDArray[np.int32]:  # noqa: ARG001 - a partitioner's
         return given
 
     part = np.random.default_rng(0).integers(0, 2, graph.num_vertices, dtype=np.int32)
-    hypergraph = store_hypergraph(folder / "boundary-nets", graph, graph)
+    hypergraph = store_hypergraph(folder / "boundary-nets", graph, graph, cluster)
     refine_boundary(hypergraph, part, 2, BoundaryRefinement(lambda *_: True, improve, folder), cluster)
+
+
+def _partition_in_rounds(folder: Path, graph: Graph, cluster: Cluster) -> None:
+    """Cluster, place and move vertices in rounds of tasks, as hypergraphs of many pins need it."""
+    from gnnloom.pipeline.partition.multilevel.cluster_rounds import cluster_in_rounds
+    from gnnloom.pipeline.partition.multilevel.deal_classes import deal_heavy_first
+    from gnnloom.pipeline.partition.multilevel.move_rounds import Pass, move_in_rounds
+    from gnnloom.pipeline.partition.multilevel.net_masks import create_masks, fill_masks
+    from gnnloom.pipeline.partition.multilevel.part_loads import part_loads
+    from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
+    from gnnloom.storage.format.memory_map import create_part_vector
+
+    folder = folder / "rounds"
+    hypergraph = store_hypergraph(folder / "nets", graph, graph, cluster)
+    cluster_in_rounds(hypergraph, 6 * hypergraph.total_weight // graph.num_vertices, 1, folder, cluster)
+    part_path, mask_path, position_path = folder / "part.npy", folder / "masks.npy", folder / "position.npy"
+    create_part_vector(part_path, graph.num_vertices)
+    deal_heavy_first(hypergraph.weight_path, part_path, graph.num_vertices, 2, 0, folder / "classes", cluster)
+    create_masks(mask_path, hypergraph.num_nets, 1)
+    position = np.arange(2)
+    np.save(position_path, position)
+    fill_masks(hypergraph.nets, part_path, position_path, 0, mask_path, cluster)
+    work = Pass(hypergraph, part_path, mask_path, 0, hypergraph.total_weight, 1.0, np.uint64(0), folder / "moves")
+    load = part_loads(hypergraph.weight_path, part_path, graph.num_vertices, 2, cluster)
+    move_in_rounds(work, position, load, cluster)
 
 
 def _unload_a_part() -> None:

@@ -18,6 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.hypergraph import Hypergraph
+from gnnloom.pipeline.partition.multilevel.clusters import store_clusters
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.tasks.cluster import Cluster
@@ -74,7 +75,7 @@ def refine_boundary(
     if int(label.max()) < parts:
         return False
     folder = refinement.scratch / "boundary"
-    small = contract_nets(hypergraph, label, folder, cluster).load()
+    small = contract_nets(hypergraph, store_clusters(hypergraph, label, folder), folder, cluster).load()
     given = np.empty(small.num_vertices, dtype=np.int32)
     # All vertices of a label share a part, so whichever is written last is right.
     given[label] = part

@@ -13,6 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
+from gnnloom.pipeline.partition.multilevel.incidence import IncidenceBlock
 from gnnloom.storage.matrix.csr import index_dtype
 
 #: Nets with more pins are ignored: they say little about which vertices belong together.
@@ -48,7 +49,7 @@ def cluster_vertices(hypergraph: DiskHypergraph, limit: int, rounds: int) -> NDA
     # Moves keep up to date only clusters that have a slot, so each round fills the profiles anew.
     for _ in range(rounds):
         for block in hypergraph.nets.blocks():
-            _fill_profiles(block.first_row, block.offset, block.ids, rating, label, profile, count)
+            fill_profiles(block.first_row, block.offset, block.ids, rating, label, profile, count)
         for block in hypergraph.vertices.blocks():
             _join_clusters(
                 block.first_row,
@@ -68,20 +69,28 @@ def cluster_vertices(hypergraph: DiskHypergraph, limit: int, rounds: int) -> NDA
 
 
 def _net_ratings(hypergraph: DiskHypergraph) -> NDArray[np.float32]:
-    """(num_nets,) float32 weight / (pins - 1); 0 for nets with one pin or with too many."""
+    """(num_nets,) float32 rating of each net; see :func:`block_ratings`."""
     rating = np.zeros(hypergraph.num_nets, dtype=np.float32)
     for block in hypergraph.nets.blocks():
-        pins = np.diff(block.offset)
-        stop = block.first_row + len(pins)
-        weight = hypergraph.net_weight[block.first_row : stop] if len(hypergraph.net_weight) else 1
-        # The maximum below only avoids a division by zero where the rating is 0 anyway.
-        useful = (pins > 1) & (pins <= _LARGEST_NET)
-        rating[block.first_row : stop] = np.where(useful, weight / np.maximum(pins - 1, 1), 0)
+        rating[block.first_row : block.first_row + len(block.offset) - 1] = block_ratings(block, hypergraph.net_weight)
     return rating
 
 
+def block_ratings(block: IncidenceBlock, net_weight: NDArray[np.int64]) -> NDArray[np.float32]:
+    """(num_rows,) float32 weight / (pins - 1) of a block of nets; 0 for nets with one pin or with too many.
+
+    Args:
+        net_weight: (num_nets,) int64, or (0,) if all are 1.
+    """
+    pins = np.diff(block.offset)
+    weight = net_weight[block.first_row : block.first_row + len(pins)] if len(net_weight) else 1
+    # The maximum below only avoids a division by zero where the rating is 0 anyway.
+    useful = (pins > 1) & (pins <= _LARGEST_NET)
+    return np.where(useful, weight / np.maximum(pins - 1, 1), 0).astype(np.float32)
+
+
 @njit(cache=True, nogil=True)
-def _fill_profiles(
+def fill_profiles(
     first_net: int,
     offset: NDArray[np.int64],
     pin: NDArray[Any],
@@ -102,11 +111,11 @@ def _fill_profiles(
         count[net] = 0
         if rating[net] > 0:
             for position in range(offset[row], offset[row + 1]):
-                _add_pin(profile[net], count[net], label[pin[position]])
+                add_pin(profile[net], count[net], label[pin[position]])
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _add_pin(profile: NDArray[Any], count: NDArray[np.int16], cluster: int) -> None:
+def add_pin(profile: NDArray[Any], count: NDArray[np.int16], cluster: int) -> None:
     """Count a pin in a cluster that has a slot or gets a free one; else ignore it."""
     free = -1
     for slot in range(SLOTS):
@@ -122,7 +131,7 @@ def _add_pin(profile: NDArray[Any], count: NDArray[np.int16], cluster: int) -> N
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _remove_pin(profile: NDArray[Any], count: NDArray[np.int16], cluster: int) -> None:
+def remove_pin(profile: NDArray[Any], count: NDArray[np.int16], cluster: int) -> None:
     """Take a pin out of a cluster, if that has a slot."""
     for slot in range(SLOTS):
         if profile[slot] == cluster and count[slot] > 0:
@@ -185,8 +194,8 @@ def _join_clusters(
             label[vertex] = best
             for net in nets:
                 if rating[net] > 0:
-                    _remove_pin(profile[net], count[net], old)
-                    _add_pin(profile[net], count[net], best)
+                    remove_pin(profile[net], count[net], old)
+                    add_pin(profile[net], count[net], best)
 
 
 @njit(cache=True, nogil=True, inline="always")

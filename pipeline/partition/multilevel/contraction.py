@@ -1,12 +1,12 @@
 """Contraction: clusters become vertices, nets lose repeated pins, and nets with the same pins become one.
 
-Independent tasks contract ranges of nets.  Identical nets are found by sorting one hash per net, and the nets of the
-new vertices by an external sort of (vertex, net) pairs.
+Tasks contract ranges of nets, find identical ones by ranges of a hash, and write what is kept.  The nets of the new
+vertices come from an external sort of (vertex, net) pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,31 +16,22 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.hypergraph import Hypergraph
+from gnnloom.pipeline.partition.multilevel.clusters import Clusters
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, load_nets
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceWriter
+from gnnloom.pipeline.partition.multilevel.join_lists import join_lists
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
-from gnnloom.pipeline.partition.multilevel.vectors import store_vector
+from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector, store_vector
 from gnnloom.pipeline.partition.net_lists import pin_hash, select_nets
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.matrix.csr import index_dtype
 
-#: Tasks that contract the nets together: each holds 8 bytes per cluster, so more of them need more memory.
+#: Tasks that contract the nets together; each holds a hash and a number for every net of its own.
 _NUM_TASKS = 16
 
 
-@dataclass(frozen=True)
-class _Contracted:
-    """A range of nets after contraction.
-
-    Attributes:
-        nets: the pins of the nets that have two or more left.
-        original: ``.npy`` file of the (num_nets,) int64 numbers of these nets before.
-        hash: ``.npy`` file of a (num_nets,) uint64 hash of the pins of each net.
-    """
-
-    nets: Incidence
-    original: Path
-    hash: Path
+#: log2 of the ranges of hashes in which tasks look for identical nets.
+_HASH_BITS = 4
 
 
 @dataclass(frozen=True)
@@ -49,105 +40,166 @@ class _ContractTask:
 
     nets: Incidence
     rows: range
-    label_path: Path
-    num_clusters: int
+    clusters: Clusters
     folder: Path
+
+    @property
+    def original_path(self) -> Path:
+        """File of the (num_kept,) int64 numbers of the nets that have two or more pins left, ascending."""
+        return self.folder / "original.npy"
+
+    @property
+    def hash_path(self) -> Path:
+        """File of (2, num_kept) uint64, ascending hashes of the pins of these nets, and the nets' numbers."""
+        return self.folder / "hash.npy"
+
+
+@dataclass(frozen=True)
+class _MergeTask:
+    """Finds identical nets with hashes in a range."""
+
+    contracted: tuple[_ContractTask, ...]
+    net_weight_path: Path | None
+    number: int
+    folder: Path
+
+    @property
+    def kept_path(self) -> Path:
+        """File of (2, num_kept) int64, the first of the nets with the same pins, ascending, and their weight."""
+        return self.folder / f"kept-{self.number:03d}.npy"
+
+
+@dataclass(frozen=True)
+class _SelectTask:
+    """Writes the nets that are kept of a range, and their weights.
+
+    Attributes:
+        pieces: the nets of this range after contraction.
+        first: number of the first net that is kept.
+    """
+
+    contracted: _ContractTask
+    pieces: Incidence
+    merged: tuple[_MergeTask, ...]
+    first: int
+    net_weight_path: Path
 
 
 @dataclass(frozen=True)
 class ContractedNets:
-    """The nets of the hypergraph with clusters as vertices; attributes are those of :class:`DiskHypergraph`."""
+    """The nets of the hypergraph with clusters as vertices.
+
+    Attributes:
+        nets: the pins of every net.
+        net_weight_path: file of the (num_nets,) int64 weight of each net.
+    """
 
     folder: Path
+    clusters: Clusters
     nets: Incidence
-    vertex_weight: NDArray[np.int64]
-    net_weight: NDArray[np.int64]
+    net_weight_path: Path
 
     def load(self) -> Hypergraph:
         """Load the hypergraph into memory, without nets of one pin."""
-        return load_nets(self.nets, self.vertex_weight, self.net_weight)
+        return load_nets(self.nets, np.array(map_vector(self.clusters.weight_path)), map_vector(self.net_weight_path))
 
-    def on_disk(self, memory: int) -> DiskHypergraph:
-        """Complete the hypergraph on disk; sorts the nets of the new vertices in ``memory`` bytes."""
-        vertices = transpose_incidence(self.nets, len(self.vertex_weight), self.folder / "vertices", memory)
+    def on_disk(self, memory: int, cluster: Cluster) -> DiskHypergraph:
+        """Complete the hypergraph on disk; sorts the nets of the new vertices in ``memory`` bytes for each task."""
+        clusters = self.clusters
+        vertices = transpose_incidence(self.nets, clusters.num_clusters, self.folder / "vertices", memory, cluster)
         return DiskHypergraph(
             self.nets,
             vertices,
-            store_vector(self.folder / "weight.npy", self.vertex_weight),
-            store_vector(self.folder / "net-weight.npy", self.net_weight),
-            int(self.vertex_weight.sum()),
-            int(self.vertex_weight.max(initial=0)),
+            clusters.weight_path,
+            self.net_weight_path,
+            clusters.total_weight,
+            clusters.heaviest,
         )
 
 
-def contract_nets(hypergraph: DiskHypergraph, label: NDArray[Any], folder: Path, cluster: Cluster) -> ContractedNets:
+def contract_nets(hypergraph: DiskHypergraph, clusters: Clusters, folder: Path, cluster: Cluster) -> ContractedNets:
     """Make the clusters of a hypergraph the vertices of a smaller one.
 
     Args:
         hypergraph: to contract.
-        label: (num_vertices,) int32 or int64 cluster of each vertex, numbered from 0 without gaps.
+        clusters: of its vertices.
         folder: for the new hypergraph and temporary files.
         cluster: runs the tasks.
     """
-    num_clusters = int(label.max()) + 1
-    weight = np.zeros(num_clusters, dtype=np.int64)
-    np.add.at(weight, label, hypergraph.vertex_weight)
     folder.mkdir(parents=True, exist_ok=True)
-    label_path = folder / "label.npy"
-    # A file that the tasks map, instead of a copy of n labels in each task's message.
-    np.save(label_path, label)
-    tasks = [
-        _ContractTask(hypergraph.nets, rows, label_path, num_clusters, folder / f"range-{number:03d}")
+    contracts = tuple(
+        _ContractTask(hypergraph.nets, rows, clusters, folder / f"range-{number:03d}")
         for number, rows in enumerate(hypergraph.nets.ranges(_NUM_TASKS))
+    )
+    pieces = dict(cluster.map(_contract_nets, contracts))
+    merges = tuple(
+        _MergeTask(contracts, hypergraph.net_weight_path, number, folder) for number in range(1 << _HASH_BITS)
+    )
+    for _ in cluster.map(_merge_identical, merges):
+        pass
+    counts = [sum(len(_kept_within(task, contract.rows)[0]) for task in merges) for contract in contracts]
+    firsts = np.cumsum([0, *counts]).tolist()
+    net_weight_path = folder / "net-weight.npy"
+    create_vector(net_weight_path, (firsts[-1],), np.dtype(np.int64))
+    selects = [
+        _SelectTask(contract, pieces[contract.rows.start], merges, first, net_weight_path)
+        for contract, first in zip(contracts, firsts, strict=False)
     ]
-    # Tasks finish in any order; the numbered folders put the ranges back in the order of the nets.
-    pieces = sorted(cluster.map(_contract_nets, tasks), key=lambda piece: piece.original)
-    nets, net_weight = _merge_identical(pieces, hypergraph.net_weight, folder / "nets")
-    return ContractedNets(folder, nets, weight, net_weight)
+    kept = dict(cluster.map(_select, selects))
+    nets = join_lists([kept[contract.rows.start] for contract in contracts], folder / "nets", cluster)
+    for contract in contracts:
+        shutil.rmtree(contract.folder)
+    for merge in merges:
+        merge.kept_path.unlink()
+    return ContractedNets(folder, clusters, nets, net_weight_path)
 
 
-def _contract_nets(task: _ContractTask) -> _Contracted:
+def _contract_nets(task: _ContractTask) -> tuple[int, Incidence]:
     """Contract a range of nets; each keeps its new pins in the order in which they first occur."""
-    label = np.load(task.label_path, mmap_mode="r", allow_pickle=False)
-    hashes, originals = [], []
-    last_net = np.full(task.num_clusters, -1, dtype=np.int64)
-    with IncidenceWriter(task.folder, index_dtype(task.num_clusters)) as writer:
-        # Marks of earlier blocks never match, because nets are numbered throughout the hypergraph.
+    label, num_clusters = task.clusters.label, task.clusters.num_clusters
+    originals, hashes = [], []
+    with IncidenceWriter(task.folder / "contracted", index_dtype(num_clusters)) as writer:
         for block in task.nets.blocks(task.rows):
-            offset, pins, original, hashed = _contract_block(block.first_row, block.offset, block.ids, label, last_net)
+            offset, pins, original, hashed = _contract_block(block.first_row, block.offset, block.ids, label)
             writer.append(offset, pins)
             originals.append(original)
             hashes.append(hashed)
         nets = writer.close()
-    found = _Contracted(nets, task.folder / "original.npy", task.folder / "hash.npy")
-    np.save(found.original, np.concatenate(originals))
-    np.save(found.hash, np.concatenate(hashes))
-    return found
+    original, hashed = np.concatenate(originals), np.concatenate(hashes)
+    store_vector(task.original_path, original)
+    # The stable order keeps the nets with one hash ascending.
+    order = np.argsort(hashed, kind="stable")
+    store_vector(task.hash_path, np.stack([hashed[order], original[order].astype(np.uint64)]))
+    return task.rows.start, nets
 
 
 @njit(cache=True, nogil=True)
 def _contract_block(
-    first_net: int, offset: NDArray[np.int64], pin: NDArray[Any], label: NDArray[Any], last_net: NDArray[np.int64]
+    first_net: int, offset: NDArray[np.int64], pin: NDArray[Any], label: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64], NDArray[np.uint64]]:
-    """Return offsets, pins, numbers and hashes of the nets that have two or more pins left.
-
-    Args:
-        last_net: (num_clusters,) int64 last net in which each cluster was found, or -1; changed.
-    """
+    """Return offsets, pins, numbers and hashes of the nets that have two or more pins left."""
     new_offset = np.zeros(len(offset), np.int64)
     new_pin = np.empty(len(pin), label.dtype)
     original = np.empty(len(offset) - 1, np.int64)
     hashed = np.empty(len(offset) - 1, np.uint64)
+    # A hash table of the clusters of one net; an entry of another net counts as free, so nothing is cleared.
+    size = 2
+    while size < 2 * np.max(np.diff(offset)):
+        size *= 2
+    seen, seen_in = np.empty(size, np.int64), np.full(size, -1, np.int64)
     kept, end = 0, 0
-    # ``last_net`` finds repeated pins without clearing a set for each net.
     for net in range(len(offset) - 1):
         start, total = end, np.uint64(0)
         for position in range(offset[net], offset[net + 1]):
-            cluster = label[pin[position]]
-            if last_net[cluster] != first_net + net:
-                last_net[cluster] = first_net + net
+            cluster = int(label[pin[position]])
+            hashed_pin = pin_hash(cluster)
+            slot = np.int64(hashed_pin & np.uint64(size - 1))
+            while seen_in[slot] == net and seen[slot] != cluster:
+                slot = (slot + 1) & (size - 1)
+            if seen_in[slot] != net:
+                seen[slot], seen_in[slot] = cluster, net
                 new_pin[end] = cluster
-                total += pin_hash(cluster)
+                total += hashed_pin
                 end += 1
         if end - start < 2:
             end = start
@@ -158,23 +210,45 @@ def _contract_block(
     return new_offset[: kept + 1], new_pin[:end], original[:kept], hashed[:kept]
 
 
-def _merge_identical(
-    pieces: Sequence[_Contracted], net_weight: NDArray[np.int64], folder: Path
-) -> tuple[Incidence, NDArray[np.int64]]:
-    """Keep the first of the nets with the same pins; returns them and their (num_nets,) int64 weights, summed up."""
-    hashed = np.concatenate([np.load(piece.hash, allow_pickle=False) for piece in pieces])
-    original = np.concatenate([np.load(piece.original, allow_pickle=False) for piece in pieces])
-    # Only 8 bytes per net are sorted; the pins stay on disk.  The stable order puts the first of equal nets first.
+def _merge_identical(task: _MergeTask) -> None:
+    """Keep the first of the nets with the same pins, with the weight of all of them."""
+    hashed, net = np.concatenate([_hashes_within(each.hash_path, task.number) for each in task.contracted], axis=1)
+    # Ranges of nets come in order, so among equal hashes the stable order puts the net with the lowest number first.
     order = np.argsort(hashed, kind="stable")
-    weight = net_weight[original] if len(net_weight) else np.ones(len(original), dtype=np.int64)
+    original = net.astype(np.int64)
+    weight = map_vector(task.net_weight_path)[original] if task.net_weight_path else np.ones_like(original)
     is_first = np.zeros(len(hashed), dtype=np.bool_)
     _collect_weights(hashed, order, weight, is_first)
-    # One process writes the nets of all ranges, in order, so the result does not depend on the tasks.
-    with IncidenceWriter(folder, np.dtype(pieces[0].nets.dtype)) as writer:
-        for offset, ids in _kept_rows(pieces, is_first):
-            writer.append(offset, ids)
-        nets = writer.close()
-    return nets, weight[is_first]
+    kept = np.stack([original[is_first], weight[is_first]])
+    store_vector(task.kept_path, kept[:, np.argsort(kept[0], kind="stable")])
+
+
+def _hashes_within(path: Path, number: int) -> NDArray[np.uint64]:
+    """(2, num_nets) uint64 hashes and nets whose hash begins with these bits."""
+    hashes = map_vector(path)
+    bounds = [np.uint64(number << 64 - _HASH_BITS), np.uint64((number + 1 << 64 - _HASH_BITS) - 1)]
+    return hashes[:, np.searchsorted(hashes[0], bounds[0]) : np.searchsorted(hashes[0], bounds[1], side="right")]
+
+
+def _kept_within(task: _MergeTask, rows: range) -> NDArray[np.int64]:
+    """(2, num_nets) int64 nets of a range that are kept, ascending, and their weights."""
+    kept = map_vector(task.kept_path)
+    return kept[:, np.searchsorted(kept[0], rows.start) : np.searchsorted(kept[0], rows.stop)]
+
+
+def _select(task: _SelectTask) -> tuple[int, Incidence]:
+    contract = task.contracted
+    net, weight = np.concatenate([_kept_within(merge, contract.rows) for merge in task.merged], axis=1)
+    order = np.argsort(net, kind="stable")
+    map_vector(task.net_weight_path, "r+")[task.first : task.first + len(net)] = weight[order]
+    original = map_vector(contract.original_path)
+    is_kept = np.zeros(len(original), dtype=np.bool_)
+    is_kept[np.searchsorted(original, net)] = True
+    with IncidenceWriter(contract.folder / "kept", np.dtype(task.pieces.dtype)) as writer:
+        for block in task.pieces.blocks():
+            size = np.diff(block.offset)
+            writer.append(*select_nets(size, block.ids, is_kept[block.first_row : block.first_row + len(size)]))
+        return contract.rows.start, writer.close()
 
 
 @njit(cache=True, nogil=True)
@@ -194,16 +268,3 @@ def _collect_weights(
         else:
             first = net
             is_first[net] = True
-
-
-def _kept_rows(
-    pieces: Sequence[_Contracted], kept: NDArray[np.bool_]
-) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-    """Yield offsets and ids of the kept rows, block by block."""
-    done = 0
-    for piece in pieces:
-        for block in piece.nets.blocks():
-            size = np.diff(block.offset)
-            rows = kept[done : done + len(size)]
-            done += len(size)
-            yield select_nets(size, block.ids, rows)

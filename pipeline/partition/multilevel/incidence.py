@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,14 +55,18 @@ class Incidence:
         """Bytes of the files."""
         return 8 * (self.num_rows + 1) + np.dtype(self.dtype).itemsize * self.num_ids
 
-    def offset(self) -> NDArray[np.int64]:
-        """Map the (num_rows + 1,) int64 offsets; pages are read on access."""
-        return np.asarray(np.memmap(self.folder / "offset", np.int64, "r"))
+    def offset(self, mode: Literal["r", "r+"] = "r") -> NDArray[np.int64]:
+        """Map the (num_rows + 1,) int64 offsets; pages are read on access.
 
-    def ids(self) -> NDArray[Any]:
+        Args:
+            mode: ``r``, or ``r+`` for tasks that write rows of their own.
+        """
+        return np.asarray(np.memmap(self.folder / "offset", np.int64, mode))
+
+    def ids(self, mode: Literal["r", "r+"] = "r") -> NDArray[Any]:
         """Map the (num_ids,) ids; pages are read on access."""
         # An empty file cannot be mapped.
-        return np.asarray(np.memmap(self.folder / "id", self.dtype, "r")) if self.num_ids else np.empty(0, self.dtype)
+        return np.asarray(np.memmap(self.folder / "id", self.dtype, mode)) if self.num_ids else np.empty(0, self.dtype)
 
     def block(self, first: int, stop: int) -> IncidenceBlock:
         """Read the rows from ``first`` up to ``stop``."""
@@ -89,6 +93,15 @@ class Incidence:
         edges = np.searchsorted(self.offset(), wanted).tolist()
         # Long rows make edges coincide; the set below drops the empty ranges between them.
         return [range(a, b) for a, b in pairwise(sorted({0, *edges, self.num_rows}))]
+
+
+def create_incidence(folder: Path, num_rows: int, num_ids: int, dtype: np.dtype[Any]) -> Incidence:
+    """Create lists whose files are zero, for tasks that write rows of their own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, size in (("offset", 8 * (num_rows + 1)), ("id", dtype.itemsize * num_ids)):
+        with (folder / name).open("wb") as file:
+            file.truncate(size)
+    return Incidence(folder, num_rows, num_ids, dtype.name)
 
 
 class IncidenceWriter:

@@ -1,4 +1,4 @@
-"""Measures what a choice of method depends on, and the cut of a partition, on a hypergraph on disk."""
+"""Measures what a choice of method depends on, on a hypergraph on disk."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.hypergraph import row_nonzeros
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
-from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_rows
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
+from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_rows
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
 from gnnloom.pipeline.partition.multilevel.vectors import store_vector
 from gnnloom.pipeline.partition.structure import Structure
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage.artifacts.graph import Graph
 
 #: Rounds of label propagation, and average vertices that a cluster may weigh as much as.
@@ -44,24 +46,18 @@ def pins_left(hypergraph: DiskHypergraph, label: NDArray[Any]) -> float:
     Args:
         label: (num_vertices,) cluster of each vertex.
     """
-    before, after, _ = _count_pins(hypergraph, label)
+    before, after = _count_pins(hypergraph, label)
     return after / max(1, before)
 
 
-def rows_sent(hypergraph: DiskHypergraph, part: NDArray[np.int32]) -> int:
-    """The connectivity-1 cut of a partition: each net costs the parts that its pins lie in, less one."""
-    _, after, nets = _count_pins(hypergraph, part)
-    return after - nets
-
-
-def _count_pins(hypergraph: DiskHypergraph, label: NDArray[Any]) -> tuple[int, int, int]:
-    """Pins of nets with two or more pins, the same with one pin for each label, and the nets that then have two."""
+def _count_pins(hypergraph: DiskHypergraph, label: NDArray[Any]) -> tuple[int, int]:
+    """Pins of nets with two or more pins, before and after repeated labels of a net become one."""
     seen = np.full(int(label.max(initial=0)) + 1, -1, dtype=np.int64)
-    total = np.zeros(3, dtype=np.int64)
+    total = np.zeros(2, dtype=np.int64)
     for block in hypergraph.nets.blocks():
         _count_labels(block.first_row, block.offset, block.ids, label, seen, total)
-    before, after, nets = total.tolist()
-    return before, after, nets
+    before, after = total.tolist()
+    return before, after
 
 
 @njit(cache=True, nogil=True)
@@ -73,7 +69,7 @@ def _count_labels(
     seen: NDArray[np.int64],
     total: NDArray[np.int64],
 ) -> None:
-    """Add the counts of a block of nets to ``total``, (3,) int64.
+    """Add the counts of a block of nets to ``total``, (2,) int64.
 
     Args:
         seen: (num_labels,) int64 last net that had a pin of each label.
@@ -90,14 +86,13 @@ def _count_labels(
             total[0] += size
         if distinct > 1:
             total[1] += distinct
-            total[2] += 1
 
 
 def _hypergraph_of_rows(graph: Graph, weight: NDArray[np.int64], folder: Path) -> DiskHypergraph:
-    nets = store_rows(folder / "rows", [graph], graph.num_vertices)
+    here = InProcessCluster()
+    nets = vertices = store_rows(folder / "rows", [graph], here)
     # Not the stored transpose: a projection may not write an artifact.
-    vertices = (
-        nets if graph.symmetric else transpose_incidence(nets, graph.num_vertices, folder / "columns", _SORT_BYTES)
-    )
+    if not graph.symmetric:
+        vertices = transpose_incidence(nets, graph.num_vertices, folder / "columns", _SORT_BYTES, here)
     path = store_vector(folder / "weight.npy", weight)
     return DiskHypergraph(nets, vertices, path, None, int(weight.sum()), int(weight.max(initial=0)))

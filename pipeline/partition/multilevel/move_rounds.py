@@ -15,7 +15,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.net_masks import create_masks
-from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
+from gnnloom.pipeline.partition.multilevel.vectors import map_vector, split_range, store_vector
 from gnnloom.pipeline.partition.multilevel.vertex_moves import (
     accept_classes,
     join_parts,
@@ -148,7 +147,7 @@ def move_in_rounds(work: Pass, position: NDArray[np.int64], load: NDArray[np.int
     for number, rows in enumerate(work.hypergraph.vertices.ranges(_ROUNDS)):
         this = _Round(work, now, work.scratch / f"{number:02d}-{uuid.uuid4().hex}")
         store_vector(this.state_path, np.stack([position, load]))
-        proposals = [_ProposeTask(this, piece, task) for task, piece in enumerate(_split(rows, tasks_per_round))]
+        proposals = [_ProposeTask(this, piece, task) for task, piece in enumerate(split_range(rows, tasks_per_round))]
         if sum(cluster.map(_propose, proposals)):
             store_vector(this.accepted_path, _accept(proposals, load, work))
             then = work.scratch / f"masks-{uuid.uuid4().hex}.npy"
@@ -164,11 +163,6 @@ def move_in_rounds(work: Pass, position: NDArray[np.int64], load: NDArray[np.int
         remove_tree(this.folder)
     now.replace(work.mask_path)
     return moved
-
-
-def _split(rows: range, count: int) -> list[range]:
-    edges = sorted({rows.start + len(rows) * number // count for number in range(count)} | {rows.stop})
-    return [range(a, b) for a, b in pairwise(edges)]
 
 
 def _propose(task: _ProposeTask) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,17 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.balance import fill_empty_parts
 from gnnloom.pipeline.partition.hypergraph import Hypergraph, net_matrices
 from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
+from gnnloom.pipeline.partition.multilevel.cluster_rounds import cluster_in_rounds
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
+from gnnloom.pipeline.partition.multilevel.clusters import Clusters, store_clusters
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
-from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_hypergraph
+from gnnloom.pipeline.partition.multilevel.deal_classes import deal_heavy_first
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import FEW_PINS, DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first
+from gnnloom.pipeline.partition.multilevel.inherit_parts import inherit_parts
+from gnnloom.pipeline.partition.multilevel.part_loads import part_loads
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
+from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.partition.native.budget import check_memory, native_memory
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.native.request import PartitionRequest
@@ -39,27 +46,26 @@ _CLUSTERS_PER_PART, _VERTICES_PER_CLUSTER = 20, 6
 #: Coarsening ends at a level that keeps more than this share of the pins of the level before.  Preset ``auto`` would
 #: need many such levels until one fits in memory, so it gives up early; ``streaming`` wants all of them.
 _TOO_MUCH = {"auto": 0.8, "streaming": 0.95}
-#: Bytes for each vertex and each net.  Coarsening holds weights, labels, cluster loads and the profiles of nets;
-#: refinement holds parts and the masks of 64 parts.  More parts take more masks only if there is room.
+#: Bytes for each vertex and each net of a level that one process clusters and refines.  Coarsening holds weights,
+#: labels, cluster loads and the profiles of nets; refinement holds parts and the masks of 64 parts.  More parts take
+#: more masks only if there is room.
 _VERTEX_BYTES, _NET_BYTES = 60, 40
+#: Bytes for each vertex in the client where tasks do this: the parts, which it maps, and what finds the boundary.
+_CLIENT_BYTES = 24
 #: The native partitioner; its preset for the coarsest hypergraph, and for the boundary of every level.
 _PROGRAM, _COARSE_PRESET, _BOUNDARY_PRESET = MT_KAHYPAR, "deterministic", "deterministic-quality"
 
 
 @dataclass(frozen=True)
 class _Level:
-    """A hypergraph and, except for the finest, the map from the next finer one.
-
-    Attributes:
-        label: (num_vertices of the finer level,) int32 or int64 vertex of this level for each vertex of the finer.
-    """
+    """A hypergraph and, except for the finest, the clusters of the next finer one that are its vertices."""
 
     hypergraph: DiskHypergraph
-    label: NDArray[Any] | None
+    clusters: Clusters | None
 
 
 def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
-    """Fill ``part``, holding O(vertices) in memory.
+    """Fill ``part``, holding O(vertices) in memory: at most 24 bytes for each where tasks do the work.
 
     Coarsens until the hypergraph fits in the memory of a worker, partitions it with Mt-KaHyPar, and refines every
     level on the way back: all vertices by streaming, those around the cut in memory.  Hypergraphs of power-law graphs
@@ -78,9 +84,11 @@ def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32]) ->
     The multilevel scheme: Karypis, Kumar (VLSI Design 11(3), 2000); its steps name their own sources.
     """
     num_vertices, options = problem.graph.num_vertices, problem.options
+    matrices = net_matrices(problem.graph, problem.transpose, options.directions)
+    num_pins = sum(matrix.nnz + num_vertices for matrix in matrices)
     check_memory(
         f"method multilevel: {num_vertices:,} vertices",
-        out_of_core_memory(num_vertices, len(net_matrices(problem.graph, problem.transpose, options.directions))),
+        out_of_core_memory(num_vertices, len(matrices), num_pins),
         options.memory_limit,
         "use method random or block, or more memory",
     )
@@ -92,22 +100,32 @@ def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32]) ->
         shutil.rmtree(scratch)
 
 
-def out_of_core_memory(num_vertices: int, num_directions: int) -> int:
+def out_of_core_memory(num_vertices: int, num_directions: int, num_pins: int) -> int:
     """Return the bytes that the method holds in one process, without the memory of the native partitioner."""
-    return BASE_MEMORY + (_VERTEX_BYTES + _NET_BYTES * num_directions) * num_vertices
+    one_process = (_VERTEX_BYTES + _NET_BYTES * num_directions) * num_vertices
+    if max(num_pins, num_vertices) <= FEW_PINS:
+        return BASE_MEMORY + one_process
+    # Of the coarser levels, one process works on those with few pins; their nets have two pins or more.
+    coarse = _VERTEX_BYTES * FEW_PINS + _NET_BYTES * FEW_PINS // 2
+    return BASE_MEMORY + max(_CLIENT_BYTES * num_vertices, min(one_process, coarse))
 
 
 def _partition(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
     options = problem.options
     memory = working_memory(problem.cluster.memory)
     finest = store_hypergraph(
-        problem.scratch / "level-0", problem.graph, problem.transpose, options.weights, options.directions
+        problem.scratch / "level-0",
+        problem.graph,
+        problem.transpose,
+        problem.cluster,
+        options.weights,
+        options.directions,
     )
     levels, fits = [_Level(finest, None)], False
     if options.preset != "flat":
         levels, fits = _coarsen(levels[0], problem, memory)
     _uncoarsen(levels, fits, problem, memory, part)
-    fill_empty_parts(part, finest.vertex_weight, options.parts)
+    _fill_empty_parts(finest, problem, part)
     return {
         "levels": [_describe(level.hypergraph) for level in levels],
         "start": _PROGRAM.name if fits and levels[-1].hypergraph.num_pins else "heavy-first",
@@ -119,18 +137,25 @@ def _coarsen(finest: _Level, problem: PartitionProblem, memory: int) -> tuple[li
     levels, preset = [finest], problem.options.preset
     while levels[-1].hypergraph.num_pins and (preset == "streaming" or not _fits(levels[-1], problem, memory)):
         fine = levels[-1].hypergraph
-        label = cluster_vertices(fine, _cluster_limit(fine, problem.options.parts), _ROUNDS)
         folder = problem.scratch / f"level-{len(levels)}"
-        coarse = contract_nets(fine, label, folder, problem.cluster)
+        clusters = _cluster(fine, problem, folder)
+        coarse = contract_nets(fine, clusters, folder, problem.cluster)
         num_pins = coarse.nets.num_ids
         LOGGER.info("coarsening: %s of %s pins remain", f"{num_pins:,}", f"{fine.num_pins:,}")
         # With fewer clusters than this per part, the coarsest hypergraph leaves no choice of balanced parts.
-        too_few = len(coarse.vertex_weight) < _CLUSTERS_PER_PART * problem.options.parts
+        too_few = clusters.num_clusters < _CLUSTERS_PER_PART * problem.options.parts
         if too_few or num_pins > _TOO_MUCH[preset] * fine.num_pins:
             shutil.rmtree(folder)
             return levels, False
-        levels.append(_Level(coarse.on_disk(memory // 2), label))
+        levels.append(_Level(coarse.on_disk(memory // 2, problem.cluster), clusters))
     return levels, True
+
+
+def _cluster(hypergraph: DiskHypergraph, problem: PartitionProblem, folder: Path) -> Clusters:
+    limit = _cluster_limit(hypergraph, problem.options.parts)
+    if hypergraph.is_for_tasks:
+        return cluster_in_rounds(hypergraph, limit, _ROUNDS, folder, problem.cluster)
+    return store_clusters(hypergraph, cluster_vertices(hypergraph, limit, _ROUNDS), folder)
 
 
 def _cluster_limit(hypergraph: DiskHypergraph, parts: int) -> int:
@@ -154,27 +179,49 @@ def _uncoarsen(
     options = problem.options
     passes, heat = _FROM_GOOD if fits else _FROM_RANDOM
     refinement = Refinement(options.parts, options.imbalance, options.seed, passes, memory // 2, heat)
-    coarser: NDArray[np.int32] | None = None
     for number in reversed(range(len(levels))):
         hypergraph = levels[number].hypergraph
         # The finest level refines the part vector itself; others use a file of their own, which tasks map as well.
-        path = problem.part_path if number == 0 else problem.scratch / f"level-{number}" / "part.npy"
+        path = _part_path(problem, number)
         here = part if number == 0 else create_part_vector(path, hypergraph.num_vertices)
-        label = levels[number + 1].label if number + 1 < len(levels) else None
-        if coarser is not None and label is not None:
-            # A vertex inherits the part of its cluster: the same cut and the same loads as one level above.
-            here[:] = coarser[label]
+        clusters = levels[number + 1].clusters if number + 1 < len(levels) else None
+        if clusters is not None:
+            inherit_parts(clusters, _part_path(problem, number + 1), path, len(here), problem.cluster)
         elif fits:
             here[:] = _native(problem, hypergraph.load(), _COARSE_PRESET)
         else:
             # Only at the coarsest level, which has no coarser parts to inherit.
-            assign_heavy_first(hypergraph.vertex_weight, options.parts, options.seed, here)
+            _place_heavy_first(hypergraph, problem, here, path)
         # Streaming sees all vertices but one move at a time; the native partitioner sees only the boundary, but whole.
         refine(hypergraph, here, path, refinement, problem.scratch / "masks", problem.cluster)
         # A single level was partitioned in memory as a whole.
         if fits and len(levels) > 1:
             _refine_boundary(hypergraph, here, problem, memory)
-        coarser = here
+
+
+def _place_heavy_first(
+    hypergraph: DiskHypergraph, problem: PartitionProblem, part: NDArray[np.int32], part_path: Path
+) -> None:
+    options, scratch = problem.options, problem.scratch / "classes"
+    if hypergraph.is_for_tasks:
+        deal_heavy_first(
+            hypergraph.weight_path, part_path, len(part), options.parts, options.seed, scratch, problem.cluster
+        )
+    else:
+        assign_heavy_first(hypergraph.vertex_weight, options.parts, options.seed, part)
+
+
+def _fill_empty_parts(hypergraph: DiskHypergraph, problem: PartitionProblem, part: NDArray[np.int32]) -> None:
+    parts = problem.options.parts
+    load = part_loads(hypergraph.weight_path, problem.part_path, len(part), parts, problem.cluster)
+    # Every vertex weighs 1 or more.  Looking for the lightest takes memory for each vertex, and is hardly ever needed.
+    if not load.all():
+        fill_empty_parts(part, hypergraph.vertex_weight, parts)
+
+
+def _part_path(problem: PartitionProblem, number: int) -> Path:
+    """File of the parts of a level."""
+    return problem.part_path if number == 0 else problem.scratch / f"level-{number}" / "part.npy"
 
 
 def _refine_boundary(

@@ -6,8 +6,8 @@ A move to a part costs exactly the nets that have no pin there yet.  The gain of
 the net has one pin there, and is zero while it has two or more.  After pins have left, "two or more" may have become
 one, which the masks learn only when they are filled again for the next pass; gains are never overestimated.  Early
 passes sometimes accept losses, which frees parts that single moves cannot improve: the larger the loss and the later
-the pass, the less often.  The last passes accept none; one
-vertex after the other, they make no cut worse.
+the pass, the less often.  The last passes accept none; one vertex after the other, they make no cut worse.  Rounds can,
+because the vertices of one do not see each other's moves, so there the best parts of all passes are kept.
 
 If the bits of all parts do not fit in memory, each pass deals the parts into windows in a new random order, and moves
 vertices within one window after the other.
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.balance import asked_limit
+from gnnloom.pipeline.partition.multilevel.best_parts import BestParts
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.move_rounds import Pass, move_in_rounds, window_of
 from gnnloom.pipeline.partition.multilevel.net_masks import create_masks, fill_masks
@@ -41,9 +42,6 @@ LOGGER = logging.getLogger("gnnloom.pipeline")
 _FORCED_SHARE = 3
 #: A pass that moves fewer than one vertex in this many is the last, since each pass reads all pins at least twice.
 _TOO_FEW = 100_000
-#: Up to this many pins, one process refines: rounds take 1.7 times its processor time, and on two workers were not
-#: shown to be faster below about 30 million pins.
-_FEW_PINS = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def refine(
         scratch: folder for the masks.
 
     Returns:
-        The number of moves.
+        The number of moves, those included that were undone because they made the cut worse.
 
     Passes over a stream with O(1) state for each net follow Eyubov, Fonseca Faraj, Schulz (FREIGHT, SEA 2023)
     and Taşyaran et al. (2021); the pair of masks is ours.
@@ -102,6 +100,10 @@ def refine(
     load = part_loads(hypergraph.weight_path, part_path, len(part), refinement.parts, cluster)
     limit = _limit(hypergraph, refinement)
     heats = cooling(refinement.heat, refinement.passes)
+    in_rounds = hypergraph.is_for_tasks
+    best = BestParts(hypergraph, part_path, limit, scratch / "best.npy") if in_rounds else None
+    if best:
+        best.offer(load, cluster)
     # Moves keep ``load`` exact, so it is summed only once.
     total = 0
     for number, position in enumerate(_deals(refinement, num_words)):
@@ -123,14 +125,18 @@ def refine(
                 key,
                 scratch / "rounds",
             )
-            if hypergraph.num_pins <= _FEW_PINS:
-                moved += _move_one_by_one(work, part, position, mask, load)
-            else:
+            if in_rounds:
                 moved += move_in_rounds(work, position, load, cluster)
+            else:
+                moved += _move_one_by_one(work, part, position, mask, load)
+        if best:
+            best.offer(load, cluster)
         LOGGER.info("refinement: moved %s vertices", f"{moved:,}")
         total += moved
         if moved * _TOO_FEW < len(part):
             break
+    if best:
+        best.restore(part)
     mask_path.unlink()
     shutil.rmtree(scratch / "rounds", ignore_errors=True)
     return total

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
+from gnnloom.pipeline.partition.multilevel.clusters import store_clusters
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
@@ -70,15 +71,16 @@ def _move_clusters(
         return
     label = _clusters_within_parts(hypergraph, part, refinement.parts)
     folder = scratch / f"level-{levels}"
-    contracted = contract_nets(hypergraph, label, folder, cluster)
-    num_clusters, num_pins = len(contracted.vertex_weight), contracted.nets.num_ids
+    clusters = store_clusters(hypergraph, label, folder)
+    contracted = contract_nets(hypergraph, clusters, folder, cluster)
+    num_clusters, num_pins = clusters.num_clusters, contracted.nets.num_ids
     # Without a net there is nothing to gain, and few clusters leave no choice of balanced parts.
     if num_clusters >= _CLUSTERS_PER_PART * refinement.parts and 0 < num_pins <= _TOO_MUCH * hypergraph.num_pins:
         path = folder / "part.npy"
         coarse = create_part_vector(path, num_clusters)
         # All vertices of a cluster share a part, so whichever is written last is right.
         coarse[label] = part
-        coarser = contracted.on_disk(refinement.memory)
+        coarser = contracted.on_disk(refinement.memory, cluster)
         _move_clusters(coarser, coarse, refinement, levels - 1, folder, cluster)
         refine(coarser, coarse, path, refinement, folder / "masks", cluster)
         part[:] = coarse[label]

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.balance import fill_empty_parts, fill_only_choice
 from gnnloom.pipeline.partition.choice import CYCLE_PRESET, MOST_PINS, Way, choose
 from gnnloom.pipeline.partition.hypergraph import net_matrices
-from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_hypergraph
+from gnnloom.pipeline.partition.multilevel.cut import rows_sent
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first
-from gnnloom.pipeline.partition.multilevel.measure import measure_structure, rows_sent
+from gnnloom.pipeline.partition.multilevel.measure import measure_structure
 from gnnloom.pipeline.partition.multilevel.out_of_core import partition_out_of_core
 from gnnloom.pipeline.partition.multilevel.refine import Refinement
 from gnnloom.pipeline.partition.multilevel.refine_levels import refine_levels
+from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.native.problem import NativeProblem
 from gnnloom.pipeline.partition.native_models import fill_natively
@@ -56,12 +58,17 @@ def partition_as_chosen(problem: PartitionProblem, part: NDArray[np.int32]) -> d
     if structure is None:
         return facts | {"chosen": str(choice.ways[0])} | _out_of_core(problem, part)
     hypergraph = store_hypergraph(
-        scratch / "hypergraph", problem.graph, problem.transpose, options.weights, options.directions
+        scratch / "hypergraph",
+        problem.graph,
+        problem.transpose,
+        problem.cluster,
+        options.weights,
+        options.directions,
     )
     best, tried = part.copy(), {}
     for way in choice.ways:
         _fill(problem, hypergraph, way, part)
-        tried[str(way)] = rows_sent(hypergraph, part)
+        tried[str(way)] = rows_sent(hypergraph, problem.part_path, options.parts, problem.cluster)
         LOGGER.info("partition: %s sends %s rows", way, f"{tried[str(way)]:,}")
         if tried[str(way)] == min(tried.values()):
             best, facts["chosen"] = part.copy(), str(way)

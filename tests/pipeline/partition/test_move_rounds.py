@@ -11,35 +11,30 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.multilevel import move_rounds
+from gnnloom.pipeline.partition.multilevel import disk_hypergraph, move_rounds
 from gnnloom.pipeline.partition.multilevel import refine as refine_module
-from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_hypergraph
+from gnnloom.pipeline.partition.multilevel.cut import rows_sent
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first
-from gnnloom.pipeline.partition.multilevel.measure import rows_sent
+from gnnloom.pipeline.partition.multilevel.incidence import IncidenceWriter
 from gnnloom.pipeline.partition.multilevel.move_rounds import Pass, move_in_rounds
 from gnnloom.pipeline.partition.multilevel.net_masks import create_masks, fill_masks
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
-from gnnloom.pipeline.partition.multilevel.vectors import map_vector
+from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
+from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
+from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
 from gnnloom.pipeline.partition.multilevel.vertex_moves import accept_classes
 from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.format.memory_map import create_part_vector
 from support.graphs import random_adjacency, store_graph
 from support.partitions import transpose_of
+from support.twice import TwiceCluster
 
 HERE = InProcessCluster()
 PARTS, MEMORY = 16, 1 << 26
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-class TwiceCluster(InProcessCluster):
-    """Runs every task twice, as a cluster does with one whose worker died at its end."""
-
-    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        for item in items:
-            function(item)
-            yield function(item)
 
 
 class LateCluster(InProcessCluster):
@@ -65,7 +60,7 @@ class LateCluster(InProcessCluster):
 def stored(folder: Path, adjacency: Any, *, symmetric: bool = True, directions: str = "forward") -> DiskHypergraph:
     dataset = Catalog(folder).create("g")
     graph = store_graph(dataset, adjacency, symmetric=symmetric)
-    return store_hypergraph(folder / "disk", graph, transpose_of(dataset, graph), directions=directions)
+    return store_hypergraph(folder / "disk", graph, transpose_of(dataset, graph), HERE, directions=directions)
 
 
 def skewed(n: int, nnz: int) -> Any:
@@ -98,17 +93,61 @@ def refined(
     return part
 
 
+def crossed(folder: Path, pairs: int) -> DiskHypergraph:
+    """A ring of nets between two halves, whose vertices each have an anchor in their half.
+
+    Vertices 0 up to ``pairs`` and their anchors are the first half.  Each vertex of the ring gains by a move to the
+    other half, but if all move, the nets of the ring are cut as before, and those of the anchors as well.
+    """
+    one, other = np.arange(pairs), 2 * pairs + np.arange(pairs)
+    nets = [(one, other), (one, np.roll(other, -1)), (one, one + pairs), (other, other + pairs)]
+    with IncidenceWriter(folder / "nets", np.dtype(np.int32)) as writer:
+        pins = np.concatenate([np.stack(net, axis=1) for net in nets])
+        writer.append(2 * np.arange(len(pins) + 1), pins.reshape(-1))
+        rows = writer.close()
+    weight = store_vector(folder / "weight.npy", np.ones(4 * pairs, dtype=np.int64))
+    columns = transpose_incidence(rows, 4 * pairs, folder / "vertices", MEMORY, HERE)
+    return DiskHypergraph(rows, columns, weight, None, 4 * pairs, 1)
+
+
+@pytest.mark.parametrize("passes", [1, 4])
+def test_a_last_round_that_sends_more_rows_is_undone(
+    tmp_path: Path, passes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
+    monkeypatch.setattr(move_rounds, "_ROUNDS", 1)
+    hypergraph, path = crossed(tmp_path, 8), tmp_path / "part.npy"
+    part = create_part_vector(path, 32)
+    part[:] = np.arange(32) // 16
+    sent = [rows_sent(hypergraph, path, 2, HERE)]
+
+    def measured(*arguments: Any) -> int:
+        moved = move_in_rounds(*arguments)
+        sent.append(rows_sent(hypergraph, path, 2, HERE))
+        return moved
+
+    monkeypatch.setattr(refine_module, "move_in_rounds", measured)
+    refine(hypergraph, part, path, Refinement(2, 0.5, 0, passes, MEMORY, 0.0), tmp_path / "masks", HERE)
+    assert sent[0] == 16
+    assert sent[1] > sent[0]
+    assert rows_sent(hypergraph, path, 2, HERE) == min(sent)
+    assert not (tmp_path / "masks" / "best.npy").exists()
+
+
 @pytest.mark.parametrize("is_skewed", [False, True])
 def test_rounds_send_about_as_few_rows_as_one_vertex_after_the_other(
     tmp_path: Path, is_skewed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     adjacency = skewed(2000, 16_000) if is_skewed else random_adjacency(4000, 30_000, 2, symmetric=True)
     hypergraph = stored(tmp_path, adjacency, symmetric=not is_skewed)
-    before = rows_sent(hypergraph, start(hypergraph, tmp_path / "part.npy"))
-    one_by_one = rows_sent(hypergraph, refined(hypergraph, tmp_path))
-    monkeypatch.setattr(refine_module, "_FEW_PINS", 0)
+    path = tmp_path / "part.npy"
+    start(hypergraph, path)
+    before = rows_sent(hypergraph, path, PARTS, HERE)
+    refined(hypergraph, tmp_path)
+    one_by_one = rows_sent(hypergraph, path, PARTS, HERE)
+    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
     part = refined(hypergraph, tmp_path)
-    assert rows_sent(hypergraph, part) <= 1.02 * one_by_one
+    assert rows_sent(hypergraph, path, PARTS, HERE) <= 1.02 * one_by_one
     assert one_by_one < 0.9 * before
     load = np.bincount(part, weights=hypergraph.vertex_weight, minlength=PARTS)
     assert load.max() <= refine_module._limit(hypergraph, Refinement(PARTS, 0.03, 0, 16, MEMORY, 0.0))
@@ -117,7 +156,7 @@ def test_rounds_send_about_as_few_rows_as_one_vertex_after_the_other(
 @pytest.mark.parametrize("parts", [PARTS, 150])
 def test_tasks_of_any_size_make_the_same_moves(tmp_path: Path, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """150 parts are refined in three windows."""
-    monkeypatch.setattr(refine_module, "_FEW_PINS", 0)
+    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
     hypergraph = stored(tmp_path, skewed(1500, 9000), symmetric=False, directions="both")
     late = LateCluster()
     clusters = (HERE, TwiceCluster(), ThreadedCluster(3, MEMORY), late)

@@ -13,17 +13,20 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.hypergraph import Hypergraph, column_net_hypergraph
-from gnnloom.pipeline.partition.multilevel import incidence, move_rounds
+from gnnloom.pipeline.partition.multilevel import disk_hypergraph, incidence, move_rounds
 from gnnloom.pipeline.partition.multilevel import out_of_core as multilevel
-from gnnloom.pipeline.partition.multilevel import refine as refine_module
 from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
+from gnnloom.pipeline.partition.multilevel.clusters import store_clusters
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
-from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_hypergraph
+from gnnloom.pipeline.partition.multilevel.cut import rows_sent as cut_of_nets
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first
 from gnnloom.pipeline.partition.multilevel.incidence import IncidenceWriter
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
+from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
+from gnnloom.pipeline.partition.multilevel.vectors import store_vector
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.native.request import PartitionRequest
 from gnnloom.pipeline.partition.native.run import native_partition
@@ -105,7 +108,7 @@ def test_lists_are_transposed_whatever_the_memory(tmp_path: Path, capacity: int)
     with IncidenceWriter(tmp_path / "rows", np.dtype(np.int32)) as writer:
         writer.append(adjacency.indptr.astype(np.int64), adjacency.indices)
         lists = writer.close()
-    transposed = transpose_incidence(lists, 60, tmp_path / "transposed", capacity)
+    transposed = transpose_incidence(lists, 60, tmp_path / "transposed", capacity, HERE)
     expected = adjacency.T.tocsr()
     expected.sort_indices()
     (block,) = transposed.blocks()
@@ -124,7 +127,7 @@ def test_the_hypergraph_on_disk_is_the_one_in_memory(
     graph = store_graph(dataset, random_adjacency(n, nnz, seed, symmetric=symmetric, loops=False), symmetric=symmetric)
     transpose = transpose_of(dataset, graph)
     expected = column_net_hypergraph(graph, transpose, directions=directions)
-    stored = store_hypergraph(folder / "disk", graph, transpose, directions=directions)
+    stored = store_hypergraph(folder / "disk", graph, transpose, HERE, directions=directions)
     found = stored.load()
     np.testing.assert_array_equal(found.net_offset, expected.net_offset)
     # Pins on disk ascend within a net; in memory the net's own vertex may come last.
@@ -142,9 +145,10 @@ def test_contraction_keeps_the_cut_of_every_partition_of_the_clusters(
 ) -> None:
     folder = tmp_path_factory.mktemp("graph")
     graph = store_graph(Catalog(folder).create("g"), random_adjacency(n, nnz, seed, symmetric=True), symmetric=True)
-    fine = store_hypergraph(folder / "fine", graph, graph)
+    fine = store_hypergraph(folder / "fine", graph, graph, HERE)
     _, label = np.unique(random_parts(n, clusters, seed), return_inverse=True)
-    coarse = contract_nets(fine, label, folder / "coarse", HERE).on_disk(MEMORY)
+    clustered = store_clusters(fine, label, folder / "coarse")
+    coarse = contract_nets(fine, clustered, folder / "coarse", HERE).on_disk(MEMORY, HERE)
     assert coarse.num_vertices == label.max() + 1
     np.testing.assert_array_equal(coarse.vertex_weight, np.bincount(label, weights=fine.vertex_weight))
     distinct = [frozenset(pins) for pins in pins_of(coarse)]
@@ -154,6 +158,7 @@ def test_contraction_keeps_the_cut_of_every_partition_of_the_clusters(
     ]
     part = random_parts(coarse.num_vertices, 3, seed + 1)
     assert cut(coarse, part) == cut(fine, part[label])
+    assert cut_of_nets(coarse, store_vector(folder / "part.npy", part), 3, HERE) == cut(coarse, part)
 
 
 @EXAMPLES
@@ -163,7 +168,7 @@ def test_clusters_are_numbered_and_within_the_limit(
 ) -> None:
     folder = tmp_path_factory.mktemp("graph")
     graph = store_graph(Catalog(folder).create("g"), random_adjacency(n, nnz, seed, symmetric=True), symmetric=True)
-    hypergraph = store_hypergraph(folder / "disk", graph, graph)
+    hypergraph = store_hypergraph(folder / "disk", graph, graph, HERE)
     label = cluster_vertices(hypergraph, limit, 3)
     assert sorted(set(label.tolist())) == list(range(label.max() + 1))
     weight, size = np.bincount(label, weights=hypergraph.vertex_weight), np.bincount(label)
@@ -185,7 +190,7 @@ def test_heavy_first_parts_are_balanced(n: int, parts: int, seed: int) -> None:
 def test_refinement_without_heat_lowers_the_cut_within_the_balance(tmp_path: Path, parts: int, memory: int) -> None:
     """With memory for one word of masks per net, 150 parts are refined in three windows."""
     graph = store_graph(Catalog(tmp_path).create("g"), lattice(30), symmetric=True)
-    hypergraph = store_hypergraph(tmp_path / "disk", graph, graph)
+    hypergraph = store_hypergraph(tmp_path / "disk", graph, graph, HERE)
     part = create_part_vector(tmp_path / "part.npy", 900)
     assign_heavy_first(hypergraph.vertex_weight, parts, 0, part)
     cuts = [cut(hypergraph, part)]
@@ -206,7 +211,7 @@ def test_hubs_with_pins_in_all_parts_do_not_hide_the_gain_of_moves(tmp_path: Pat
     adjacency[:10] = 1
     adjacency[:, :10] = 1
     graph = store_graph(Catalog(tmp_path).create("g"), adjacency.tocsr(), symmetric=True)
-    hypergraph = store_hypergraph(tmp_path / "disk", graph, graph)
+    hypergraph = store_hypergraph(tmp_path / "disk", graph, graph, HERE)
     part = create_part_vector(tmp_path / "part.npy", 900)
     part[:] = np.random.default_rng(0).permutation(np.arange(900) % 64)
     before = cut(hypergraph, part)
@@ -218,7 +223,7 @@ def test_hubs_with_pins_in_all_parts_do_not_hide_the_gain_of_moves(tmp_path: Pat
 
 def test_refinement_repairs_a_part_that_is_too_heavy(tmp_path: Path) -> None:
     graph = store_graph(Catalog(tmp_path).create("g"), lattice(20), symmetric=True)
-    hypergraph = store_hypergraph(tmp_path / "disk", graph, graph)
+    hypergraph = store_hypergraph(tmp_path / "disk", graph, graph, HERE)
     part = create_part_vector(tmp_path / "part.npy", 400)
     part[:] = np.arange(400) % 5 == 0
     refine(hypergraph, part, tmp_path / "part.npy", Refinement(4, 0.05, 0, 16, MEMORY, 1.5), tmp_path / "masks", HERE)
@@ -255,7 +260,7 @@ def refinement_of(folder: Path, pins: int) -> BoundaryRefinement:
 def test_only_vertices_near_the_cut_move_and_the_cut_improves(tmp_path: Path) -> None:
     side = 40
     graph = store_graph(Catalog(tmp_path).create("g"), straight_lattice(side), symmetric=True)
-    hypergraph = store_hypergraph(tmp_path / "disk", graph, graph)
+    hypergraph = store_hypergraph(tmp_path / "disk", graph, graph, HERE)
     before = halves_with_a_rough_border(side)
     part = before.copy()
     assert refine_boundary(hypergraph, part, 2, refinement_of(tmp_path, 3000), HERE)
@@ -269,7 +274,7 @@ def test_only_vertices_near_the_cut_move_and_the_cut_improves(tmp_path: Path) ->
 @pytest.mark.parametrize("pins", [0, 10])
 def test_a_boundary_that_does_not_fit_is_left_alone(tmp_path: Path, pins: int) -> None:
     graph = store_graph(Catalog(tmp_path).create("g"), straight_lattice(20), symmetric=True)
-    hypergraph = store_hypergraph(tmp_path / "disk", graph, graph)
+    hypergraph = store_hypergraph(tmp_path / "disk", graph, graph, HERE)
     part = halves_with_a_rough_border(20)
     before = part.copy()
     assert not refine_boundary(hypergraph, part, 2, refinement_of(tmp_path, pins), HERE)
@@ -279,7 +284,7 @@ def test_a_boundary_that_does_not_fit_is_left_alone(tmp_path: Path, pins: int) -
 def test_parts_without_a_cut_have_no_boundary(tmp_path: Path) -> None:
     pieces: Any = scipy.sparse.block_diag([np.ones((5, 5))] * 4).tocsr()
     graph = store_graph(Catalog(tmp_path).create("g"), pieces, symmetric=True)
-    hypergraph = store_hypergraph(tmp_path / "disk", graph, graph)
+    hypergraph = store_hypergraph(tmp_path / "disk", graph, graph, HERE)
     part = np.repeat(np.array([0, 1], dtype=np.int32), 10)
     assert not refine_boundary(hypergraph, part, 2, refinement_of(tmp_path, 10**6), HERE)
 
@@ -341,7 +346,7 @@ def test_streaming_coarsens_even_what_fits_and_starts_no_native_partitioner(
 @pytest.mark.parametrize("few", [0, 1 << 23])
 def test_the_number_of_workers_changes_no_byte(catalog: Catalog, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Planned in the client only, so the workers need not know.
-    monkeypatch.setattr(refine_module, "_FEW_PINS", few)
+    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", few)
     monkeypatch.setattr(move_rounds, "_ROUNDS", 4)
     digests = set()
     adjacency = random_adjacency(3000, 20000, 1, symmetric=False)
@@ -429,5 +434,5 @@ def test_a_failed_run_leaves_no_levels(catalog: Catalog, monkeypatch: pytest.Mon
 def test_the_two_reference_counters_of_the_cut_agree(catalog: Catalog, tmp_path: Path) -> None:
     graph = store_graph(catalog.create("g"), lattice(8), symmetric=True)
     part = random_parts(64, 5, 0)
-    stored = store_hypergraph(tmp_path / "disk", graph, graph)
+    stored = store_hypergraph(tmp_path / "disk", graph, graph, HERE)
     assert cut(stored, part) == connectivity_minus_one(column_net_hypergraph(graph, graph), part)

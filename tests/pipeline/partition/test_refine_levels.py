@@ -9,10 +9,11 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, store_hypergraph
-from gnnloom.pipeline.partition.multilevel.measure import rows_sent
+from gnnloom.pipeline.partition.multilevel.cut import rows_sent
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
 from gnnloom.pipeline.partition.multilevel.refine_levels import refine_levels
+from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.format.memory_map import create_part_vector
@@ -34,7 +35,7 @@ def ring_of_cliques() -> Any:
 
 def stored(folder: Path) -> DiskHypergraph:
     graph = store_graph(Catalog(folder).create("g"), ring_of_cliques(), symmetric=True)
-    return store_hypergraph(folder / "disk", graph, graph)
+    return store_hypergraph(folder / "disk", graph, graph, HERE)
 
 
 def alternating(folder: Path, name: str = "part") -> NDArray[np.int32]:
@@ -53,13 +54,13 @@ def refined(hypergraph: DiskHypergraph, folder: Path, name: str, refinement: Ref
 def test_clusters_move_where_every_vertex_alone_would_lose(tmp_path: Path) -> None:
     hypergraph = stored(tmp_path)
     part = alternating(tmp_path)
-    before = rows_sent(hypergraph, part)
+    before = rows_sent(hypergraph, tmp_path / "part.npy", 2, HERE)
     assert before == 2 * CLIQUES
     refinement = Refinement(2, 0.2, 0, 8, 1 << 20, 0.0)
     refine(hypergraph, part, tmp_path / "part.npy", refinement, tmp_path / "masks", HERE)
-    assert rows_sent(hypergraph, part) == before
+    assert rows_sent(hypergraph, tmp_path / "part.npy", 2, HERE) == before
     part = refined(hypergraph, tmp_path, "levels", refinement)
-    assert rows_sent(hypergraph, part) < 0.7 * before
+    assert rows_sent(hypergraph, tmp_path / "levels.npy", 2, HERE) < 0.7 * before
     load = np.bincount(part, weights=hypergraph.vertex_weight)
     assert load.max() <= 1.2 * load.sum() / 2
 

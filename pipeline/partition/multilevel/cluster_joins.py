@@ -1,0 +1,231 @@
+"""The kernels of clustering in rounds: propose joins, accept those that fit, and update profiles and weights.
+
+A join is a row (vertex, cluster that it leaves, cluster that it joins).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.partition.multilevel.clustering import SLOTS, add_pin, remove_pin
+from gnnloom.storage.matrix.permutation import mix
+
+
+@njit(cache=True, nogil=True)
+def propose_joins(
+    first_vertex: int,
+    offset: NDArray[np.int64],
+    ids: NDArray[Any],
+    weight: NDArray[np.int64],
+    rating: NDArray[np.float32],
+    profile: NDArray[Any],
+    label: NDArray[Any],
+    load: NDArray[np.int64],
+    limit: int,
+    start: int,
+    stop: int,
+    key: np.uint64,
+    joins: NDArray[np.int64],
+) -> int:
+    """Choose the cluster that each vertex of a block joins, as if no other vertex moved; returns how many join one.
+
+    Args:
+        weight: (num_vertices,) int64 weight of each vertex.
+        rating: (num_nets,) float32.
+        profile: (num_nets, 2, SLOTS) the clusters of each net, and the pins in them.
+        label: (num_vertices,) cluster of each vertex.
+        load: (num_vertices,) int64 weight of each cluster.
+        limit: the most that a cluster may weigh to be joined.
+        start, stop: the vertices of this round.  Of two that would join each other, only one may.
+        key: of the random order that decides which.
+        joins: (at least num_rows, 3) int64, filled from the front.
+    """
+    # A table of the clusters around one vertex instead of a score for every cluster of the hypergraph.
+    size = _table_size(first_vertex, offset, weight, limit)
+    slot_cluster, slot_score = np.full(size, -1, np.int64), np.zeros(size, np.float32)
+    used = np.empty(size, np.int64)
+    found = 0
+    for row in range(len(offset) - 1):
+        vertex = first_vertex + row
+        # Too heavy for any cluster; this also leaves out the hubs, whose tables would be the largest.
+        if weight[vertex] >= limit:
+            continue
+        old = int(label[vertex])
+        count = _add_scores(ids[offset[row] : offset[row + 1]], rating, profile, old, slot_cluster, slot_score, used)
+        best = _best_cluster(old, weight[vertex], load, limit, slot_cluster, slot_score, used[:count])
+        # Two vertices that join each other would only trade places.
+        is_mutual = (
+            start <= best < stop
+            and load[best] == weight[best]
+            and load[old] == weight[vertex]
+            and mix(key ^ np.uint64(best)) < mix(key ^ np.uint64(old))
+        )
+        if best != old and not is_mutual:
+            joins[found, 0], joins[found, 1], joins[found, 2] = vertex, old, best
+            found += 1
+        for k in range(count):
+            slot_cluster[used[k]] = -1
+            slot_score[used[k]] = 0
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _table_size(first_vertex: int, offset: NDArray[np.int64], weight: NDArray[np.int64], limit: int) -> int:
+    """A power of two of at least twice the clusters around any vertex of a block."""
+    most = 1
+    for row in range(len(offset) - 1):
+        if weight[first_vertex + row] < limit:
+            most = max(most, offset[row + 1] - offset[row])
+    size = 4
+    # One more than the slots: the vertex's own cluster is always there.
+    while size < 2 * (SLOTS * most + 1):
+        size *= 2
+    return size
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _slot(cluster: int, slot_cluster: NDArray[np.int64]) -> np.int64:
+    """The place of a cluster in the table, or the free one where it belongs."""
+    last = len(slot_cluster) - 1
+    slot = np.int64(mix(np.uint64(cluster)) & np.uint64(last))
+    while slot_cluster[slot] >= 0 and slot_cluster[slot] != cluster:
+        slot = (slot + 1) & last
+    return slot
+
+
+@njit(cache=True, nogil=True)
+def _add_scores(
+    nets: NDArray[Any],
+    rating: NDArray[np.float32],
+    profile: NDArray[Any],
+    own: int,
+    slot_cluster: NDArray[np.int64],
+    slot_score: NDArray[np.float32],
+    used: NDArray[np.int64],
+) -> int:
+    """Add up the ratings of each cluster by the nets of a vertex, without the vertex itself, which is in ``own``.
+
+    Returns:
+        The number of clusters; ``used`` has their slots in the table, that of ``own`` first.
+    """
+    slot = _slot(own, slot_cluster)
+    slot_cluster[slot] = own
+    used[0] = slot
+    count = 1
+    for net in nets:
+        for number in range(SLOTS):
+            cluster = int(profile[net, 0, number])
+            if cluster < 0:
+                continue
+            slot = _slot(cluster, slot_cluster)
+            if slot_cluster[slot] < 0:
+                slot_cluster[slot] = cluster
+                used[count] = slot
+                count += 1
+            slot_score[slot] += rating[net] * np.float32(profile[net, 1, number] - (cluster == own))
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _best_cluster(
+    own: int,
+    weight: int,
+    load: NDArray[np.int64],
+    limit: int,
+    slot_cluster: NDArray[np.int64],
+    slot_score: NDArray[np.float32],
+    used: NDArray[np.int64],
+) -> int:
+    """The cluster with room that has the highest score for its weight; ``own`` if no other is better."""
+    best, best_score, best_load = own, slot_score[used[0]], max(1, load[own] - weight)
+    for slot in used[1:]:
+        cluster = slot_cluster[slot]
+        # As in ``clustering``: compares score / sqrt(weight), squared and multiplied out.
+        if load[cluster] + weight <= limit and slot_score[slot] ** 2 * best_load > best_score**2 * load[cluster]:
+            best, best_score, best_load = cluster, slot_score[slot], load[cluster]
+    return best
+
+
+@njit(cache=True, nogil=True)
+def fitting_joins(
+    joins: NDArray[np.int64], weight: NDArray[np.int64], load: NDArray[np.int64], limit: int
+) -> NDArray[np.bool_]:
+    """Choose the joins that keep every cluster within the limit, in the order given.
+
+    Args:
+        joins: (num_joins, 3) int64; those to one cluster follow each other.
+        load: (num_vertices,) int64 weight of each cluster before any of them.
+    """
+    fits = np.zeros(len(joins), np.bool_)
+    cluster, total = -1, 0
+    for k in range(len(joins)):
+        if joins[k, 2] != cluster:
+            cluster = joins[k, 2]
+            total = load[cluster]
+        # What leaves the cluster is not counted: the departure may be refused, or have been from a heavier vertex.
+        if total + weight[joins[k, 0]] <= limit:
+            total += weight[joins[k, 0]]
+            fits[k] = True
+    return fits
+
+
+@njit(cache=True, nogil=True)
+def leave_profiles(
+    joins: NDArray[np.int64],
+    offset: NDArray[np.int64],
+    ids: NDArray[Any],
+    rating: NDArray[np.float32],
+    profile: NDArray[Any],
+    first_net: int,
+    stop_net: int,
+) -> None:
+    """Take vertices out of the clusters that they leave, in the profiles of a range of nets.
+
+    Args:
+        offset, ids: the nets of all vertices, ascending for each.
+        profile: (num_nets, 2, SLOTS), changed from ``first_net`` up to ``stop_net``.
+    """
+    for k in range(len(joins)):
+        nets = ids[offset[joins[k, 0]] : offset[joins[k, 0] + 1]]
+        for net in nets[np.searchsorted(nets, first_net) : np.searchsorted(nets, stop_net)]:
+            if rating[net] > 0:
+                remove_pin(profile[net, 0], profile[net, 1], joins[k, 1])
+
+
+@njit(cache=True, nogil=True)
+def join_profiles(
+    joins: NDArray[np.int64],
+    offset: NDArray[np.int64],
+    ids: NDArray[Any],
+    rating: NDArray[np.float32],
+    profile: NDArray[Any],
+    first_net: int,
+    stop_net: int,
+) -> None:
+    """Add vertices to the clusters that they join, in the profiles of a range of nets; see :func:`leave_profiles`."""
+    for k in range(len(joins)):
+        nets = ids[offset[joins[k, 0]] : offset[joins[k, 0] + 1]]
+        for net in nets[np.searchsorted(nets, first_net) : np.searchsorted(nets, stop_net)]:
+            if rating[net] > 0:
+                add_pin(profile[net, 0], profile[net, 1], joins[k, 2])
+
+
+@njit(cache=True, nogil=True)
+def move_weights(
+    joins: NDArray[np.int64], weight: NDArray[np.int64], first: int, stop: int, load: NDArray[np.int64]
+) -> None:
+    """Move the weights of vertices between clusters, for the clusters from ``first`` up to ``stop`` only.
+
+    Args:
+        load: (num_vertices,) int64 weight of each cluster.
+    """
+    for k in range(len(joins)):
+        vertex, old, new = joins[k]
+        if first <= old < stop:
+            load[old] -= weight[vertex]
+        if first <= new < stop:
+            load[new] += weight[vertex]

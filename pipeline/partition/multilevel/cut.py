@@ -1,0 +1,72 @@
+"""The cut of a partition on a hypergraph on disk, counted by tasks over ranges of nets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage.format.memory_map import map_part_vector
+
+#: Tasks that count together: a few for each core of a usual machine, so that none waits long for the last.
+_NUM_TASKS = 16
+
+
+@dataclass(frozen=True)
+class _CountTask:
+    hypergraph: DiskHypergraph
+    rows: range
+    part_path: Path
+    num_parts: int
+
+
+def rows_sent(hypergraph: DiskHypergraph, part_path: Path, num_parts: int, cluster: Cluster) -> int:
+    """The connectivity-1 cut of a partition: each net costs its weight for every part of its pins but one.
+
+    Args:
+        part_path: file of the (num_vertices,) int32 parts.
+    """
+    tasks = [_CountTask(hypergraph, rows, part_path, num_parts) for rows in hypergraph.nets.ranges(_NUM_TASKS)]
+    return sum(cluster.map(_count, tasks))
+
+
+def _count(task: _CountTask) -> int:
+    part, weight = map_part_vector(task.part_path), task.hypergraph.net_weight
+    seen = np.full(task.num_parts, -1, dtype=np.int64)
+    return sum(
+        _cut_of_block(block.first_row, block.offset, block.ids, part, weight, seen)
+        for block in task.hypergraph.nets.blocks(task.rows)
+    )
+
+
+@njit(cache=True, nogil=True)
+def _cut_of_block(
+    first_net: int,
+    offset: NDArray[np.int64],
+    pin: NDArray[Any],
+    part: NDArray[np.int32],
+    net_weight: NDArray[np.int64],
+    seen: NDArray[np.int64],
+) -> int:
+    """The cut of a block of nets.
+
+    Args:
+        net_weight: (num_nets,) int64, or (0,) if all are 1.
+        seen: (num_parts,) int64 last net that had a pin in each part; changed.
+    """
+    cut = 0
+    for row in range(len(offset) - 1):
+        net, connected = first_net + row, 0
+        for position in range(offset[row], offset[row + 1]):
+            if seen[part[pin[position]]] != net:
+                seen[part[pin[position]]] = net
+                connected += 1
+        if connected > 1:
+            cut += (connected - 1) * (net_weight[net] if net_weight.size else 1)
+    return cut

@@ -1,0 +1,190 @@
+"""Heavy-first random parts of vertices in files: the client deals classes of equal weights, tasks place the vertices.
+
+The parts get as many vertices of each weight as by :func:`gnnloom.pipeline.partition.multilevel.heavy_first`; which of
+them is random as well, but by another order.  There are at most about sqrt(2 W) different weights if their sum is W.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
+from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.storage.matrix.permutation import KeyedPermutation
+from gnnloom.storage.matrix.random_numbers import stream_key
+
+#: Vertices of a task: 12 MiB of weights and parts.
+_TASK_VERTICES = 1 << 20
+#: Up to this many vertices of one weight are dealt one by one.
+_FEW = 32
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Counts or places a range of vertices."""
+
+    weight_path: Path
+    part_path: Path
+    folder: Path
+    seed: int
+    start: int
+
+    @property
+    def rows(self) -> slice:
+        return slice(self.start, self.start + _TASK_VERTICES)
+
+    @property
+    def counts_path(self) -> Path:
+        """File of (2, num_classes) int64: the weights in this range, ascending, and how many vertices have each."""
+        return self.folder / f"counts-{self.start}.npy"
+
+    @property
+    def ranks_path(self) -> Path:
+        """File of (num_classes,) int64: how many vertices before this range have each of its weights."""
+        return self.folder / f"ranks-{self.start}.npy"
+
+    def deal_path(self, name: str) -> Path:
+        """File of a field of ``_Deal``, which all tasks read."""
+        return self.folder / f"{name}.npy"
+
+
+@dataclass(frozen=True)
+class _Deal:
+    """What the parts get of each class.
+
+    Attributes:
+        weight: (num_classes,) int64, ascending.
+        offset: (num_classes + 1,) int64; class k has the runs offset[k]:offset[k + 1].
+        part: (num_runs,) int32 part that a run of vertices goes to.
+        end: (num_runs,) int64 vertices of the class up to the end of the run.
+    """
+
+    weight: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    part: NDArray[np.int32]
+    end: NDArray[np.int64]
+
+
+def deal_heavy_first(
+    weight_path: Path, part_path: Path, num_vertices: int, parts: int, seed: int, folder: Path, cluster: Cluster
+) -> None:
+    """Fill a part vector: the heaviest vertices first, each to the lightest part.
+
+    Args:
+        weight_path: file of (num_vertices,) int64 weights.
+        part_path: file of (num_vertices,) int32 parts.
+        parts: number of parts P.
+        folder: for temporary files.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tasks = [_Task(weight_path, part_path, folder, seed, start) for start in range(0, num_vertices, _TASK_VERTICES)]
+    for _ in cluster.map(_count, tasks):
+        pass
+    weight, count = _rank(tasks)
+    deal = _deal(weight, count, parts)
+    for name in ("weight", "offset", "part", "end"):
+        store_vector(tasks[0].deal_path(name), getattr(deal, name))
+    for _ in cluster.map(_place, tasks):
+        pass
+    shutil.rmtree(folder)
+
+
+def _count(task: _Task) -> None:
+    store_vector(task.counts_path, np.stack(np.unique(map_vector(task.weight_path)[task.rows], return_counts=True)))
+
+
+def _rank(tasks: Sequence[_Task]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Store the ranks of all ranges; returns the classes, ascending, and the number of vertices of each."""
+    weight = np.unique(np.concatenate([np.unique(map_vector(task.counts_path)[0]) for task in tasks]))
+    total = np.zeros(len(weight), dtype=np.int64)
+    for task in tasks:
+        each, count = map_vector(task.counts_path)
+        place = np.searchsorted(weight, each)
+        store_vector(task.ranks_path, total[place])
+        total[place] += count
+    return weight, total
+
+
+def _deal(weight: NDArray[np.int64], count: NDArray[np.int64], parts: int) -> _Deal:
+    load = np.zeros(parts, dtype=np.int64)
+    runs: list[tuple[NDArray[np.int32], NDArray[np.int64]]] = []
+    for each, vertices in zip(weight[::-1].tolist(), count[::-1].tolist(), strict=True):
+        share = share_of_class(each, vertices, load)
+        part = np.flatnonzero(share)
+        runs.append((part.astype(np.int32), np.cumsum(share[part])))
+    runs.reverse()
+    offset = np.concatenate([[0], np.cumsum([len(part) for part, _ in runs])]).astype(np.int64)
+    return _Deal(weight, offset, np.concatenate([part for part, _ in runs]), np.concatenate([end for _, end in runs]))
+
+
+@njit(cache=True, nogil=True)
+def share_of_class(weight: int, count: int, load: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Deal vertices of one weight, each to the part that is then the lightest, the first of equals.
+
+    Args:
+        weight: of each vertex.
+        count: number of vertices.
+        load: (num_parts,) int64 weight of each part; updated.
+
+    Returns:
+        (num_parts,) int64 number of vertices that each part gets.
+    """
+    share = np.zeros(len(load), np.int64)
+    if count > _FEW:
+        # Part p takes its next vertices at the loads load[p], load[p] + weight, ...: the lowest of all are taken.  So
+        # all below a level are, where the level is the highest with no more of them than vertices.
+        low = int(np.min(load))
+        high = low + count * weight + 1
+        while high - low > 1:
+            level = (low + high) // 2
+            if _places_below(level, weight, load, share) <= count:
+                low = level
+            else:
+                high = level
+        count -= _places_below(low, weight, load, share)
+        load += share * weight
+        # The rest goes to parts at the level, of which there are more.
+        for part in np.flatnonzero(load == low)[:count]:
+            share[part] += 1
+            load[part] += weight
+        return share
+    for _ in range(count):
+        lightest = np.argmin(load)
+        share[lightest] += 1
+        load[lightest] += weight
+    return share
+
+
+@njit(cache=True, nogil=True)
+def _places_below(level: int, weight: int, load: NDArray[np.int64], places: NDArray[np.int64]) -> int:
+    """Fill ``places``, (num_parts,) int64: vertices that each part takes while it is below a level; returns the sum."""
+    total = 0
+    for part in range(len(load)):
+        places[part] = max(0, -((load[part] - level) // weight)) if load[part] < level else 0
+        total += places[part]
+    return total
+
+
+def _place(task: _Task) -> None:
+    weight, offset, part, end = (map_vector(task.deal_path(name)) for name in ("weight", "offset", "part", "end"))
+    own = map_vector(task.weight_path)[task.rows]
+    found, count = map_vector(task.counts_path)
+    # Vertices of one weight follow each other, ascending.
+    order = np.argsort(own, kind="stable")
+    placed, first = np.empty(len(own), dtype=np.int32), 0
+    for each, vertices, rank in zip(found.tolist(), count.tolist(), map_vector(task.ranks_path).tolist(), strict=True):
+        number = int(np.searchsorted(weight, each))
+        runs = slice(offset[number], offset[number + 1])
+        # Ranks are shuffled, so that the vertices of a run are random ones of the class.
+        shuffle = KeyedPermutation(int(end[runs][-1]), int(stream_key(task.seed, f"heavy first {each}")))
+        position = shuffle.forward(np.arange(rank, rank + vertices))
+        placed[order[first : first + vertices]] = part[runs][np.searchsorted(end[runs], position, side="right")]
+        first += vertices
+    map_vector(task.part_path, "r+")[task.rows] = placed
