@@ -21,7 +21,16 @@ from gnnloom.trainer.kernels.c.library import chosen_library
 from gnnloom.trainer.kernels.c.sparse_product import CSparseProduct
 from gnnloom.trainer.kernels.contract import EdgeSoftmax, RowsOnDisk, SoftmaxGradient, SoftmaxState, SparseProduct
 from gnnloom.trainer.kernels.dropout import Dropout
-from gnnloom.trainer.kernels.elementwise import add_bias, add_to, column_sums, converted, fork, give_up, scaled_sum
+from gnnloom.trainer.kernels.elementwise import (
+    add_bias,
+    add_to,
+    column_sums,
+    converted,
+    fork,
+    give_up,
+    scaled_rows,
+    scaled_sum,
+)
 from gnnloom.trainer.kernels.gemm import matmul, seconds_of_weight_gradients, weight_gradient
 from gnnloom.trainer.kernels.rectify import rectify
 from gnnloom.trainer.kernels.sparse_rows import SparseRows, listed_columns, listed_rows
@@ -47,6 +56,7 @@ __all__ = [
     "matmul",
     "products_by_columns",
     "rectify",
+    "scaled_rows",
     "scaled_sum",
     "seconds_of_weight_gradients",
     "sparse_product",

@@ -16,7 +16,14 @@ from torch import Tensor
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import GEMM, SPMM, Kind
-from gnnloom.trainer.kernels.dispatch import SparseProduct, converted, matmul, sum_dtype, weight_gradient
+from gnnloom.trainer.kernels.dispatch import (
+    SparseProduct,
+    converted,
+    matmul,
+    scaled_rows,
+    sum_dtype,
+    weight_gradient,
+)
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import Piece
 from gnnloom.trainer.layout.realignment import Realigner
@@ -219,7 +226,7 @@ class GridOperator(ABC):
         factor = sides.left if backward else sides.right
         if len(factor) < len(features):  # (0,) stands for ones
             return self.workspace.contiguous(features)
-        return torch.mul(features, torch.from_numpy(factor).unsqueeze(1), out=self.workspace.like(features))
+        return scaled_rows(features, torch.from_numpy(factor), self.workspace)
 
     def row_scale(self, layer: int, row_axes: tuple[str, ...], *, backward: bool) -> Tensor:
         """The normalization's factors on the left side, for the kernel: (num_rows,), or (0,) for ones."""
