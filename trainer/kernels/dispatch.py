@@ -24,6 +24,7 @@ from gnnloom.trainer.kernels.dropout import Dropout
 from gnnloom.trainer.kernels.elementwise import (
     add_bias,
     add_to,
+    add_widened,
     column_sums,
     converted,
     fork,
@@ -48,6 +49,7 @@ __all__ = [
     "Workspace",
     "add_bias",
     "add_to",
+    "add_widened",
     "column_sums",
     "converted",
     "edge_softmax",

@@ -49,6 +49,24 @@ def scaled_rows(matrix: Tensor, factors: Tensor, workspace: Workspace, out: Tens
     return out
 
 
+def add_widened(total: Tensor, summand: Tensor, workspace: Workspace) -> None:
+    """Add a matrix to another one in place; not differentiable.
+
+    Args:
+        total: (num_rows, dim).
+        summand: (num_rows, dim) of the same dtype, or bfloat16 for float32.
+    """
+    if summand.dtype == total.dtype:
+        total += summand
+        return
+    # As for :func:`scaled_rows`: torch adds numbers of two dtypes one by one.
+    step = max(1, _WIDENED_NUMBERS // max(1, total.shape[1]))
+    scratch = workspace.empty((min(step, len(total)), total.shape[1]), total.dtype)
+    for start in range(0, len(total), step):
+        rows = slice(start, min(start + step, len(total)))
+        total[rows] += scratch[: rows.stop - start].copy_(summand[rows])
+
+
 def column_sums(matrix: Tensor, workspace: Workspace) -> Tensor:
     """(dim,) sums of the columns of a (num_rows, dim) matrix, float32 for bfloat16; not differentiable."""
     if matrix.dtype == sum_dtype(matrix.dtype):

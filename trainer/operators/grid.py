@@ -18,6 +18,7 @@ from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import GEMM, SPMM, Kind
 from gnnloom.trainer.kernels.dispatch import (
     SparseProduct,
+    add_widened,
     converted,
     matmul,
     scaled_rows,
@@ -160,6 +161,10 @@ class GridOperator(ABC):
         """A dense product, timed. Communicates nothing."""
         with self.grid.comm.traffic.timing(GEMM):
             return matmul(left, right, self.workspace)
+
+    def add_gemm(self, total: Tensor, left: Tensor, right: Tensor) -> None:
+        """Add a dense product to a sum, which is float32 for bfloat16. Communicates nothing."""
+        add_widened(total, self.gemm(left, right), self.workspace)
 
     def weight_gradient(self, features: Tensor, gradient: Tensor, *, transposed: bool = False) -> Tensor:
         """H^T dQ, or the transpose of dQ^T H (``transposed``), in the dtype of sums; timed. Communicates nothing."""

@@ -328,10 +328,13 @@ def _measure_link(bench: _Bench, what: str, distance: int) -> Link:
     peer = (side ^ 1) * distance + place
     peer = peer if peer < comm.size else comm.rank
 
+    # In memory that is there before, as in training.
+    given, taken = (torch.zeros(_LONG_BYTES // 4) for _ in range(2))
+
     def exchange(num_bytes: int, count: int) -> None:
-        given, taken = torch.zeros(num_bytes // 4), torch.empty(num_bytes // 4)
+        numbers = slice(num_bytes // 4)
         for _ in range(count):
-            comm.wait(comm.receive(taken, peer) + comm.send(given, peer, Kind.SETUP))
+            comm.wait(comm.receive(taken[numbers], peer) + comm.send(given[numbers], peer, Kind.SETUP))
 
     latency = bench.short(what, partial(exchange, _SHORT_BYTES, 1))
     seconds = bench.medians(what, {"long": partial(exchange, _LONG_BYTES, 4)})["long"] / 4
@@ -390,22 +393,25 @@ def _repeat(act: Callable[[int], None], count: int, times: int) -> None:
 
 
 def _operations(group: Communicator) -> dict[Operation, Callable[[int], None]]:
-    """Collectives of a number of elements in a group."""
+    """Collectives of a number of elements in a group, in memory that is there before, as in training."""
+    given, taken = (torch.zeros(_LONG_BYTES // 4) for _ in range(2))
 
     def sizes(count: int) -> list[int]:
         return [(rank + 1) * count // group.size - rank * count // group.size for rank in range(group.size)]
 
     def all_reduce(count: int) -> None:
-        group.all_reduce(torch.zeros(count), Kind.SETUP)
+        group.all_reduce(given[:count], Kind.SETUP)
 
     def all_gather(count: int) -> None:
-        group.all_gather(torch.zeros(sizes(count)[group.rank]), sizes(count), Kind.SETUP)
+        own = sizes(count)[group.rank]
+        group.all_gather(given[:own], sizes(count), Kind.SETUP, taken[:count])
 
     def reduce_scatter(count: int) -> None:
-        group.reduce_scatter(torch.zeros(count), sizes(count), Kind.SETUP)
+        own = sizes(count)[group.rank]
+        group.reduce_scatter(given[:count], sizes(count), Kind.SETUP, taken[:own])
 
     def broadcast(count: int) -> None:
-        group.broadcast(torch.zeros(count), 0, Kind.SETUP)
+        group.broadcast(given[:count], 0, Kind.SETUP)
 
     return {
         Operation.ALL_REDUCE: all_reduce,
