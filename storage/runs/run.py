@@ -137,7 +137,7 @@ class Run:
         path = self.path / _FORECAST
         content = read_json(path) if path.exists() else {}
         # Epochs of sampled modes depend on what is drawn, so their forecast says nothing about them.
-        expected = {**({} if "mode" in content else _PREDICTED_EPOCH), **_PREDICTED}
+        expected = _PREDICTED if "mode" in content else {**_PREDICTED_EPOCH, **_PREDICTED}
         if content and not all(isinstance(content.get(name), kind) for name, kind in expected.items()):
             raise CorruptError(f"{path}: expected {', '.join(expected)}; remove it, the run does not need it")
         return content

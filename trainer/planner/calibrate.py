@@ -270,7 +270,7 @@ def _measure_dense(
 
         def both(given: list[torch.Tensor] = sides) -> None:
             # Either side may be the inner one.
-            for features, output in (given, reversed(given)):
+            for features, output in (given, given[::-1]):
                 multiply(features, output, torch.ones(features.shape[1], output.shape[1], dtype=dtype))
 
         calls[f"{short} {long}"] = both

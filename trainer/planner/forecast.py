@@ -47,8 +47,14 @@ def forecast(dataset: Dataset, begun: Begun) -> dict[str, Any]:
     memory = max(project_new_training(config, sizes_of(shards)).peak_memory)
     fitting = fits(memory, profile.memory_per_rank)
     if config.mode_kind.is_sampled:
-        content = {"algorithm": config.algorithm, "mode": config.mode, "ranks": config.ranks}
-        content |= {"precision": config.precision, "peak_memory": memory, "fits": fitting}
+        content: dict[str, Any] = {
+            "algorithm": config.algorithm,
+            "mode": config.mode,
+            "ranks": config.ranks,
+            "precision": config.precision,
+            "peak_memory": memory,
+            "fits": fitting,
+        }
     else:
         situation = situation_of(dataset, shards.artifact.inputs.get("graph"), begun.num_training)
         plan = plan_of(config, situation, profile, shards.artifact.inputs.get("partition", ""))

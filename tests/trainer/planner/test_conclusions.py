@@ -121,7 +121,7 @@ def test_plexus_scales_to_2048_gpus_with_falling_efficiency() -> None:
     assert 0.5 < shares[0] < shares[-1] < 0.9
 
 
-def _plexus_seconds(grid: tuple[int, int, int], num_vertices: int, dims: tuple[int, ...]) -> float:
+def _plexus_seconds(grid: tuple[int, ...], num_vertices: int, dims: tuple[int, ...]) -> float:
     """What Plexus's performance model gives for the communication of an epoch on Perlmutter (section 4).
 
     Bandwidths in GiB/s are the measured ones of the released model (github.com/hpcgroup/plexus,
