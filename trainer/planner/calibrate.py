@@ -47,8 +47,8 @@ _SPARSE_WORK = 1 << 23
 _SIDES, _DENSE_NUMBERS = (1, 8, 32, 128), 1 << 21
 #: Bytes of the arrays that the streaming bandwidth is measured with: larger than caches.
 _STREAM_BYTES = 1 << 27
-#: Rows and columns of a hidden layer whose passes are measured.
-_PASS_ROWS, _PASS_WIDTH = 1 << 15, 128
+#: Rows, at least so many, and columns of a hidden layer whose passes are measured.
+_PASS_ROWS, _LEAST_PASS_ROWS, _PASS_WIDTH = 1 << 15, 1 << 12, 128
 #: Bytes of messages: one that shows the latency, and one that shows the bandwidth.
 _SHORT_BYTES, _LONG_BYTES = 1 << 10, 1 << 22
 #: Of what is measured in both precisions.
@@ -284,7 +284,7 @@ def _measure_passes(
     bench: _Bench, threads: Threads, scale: float, call: float, stream: float, dtype: torch.dtype
 ) -> float:
     """Seconds of the passes over a hidden layer, there and back, relative to the bandwidth's in float32. Collective."""
-    rows, dropout = max(1, int(_PASS_ROWS * scale)), Dropout(0.0, 0, threads, Workspace())
+    rows, dropout = max(_LEAST_PASS_ROWS, int(_PASS_ROWS * scale)), Dropout(0.0, 0, threads, Workspace())
     output = torch.ones(rows, _PASS_WIDTH, dtype=dtype, requires_grad=True)
     bias = torch.zeros(_PASS_WIDTH, requires_grad=True)
     gradient = torch.ones(rows, _PASS_WIDTH, dtype=dtype)
