@@ -56,8 +56,8 @@ def test_calibrate_stores_a_profile_that_plan_uses(folder: Path) -> None:
     assert profile.bf16 is not None
     assert profile.gradient is not None
     assert profile.bf16.gradient is not None
-    tables = (profile.spmm, profile.gemm, profile.gradient)
-    tables += (profile.bf16.spmm, profile.bf16.gemm, profile.bf16.gradient)
+    tables = [profile.spmm, profile.gemm, profile.gradient]
+    tables += [profile.bf16.spmm, profile.bf16.gemm, profile.bf16.gradient]
     assert all(1e-13 < rate < 1e-6 for table in tables for rate in table.values)
     assert 0 <= profile.overlap <= 1
     assert all(0.01 < passes < 100 for passes in (profile.passes, profile.bf16.passes))
