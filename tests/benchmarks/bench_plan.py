@@ -3,14 +3,14 @@
     python tests/benchmarks/bench_plan.py [--scale small|full] [--folder FOLDER] [--keep FILE | --measured FILE]
 
 Times are processor seconds of the busiest rank (medians over epochs, and over rounds that go over all configurations in
-turn), as other programs may use the machine; the profile is measured with the same clock, in the same job. Memory is
-what a training of its own reports, of its largest rank. ``--keep`` stores the measurements, and ``--measured`` predicts
-them again without running anything.
+turn), as other programs may use the machine; the profile is measured with the same clock, in the same job. Wall times
+are shown too. Memory is what a training of its own reports, of its largest rank. ``--keep`` stores the measurements,
+and ``--measured`` predicts them again without running anything.
 
 Prints tables, then lines ``RESULT name value unit``: the rank correlation (Spearman) over all configurations and within
-each number of ranks, the *regret* (how much longer the configuration that the planner picks takes than the fastest one
-of the same training), predicted over measured memory for each algorithm with the worst ratio, and the number of
-configurations whose bytes are not the counted ones, which must be 0.
+each number of ranks and each precision, the *regret* (how much longer the configuration that the planner picks takes
+than the fastest one of the same training), predicted over measured memory for each algorithm and precision with the
+worst ratio, and the number of configurations whose bytes are not the counted ones, which must be 0.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ TRAININGS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("skewed", {**WIDE, "precision": "bf16"}),
 )
 #: Numbers of the trainings whose epochs are split by kind, and whose memory is measured.
-SPLIT, MEMORY = (2,), (2,)
+SPLIT, MEMORY = (2,), (2, 3)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,8 @@ class Row:
     """One configuration, predicted and measured.
 
     Attributes:
-        seconds: of every round.
+        seconds: processor seconds of every round.
+        wall: wall seconds of every round, which on a shared machine are those of other programs too.
         peak: 0 if it was not measured.
         split: seconds by kind; empty if they were not measured.
     """
@@ -101,6 +102,7 @@ class Row:
     bytes: int
     peak: int
     split: Mapping[str, float]
+    wall: list[float]
 
     @property
     def training(self) -> tuple[str, tuple[int, ...], str, int]:
@@ -203,7 +205,8 @@ def _predicted(jobs: Iterable[Mapping[str, Any]], situations: Mapping[str, Situa
             config = TrainConfig.from_json(found["config"])
             plans = make_plans(config, situations[config.dataset], profile, algorithms=[config.algorithm])
             plan = next(plan for plan in plans if plan.grid == list(config.grid or ()))
-            yield Row(config, plan, found["rounds"], found["bytes"], int(found.get("peak", 0)), found.get("split", {}))
+            peak, split = int(found.get("peak", 0)), found.get("split", {})
+            yield Row(config, plan, found["rounds"], found["bytes"], peak, split, found.get("wall", []))
 
 
 def _situation(content: Mapping[str, Any]) -> Situation:
@@ -227,6 +230,9 @@ def report(rows: list[Row]) -> None:
     print(f"RESULT rank_correlation {_correlation(rows):.3f} -")
     for ranks in GRIDS:
         print(f"RESULT rank_correlation_{ranks} {_correlation([r for r in rows if r.config.ranks == ranks]):.3f} -")
+    for precision in ("float32", "bf16"):
+        chosen = [row for row in rows if row.config.precision == precision]
+        print(f"RESULT rank_correlation_{precision} {_correlation(chosen):.3f} -")
     print(f"RESULT regret_median {np.median(list(regrets.values())):.3f} x")
     print(f"RESULT regret_largest {max(regrets.values()):.3f} x")
     print(f"RESULT predicted_over_measured {np.median([row.plan.cost.total / row.median for row in rows]):.3f} x")
@@ -237,13 +243,15 @@ def report(rows: list[Row]) -> None:
 def _print_times(rows: list[Row]) -> None:
     print(
         f"{'graph':7} {'hidden':>8} {'precision':>9} {'ranks':>5} {'plan':18} {'predicted ms':>12} {'measured ms':>12}"
+        f" {'spread':>6} {'wall ms':>9}"
     )
     for row in rows:
         config, spread = row.config, max(row.seconds) / min(row.seconds) - 1
-        hidden = ",".join(map(str, config.hidden))
+        hidden, wall = ",".join(map(str, config.hidden)), statistics.median(row.wall or [0.0])
         print(
             f"{config.dataset:7} {hidden:>8} {config.precision:>9} {config.ranks:5} {row.name:18}"
-            f" {row.plan.cost.total * 1e3:12.2f} {row.median * 1e3:12.2f}  +-{spread:.0%}"
+            f" {row.plan.cost.total * 1e3:12.2f} {row.median * 1e3:12.2f} {spread:6.0%}"
+            f" {wall * 1e3:9.1f}"
         )
 
 
@@ -263,11 +271,12 @@ def _print_splits(rows: list[Row]) -> None:
 
 
 def _print_memory(rows: list[Row]) -> None:
-    for name in dict.fromkeys(row.config.algorithm for row in rows):
-        ratios = [row.plan.peak_memory / row.peak for row in rows if row.config.algorithm == name]
+    for name, precision in dict.fromkeys((row.config.algorithm, row.config.precision) for row in rows):
+        chosen = [row for row in rows if (row.config.algorithm, row.config.precision) == (name, precision)]
+        ratios = [row.plan.peak_memory / row.peak for row in chosen]
         worst = max(ratios, key=lambda ratio: max(ratio, 1 / ratio))
-        print(f"RESULT memory_{name} {np.median(ratios):.3f} x")
-        print(f"RESULT memory_{name}_worst {worst:.3f} x")
+        print(f"RESULT memory_{name}_{precision} {np.median(ratios):.3f} x")
+        print(f"RESULT memory_{name}_{precision}_worst {worst:.3f} x")
 
 
 def _sent(row: Row) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,3 +72,45 @@ def groups(num_vertices: int, num_edges: int, num_groups: int, noise: float, rng
     target = np.where(rng.random(num_edges) < noise, rng.integers(0, num_vertices, num_edges), inside)
     edges: Edges = scrambled[np.stack([source, target], axis=1)]
     return edges
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """A generated graph of the average degree and the kind of a public one, and smaller.
+
+    Attributes:
+        name, vertices, edges: of the public graph, as SNAP or SuiteSparse publish it, each pair of vertices once.
+        kind: ``lattice`` with missing edges, ``groups``, or ``rmat``, whose rows are as skewed as Graph500's.
+        noise: share of the edges that leave their group.
+    """
+
+    name: str
+    vertices: int
+    edges: int
+    kind: str
+    noise: float = 0.0
+
+    def generate(self, shrink: int) -> Edges:
+        """Return edges of a graph with a share 1 / shrink of the vertices, each pair once or more."""
+        rng, num_vertices, num_edges = np.random.default_rng(0), self.vertices // shrink, self.edges // shrink
+        if self.kind == "lattice":
+            found = lattice(round(num_vertices**0.5), rng)
+            return found[rng.random(len(found)) < num_edges / len(found)]
+        if self.kind == "groups":
+            return groups(num_vertices, num_edges, max(1, num_vertices // _GROUP), self.noise, rng)
+        scale = round(np.log2(num_vertices))
+        return rmat(scale, max(1, round(num_edges / 2**scale)), rng)
+
+
+#: Vertices of a group of a stand-in, on average.
+_GROUP = 64
+#: For a road network, two of products bought together, citations, co-authors, and two of acquaintances.
+STAND_INS = (
+    StandIn("roadNet-CA", 1_965_206, 2_766_607, "lattice"),
+    StandIn("com-Amazon", 334_863, 925_872, "groups", 0.1),
+    StandIn("amazon0601", 403_394, 2_443_408, "groups", 0.2),
+    StandIn("cit-Patents", 3_774_768, 16_518_947, "groups", 0.4),
+    StandIn("coPapersDBLP", 540_486, 15_245_729, "groups", 0.02),
+    StandIn("com-Youtube", 1_134_890, 2_987_624, "rmat"),
+    StandIn("flickr", 820_878, 6_625_280, "rmat"),
+)

@@ -36,12 +36,12 @@ def main() -> None:
     comm = world()
     # Processor time, as other programs may use the machine.
     profile = calibrate(comm, "bench", "processor", scale=scale)
-    measured: list[dict[str, Any]] = [{"rounds": []} for _ in configs]
+    measured: list[dict[str, Any]] = [{"rounds": [], "wall": []} for _ in configs]
     for _ in range(rounds):
         for config, found in zip(configs, measured, strict=True):
-            seconds, sent = _timed(comm, replace(config, profile=False))
+            seconds, wall, found["bytes"] = _timed(comm, replace(config, profile=False))
             found["rounds"].append(seconds)
-            found["bytes"] = sent
+            found["wall"].append(wall)
     for config, found in zip(configs, measured, strict=True):
         if config.profile:
             found["split"] = _split(comm, config)
@@ -49,8 +49,8 @@ def main() -> None:
         result.write_text(json.dumps({"profile": profile.to_json(), "measured": measured}))
 
 
-def _timed(comm: Communicator, config: TrainConfig) -> tuple[float, int]:
-    """Processor seconds of a median epoch on the busiest rank, and bytes sent. Collective."""
+def _timed(comm: Communicator, config: TrainConfig) -> tuple[float, float, int]:
+    """Processor and wall seconds of a median epoch on the busiest rank, and bytes sent. Collective."""
     clock = Clock()
 
     def end_of_epoch() -> bool:
@@ -58,7 +58,9 @@ def _timed(comm: Communicator, config: TrainConfig) -> tuple[float, int]:
         return False
 
     found = train(comm, config, end_of_epoch, restart=True)
-    return float(comm.gather_numbers([clock.figures()["processor"]]).max()), found["bytes_sent"]
+    figures = clock.figures()
+    processor, wall = comm.gather_numbers([figures["processor"], figures["wall"]]).max(0).tolist()
+    return processor, wall, found["bytes_sent"]
 
 
 def _split(comm: Communicator, config: TrainConfig) -> dict[str, float]:

@@ -246,7 +246,7 @@ class Spread:
 
 #: Passes over a hidden layer's output in an epoch: scaling before and after the products, bias and ReLU, and the
 #: gradient through each. Over the scores: the softmax and its gradient, of the rows of the training split.
-_HIDDEN_PASSES, _HIDDEN_CALLS = 8, 8
+HIDDEN_PASSES, HIDDEN_CALLS = 8, 8
 _SCORE_PASSES, _SCORE_CALLS = 4, 20
 
 
@@ -279,10 +279,10 @@ def _add_hidden(steps: Steps, spread: Spread, dim: int) -> None:
     """The passes over a hidden layer's output, and its normalization."""
     work, rows, columns = steps.work, steps.size(spread.rows), steps.size(spread.columns)
     entries = share(work.num_vertices, rows) * share(dim, columns)
-    steps.touch(_HIDDEN_PASSES * entries, _HIDDEN_CALLS)
+    steps.touch(HIDDEN_PASSES * entries, HIDDEN_CALLS)
     if work.norm == "none":
         return
-    steps.touch(_HIDDEN_PASSES * entries, 2 * _HIDDEN_CALLS)
+    steps.touch(HIDDEN_PASSES * entries, 2 * HIDDEN_CALLS)
     axes = spread.columns if work.norm == "layer" else spread.rows
     groups = steps.ranks // steps.size(axes)
     # The number of entries, an int64 each; then the sums for mean and variance, and backward two sums at once.

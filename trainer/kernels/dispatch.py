@@ -24,12 +24,14 @@ from gnnloom.trainer.kernels.dropout import Dropout
 from gnnloom.trainer.kernels.elementwise import (
     add_bias,
     add_to,
+    add_widened,
     column_sums,
     converted,
     elu,
     fork,
     give_up,
     matrix_sum,
+    scaled_rows,
     scaled_sum,
 )
 from gnnloom.trainer.kernels.gemm import matmul, seconds_of_weight_gradients, weight_gradient
@@ -55,6 +57,7 @@ __all__ = [
     "Workspace",
     "add_bias",
     "add_to",
+    "add_widened",
     "column_sums",
     "converted",
     "edge_softmax",
@@ -69,6 +72,7 @@ __all__ = [
     "matrix_sum",
     "products_by_columns",
     "rectify",
+    "scaled_rows",
     "scaled_sum",
     "seconds_of_weight_gradients",
     "sparse_product",

@@ -16,7 +16,15 @@ from torch import Tensor
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import GEMM, SPMM, Kind
-from gnnloom.trainer.kernels.dispatch import SparseProduct, converted, matmul, sum_dtype, weight_gradient
+from gnnloom.trainer.kernels.dispatch import (
+    SparseProduct,
+    add_widened,
+    converted,
+    matmul,
+    scaled_rows,
+    sum_dtype,
+    weight_gradient,
+)
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.partial_parameters import Piece
 from gnnloom.trainer.layout.realignment import Realigner
@@ -155,6 +163,10 @@ class GridOperator(ABC):
         with self.grid.comm.traffic.timing(GEMM):
             return matmul(left, right, self.workspace)
 
+    def add_gemm(self, total: Tensor, left: Tensor, right: Tensor) -> None:
+        """Add a dense product to a sum, which is float32 for bfloat16. Communicates nothing."""
+        add_widened(total, self.gemm(left, right), self.workspace)
+
     def weight_gradient(self, features: Tensor, gradient: Tensor, *, transposed: bool = False) -> Tensor:
         """H^T dQ, or the transpose of dQ^T H (``transposed``), in the dtype of sums; timed. Communicates nothing."""
         with self.grid.comm.traffic.timing(GEMM):
@@ -220,7 +232,7 @@ class GridOperator(ABC):
         factor = sides.left if backward else sides.right
         if len(factor) < len(features):  # (0,) stands for ones
             return self.workspace.contiguous(features)
-        return torch.mul(features, torch.from_numpy(factor).unsqueeze(1), out=self.workspace.like(features))
+        return scaled_rows(features, torch.from_numpy(factor), self.workspace)
 
     def row_scale(self, layer: int, row_axes: tuple[str, ...], *, backward: bool) -> Tensor:
         """The normalization's factors on the left side, for the kernel: (num_rows,), or (0,) for ones."""

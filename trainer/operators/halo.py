@@ -15,7 +15,7 @@ from torch import Tensor
 from gnnloom.storage.artifacts.row_shards import ShardMatrix
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.dispatch import Workspace
+from gnnloom.trainer.kernels.dispatch import Workspace, scaled_rows
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class HaloExchange:
 
         Args:
             own: (num_own, dim) this rank's rows.
-            scale: (number of rows sent, 1) their factors, in the order of :meth:`sent`; None for ones.
+            scale: (number of rows sent,) their factors, in the order of :meth:`sent`; None for ones.
         """
         halo = self.workspace.empty((self._halo_offset[-1], own.shape[1]), own.dtype)
         # Receives are posted first, so that arriving rows go to their buffer without another copy.
@@ -63,7 +63,7 @@ class HaloExchange:
         packed = self.workspace.empty((len(self._send_row), own.shape[1]), own.dtype)
         torch.index_select(own, 0, self._send_row, out=packed)
         if scale is not None:
-            packed *= scale
+            scaled_rows(packed, scale, self.workspace, packed)
         return Arrival(halo, receives, self._send(packed, self._send_offset, kind), packed)
 
     def halo_of(self, rank: int) -> slice:

@@ -70,7 +70,7 @@ class HaloProduct:
         self._left = torch.from_numpy(sides.left)
         self._right = torch.from_numpy(sides.right) if len(sides.right) else None
         # Owners scale the rows that they send, so no rank needs the factors of its halo.
-        self._sent = None if self._right is None else exchange.sent(self._right).unsqueeze(1)
+        self._sent = None if self._right is None else exchange.sent(self._right)
         self._own, self._halo = products.own, products.halo
 
     def multiply(self, features: Tensor, *, as_sums: bool = False) -> Tensor:

@@ -261,7 +261,7 @@ class Summa(GridOperator):
         sums = sum_dtype(features.dtype)
         result = self.workspace.zeros((len(features), columns.stop - columns.start), sums)
         for block, inner in self._column_blocks(features, dim, Kind.TRANSFORM_FORWARD):
-            result += self.gemm(block, weight[inner, columns])
+            self.add_gemm(result, block, weight[inner, columns])
         return converted(result, features.dtype, self.workspace)
 
     def weight_adjoints(
@@ -277,7 +277,7 @@ class Summa(GridOperator):
         of_weight = self.workspace.zeros(weight.shape, weight.dtype)
         for block, columns in self._column_blocks(gradient, dim_out, Kind.TRANSFORM_BACKWARD):
             if back is not None:
-                back += self.gemm(block, weight[inner, columns].T)
+                self.add_gemm(back, block, weight[inner, columns].T)
             of_weight[inner, columns] = self.weight_gradient(features, block)
         return None if back is None else converted(back, features.dtype, self.workspace), of_weight
 

@@ -13,19 +13,28 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import product
+from itertools import combinations_with_replacement, product
 from typing import Any
 
 import numpy as np
 import torch
 
 from gnnloom.storage.matrix.csr import CSR
-from gnnloom.trainer.algorithms.steps import Operation
+from gnnloom.trainer.algorithms.steps import HIDDEN_CALLS, HIDDEN_PASSES, Operation
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.factors import factorizations
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.dispatch import Dropout, SparseProduct, Threads, Workspace, matmul, rectify, sparse_product
-from gnnloom.trainer.planner.profile import CollectiveRate, Link, MachineProfile, Rates, Table
+from gnnloom.trainer.kernels.dispatch import (
+    Dropout,
+    SparseProduct,
+    Threads,
+    Workspace,
+    matmul,
+    rectify,
+    sparse_product,
+    weight_gradient,
+)
+from gnnloom.trainer.planner.profile import MEASURED_BYTES, CollectiveRate, Link, MachineProfile, Rates, Table
 
 #: Clocks that a profile may be measured with. Processor time is for machines that other programs use as well.
 CLOCKS: Mapping[str, Callable[[], float]] = {"wall": time.perf_counter, "processor": time.process_time}
@@ -33,14 +42,17 @@ CLOCKS: Mapping[str, Callable[[], float]] = {"wall": time.perf_counter, "process
 _WIDTHS, _DEGREES, _COLUMNS = (1, 8, 32, 128), (1, 8, 64), (1 << 12, 1 << 15, 1 << 18)
 #: Nonzeros times columns of a measured product.
 _SPARSE_WORK = 1 << 23
-#: Short sides of the measured dense products, and the multiplications in one.
-_SIDES, _DENSE_WORK = (1, 8, 32, 128), 1 << 27
+#: Short sides of the measured dense products, and the numbers in the larger operand: so many that what other ranks
+#: leave in the caches does not count.
+_SIDES, _DENSE_NUMBERS = (1, 8, 32, 128), 1 << 21
 #: Bytes of the arrays that the streaming bandwidth is measured with: larger than caches.
 _STREAM_BYTES = 1 << 27
-#: Rows and columns of a hidden layer whose passes are measured.
-_PASS_ROWS, _PASS_WIDTH = 1 << 15, 128
+#: Rows, at least so many, and columns of a hidden layer whose passes are measured.
+_PASS_ROWS, _LEAST_PASS_ROWS, _PASS_WIDTH = 1 << 15, 1 << 12, 128
 #: Bytes of messages: one that shows the latency, and one that shows the bandwidth.
 _SHORT_BYTES, _LONG_BYTES = 1 << 10, 1 << 22
+#: Of what is measured in both precisions.
+_DTYPES = (torch.float32, torch.bfloat16)
 #: Calls of what takes microseconds, for one measurement.
 _CALLS = 50
 #: Seconds by which ranks come late to a message while they train, in the middle.
@@ -125,8 +137,9 @@ def calibrate(
     repeats = max(2, int(_REPEATS * min(1.0, scale * 4)))
     bench = _Bench(comm, CLOCKS[clock], repeats, _LATE if clock == "processor" else 0.0)
     threads, here = Threads(num_threads), comm.ranks_on_this_machine()
-    call = _measure_call(bench, threads)
+    call, stream = _measure_call(bench, threads), _measure_stream(bench, scale)
     intra, inter = _measure_links(bench, here)
+    wide, narrow = (_measure_rates(bench, threads, scale, call, stream, kind) for kind in _DTYPES)
     return MachineProfile(
         name=name,
         clock=clock,
@@ -134,19 +147,37 @@ def calibrate(
         memory_per_rank=_memory() // here,
         intra=intra,
         inter=inter,
-        spmm=_measure_sparse(bench, threads, scale, call, torch.float32),
-        gemm=_measure_dense(bench, scale, call, torch.float32),
-        bf16=Rates(
-            _measure_sparse(bench, threads, scale, call, torch.bfloat16),
-            _measure_dense(bench, scale, call, torch.bfloat16),
-            _measure_passes(bench, threads, scale),
-        ),
-        stream=_measure_stream(bench, scale),
+        spmm=wide.spmm,
+        gemm=wide.gemm,
+        gradient=wide.gradient,
+        passes=wide.passes,
+        bf16=narrow,
+        stream=stream,
         call=call,
         overlap=_measure_overlap(bench, threads, scale) if comm.size > 1 else _CPU_OVERLAP,
         collectives=_measure_collectives(bench),
         spread=bench.spread,
         sources={"measured": f"{comm.size} ranks of {num_threads} threads, {here} on a node"},
+    )
+
+
+def _measure_rates(
+    bench: _Bench, threads: Threads, scale: float, call: float, stream: float, dtype: torch.dtype
+) -> Rates:
+    """The rates of work on numbers of a dtype. Collective."""
+    space = Workspace()
+
+    def product(features: torch.Tensor, _: torch.Tensor, weight: torch.Tensor) -> None:
+        matmul(features, weight, space)
+
+    def gradient(features: torch.Tensor, output: torch.Tensor, _: torch.Tensor) -> None:
+        weight_gradient(features, output, space)
+
+    return Rates(
+        spmm=_measure_sparse(bench, threads, scale, call, dtype),
+        gemm=_measure_dense(bench, scale, call, dtype, "gemm", product),
+        passes=_measure_passes(bench, threads, scale, call, stream, dtype),
+        gradient=_measure_dense(bench, scale, call, dtype, "gradient", gradient),
     )
 
 
@@ -218,35 +249,53 @@ def _named(what: str, dtype: torch.dtype) -> str:
     return what if dtype == torch.float32 else f"{what} bf16"
 
 
-def _measure_dense(bench: _Bench, scale: float, call: float, dtype: torch.dtype) -> Table:
-    space, calls, works = Workspace(), {}, []
-    for side in _SIDES:
-        rows = max(side, int(_DENSE_WORK * scale) // max(8, side) ** 2)
-        left, right = torch.ones(rows, side, dtype=dtype), torch.ones(side, side, dtype=dtype)
-        works.append(rows * side * side)
+def _measure_dense(
+    bench: _Bench,
+    scale: float,
+    call: float,
+    dtype: torch.dtype,
+    what: str,
+    multiply: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None],
+) -> Table:
+    """Seconds for a multiplication, by the two short sides of a product of many rows. Collective.
 
-        def multiply(left: torch.Tensor = left, right: torch.Tensor = right) -> None:
-            matmul(left, right, space)
+    Args:
+        multiply: takes (rows, inner) features, (rows, columns) of the output, and the (inner, columns) weight.
+    """
+    calls, works = {}, {}
+    for short, long in combinations_with_replacement(_SIDES, 2):
+        rows = max(long, int(_DENSE_NUMBERS * min(1.0, scale * 4)) // max(8, long))
+        sides = [torch.ones(rows, side, dtype=dtype) for side in (short, long)]
+        works[short, long] = 2 * rows * short * long
 
-        calls[str(side)] = multiply
-    seconds = bench.medians(_named("gemm", dtype), calls).values()
-    rates = (max(each - call, 0.1 * each) / work for each, work in zip(seconds, works, strict=True))
-    return Table((_SIDES,), tuple(rates))
+        def both(given: list[torch.Tensor] = sides) -> None:
+            # Either side may be the inner one.
+            for features, output in (given, given[::-1]):
+                multiply(features, output, torch.ones(features.shape[1], output.shape[1], dtype=dtype))
+
+        calls[f"{short} {long}"] = both
+    seconds = bench.medians(_named(what, dtype), calls).values()
+    rates = {sides: max(each - 2 * call, 0.1 * each) / works[sides] for sides, each in zip(works, seconds, strict=True)}
+    lattice = product(_SIDES, _SIDES)
+    return Table((_SIDES, _SIDES), tuple(rates[min(sides), max(sides)] for sides in lattice))
 
 
-def _measure_passes(bench: _Bench, threads: Threads, scale: float) -> float:
-    """Seconds of the passes over a hidden layer in bfloat16, there and back, relative to those in float32."""
-    rows, dropout = max(1, int(_PASS_ROWS * scale)), Dropout(0.0, 0, threads, Workspace())
+def _measure_passes(
+    bench: _Bench, threads: Threads, scale: float, call: float, stream: float, dtype: torch.dtype
+) -> float:
+    """Seconds of the passes over a hidden layer, there and back, relative to the bandwidth's in float32. Collective."""
+    rows, dropout = max(_LEAST_PASS_ROWS, int(_PASS_ROWS * scale)), Dropout(0.0, 0, threads, Workspace())
+    output = torch.ones(rows, _PASS_WIDTH, dtype=dtype, requires_grad=True)
+    bias = torch.zeros(_PASS_WIDTH, requires_grad=True)
+    gradient = torch.ones(rows, _PASS_WIDTH, dtype=dtype)
 
-    def passes(output: torch.Tensor, gradient: torch.Tensor) -> None:
-        rectify(output, None, None, dropout).backward(gradient)  # type: ignore[no-untyped-call]
+    def passes() -> None:
+        rectify(output, bias, None, dropout).backward(gradient)  # type: ignore[no-untyped-call]
 
-    calls = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        output = torch.ones(rows, _PASS_WIDTH, dtype=dtype, requires_grad=True)
-        calls[str(dtype)] = partial(passes, output, torch.ones(rows, _PASS_WIDTH, dtype=dtype))
-    wide, narrow = bench.medians("passes bf16", calls).values()
-    return narrow / max(wide, 1e-9)
+    what = _named("passes", dtype)
+    seconds = bench.medians(what, {what: passes})[what]
+    expected = HIDDEN_PASSES * rows * _PASS_WIDTH * MEASURED_BYTES / stream
+    return max(seconds - HIDDEN_CALLS * call, 0.1 * seconds) / expected
 
 
 def _measure_stream(bench: _Bench, scale: float) -> float:
@@ -279,10 +328,13 @@ def _measure_link(bench: _Bench, what: str, distance: int) -> Link:
     peer = (side ^ 1) * distance + place
     peer = peer if peer < comm.size else comm.rank
 
+    # In memory that is there before, as in training.
+    given, taken = (torch.zeros(_LONG_BYTES // 4) for _ in range(2))
+
     def exchange(num_bytes: int, count: int) -> None:
-        given, taken = torch.zeros(num_bytes // 4), torch.empty(num_bytes // 4)
+        numbers = slice(num_bytes // 4)
         for _ in range(count):
-            comm.wait(comm.receive(taken, peer) + comm.send(given, peer, Kind.SETUP))
+            comm.wait(comm.receive(taken[numbers], peer) + comm.send(given[numbers], peer, Kind.SETUP))
 
     latency = bench.short(what, partial(exchange, _SHORT_BYTES, 1))
     seconds = bench.medians(what, {"long": partial(exchange, _LONG_BYTES, 4)})["long"] / 4
@@ -341,22 +393,25 @@ def _repeat(act: Callable[[int], None], count: int, times: int) -> None:
 
 
 def _operations(group: Communicator) -> dict[Operation, Callable[[int], None]]:
-    """Collectives of a number of elements in a group."""
+    """Collectives of a number of elements in a group, in memory that is there before, as in training."""
+    given, taken = (torch.zeros(_LONG_BYTES // 4) for _ in range(2))
 
     def sizes(count: int) -> list[int]:
         return [(rank + 1) * count // group.size - rank * count // group.size for rank in range(group.size)]
 
     def all_reduce(count: int) -> None:
-        group.all_reduce(torch.zeros(count), Kind.SETUP)
+        group.all_reduce(given[:count], Kind.SETUP)
 
     def all_gather(count: int) -> None:
-        group.all_gather(torch.zeros(sizes(count)[group.rank]), sizes(count), Kind.SETUP)
+        own = sizes(count)[group.rank]
+        group.all_gather(given[:own], sizes(count), Kind.SETUP, taken[:count])
 
     def reduce_scatter(count: int) -> None:
-        group.reduce_scatter(torch.zeros(count), sizes(count), Kind.SETUP)
+        own = sizes(count)[group.rank]
+        group.reduce_scatter(given[:count], sizes(count), Kind.SETUP, taken[:own])
 
     def broadcast(count: int) -> None:
-        group.broadcast(torch.zeros(count), 0, Kind.SETUP)
+        group.broadcast(given[:count], 0, Kind.SETUP)
 
     return {
         Operation.ALL_REDUCE: all_reduce,

@@ -86,17 +86,18 @@ def _sparse_seconds(step: SparseWork, nnz: float, profile: MachineProfile, numbe
 
 def _pass_seconds(step: ElementWork, profile: MachineProfile, number_size: int) -> float:
     rates, factor = profile.rates(number_size)
-    # Passes over bfloat16 widen and narrow each number: where that was not measured, they are as slow as over float32.
-    each = MEASURED_BYTES * rates.passes * max(1.0, factor) / profile.stream
+    each = MEASURED_BYTES * rates.passes * factor / profile.stream
     return step.numbers * each + step.calls * profile.call
 
 
 def dense_seconds(step: DenseWork, profile: MachineProfile, number_size: int = MEASURED_BYTES) -> float:
     """Seconds of a dense product."""
-    sides = sorted((step.rows, step.inner, step.columns))
+    sides = sorted(max(1.0, side) for side in (step.rows, step.inner, step.columns))
     rates, factor = profile.rates(number_size)
     multiplications = step.rows * step.inner * step.columns
-    return multiplications * factor * rates.gemm.at(max(1.0, sides[0])) + step.calls * profile.call
+    # The gradient of a weight is a sum over all rows: in bfloat16, of the products of some rows at a time.
+    table = (rates.gradient if step.inner > max(step.rows, step.columns) else None) or rates.gemm
+    return multiplications * factor * table.at(*sides[: len(table.axes)]) + step.calls * profile.call
 
 
 def communication_seconds(step: Communication, profile: MachineProfile) -> float:

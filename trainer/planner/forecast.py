@@ -13,7 +13,7 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.planner.candidates import fits, plan_of
 from gnnloom.trainer.planner.profile import GENERIC, LOCAL, MachineProfile, open_profile
 from gnnloom.trainer.planner.stored import situation_of
-from gnnloom.trainer.training.projection import project_new_training
+from gnnloom.trainer.training.projection import project_new_training, with_drawn_options
 from gnnloom.trainer.training.shard_sizes import sizes_of
 from gnnloom.trainer.training.start import Begun
 
@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 def record_forecast(run: Run, begun: Begun) -> None:
     """Store the forecast of a training with its run; called by rank 0.
 
-    A model, a mode or an algorithm that the planner does not know has none, nor has a training whose graph or partition
-    is gone, or whose partition an earlier version measured: that is logged, and the training goes on.
+    A model or an algorithm that the planner does not know has none, nor has a training whose graph or partition is
+    gone, or whose partition an earlier version measured: that is logged, and the training goes on.
     """
     try:
         run.write_forecast(forecast(Catalog(begun.config.catalog).dataset(begun.config.dataset), begun))
@@ -35,17 +35,30 @@ def record_forecast(run: Run, begun: Begun) -> None:
 def forecast(dataset: Dataset, begun: Begun) -> dict[str, Any]:
     """The forecast of a training as JSON: that of its plan, and the profile that its times come from. Reads manifests.
 
+    Epochs of sampled modes depend on the batches that are drawn: their forecast has the memory only.
+
     Raises:
         InputError: the planner does not know the training, or the partition lacks a figure.
-        NotFoundError: the graph or the vertex data is gone.
+        NotFoundError: the graph, the vertex data, or what batches are drawn from is gone.
     """
-    config, shards = begun.config, begun.shards
-    profile = _profile(dataset.path.parent)
-    situation = situation_of(dataset, shards.artifact.inputs.get("graph"), begun.num_training)
-    plan = plan_of(config, situation, profile, shards.artifact.inputs.get("partition", ""))
+    shards, profile = begun.shards, _profile(dataset.path.parent)
+    config = with_drawn_options(begun.config, dataset, shards.artifact)
     # The shards are there, so their sizes are known better than before there were any.
     memory = max(project_new_training(config, sizes_of(shards)).peak_memory)
-    content = replace(plan, peak_memory=memory, fits=fits(memory, profile.memory_per_rank)).to_json()
+    fitting = fits(memory, profile.memory_per_rank)
+    if config.mode_kind.is_sampled:
+        content: dict[str, Any] = {
+            "algorithm": config.algorithm,
+            "mode": config.mode,
+            "ranks": config.ranks,
+            "precision": config.precision,
+            "peak_memory": memory,
+            "fits": fitting,
+        }
+    else:
+        situation = situation_of(dataset, shards.artifact.inputs.get("graph"), begun.num_training)
+        plan = plan_of(config, situation, profile, shards.artifact.inputs.get("partition", ""))
+        content = replace(plan, peak_memory=memory, fits=fitting).to_json()
     return {**content, "profile": profile.name, "clock": profile.clock}
 
 

@@ -17,7 +17,7 @@ from gnnloom.storage.errors import CorruptError, InputError, NotFoundError
 from gnnloom.storage.format.files import read_json, write_json
 
 #: Version of the JSON.
-VERSION = 2
+VERSION = 3
 #: Folder of the measured profiles in a catalog; datasets cannot have this name.
 FOLDER = ".profiles"
 #: Bytes of a number in the products that every profile has rates of, and in bfloat16.
@@ -104,13 +104,16 @@ class Rates:
     Attributes:
         spmm: seconds for a nonzero and column of the dense operand, by that operand's columns, the nonzeros per row,
             and the operand's rows.
-        gemm: seconds for a multiplication with its addition, by the smaller one of the two short sides.
-        passes: seconds of a pass over an array, relative to one over as many float32 numbers.
+        gemm: seconds for a multiplication with its addition, by the two shortest sides, or by the shortest one alone.
+        passes: seconds of a pass over an array, relative to one over as many float32 numbers at the memory bandwidth.
+        gradient: as ``gemm``, of products that are sums over many rows: gradients of weights; None if these were not
+            measured and take the time of others.
     """
 
     spmm: Table
     gemm: Table
     passes: float = 1.0
+    gradient: Table | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +127,7 @@ class MachineProfile:
         intra: between ranks of a node.
         inter: between nodes, for each network card.
         cards: network cards of a node, which its ranks share.
-        spmm, gemm: rates of products in float32; see :class:`Rates`.
+        spmm, gemm, gradient, passes: rates of work in float32; see :class:`Rates`.
         bf16: rates of products in bfloat16 with float32 sums; None if they were not measured.
         stream: bytes per second that a rank reads or writes.
         call: seconds that any operation takes, however little it does.
@@ -146,6 +149,8 @@ class MachineProfile:
     stream: float
     call: float
     overlap: float = 1.0
+    gradient: Table | None = None
+    passes: float = 1.0
     bf16: Rates | None = None
     collectives: tuple[CollectiveRate, ...] = ()
     spread: Mapping[str, float] = field(default_factory=dict)
@@ -163,7 +168,9 @@ class MachineProfile:
         """
         if number_size == _BF16_BYTES and self.bf16 is not None:
             return self.bf16, 1.0
-        return Rates(self.spmm, self.gemm), number_size / MEASURED_BYTES
+        # Passes over bfloat16 widen and narrow each number: unmeasured, they are as slow as over float32.
+        factor = number_size / MEASURED_BYTES
+        return Rates(self.spmm, self.gemm, self.passes / min(1.0, factor), self.gradient), factor
 
     def to_json(self) -> dict[str, Any]:
         return {"encoding-type": "gnnloom-machine-profile", "version": VERSION, **asdict(self)}
@@ -184,10 +191,14 @@ class MachineProfile:
         try:
             given["intra"], given["inter"] = Link(**given["intra"]), Link(**given["inter"])
             given["spmm"], given["gemm"] = _table(given["spmm"]), _table(given["gemm"])
+            given["gradient"] = _known_table(given.get("gradient"))
             # Profiles of version 1 have none.
             if given.get("bf16") is not None:
                 narrow = given["bf16"]
-                given["bf16"] = Rates(_table(narrow["spmm"]), _table(narrow["gemm"]), narrow.get("passes", 1.0))
+                gradient = _known_table(narrow.get("gradient"))
+                given["bf16"] = Rates(
+                    _table(narrow["spmm"]), _table(narrow["gemm"]), narrow.get("passes", 1.0), gradient
+                )
             given["collectives"] = tuple(CollectiveRate(**rate) for rate in given.get("collectives", ()))
             return cls(**given)
         except (KeyError, TypeError, ValueError) as error:
@@ -196,6 +207,10 @@ class MachineProfile:
 
 def _table(content: Mapping[str, Any]) -> Table:
     return Table(tuple(map(tuple, content["axes"])), tuple(content["values"]))
+
+
+def _known_table(content: Mapping[str, Any] | None) -> Table | None:
+    return None if content is None else _table(content)
 
 
 def published_profiles() -> list[str]:

@@ -32,6 +32,7 @@ from gnnloom.trainer.networks.options import ModelOptions
 from gnnloom.trainer.training.batch_projection import RankRows, batch_sizes, prepared_bytes
 from gnnloom.trainer.training.gathered import GATHERED
 from gnnloom.trainer.training.requested import check_graph, model_options
+from gnnloom.trainer.training.reused_memory import reused_peak, reuses_memory
 from gnnloom.trainer.training.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes, sizes_of
 
 #: A rank without any data, as measured at the end of a run: interpreter, torch, MPI, kernels in C, state of autograd.
@@ -342,7 +343,10 @@ def _memory(
     loading = 2 * feature + (first.held + first.product) * whole + first.arriving_bytes(whole)
     batch = batch_sizes(config, rank, len(options.pairs)) if n else None
     if batch is None:
-        peak, saved = _layer_peak(config, options, layers, model, n * word, entries * word)
+        if reuses_memory(config):
+            peak, saved = reused_peak(config, options, layers, n * word)
+        else:
+            peak, saved = _layer_peak(config, options, layers, model, n * word, entries * word)
         prepared = 0
     else:
         # A model is evaluated on the whole graph, and saves nothing for a backward pass there.

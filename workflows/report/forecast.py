@@ -21,7 +21,9 @@ def forecast_card(facts: RunFacts) -> str | None:
     forecast = facts.run.forecast()
     if not forecast:
         return None
-    rows = [_total_seconds(forecast, facts), *_split_seconds(forecast, facts), *_sizes(forecast, facts)]
+    rows = [_peak_memory(forecast, facts)]
+    if "epoch_seconds" in forecast:
+        rows = [_total_seconds(forecast, facts), *_split_seconds(forecast, facts), *_sent(forecast, facts), *rows]
     return card("An epoch", table(("", "predicted", "measured"), rows), note=_note(forecast, facts), kind="table")
 
 
@@ -45,15 +47,17 @@ def _split_seconds(forecast: Mapping[str, Any], facts: RunFacts) -> list[tuple[s
     return [*rows, _row("less what products hide, seconds", hidden, None)] if hidden else rows
 
 
-def _sizes(forecast: Mapping[str, Any], facts: RunFacts) -> list[tuple[str, str, str]]:
+def _sent(forecast: Mapping[str, Any], facts: RunFacts) -> list[tuple[str, str, str]]:
     last = facts.metrics[-1]
     sent, messages = (sum(last.get(name, {}).values()) for name in ("bytes", "messages"))
-    peak = max(facts.result.get("peak_memory", [0])) or None
     return [
         _row("bytes sent", forecast["bytes_sent"], sent),
         _row("messages sent", forecast["messages_sent"], messages),
-        _row("peak memory", forecast["peak_memory"], peak),
     ]
+
+
+def _peak_memory(forecast: Mapping[str, Any], facts: RunFacts) -> tuple[str, str, str]:
+    return _row("peak memory", forecast["peak_memory"], max(facts.result.get("peak_memory", [0])) or None)
 
 
 def _row(name: str, predicted: float, measured: float | None) -> tuple[str, str, str]:
@@ -63,6 +67,8 @@ def _row(name: str, predicted: float, measured: float | None) -> tuple[str, str,
 
 def _note(forecast: Mapping[str, Any], facts: RunFacts) -> str:
     notes = ["Predicted when the training last began or continued."]
+    if "epoch_seconds" not in forecast:
+        return " ".join([*notes, "Epochs depend on the batches that are drawn, so only the memory is predicted."])
     if len(facts.sessions) > 1:
         notes.append("Measured seconds are those of the epochs of all sessions.")
     if forecast["profile"] == "generic":

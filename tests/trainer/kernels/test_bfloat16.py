@@ -9,7 +9,15 @@ import torch
 from gnnloom.trainer.kernels import gemm
 from gnnloom.trainer.kernels.bfloat16 import narrow, widen
 from gnnloom.trainer.kernels.chunked_sums import add_in_order, chunk_groups, in_chunks
-from gnnloom.trainer.kernels.dispatch import Workspace, column_sums, converted, matmul, weight_gradient
+from gnnloom.trainer.kernels.dispatch import (
+    Workspace,
+    add_widened,
+    column_sums,
+    converted,
+    matmul,
+    scaled_rows,
+    weight_gradient,
+)
 
 
 def _numbers(*shape: int) -> torch.Tensor:
@@ -34,6 +42,25 @@ def test_column_sums_are_formed_in_float32() -> None:
     found = column_sums(matrix, Workspace())
     assert found.dtype == torch.float32
     np.testing.assert_allclose(found, matrix.double().sum(0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("num_rows", [0, 1, 3000])
+@pytest.mark.parametrize("in_place", [True, False])
+def test_rows_are_scaled_in_float32_and_rounded_once(num_rows: int, in_place: bool) -> None:
+    # More rows than are widened at a time.
+    matrix, factors = _numbers(num_rows, 100).bfloat16(), _numbers(num_rows)
+    expected = (matrix.float() * factors.unsqueeze(1)).bfloat16()
+    found = scaled_rows(matrix, factors, Workspace(), matrix if in_place else None)
+    assert torch.equal(found, expected)
+    assert (found is matrix) is in_place
+
+
+@pytest.mark.parametrize("num_rows", [0, 1, 3000])
+def test_bfloat16_is_added_to_float32_without_rounding(num_rows: int) -> None:
+    total, summand = _numbers(num_rows, 100), (_numbers(num_rows, 100) + 1).bfloat16()
+    expected = total + summand.float()
+    add_widened(total, summand, Workspace())
+    assert torch.equal(total, expected)
 
 
 @pytest.mark.parametrize(("num_rows", "most"), [(0, 3), (1, 3), (5, 1), (60, 3), (61, 4), (9, 0)])

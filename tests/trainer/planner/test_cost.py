@@ -12,7 +12,7 @@ from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.files import write_json
 from gnnloom.trainer.algorithms.steps import Communication, DenseWork, ElementWork, Operation, SparseWork, Step
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.planner.cost import communication_seconds, epoch_cost
+from gnnloom.trainer.planner.cost import communication_seconds, dense_seconds, epoch_cost
 from gnnloom.trainer.planner.profile import (
     GENERIC,
     CollectiveRate,
@@ -148,6 +148,28 @@ def test_products_in_bf16_have_rates_of_their_own_where_they_were_measured(tmp_p
     assert open_profile(tmp_path, "made-up") == measured
 
 
+def test_gradients_of_weights_and_products_by_two_sides_have_rates_of_their_own(tmp_path: Path) -> None:
+    by_sides = Table(((1, 100), (1, 100)), (9e-9, 5e-9, 5e-9, 1e-9))
+    measured = replace(PROFILE, gemm=by_sides, gradient=Table(((1,),), (4e-9,)))
+    product, gradient = DenseWork(rows=10**4, inner=1, columns=100), DenseWork(rows=1, inner=10**4, columns=100)
+    assert dense_seconds(product, measured) == pytest.approx(10**6 * 5e-9)
+    assert dense_seconds(gradient, measured) == pytest.approx(10**6 * 4e-9)
+    # Without a rate of their own they take the time of other products.
+    assert dense_seconds(gradient, replace(measured, gradient=None)) == pytest.approx(10**6 * 5e-9)
+    narrow = Rates(PROFILE.spmm, PROFILE.gemm, gradient=Table(((1,),), (7e-9,)))
+    assert dense_seconds(gradient, replace(measured, bf16=narrow), 2) == pytest.approx(10**6 * 7e-9)
+    store_profile(tmp_path, replace(measured, bf16=narrow, passes=1.5))
+    assert open_profile(tmp_path, "made-up") == replace(measured, bf16=narrow, passes=1.5)
+
+
+def test_passes_take_their_measured_multiple_of_the_bandwidth() -> None:
+    touched, slow = [ElementWork(numbers=1000)], replace(PROFILE, passes=1.5)
+    assert epoch_cost(touched, slow).passes == pytest.approx(6e-6)
+    # Halves of the numbers do not make them faster, and twice the bytes make them slower.
+    assert epoch_cost(touched, slow, 2).passes == pytest.approx(6e-6)
+    assert epoch_cost(touched, slow, 8).passes == pytest.approx(1.2e-5)
+
+
 def test_profiles_are_stored_and_read_back(tmp_path: Path) -> None:
     store_profile(tmp_path, PROFILE)
     assert open_profile(tmp_path, "made-up") == PROFILE
@@ -169,7 +191,7 @@ def test_published_profiles_cite_their_figures() -> None:
     ("content", "message"),
     [
         ({}, "not a machine profile"),
-        ({"encoding-type": "gnnloom-machine-profile", "version": 3}, "version 3"),
+        ({"encoding-type": "gnnloom-machine-profile", "version": 4}, "version 4"),
         ({"encoding-type": "gnnloom-machine-profile", "version": 2}, "not a complete machine profile"),
         ({**PROFILE.to_json(), "speed": 1}, "not a complete machine profile"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from itertools import pairwise
@@ -26,8 +27,9 @@ from gnnloom.trainer.algorithms.steps import (
 )
 from gnnloom.trainer.algorithms.workload import Exchange, Workload
 from gnnloom.trainer.comm.factors import factorizations
+from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS, scaling
-from gnnloom.trainer.planner.describe import SCALED_SIDES
+from gnnloom.trainer.planner.describe import SCALED_SIDES, epoch_steps
 from support import traffic
 
 ON_GRIDS = ("broadcast", "replicated", "summa", "split3d", "tensor3d")
@@ -208,6 +210,32 @@ def test_sizes_of_numbers_are_parameters() -> None:
     weighted = volume("summa", work(value_size=8), (2, 3))
     assert weighted.bytes["adjacency"] - whole.bytes["adjacency"] == 2 * 2 * 8 * work().nnz
     assert weighted.messages["adjacency"] * 2 == whole.messages["adjacency"] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "grid", "expected"),
+    [
+        # One product of width 3 there and back, from one block of 60 rows, or from three of 20.
+        ("broadcast", (1,), 0),
+        ("broadcast", (3,), 2 * 2 * 20 * 3),
+        ("p2p", (3,), 2 * 2 * 20 * 3),
+        # Dense products are widened too: the output of the first layer, and its gradient.
+        ("tensor3d", (1, 2, 1), 2 * 4 * 60 * 17),
+        # A sparse product is written as it is summed, and narrowed once.
+        ("tensor3d", (1, 1, 2), 2 * 60 * 3),
+    ],
+)
+def test_sums_of_bfloat16_are_widened_and_narrowed(name: str, grid: tuple[int, ...], expected: int) -> None:
+    exchange = Exchange(rows=40, messages=6, busiest_rows=20, busiest_messages=2)
+    passes = []
+    for precision in ("float32", "bf16"):
+        config = TrainConfig(
+            catalog="c", dataset="d", ranks=math.prod(grid), algorithm=name, grid=grid, precision=precision
+        )
+        given_work = work(feature_size=config.feature_bytes, parameter_size=4, exchange=exchange)
+        steps = epoch_steps(config, given_work)
+        passes.append(sum(step.numbers for step in steps if isinstance(step, ElementWork)))
+    assert passes[1] - passes[0] == pytest.approx(expected)
 
 
 def test_p2p_sends_what_its_partition_says() -> None:

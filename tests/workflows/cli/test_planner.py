@@ -54,13 +54,28 @@ def test_calibrate_stores_a_profile_that_plan_uses(folder: Path) -> None:
     assert {(rate.operation, rate.group) for rate in profile.collectives} == {(name, 2) for name in operations}
     # Plausible for any machine on which the tests run: between 1 MFLOP/s and 10 TFLOP/s, 10 MB/s and 10 TB/s.
     assert profile.bf16 is not None
-    tables = profile.spmm, profile.gemm, profile.bf16.spmm, profile.bf16.gemm
+    assert profile.gradient is not None
+    assert profile.bf16.gradient is not None
+    tables = [profile.spmm, profile.gemm, profile.gradient]
+    tables += [profile.bf16.spmm, profile.bf16.gemm, profile.bf16.gradient]
     assert all(1e-13 < rate < 1e-6 for table in tables for rate in table.values)
     assert 0 <= profile.overlap <= 1
-    assert 0.01 < profile.bf16.passes < 100
+    assert all(0.01 < passes < 100 for passes in (profile.passes, profile.bf16.passes))
     assert all(1e7 < bandwidth < 1e13 for bandwidth in (profile.stream, profile.intra.bandwidth))
     assert all(1e-7 < seconds < 0.1 for seconds in (profile.call, profile.intra.latency))
-    assert {"spmm", "gemm", "spmm bf16", "gemm bf16", "stream", "overlap", "all-reduce"} <= profile.spread.keys()
+    assert {
+        "spmm",
+        "gemm",
+        "gradient",
+        "spmm bf16",
+        "gemm bf16",
+        "gradient bf16",
+        "passes",
+        "passes bf16",
+        "stream",
+        "overlap",
+        "all-reduce",
+    } <= profile.spread.keys()
     assert answer(folder, "plan", "web", "--ranks", "2", "--profile", "tiny")["profile"] == "tiny"
 
 

@@ -17,6 +17,8 @@ from gnnloom.trainer.config.continuation import inputs_of
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.planner.forecast import record_forecast
 from gnnloom.trainer.planner.profile import open_profile, store_profile
+from gnnloom.trainer.training.projection import project_new_training
+from gnnloom.trainer.training.shard_sizes import sizes_of
 from gnnloom.trainer.training.start import Begun
 from gnnloom.workflows.report.facts import RunFacts
 from gnnloom.workflows.report.forecast import forecast_card
@@ -90,6 +92,29 @@ def test_a_training_that_the_planner_does_not_know_has_no_forecast_and_the_log_s
         record_forecast(run, replace(begun, config=unknown))
     assert run.forecast() == {}
     assert "run planned: no forecast: model gnnloom.workflows.examples.gcnii:GCNII" in caplog.text
+
+
+def test_sampled_modes_have_a_forecast_of_their_memory_with_the_options_that_they_draw_with(
+    tmp_path: Path, planned: tuple[Run, Begun]
+) -> None:
+    run, begun = planned
+    run.append_metrics({"epoch": 0, "loss": 1.0, "seconds": 0.125, "bytes": {}, "messages": {}})
+    # The number of clusters follows from the partition; without one the projection would not know the batches.
+    found = {}
+    for parts in (3, 0):
+        sampled = replace(begun.config, mode="subgraph", sampler="cluster", cluster_parts=parts)
+        record_forecast(run, replace(begun, config=sampled))
+        found[parts] = run.forecast()
+    assert found[0] == found[3]
+    dataset = Catalog(tmp_path)["web"]
+    expected = max(project_new_training(replace(sampled, cluster_parts=3), sizes_of(begun.shards)).peak_memory)
+    assert found[0]["peak_memory"] == expected
+    assert found[0]["mode"] == "subgraph"
+    assert check_run(run) == 1
+    card = forecast_card(RunFacts.gather(dataset, "planned"))
+    assert card is not None
+    assert "only the memory is predicted" in card
+    assert "epoch seconds" not in card
 
 
 def test_a_forecast_says_whether_the_memory_of_the_shards_fits(tmp_path: Path, planned: tuple[Run, Begun]) -> None:
