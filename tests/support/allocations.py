@@ -108,7 +108,7 @@ def watched_epochs() -> Iterator[Watched]:
         watched.sizes.append(workspace.nbytes)
         return report
 
-    Training._train_epoch = train_epoch  # type: ignore[method-assign]
+    Training._train_epoch = train_epoch  # type: ignore[assignment, method-assign]
     try:
         yield watched
     finally:

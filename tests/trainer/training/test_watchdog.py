@@ -102,9 +102,9 @@ def test_every_layer_is_announced_forward_and_backward(tmp_path: Path) -> None:
     inputs = session.take_inputs()
     propagate = session.operator.propagate
 
-    def watched(features: torch.Tensor, layer: int) -> torch.Tensor:
+    def watched(features: torch.Tensor, layer: int, *, as_sums: bool = False) -> torch.Tensor:
         steps.append(watch.step)
-        product = propagate(features, layer)
+        product = propagate(features, layer, as_sums=as_sums)
         if product.requires_grad:
             product.register_hook(lambda _: steps.append(watch.step))  # type: ignore[no-untyped-call]
         return product
