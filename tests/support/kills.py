@@ -232,9 +232,10 @@ def _facts(catalog: Path) -> dict[str, Any]:
         f"{info.kind} {info.key}": dataset.find(info.kind, info.key).digest for info in dataset.artifacts()
     }
     for path in dataset.path.rglob("c/**/*"):
-        # What a killed command was writing has a name that begins with a dot.
-        if path.is_file() and not path.name.startswith("."):
-            facts[str(path.relative_to(catalog))] = hashlib.sha256(path.read_bytes()).hexdigest()
+        name = path.relative_to(catalog)
+        # What a killed command was writing or removing has a name that begins with a dot.
+        if path.is_file() and not any(part.startswith(".") for part in name.parts):
+            facts[str(name)] = hashlib.sha256(path.read_bytes()).hexdigest()
     return {**facts, "loss": str(json.loads((dataset.run_path("run") / "result.json").read_text())["loss"])}
 
 
