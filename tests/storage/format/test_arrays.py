@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ import pytest
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numcodecs import blosc
 from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
 from gnnloom.storage.errors import CorruptError, InputError
@@ -175,6 +175,7 @@ def _zarr_codecs(codec: str, dtype: np.dtype[Any]) -> list[Any]:
 
 
 def test_a_chunk_of_many_blocks_has_the_same_bytes_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blosc: Any = import_module("numcodecs.blosc")
     # As in a process that has not imported zarr, which turns Blosc's threads off.
     monkeypatch.setattr(blosc, "use_threads", None)
     # Blocks of unequal difficulty, which threads would finish in another order each time.
