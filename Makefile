@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SCALE ?= full
 
-.PHONY: install demo test test-long lint typecheck fuzz soak sanitize docs wheel bench-ingest bench-partition \
+.PHONY: install demo test test-long lint typecheck fuzz soak kills sanitize docs wheel bench-ingest bench-partition \
 	bench-algorithms bench-spmm bench-epoch bench-sampling bench-modes bench-minibatch bench-startup bench-plan clean
 
 install: .venv/installed
@@ -61,6 +61,11 @@ fuzz: .venv/installed-for-tests
 SOAK_MINUTES ?= 10
 soak: .venv/installed-for-tests
 	PYTHONPATH=tests $(BIN)/python tests/support/soak.py --minutes $(SOAK_MINUTES)
+
+# Whole pipelines whose commands are killed at random moments, compared with undisturbed ones.
+KILLS ?= 200
+kills: .venv/installed-for-tests
+	PYTHONPATH=tests $(BIN)/python tests/support/kills.py --kills $(KILLS)
 
 # The kernels in C, with every read, write and undefined operation checked.
 sanitize:

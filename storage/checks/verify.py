@@ -53,7 +53,8 @@ def verify_dataset(dataset: Dataset, *, quick: bool = False) -> list[Finding]:
     Returns:
         One finding per artifact, run and uncompressed copy, intact or not.
     """
-    artifacts = [_verify_artifact(dataset, info, quick=quick) for info in dataset.artifacts()]
+    looked_at = [_verify_artifact(dataset, info, quick=quick) for info in dataset.artifacts()]
+    artifacts = [finding for finding in looked_at if finding is not None]
     runs = [_verify_run(dataset, run) for run in dataset.runs()]
     copied = [_verify_copy(path) for path in copies(dataset.path)]
     return artifacts + runs + copied + _verify_lists(dataset)
@@ -66,7 +67,8 @@ def _verify_lists(dataset: Dataset) -> list[Finding]:
     return [Finding("list", "zarr.json", state, 0, problem) for state, problem in found if problem]
 
 
-def _verify_artifact(dataset: Dataset, info: ArtifactInfo, *, quick: bool) -> Finding:
+def _verify_artifact(dataset: Dataset, info: ArtifactInfo, *, quick: bool) -> Finding | None:
+    """Check an artifact; None if it is removed meanwhile."""
     arrays, problem = 0, None
     try:
         artifact = Artifact(info.path)
@@ -75,6 +77,8 @@ def _verify_artifact(dataset: Dataset, info: ArtifactInfo, *, quick: bool) -> Fi
             check_artifact(dataset, artifact)
     # One damaged artifact must not hide the findings of the others.
     except (GnnloomError, OSError) as error:
+        if not info.path.exists():
+            return None
         problem = str(error)
     return Finding(info.kind, info.key, info.state, arrays, problem)
 

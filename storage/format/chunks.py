@@ -10,8 +10,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -67,7 +70,7 @@ class ChunkWriter:
             self._put((start + first) // length, chunk)
 
     def _put(self, number: int, chunk: NDArray[Any]) -> None:
-        encoded = chunk.tobytes() if self._blosc is None else self._blosc.encode(chunk)
+        encoded = chunk.tobytes() if self._blosc is None else _encoded(self._blosc, chunk)
         checksum = google_crc32c.value(encoded).to_bytes(_CHECKSUM_BYTES, "little")
         # Arrays are split along the first axis only, so the chunk's other coordinates are always 0.
         file = self._folder.joinpath(str(number), *["0"] * (chunk.ndim - 1))
@@ -183,3 +186,26 @@ def _compressor(metadata: ArrayMetadata) -> Blosc | None:
     from numcodecs.blosc import Blosc  # noqa: PLC0415
 
     return Blosc(settings["cname"], settings["clevel"], _SHUFFLES.index(settings["shuffle"]), settings["blocksize"])
+
+
+def _encoded(compressor: Blosc, chunk: NDArray[Any]) -> bytes:
+    with _one_thread():
+        encoded: bytes = compressor.encode(chunk)
+    return encoded
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Keep Blosc from using threads of its own, which numcodecs allows in the main thread only.
+
+    They append their blocks in the order in which they finish, so equal chunks would not have the same bytes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    library: Any = import_module("numcodecs.blosc")
+    before, library.use_threads = library.use_threads, False
+    try:
+        yield
+    finally:
+        library.use_threads = before

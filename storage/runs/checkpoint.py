@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,11 @@ class StoredCheckpoint:
 
 def checkpoint_epochs(folder: Path) -> list[int]:
     """Epochs of the complete checkpoints below ``folder``, ascending."""
-    return sorted(int(path.parent.name) for path in folder.glob(f"[0-9]*/{CHECKPOINT_INDEX}"))
+    # Not a pattern, which raises an error if the folder is removed between two looks at it.
+    with suppress(FileNotFoundError):
+        found = [path for path in folder.iterdir() if path.name.isdecimal()]
+        return sorted(int(path.name) for path in found if (path / CHECKPOINT_INDEX).exists())
+    return []
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:

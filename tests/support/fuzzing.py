@@ -10,13 +10,16 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,6 +41,10 @@ from support.small_catalogs import store_small_dataset
 U, V = np.array([0, 1, 2, 3, 4, 5]), np.array([1, 2, 3, 4, 5, 0])
 #: Longest time that a reader may take for a tiny file, in seconds; on a busy machine.
 SLOW_SECONDS = 20.0
+#: Longest time for one input before it counts as a hang, in seconds; on a busy machine.
+HANG_SECONDS = 120
+#: Most by which one tiny input may raise the peak of the resident memory, in bytes.
+MOST_MEMORY = 512 << 20
 
 
 @dataclass(frozen=True)
@@ -195,20 +202,45 @@ def valid_files(target: Target, valid: Path) -> list[Path]:
     return sorted(path.relative_to(valid) for path in valid.rglob("*") if path.is_file() and path.stat().st_size)
 
 
+class HangError(BaseException):
+    """An input is still being read after ``HANG_SECONDS``. Not an ``Exception``, so that no reader handles it."""
+
+
+@contextmanager
+def _time_limit() -> Iterator[None]:
+    def end(number: int, frame: object) -> None:
+        raise HangError
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(HANG_SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _peak_memory() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
 def read_one(target: Target, copy: Path, what: str, outcome: Outcome) -> None:
     """Read an input, and count what happens."""
     outcome.inputs += 1
-    began = time.process_time()
+    began, peak = time.process_time(), _peak_memory()
     try:
-        target.read(copy)
+        with _time_limit():
+            target.read(copy)
     except GnnloomError as error:
         outcome.refused += 1
         if "\n" in str(error):
             outcome.failures.append(f"{what}: the error has several lines: {error!s:.300}")
-    except Exception:  # noqa: BLE001 - whatever else is raised is what is looked for
+    except (Exception, HangError):  # noqa: BLE001 - whatever else is raised is what is looked for
         outcome.failures.append(f"{what}: {traceback.format_exc(limit=-4)}")
     if time.process_time() - began > SLOW_SECONDS:
         outcome.failures.append(f"{what}: took {time.process_time() - began:.0f} s of processor time")
+    if _peak_memory() - peak > MOST_MEMORY:
+        outcome.failures.append(f"{what}: took {(_peak_memory() - peak) >> 20} MiB of memory")
 
 
 def guided(target: Target, folder: Path, seed: int, seconds: float) -> Outcome:

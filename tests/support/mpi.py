@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
 
@@ -20,9 +22,8 @@ _SERVER = Path(__file__).with_name("rank_server.py")
 
 def run_ranks(ranks: int, *arguments: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
     """Run ``python -m mpi4py ARGUMENTS`` on new ranks, with the modules of ``tests/`` importable."""
-    socket, _ = _server()
     return subprocess.run(
-        [find_mpiexec(), "-n", str(ranks), sys.executable, "-I", "-S", str(_SERVER), socket, *arguments],
+        [find_mpiexec(), "-n", str(ranks), *rank_command(), *arguments],
         env=_environment(ranks),
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -30,6 +31,17 @@ def run_ranks(ranks: int, *arguments: str, timeout: float = 240) -> subprocess.C
         timeout=timeout,
         check=False,
     )
+
+
+def rank_command() -> list[str]:
+    """What stands for ``python -m mpi4py`` in the command of ranks that this process's server forks."""
+    return [sys.executable, "-I", "-S", str(_SERVER), _server()[0]]
+
+
+def running_ranks() -> list[psutil.Process]:
+    """The ranks that this process's server has forked and that have not ended."""
+    ranks: list[psutil.Process] = psutil.Process(_server()[1].pid).children(recursive=True)
+    return ranks
 
 
 def _environment(ranks: int) -> dict[str, str]:

@@ -35,6 +35,7 @@ _ACTIONS = ("raise", "memory", "ENOSPC", "EIO", "short", "SIGKILL", "slow")
 #: Options of the modes of training; neighbor mode reads samples from disk as well, which are drawn anew each time.
 _MODES = ("full", "full --train-features --keep 3", "minibatch --batch-size 16", "neighbor --fanout 3,2",
           "subgraph --sampler frontier --batch-size 16")  # fmt: skip
+_METHODS = ("random", "mtkahypar", "kahypar", "metis", "multilevel")
 #: Attempts with a fault before a command runs undisturbed.
 _DISTURBED = 2
 _LONGEST_SECONDS = 300.0
@@ -53,30 +54,33 @@ class Soak:
         """One pipeline, undisturbed and disturbed, and one flipped bit."""
         seed, scale = self.chosen.randrange(10**6), self.chosen.randint(5, 7)
         ranks, mode = self.chosen.choice([1, 2]), self.chosen.choice(_MODES)
-        self.counts[f"mode {mode.split()[0]}"] += 1
+        method = self.chosen.choice(_METHODS)
+        self.counts.update([f"mode {mode.split()[0]}", f"method {method}"])
         stages = [
             f"generate web rmat --scale {scale} --edge-factor 4 --seed {seed} --workers 0",
             "features web random --dim 3 --workers 0",
-            f"partition web --parts {ranks} --method random --workers 0",
+            f"partition web --parts {ranks} --method {method} --workers 0",
             f"shard web --parts {ranks} --workers 0",
             f"train web/run --ranks {ranks} --hidden 4 --epochs 6 --threads 1 --checkpoint-every 2 --mode {mode}",
             "predict web/run",
         ]
         calm, wild = self.folder / f"{number}-calm", self.folder / f"{number}-wild"
         for stage in stages:
+            began = time.monotonic()
             self._run(calm, stage, {})
-            self._disturbed(wild, stage)
+            self._disturbed(wild, stage, time.monotonic() - began)
         self.counts["rounds"] += 1
         self.counts["differences"] += _facts(calm) != _facts(wild)
         self._flip(wild)
 
-    def _disturbed(self, catalog: Path, stage: str) -> None:
+    def _disturbed(self, catalog: Path, stage: str, seconds: float) -> None:
+        """Run a stage that takes so many seconds undisturbed."""
         for _ in range(_DISTURBED):
             if self.chosen.random() >= self.kill_share:
                 fault = f"{self.chosen.choice(_POINTS)}:{self.chosen.choice(_ACTIONS)}:nth={self.chosen.randint(1, 12)}"
                 self._run(catalog, stage, {VARIABLE: fault})
             else:
-                self._run(catalog, stage, {}, kill_after=self.chosen.uniform(1.0, 8.0))
+                self._run(catalog, stage, {}, kill_after=self.chosen.uniform(0.2, 1.0) * seconds)
         if self._run(catalog, stage, {}):
             self.counts["unfinished"] += 1
 
@@ -171,7 +175,7 @@ def main() -> None:
         _clean(before, soak.counts)
         soak.counts["leaks"] += len(_processes_of(folder))
     counts = soak.counts
-    sys.stdout.write("".join(f"{name}: {counts[name]} rounds\n" for name in sorted(counts) if name.startswith("mode ")))
+    sys.stdout.write("".join(f"{name}: {counts[name]} rounds\n" for name in sorted(counts) if " " in name))
     for name in ("rounds", "commands", "failed", "killed", "flips", "leftovers"):
         sys.stdout.write(f"RESULT soak_{name} {counts[name]} {name}\n")
     bad = ("differences", "unnoticed_flips", "tracebacks", "hung", "unfinished", "leaks")

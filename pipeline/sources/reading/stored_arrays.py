@@ -44,7 +44,7 @@ _HEADER_ERRORS = (
     ValueError, EOFError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, MemoryError,
     SyntaxError, tokenize.TokenError,
 )  # fmt: skip
-#: What zipfile raises for a damaged archive, besides OSError for offsets outside of the file.
+#: What zipfile raises for a damaged archive, besides OSError for offsets outside of the file and bzip2 data.
 _ZIP_ERRORS = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, KeyError, RuntimeError, ValueError,
     OverflowError,
@@ -297,8 +297,8 @@ def opened_zip(file: SourceFile, fault: str) -> Iterator[tuple[zipfile.ZipFile, 
         except GnnloomError:
             raise
         except (*_ZIP_ERRORS, OSError) as error:
-            # A damaged directory makes zipfile seek to offsets that no file has.
-            if isinstance(error, OSError) and error.errno != errno.EINVAL:
+            # A damaged directory makes zipfile seek to offsets that no file has; bzip2's errors have no number.
+            if isinstance(error, OSError) and error.errno not in {None, errno.EINVAL}:
                 raise
             raise InputError(
                 f"{file.location}: {fault}, or on a server that cannot send ranges of bytes ({error}); fetch or save it"

@@ -511,6 +511,17 @@ def test_planetoid_matrices_may_be_dense(tmp_path: Path) -> None:
     np.testing.assert_array_equal(after, before[0])
 
 
+def test_damaged_bzip2_data_in_an_archive_is_an_input_error(tmp_path: Path) -> None:
+    path = tmp_path / "edges.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("edge_index.npy", bytes(1000))
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"BZh9", b"BZh\x00"))
+    with pytest.raises(InputError, match="Invalid data stream") as caught:
+        open_edges("npz", [str(path)], {}).num_vertices()
+    assert str(path) in str(caught.value)
+
+
 def test_names_in_an_archive_do_not_break_the_line_of_an_error(tmp_path: Path) -> None:
     path = tmp_path / "edges.npz"
     with zipfile.ZipFile(path, "w") as archive:

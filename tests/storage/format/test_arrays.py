@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,21 @@ def _zarr_codecs(codec: str, dtype: np.dtype[Any]) -> list[Any]:
         return [BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=dtype.itemsize), Crc32cCodec()]
     shuffle = BloscShuffle.bitshuffle if dtype.kind == "f" else BloscShuffle.shuffle
     return [BloscCodec(cname="zstd", clevel=3, shuffle=shuffle, typesize=dtype.itemsize), Crc32cCodec()]
+
+
+def test_a_chunk_of_many_blocks_has_the_same_bytes_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blosc: Any = import_module("numcodecs.blosc")
+    # As in a process that has not imported zarr, which turns Blosc's threads off.
+    monkeypatch.setattr(blosc, "use_threads", None)
+    # Blocks of unequal difficulty, which threads would finish in another order each time.
+    rows = np.random.default_rng(1).zipf(2.0, 1 << 19)
+    before = blosc.set_nthreads(4)
+    try:
+        for number in range(20):
+            write_array(tmp_path, f"{number}", rows, ("row",), codec="small")
+    finally:
+        blosc.set_nthreads(before)
+    assert len({(tmp_path / f"{number}" / "c" / "0").read_bytes() for number in range(20)}) == 1
 
 
 def test_digests_do_not_depend_on_the_codec(tmp_path: Path) -> None:

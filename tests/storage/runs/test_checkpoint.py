@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,23 @@ def test_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
     assert (last.epoch, last.facts) == (10, {"step": 10})
     assert before.arrays["layers/0/weight"].tolist() == [[5.0, 5.0]] * 3
     assert last.arrays["bias"].dtype == np.float32
+
+
+def test_a_folder_that_is_removed_meanwhile_has_no_checkpoints(tmp_path: Path) -> None:
+    folder, stop = tmp_path / "checkpoint", threading.Event()
+
+    def come_and_go() -> None:
+        while not stop.is_set():
+            folder.mkdir()
+            folder.rmdir()
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        assert all(checkpoint_epochs(folder) == [] for _ in range(10_000))
+    finally:
+        stop.set()
+        thread.join()
 
 
 def test_a_missing_checkpoint_is_refused_with_the_existing_ones(tmp_path: Path) -> None:

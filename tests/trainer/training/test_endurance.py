@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,10 @@ def test_two_hundred_stages_in_one_process_leave_no_objects_files_or_threads(
         if number % 2 == 0:
             config = _config(catalog, f"run-{number}", epochs=3, shards=shards.artifact.key)
             train(LoneCommunicator(), config)
+            shutil.rmtree(dataset.run_path(f"run-{number}"))
+        # Every stage writes the dataset's list anew, in memory that grows with the number of artifacts.
+        dataset.remove_artifact("shards", shards.artifact.key)
+        dataset.remove_artifact("partition", partition.artifact.key)
         if number in {9, 99}:
             seen[number] = (_resident(), len(list(Path("/proc/self/fd").iterdir())), threading.active_count())
     print(f"resident, files and threads after 20 and 200 stages: {seen[9]}, {seen[99]}")
