@@ -53,7 +53,10 @@ class SparseRows:
 
     def offsets(self) -> NDArray[np.int64]:
         """(num_listed + 1,) int64 entries of the rows before each listed row."""
-        return np.concatenate([[0], np.cumsum(self.end - self.begin)])
+        # In place: a matrix that arrives in every epoch is described in every epoch.
+        offsets = np.zeros(self.num_listed + 1, np.int64)
+        np.subtract(self.end, self.begin, out=offsets[1:])
+        return np.cumsum(offsets, out=offsets)
 
     def restricted(self, rows: NDArray[np.int64]) -> SparseRows:
         """Only some of the rows; shares the entries.
@@ -86,9 +89,10 @@ def listed_rows(matrix: CSR) -> SparseRows:
     """The rows of a matrix, whose memory they share; only the non-empty ones if they are at most half."""
     begin, end = matrix.indptr[:-1], matrix.indptr[1:]
     rows = SparseRows(begin, end, None, matrix.indices, matrix.data, matrix.num_rows, matrix.num_columns)
-    occupied = np.flatnonzero(end > begin)
-    if len(occupied) > _SPARSE_ROWS * matrix.num_rows or matrix.num_rows == 0:
+    has_entries = end > begin
+    if np.count_nonzero(has_entries) > _SPARSE_ROWS * matrix.num_rows or matrix.num_rows == 0:
         return rows
+    occupied = np.flatnonzero(has_entries)
     # The rows in between are empty, so each ends where the next one begins: one array holds both.
     offsets = np.append(begin[occupied], matrix.nnz)
     return replace(rows, begin=offsets[:-1], end=offsets[1:], target=occupied)

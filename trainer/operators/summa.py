@@ -117,6 +117,7 @@ class Summa(GridOperator):
         self._stages, self._lists_entries = self._cut_stages(width), lists_entries
         self._blocks = {(layer, backward): self._read(layer, backward=backward) for layer, backward in plan.products}
         self._products: dict[int, SparseProduct] = {}
+        self._packed: dict[int, PackedRows] = {}
         self._nnz: dict[tuple[int, bool], list[int]] = {}
 
     def _cut_stages(self, width: int) -> list[Stage]:
@@ -155,6 +156,7 @@ class Summa(GridOperator):
         del self._blocks[layer, False]
         kept = {id(block) for blocks in self._blocks.values() for block in blocks.values()}
         self._products = {number: product for number, product in self._products.items() if number in kept}
+        self._packed = {number: packed for number, packed in self._packed.items() if number in kept}
 
     def layout(self, layer: int) -> Layout:
         return self.grid_layout(layer, self._feature_rows, _COLUMN)
@@ -222,12 +224,18 @@ class Summa(GridOperator):
         # Receivers know the shapes and dtypes of all arrays in advance, so only their contents travel.
         nnz = self._count_entries(along, layer, backward=backward)[number]
         own = self._blocks[layer, backward].get(number)
-        sent = None if own is None else PackedRows.of(own, lists_entries=self._lists_entries)
+        sent = None if own is None else self._pack(own)
         packed = sent or self._empty_block(nnz, self._stages[number].width)
         requests: list[Request] = []
         for array in packed.arrays:
             requests += along.begin_broadcast(torch.from_numpy(array), root, Kind.ADJACENCY)
         return own or packed, sent, requests
+
+    def _pack(self, block: SparseRows) -> PackedRows:
+        """A block that this rank holds, as it is sent in every epoch: packed once."""
+        if id(block) not in self._packed:
+            self._packed[id(block)] = PackedRows.of(block, lists_entries=self._lists_entries)
+        return self._packed[id(block)]
 
     def _empty_block(self, nnz: int, width: int) -> PackedRows:
         """Buffers for a block to receive, with the dtypes of a packed one."""

@@ -113,10 +113,19 @@ def test_both_precisions_are_planned_unless_one_is_given(folder: Path) -> None:
     for (algorithm, grid, precision), plan in by_plan.items():
         if precision == "bf16":
             wide = by_plan[algorithm, grid, "float32"]
-            assert plan["epoch_seconds"] < wide["epoch_seconds"]
             # Gradients and sums stay in float32.
             assert plan["bytes_sent"] <= wide["bytes_sent"]
             assert plan["peak_memory"] <= wide["peak_memory"]
+
+
+def test_bf16_is_faster_where_traffic_takes_longer_than_calls(folder: Path) -> None:
+    # On a graph of a few hundred vertices, the calls of its conversions decide.
+    command = ("simulate", *SIZES, "--ranks", "16")
+    wide, narrow = (answer(folder, *command, "--precision", name)["plans"] for name in ("float32", "bf16"))
+    assert len(narrow) == len(wide) > 0
+    for one, other in zip(narrow, wide, strict=True):
+        assert (one["algorithm"], one["grid"]) == (other["algorithm"], other["grid"])
+        assert one["epoch_seconds"] < 0.9 * other["epoch_seconds"]
 
 
 def test_sampled_modes_are_refused_with_what_projects_them(folder: Path) -> None:
