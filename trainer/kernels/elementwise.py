@@ -224,7 +224,8 @@ class _ScaledSum(torch.autograd.Function):
     def forward(ctx: Any, matrix: Tensor, factor: Tensor, other: Tensor, workspace: Workspace) -> Tensor:
         ctx.workspace = workspace
         ctx.save_for_backward(matrix, factor)
-        return torch.mul(matrix, factor.detach(), out=workspace.like(matrix)).add_(other.detach())
+        # As a number: for a tensor of another dtype, torch would convert whole matrices in memory of its own.
+        return torch.mul(matrix, factor.item(), out=workspace.like(matrix)).add_(other.detach())
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -234,5 +235,5 @@ class _ScaledSum(torch.autograd.Function):
         is_wide = product.dtype == factor.dtype
         of_factor = (product.sum((0, 1)) if is_wide else column_sums(product, space).sum()).reshape(1)
         # The sum is there, so its terms may be overwritten.
-        of_matrix = torch.mul(gradient, factor, out=product) if ctx.needs_input_grad[0] else None
+        of_matrix = torch.mul(gradient, factor.item(), out=product) if ctx.needs_input_grad[0] else None
         return of_matrix, of_factor, gradient, None
