@@ -30,8 +30,9 @@ install: .venv/installed
 demo: install
 	$(BIN)/gnnloom demo
 
+# One process more than two cores have: tests wait for the ranks and commands that they start.
 test: .venv/installed-for-tests
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile
 
 test-long: .venv/installed-for-tests
 	$(BIN)/python -m pytest -m long
