@@ -30,7 +30,7 @@ install: .venv/installed
 demo: install
 	$(BIN)/gnnloom demo
 
-# One process more than two cores have: tests wait for the ranks and commands that they start.
+# Three processes keep two cores busy, because tests wait for the ranks and commands that they start.
 test: .venv/installed-for-tests
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile
 

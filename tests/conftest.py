@@ -21,7 +21,7 @@ def heard_interrupts() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def disk_that_is_not_waited_for() -> Iterator[None]:
-    """Tests end processes and write half of files, but none cuts the power; the commands they start do wait."""
+    """Skip fsync in this process: no test simulates a power failure. Commands that tests start still sync."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda _: None)
         yield

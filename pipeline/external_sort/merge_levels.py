@@ -1,6 +1,6 @@
 """Levels of merges between files that each cover all positions and tasks that each read a few positions of them.
 
-A task that reads one range of positions should open few files. With more files than that, levels lie in between: a task
+A task that reads one range of positions should open few files. If there are more, levels of merges come first: a task
 merges several files for one *span* of positions, so that the next level has fewer files for each span and more spans.
 Every level reads and writes everything once, and their number is the logarithm of the number of files.
 """

@@ -209,7 +209,7 @@ def _rows_of(
         return route_table(writer, one, array, values, graph, task_rows(array, shape), cluster)
     if isinstance(one, VertexSource):
         return one
-    raise InputError(f"{array}: the source has neither rows in an order nor rows with ids")
+    raise InputError(f"{array}: the rows of the source have neither ids nor the order of the vertices")
 
 
 def _check_placed(

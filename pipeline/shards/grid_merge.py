@@ -1,4 +1,4 @@
-"""Between the passes of the grid shards, if the scatter left many runs: merges, so that a cell opens few of them.
+"""Merges runs between the passes of the grid shards, if the scatter left many, so that a cell opens few of them.
 
 Every cell needs its entries from every run. With R runs and C cells that means R C opens, of ever fewer bytes as both
 grow. So runs are merged, a group of them for each span of cells, until a cell reads 64 KiB or more from each.
@@ -28,7 +28,7 @@ from gnnloom.storage.matrix.ranges import Span, split_range
 
 #: Most runs that one task opens, however few bytes it reads from each.
 FEW_RUNS = 16
-#: Bytes of keys that take longer to read than their run to open.
+#: Bytes of keys that take longer to read than it takes to open their run.
 OPEN_BYTES = 64 << 10
 #: Bytes that are copied at a time.
 _BLOCK_BYTES = 4 << 20

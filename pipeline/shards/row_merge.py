@@ -1,7 +1,8 @@
-"""Between the passes of the row shards, if there are many routed files and ranks: merges, so that a rank opens few.
+"""Merges routed files between the passes of the row shards, if there are many files and ranks.
 
-Every rank needs its rows from every routed file. With F files and P ranks that means F P opens, of ever fewer bytes as
-both grow. So files are merged, a group of them for each span of ranks, until a rank reads 64 KiB or more from each.
+Every rank needs its rows from every routed file. With F files and P ranks, that means F P opens, each of which reads
+fewer bytes as F and P grow. Groups of files are therefore merged by span of ranks, until a rank reads at least 64 KiB
+from each.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from gnnloom.storage.matrix.ranges import Span, split_range
 
 #: Most routed files that one task opens, however few bytes it reads from each.
 FEW_FILES = 16
-#: Bytes that take longer to read than their file to open.
+#: Bytes that take longer to read than it takes to open their file.
 OPEN_BYTES = 64 << 10
 #: Bytes that are copied at a time.
 _BLOCK_BYTES = 4 << 20

@@ -68,7 +68,7 @@ def _verify_lists(dataset: Dataset) -> list[Finding]:
 
 
 def _verify_artifact(dataset: Dataset, info: ArtifactInfo, *, quick: bool) -> Finding | None:
-    """Check an artifact; None if it is removed meanwhile."""
+    """Check an artifact; returns None if another process removes it during the check."""
     arrays, problem = 0, None
     try:
         artifact = Artifact(info.path)

@@ -35,11 +35,11 @@ def read_group(path: Path) -> dict[str, Any]:
 
     Raises:
         CorruptError: the file is not a JSON object.
-        OSError: there is no such file, or it cannot be read.
+        OSError: the file does not exist or cannot be read.
     """
     raw = (path / METADATA).read_bytes()
-    # The names in gnnloom's files are sorted: the list is between the attributes and the type of the group, and what
-    # has a type before that is in the list.
+    # gnnloom sorts the keys of its files, so the list lies between the group's attributes and its node type; any
+    # earlier node type belongs to the list.
     start, end = raw.find(b'"consolidated_metadata"'), raw.rfind(b'"node_type"')
     if 0 <= start < end:
         # Anything else is the file of another program, or damaged.

@@ -54,7 +54,7 @@ def _with_parents(nodes: Nodes) -> Nodes:
     above: set[str] = set()
     for path in nodes:
         parent = path.rpartition("/")[0]
-        # Whatever is in the set already has its own parents there.
+        # A parent that is already in the set was added together with its own parents.
         while parent and parent not in above:
             above.add(parent)
             parent = parent.rpartition("/")[0]

@@ -139,7 +139,7 @@ class Run:
         # Epochs of sampled modes depend on what is drawn, so their forecast says nothing about them.
         expected = _PREDICTED if "mode" in content else {**_PREDICTED_EPOCH, **_PREDICTED}
         if content and not all(isinstance(content.get(name), kind) for name, kind in expected.items()):
-            raise CorruptError(f"{path}: expected {', '.join(expected)}; remove it, the run does not need it")
+            raise CorruptError(f"{path}: expected {', '.join(expected)}; remove it: runs do not need it")
         return content
 
     def write_forecast(self, content: JsonObject) -> None:

@@ -13,7 +13,7 @@ from gnnloom.trainer.training.projection import TrainProjection, project_new_tra
 from gnnloom.trainer.training.shard_sizes import GridSizes, RankSizes, RowSizes, ShardSizes
 
 ROW_ALGORITHMS, GRID_ALGORITHMS = ("p2p", "broadcast"), ("summa", "split3d", "tensor3d")
-#: A rank holds so many times its share of the adjacency, and of rows as wide as the widest layer, at its worst moment.
+#: Most memory of a rank, as a multiple of its share of the adjacency and of rows as wide as the widest layer.
 HELD = 12
 cases = pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
 on_ranks = pytest.mark.parametrize("ranks", [1, 64, 1024])

@@ -83,13 +83,15 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
     for layer, backward, width in work.products:
         kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
         found.scale(held * width, backward)
-        found.exchange(kind, collected, width, axes=tuple(axes)[1:])
+        found.exchange(kind, collected, width, axes=("replica",) if copies > 1 else ())
         # The busiest copy takes one source block more than the others if they do not divide.
         found.multiply(part=taken / blocks / blocks, rows=rows, columns=rows * together, width=width, calls=calls)
         # The blocks of a call arrive while those of the call before are multiplied.
         found.communicate(kind, Operation.BROADCAST, ("row",), n * width, blocks, overlapped=pipelined(calls))
         if copies > 1:
             found.communicate(kind, Operation.REDUCE_SCATTER, ("replica",), n * width, blocks)
+        elif calls > 1:
+            found.narrow(held * width)
         if work.aligns_own(layer) and not backward:
             returns = work.own_has_gradient(layer)
             add_alignment(found, spreads[layer], spreads[layer + 1], width, backward=returns)

@@ -66,9 +66,7 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
             # are the ones that have entries there.
             each = sent / neighbors
             found.multiply(part=1 / ranks - own, rows=each, columns=each, width=width, calls=neighbors)
-            if work.feature_size < work.parameter_size:
-                # The sum of these products is narrowed to the dtype of the features.
-                found.touch(2 * rows * width)
+            found.narrow(rows * width)
     for layer, (before, after) in enumerate(work.pairs):
         found.transform(layer, rows=rows, inner=before, columns=after)
     add_common(found, [Spread(("row",))] * (work.num_layers + 1), ("row",), work.vectors + work.matrices)

@@ -225,6 +225,11 @@ class Steps:
         if self.work.scaled_sides[backward]:
             self.touch(2 * numbers)
 
+    def narrow(self, numbers: float) -> None:
+        """Add the pass that rounds sums to the dtype of features, if that is narrower."""
+        if self.work.feature_size < self.work.parameter_size:
+            self.touch(2 * numbers)
+
     def touch(self, numbers: float, calls: float = 1.0) -> None:
         """Add passes over arrays."""
         self.found.append(ElementWork(numbers=numbers, calls=calls))

@@ -29,7 +29,7 @@ OPTIONS = {
 }
 
 
-#: Passes over what says the rows of a block, to prepare it for a product.
+#: Passes over the row ids or counts of a block, to prepare it for a product.
 _PREPARED = 4
 
 
@@ -107,6 +107,8 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
         arriving = calls * (columns - 1) / columns
         found.touch(_PREPARED * arriving * numbers / max(1, rows * stages), _PREPARED * arriving)
         found.communicate(kind, Operation.REDUCE_SCATTER, layer_axes, n * width, rows * columns)
+        if layers == 1 and stages > 1:
+            found.narrow(share(n, rows) * held)
         if work.aligns_own(layer) and not backward:
             returns = work.own_has_gradient(layer)
             add_alignment(found, spreads[layer], spreads[layer + 1], width, backward=returns)
@@ -115,6 +117,10 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
         for kind, width in ((Kind.TRANSFORM_FORWARD, before), (Kind.TRANSFORM_BACKWARD, after)):
             found.communicate(kind, Operation.BROADCAST, ("column",), n * width * work.weights, calls)
         found.transform(layer, rows=share(n, rows * layers), inner=before, columns=share(after, columns), calls=columns)
+        # One piece after the other is added to a sum that is as wide as what a rank holds of the result.
+        for width in (after, before) if work.has_input_gradient(layer) else (after,):
+            if columns > 1:
+                found.touch(3 * work.weights * share(n, rows * layers) * width, work.weights * columns)
     add_common(found, spreads, tuple(axes), work.vectors + work.matrices)
     return found.found
 

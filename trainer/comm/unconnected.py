@@ -15,7 +15,7 @@ from gnnloom.trainer.comm.traffic import Kind, Traffic
 class UnconnectedRank:
     """One rank of a group that exchanges nothing; see :class:`gnnloom.trainer.comm.communicator.Communicator`.
 
-    Tensors that would arrive keep the values that they have.
+    Receiving leaves a tensor's values unchanged.
     """
 
     def __init__(self, rank: int, size: int, traffic: Traffic | None = None) -> None:

@@ -17,7 +17,7 @@ from gnnloom.trainer.data.open_shards import OpenedShards, SharedGridShards
 
 
 def unread_grid(opened: OpenedShards) -> OpenedShards:
-    """The same shards without their contents; others than grid shards as they are."""
+    """The same shards without their contents; shards that are not grid shards are returned unchanged."""
     if not isinstance(opened, SharedGridShards):
         return opened
     return replace(opened, shards=UnreadGridShards(opened.shards.artifact))

@@ -30,7 +30,7 @@ def unread(opened: OpenedShards, rank: int) -> OpenedShards:
 
 
 class UnreadRowShard(RowShard):
-    """A row shard without entries; a rank without any exchanges the same rows."""
+    """A row shard without entries; the rank still exchanges the same rows."""
 
     def read(self, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
         if name.endswith(_READ):

@@ -96,10 +96,10 @@ def sparse_product(
     kind = _as_torch(dtype)
     if isinstance(threads, IdleThreads):
         return UnperformedProduct(matrix.num_rows, matrix.num_columns, matrix.nnz)
+    if isinstance(matrix, CSR):
+        matrix = listed_rows(matrix)
     if isinstance(matrix, SparseRows):
         return _product(matrix, threads, kind)
-    if isinstance(matrix, CSR):
-        return _product(listed_rows(matrix), threads, kind)
     return StreamedProduct(matrix, kind, partial(_prepared, threads), fuses=chosen_library() is not None)
 
 

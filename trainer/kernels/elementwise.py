@@ -6,6 +6,7 @@ formed it. Products with a matrix or with the adjacency need their inputs or not
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -41,11 +42,8 @@ def scaled_rows(matrix: Tensor, factors: Tensor, workspace: Workspace, out: Tens
     if matrix.dtype == factors.dtype:
         return torch.mul(matrix, factors.unsqueeze(1), out=out)
     # torch multiplies numbers of two dtypes one by one. Converted some rows at a time, they take a fifth of the time.
-    step = max(1, _WIDENED_NUMBERS // max(1, matrix.shape[1]))
-    scratch = workspace.empty((min(step, len(matrix)), matrix.shape[1]), factors.dtype)
-    for start in range(0, len(matrix), step):
-        rows = slice(start, min(start + step, len(matrix)))
-        out[rows] = scratch[: rows.stop - start].copy_(matrix[rows]).mul_(factors[rows].unsqueeze(1))
+    for rows, wide in _widened(matrix, factors.dtype, workspace):
+        out[rows] = wide.mul_(factors[rows].unsqueeze(1))
     return out
 
 
@@ -60,11 +58,17 @@ def add_widened(total: Tensor, summand: Tensor, workspace: Workspace) -> None:
         total += summand
         return
     # As for :func:`scaled_rows`: torch adds numbers of two dtypes one by one.
-    step = max(1, _WIDENED_NUMBERS // max(1, total.shape[1]))
-    scratch = workspace.empty((min(step, len(total)), total.shape[1]), total.dtype)
-    for start in range(0, len(total), step):
-        rows = slice(start, min(start + step, len(total)))
-        total[rows] += scratch[: rows.stop - start].copy_(summand[rows])
+    for rows, wide in _widened(summand, total.dtype, workspace):
+        total[rows] += wide
+
+
+def _widened(matrix: Tensor, dtype: torch.dtype, workspace: Workspace) -> Iterator[tuple[slice, Tensor]]:
+    """Ranges of rows, each with these rows in another dtype, in memory that the next range overwrites."""
+    step = max(1, _WIDENED_NUMBERS // max(1, matrix.shape[1]))
+    scratch = workspace.empty((min(step, len(matrix)), matrix.shape[1]), dtype)
+    for start in range(0, len(matrix), step):
+        rows = slice(start, min(start + step, len(matrix)))
+        yield rows, scratch[: rows.stop - start].copy_(matrix[rows])
 
 
 def column_sums(matrix: Tensor, workspace: Workspace) -> Tensor:
@@ -108,9 +112,13 @@ def matrix_sum(first: Tensor, second: Tensor, workspace: Workspace) -> Tensor:
     return result
 
 
-def add_to(output: Tensor, other: Tensor) -> Tensor:
-    """``output`` plus another matrix of its shape, in place."""
-    result: Tensor = _AddTo.apply(output, other)  # type: ignore[no-untyped-call]
+def add_to(output: Tensor, other: Tensor, workspace: Workspace) -> Tensor:
+    """``output`` plus another matrix of its shape, in place.
+
+    Args:
+        other: of the dtype of ``output``, or bfloat16 for float32.
+    """
+    result: Tensor = _AddTo.apply(output, other, workspace)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -168,10 +176,15 @@ class _AddBias(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, output: Tensor, bias: Tensor, workspace: Workspace, in_place: bool) -> Tensor:
         ctx.workspace = workspace
-        if not in_place:
-            return torch.add(output.detach(), bias.detach(), out=workspace.like(output))
-        ctx.mark_dirty(output)
-        return output.add_(bias)
+        result = output if in_place else workspace.like(output)
+        if in_place:
+            ctx.mark_dirty(output)
+        if output.dtype == bias.dtype:
+            return torch.add(output.detach(), bias.detach(), out=result)
+        # torch would convert the whole matrix at once.
+        for rows, wide in _widened(output, bias.dtype, workspace):
+            result[rows] = wide.add_(bias)
+        return result
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -210,13 +223,15 @@ class _Sum(torch.autograd.Function):
 
 class _AddTo(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, output: Tensor, other: Tensor) -> Tensor:
+    def forward(ctx: Any, output: Tensor, other: Tensor, workspace: Workspace) -> Tensor:
+        ctx.given = other.dtype, workspace
         ctx.mark_dirty(output)
-        return output.add_(other)
+        add_widened(output, other.detach(), workspace)
+        return output
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG004
-        return gradient, gradient
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        return gradient, converted(gradient, *ctx.given), None
 
 
 class _ScaledSum(torch.autograd.Function):

@@ -1,7 +1,6 @@
 """Attention heads' scores of their values, and their mean, in the workspace.
 
-Everything of the size of the values that is only read again at once is formed for some rows at a time, so that it
-stays in the caches.
+Intermediate results as large as the values are computed for a few rows at a time, so that they stay in the caches.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def head_scores(
 
     Args:
         values: (num_rows, heads, dim).
-        source, target: (heads, dim) attention vectors; without that of the targets there are no scores of targets.
+        source, target: (heads, dim) attention vectors; if ``target`` is None, no target scores are computed.
         num_targets: number of leading rows that are targets.
 
     Returns:
@@ -77,7 +76,7 @@ class _HeadScores(torch.autograd.Function):
         plain = values.detach()
         of_source = head_sums(plain, source.detach(), workspace)
         of_target = head_sums(plain[:num_targets], (source if target is None else target).detach(), workspace)
-        # The same memory in another tensor: autograd takes an input that is returned for an identity.
+        # A new tensor on the same memory: autograd treats a returned input as an identity.
         return plain, of_source, of_target
 
     @staticmethod
@@ -88,8 +87,9 @@ class _HeadScores(torch.autograd.Function):
             if vector is not None:
                 for rows, scratch in _chunks(of_values[: len(gradient)], space):
                     of_values[rows] += torch.mul(gradient[rows].unsqueeze(2), vector, out=scratch)
-        of_vectors = (_vector_gradient(values, each, space) for each in (of_source, of_target))
-        return of_values, next(of_vectors), None if target is None else next(of_vectors), None, None
+        of_source_vector = _vector_gradient(values, of_source, space)
+        of_target_vector = None if target is None else _vector_gradient(values, of_target, space)
+        return of_values, of_source_vector, of_target_vector, None, None
 
 
 def _vector_gradient(values: Tensor, gradient: Tensor, workspace: Workspace) -> Tensor:

@@ -1,4 +1,4 @@
-"""Computations whose results have shapes and no values, to find out what memory an epoch takes before there is data.
+"""Operations that return shapes without values, to find out how much memory an epoch takes before data is read.
 
 The code that runs is that of an epoch; only what would read or write a large tensor is left out. Tensors are ordinary
 ones on the CPU, whose memory nobody touches, so the system gives them none.
@@ -67,8 +67,8 @@ class UnperformedSoftmax:
 class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While it is active, torch's operations on large tensors return results of the right shapes at once.
 
-    Small results are zeros. A search for what is not zero finds everything, so that what depends on it is as large as
-    it can be.
+    Small results are zeros. ``nonzero`` finds every entry, so tensors that depend on it have their largest possible
+    size.
     """
 
     def __torch_dispatch__(

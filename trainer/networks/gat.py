@@ -82,7 +82,7 @@ class GAT(Model):
         return Inputs(halo, propagated=True, own=features)
 
     def activate(self, output: Tensor) -> Tensor:
-        # What has no bias and no normalization is the result of attention, whose adjoint needs it.
+        # Without bias and normalization, this is the output of attention, which its backward pass still needs.
         is_fresh = self.options.bias or len(self.norms) > 0
         return elu(output, self.operator.workspace, in_place=is_fresh)
 
@@ -115,11 +115,8 @@ class GAT(Model):
 
     def _joined(self, output: Tensor, layer: int) -> Tensor:
         """The layer's output from that of every head."""
-        space, bias, is_last = (
-            self.operator.workspace,
-            self.bias_columns(self.biases, layer),
-            layer == self.num_layers - 1,
-        )
+        space, is_last = self.operator.workspace, layer == self.num_layers - 1
+        bias = self.bias_columns(self.biases, layer)
         joined = head_mean(output, space) if is_last else output.flatten(1)
         # The adjoint of attention needs its result.
         return joined if bias is None else add_bias(joined, bias, space, in_place=is_last)

@@ -307,7 +307,7 @@ class Model(nn.Module, ABC):
         if inputs.propagated:
             return self.operator.transform(inputs.value, weight, layer)
         if not self.options.propagates_first(layer):
-            # Scores are not rounded: their differences decide the loss.
+            # The product does not round scores, whose differences decide the loss.
             rows = self.operator.transform(inputs.value, weight, layer, spends=spends)
             return self.operator.propagate(rows, layer, as_sums=layer == self.num_layers - 1)
         product = self.operator.propagate(inputs.value, layer)

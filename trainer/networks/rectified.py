@@ -48,5 +48,5 @@ class RectifiedModel(Model):
         # Backward, a sum passes its gradient to both summands.
         output = rectify(output, bias, mask, self.dropout, in_place=True, spends_gradient=not adds_input)
         if adds_input:
-            output = add_to(output, self.aligned_input(inputs, layer))
+            output = add_to(output, self.aligned_input(inputs, layer), self.operator.workspace)
         return Inputs(output, dropped=drops)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gnnloom.trainer.kernels.dispatch import add_to, converted, fork
+from gnnloom.trainer.kernels.dispatch import add_to, fork
 from gnnloom.trainer.networks.model import Inputs
 from gnnloom.trainer.networks.rectified import RectifiedModel
 
@@ -32,4 +32,4 @@ class GraphSAGE(RectifiedModel):
         value, own = fork(inputs.value, self.operator.workspace)
         neighbors = self.product(replace(inputs, value=value), self.weights[layer], layer)
         own_rows = self.own_product(replace(inputs, value=own), self.self_weights[layer], layer)
-        return add_to(neighbors, converted(own_rows, neighbors.dtype, self.operator.workspace))
+        return add_to(neighbors, own_rows, self.operator.workspace)

@@ -57,13 +57,11 @@ class _Operands:
 
     Attributes:
         block: the adjacency's block: this rank's own, or as it arrives.
-        sent: an own block as it is sent; kept until it is.
         rows: (stage's width, columns held) rows of the features.
         entries, features: their transfers.
     """
 
     block: SparseRows | PackedRows
-    sent: PackedRows | None
     rows: Tensor
     entries: InFlight
     features: InFlight
@@ -188,15 +186,14 @@ class Summa(GridOperator):
         """Begin to broadcast both operands of a stage; of nothing after the last one. Collective."""
         down, along = self.grid.group(_ROW), self.grid.group(_COLUMN)
         if number == len(self._stages):
-            return _Operands(_NO_BLOCK, None, own, InFlight(along, [], Kind.ADJACENCY), InFlight(down, [], kind))
-        block, sent, arriving = self._begin_block(number, layer, backward=backward)
+            return _Operands(_NO_BLOCK, own, InFlight(along, [], Kind.ADJACENCY), InFlight(down, [], kind))
+        block, arriving = self._begin_block(number, layer, backward=backward)
         stage = self._stages[number]
         rows = own[stage.offset : stage.offset + stage.width]
         if stage.row != down.rank:
             rows = self.workspace.empty((stage.width, own.shape[1]), own.dtype)
         return _Operands(
             block,
-            sent,
             rows,
             InFlight(along, arriving, Kind.ADJACENCY),
             InFlight(down, down.begin_broadcast(rows, stage.row, kind), kind),
@@ -210,26 +207,23 @@ class Summa(GridOperator):
             self._products[id(block)] = self.adjacency.product(block)
         return self._products[id(block)]
 
-    def _begin_block(
-        self, number: int, layer: int, *, backward: bool
-    ) -> tuple[SparseRows | PackedRows, PackedRows | None, list[Request]]:
+    def _begin_block(self, number: int, layer: int, *, backward: bool) -> tuple[SparseRows | PackedRows, list[Request]]:
         """Begin to broadcast the adjacency's block of a stage along the process row. Collective.
 
         Returns:
-            The block of this rank, or buffers for it; what this rank sends of it; and the transfers.
+            The block of this rank, or buffers for it; and the transfers.
         """
         along, root = self.grid.group(_COLUMN), self._stages[number].column
         if along.size == 1:
-            return self._blocks[layer, backward][number], None, []
+            return self._blocks[layer, backward][number], []
         # Receivers know the shapes and dtypes of all arrays in advance, so only their contents travel.
         nnz = self._count_entries(along, layer, backward=backward)[number]
         own = self._blocks[layer, backward].get(number)
-        sent = None if own is None else self._pack(own)
-        packed = sent or self._empty_block(nnz, self._stages[number].width)
+        packed = self._empty_block(nnz, self._stages[number].width) if own is None else self._pack(own)
         requests: list[Request] = []
         for array in packed.arrays:
             requests += along.begin_broadcast(torch.from_numpy(array), root, Kind.ADJACENCY)
-        return own or packed, sent, requests
+        return own or packed, requests
 
     def _pack(self, block: SparseRows) -> PackedRows:
         """A block that this rank holds, as it is sent in every epoch: packed once."""

@@ -328,7 +328,7 @@ def _measure_link(bench: _Bench, what: str, distance: int) -> Link:
     peer = (side ^ 1) * distance + place
     peer = peer if peer < comm.size else comm.rank
 
-    # In memory that is there before, as in training.
+    # In memory allocated beforehand, as in training.
     given, taken = (torch.zeros(_LONG_BYTES // 4) for _ in range(2))
 
     def exchange(num_bytes: int, count: int) -> None:

@@ -10,11 +10,10 @@ import numpy as np
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import NO_LABEL, SPLIT, Vertices
 from gnnloom.storage.errors import InputError
-from gnnloom.trainer.algorithms.steps import Communication, DenseWork, ElementWork, Operation, SparseWork, Step
+from gnnloom.trainer.algorithms.steps import Communication, ElementWork, Operation, Step
 from gnnloom.trainer.algorithms.workload import Exchange, Workload
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.open_shards import ROW_SHARDS
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.models.work import ModelWork, Widths
 from gnnloom.trainer.modes.registry import MODES
@@ -178,31 +177,17 @@ def epoch_steps(config: TrainConfig, work: Workload) -> list[Step]:
     if algorithm.steps is None:
         raise InputError(f"algorithm {algorithm.name}: its traffic is not known, as it states no steps")
     found = algorithm.steps(work, algorithm.settled_grid(config.grid, config.ranks), config.own_options())
-    found = [each for step in found for each in (step, *_sums_of_pieces(step))]
     if work.feature_size == work.parameter_size:
         return found
-    in_blocks = algorithm.reads is not ROW_SHARDS
-    return [each for step in found for each in (step, *_conversions(step, in_blocks=in_blocks))]
+    return [each for step in found for each in (step, *_conversions(step))]
 
 
-def _sums_of_pieces(step: Step) -> Iterator[Step]:
-    """The passes that add the pieces of a dense product; those of a gradient of a weight are parts of it instead."""
-    if isinstance(step, DenseWork) and step.calls > 1 and step.inner <= step.rows:
-        # A piece of the result is as wide as the whole over their number, and so is the side that is not divided.
-        yield ElementWork(numbers=3 * step.rows * max(step.inner, step.columns), calls=step.calls)
-
-
-def _conversions(step: Step, *, in_blocks: bool) -> Iterator[Step]:
-    """The passes that widen features before they are summed over ranks, and that narrow sums over ranks or blocks.
+def _conversions(step: Step) -> Iterator[Step]:
+    """The passes that widen features before they are summed over ranks, and that narrow these sums.
 
     Sparse products that are summed are written in the dtype of sums; dense ones are not.
-
-    Args:
-        in_blocks: every call of a product covers the same rows, so the calls form one sum.
     """
-    if isinstance(step, SparseWork) and in_blocks and step.calls > 1:
-        yield ElementWork(numbers=2 * step.rows * step.width)
-    elif isinstance(step, Communication) and step.operation in _SUMS and step.kind in _FEATURE_SUMS:
+    if isinstance(step, Communication) and step.operation in _SUMS and step.kind in _FEATURE_SUMS:
         held = step.elements / step.groups
         narrowed = held / step.group if step.operation is Operation.REDUCE_SCATTER else held
         widened = held if step.kind in {Kind.TRANSFORM_FORWARD, Kind.TRANSFORM_BACKWARD} else 0.0

@@ -258,7 +258,7 @@ class MaskedBinaryCrossEntropy(_ByElement):
             self._num_terms: float = self._total(int(known.sum()) if self.speaks else 0)
         else:
             self._num_terms = self._total_weight(known * self._weight)
-        self._unknown, self._other = ~known, ~target
+        self._unknown = ~known
         # torch subtracts no booleans; these are the same bytes.
         self._target = target.view(torch.int8)
 
@@ -271,12 +271,13 @@ class MaskedBinaryCrossEntropy(_ByElement):
         losses, other = scratch
         torch.abs(scores, out=other).neg_().exp_().log1p_()
         torch.clamp_min(scores, 0, out=losses).add_(other)
-        losses -= other.copy_(scores).masked_fill_(self._other[rows], 0)
+        losses -= other.copy_(scores).masked_fill_(self._target[rows] == 0, 0)
         scores.sigmoid_().sub_(self._target[rows])
+        weight = None if self._weight is None else _of_rows(self._weight, rows).to(scores.dtype)
         for each in (losses, scores):
             each.masked_fill_(self._unknown[rows], 0)
-            if self._weight is not None:
-                each.mul_(_of_rows(self._weight, rows).to(each.dtype))
+            if weight is not None:
+                each.mul_(weight)
         return losses.sum(dtype=torch.float64)
 
 
@@ -318,7 +319,7 @@ class MaskedSquaredError(_ByElement):
 
 def _of_rows(weight: Tensor, rows: slice) -> Tensor:
     """The factors of some rows, unless they are the same in every row."""
-    return weight if weight.dim() == 1 or len(weight) == 1 else weight[rows]
+    return weight if weight.dim() == 1 else weight[rows]
 
 
 class MaskedOwnLoss(MaskedLoss):

@@ -62,7 +62,7 @@ class TrainProjection:
         process_memory, adjacency_memory, feature_memory, layer_memory, batch_memory: the parts of the busiest rank's
             memory; that of layers includes rows on their way between ranks, and that of batches is what is prepared
             ahead of its use.
-        workspace_memory: exactly what the large tensors of an epoch take on the rank where they take most, part of the
+        workspace_memory: what the large tensors of a rehearsed epoch take on the rank where they take most, part of the
             memory of layers and features; None if it is not known, see :mod:`gnnloom.trainer.training.rehearsal`.
         mapped_bytes: of files that sampled modes map; all ranks of a machine share them, and the system takes their
             pages back when it needs the memory. Not part of the ranks' memory.

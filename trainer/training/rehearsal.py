@@ -39,11 +39,11 @@ _MOST_RANKS = 4
 def workspace_memory(config: TrainConfig) -> int | None:
     """Bytes that the workspace of the rank with the largest one will have. Starts nothing.
 
-    It counts as if all vertices were in the training split, and of a grid's cells as if their entries were spread
-    evenly. Reads manifests, and of row shards how many rows ranks exchange.
+    Assumes that all vertices are in the training split and that the entries of a grid's cells are spread evenly. Reads
+    manifests and, for row shards, how many rows the ranks exchange.
 
     Returns:
-        None if batches decide, or code of the user's: a model or an algorithm that may need the values of its tensors.
+        None for sampled modes, and for models or algorithms of the user's, which may need the values of their tensors.
 
     Raises:
         NotFoundError: the dataset or its shards do not exist.

@@ -1,4 +1,4 @@
-"""What the layers of a model take whose operations overwrite what nothing else needs, for planning a run."""
+"""Memory of the layers of models whose operations overwrite what is no longer needed, for planning a run."""
 
 from __future__ import annotations
 

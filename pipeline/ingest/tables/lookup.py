@@ -28,9 +28,9 @@ def id_bytes(graph: Graph) -> int:
 
 
 def first_ids(graph: Graph, plan: TablePlan, buckets: range) -> list[Any]:
-    """For each bucket, the number or text above all ids of the buckets before, and above none of its own.
+    """For each bucket, a lower bound of its ids that is greater than every id of the buckets before it.
 
-    A text is as short as that allows, one character for each byte.
+    A text bound is as short as possible, with one character per byte.
     """
     if not graph.has_names:
         starts = (plan.vertices_of(bucket)[0] for bucket in buckets)
@@ -75,7 +75,7 @@ class BucketBounds:
         return cls(np.array(found, np.int64), None)
 
     def find(self, ids: Names) -> NDArray[np.int64]:
-        """(num_ids,) int64 bucket of each id; -1 for one that is no vertex's for certain."""
+        """(num_ids,) int64 bucket of each id; -1 if the id cannot belong to a vertex."""
         found = np.empty(len(ids), np.int64)
         if self.names is not None:
             _count_names(ids.offset, ids.text, self.names.offset, self.names.text, found)

@@ -36,7 +36,7 @@ class RowCounts:
 
     Attributes:
         placed: rows of the table that belong to these vertices.
-        unknown: rows whose ids lie between theirs, and that are no vertex's.
+        unknown: rows with ids in this range that do not belong to any vertex.
         missing: the first vertex without a row; -1 if there is none.
     """
 
@@ -60,7 +60,7 @@ class RoutedTable:
         folder: folder of the merged files.
         paths: the files if nothing was merged, in the order of the table.
         levels: levels of merges.
-        unknown: rows of the table whose ids are no vertex's and that are in no bucket.
+        unknown: rows whose ids do not belong to any vertex and that were not put into a bucket.
     """
 
     source: KeyedSource

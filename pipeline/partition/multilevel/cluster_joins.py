@@ -166,7 +166,7 @@ def fitting_joins(
         if joins[k, 2] != cluster:
             cluster = joins[k, 2]
             total = load[cluster]
-        # What leaves the cluster is not counted: the departure may be refused, or have been from a heavier vertex.
+        # Departures are not subtracted, because a departure may itself be refused.
         if total + weight[joins[k, 0]] <= limit:
             total += weight[joins[k, 0]]
             fits[k] = True

@@ -1,4 +1,4 @@
-"""Cluster vertices in rounds of tasks: the client holds no number of a vertex, and labels are in files that tasks map.
+"""Cluster vertices in rounds of tasks; the client holds nothing per vertex, and tasks map the labels from files.
 
 As in ``clustering``, every pass fills the profiles of the nets and visits all vertices.  A pass consists of rounds over
 ranges of vertices.  The vertices of a round choose their clusters with the state before it; of those that choose one

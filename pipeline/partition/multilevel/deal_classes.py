@@ -1,7 +1,8 @@
 """Heavy-first random parts of vertices in files: the client deals classes of equal weights, tasks place the vertices.
 
-The parts get as many vertices of each weight as by :func:`gnnloom.pipeline.partition.multilevel.heavy_first`; which of
-them is random as well, but by another order.  There are at most about sqrt(2 W) different weights if their sum is W.
+The parts get as many vertices of each weight as by :func:`gnnloom.pipeline.partition.multilevel.heavy_first`; which
+vertices these are is also random, but drawn in another order. There are at most about sqrt(2 W) different weights if
+their sum is W.
 """
 
 from __future__ import annotations
