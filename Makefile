@@ -111,7 +111,7 @@ bench-sampling: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_sampling.py --scale $(SCALE)
 	$(BIN)/python tests/benchmarks/bench_samples.py --scale $(SCALE)
 
-# Accuracy of every mode of training over seeds, and the time to reach it; SCALE=small takes a minute, full half an hour.
+# Accuracy of every mode of training over seeds, and the time to reach it; SCALE=small takes a minute, full ten.
 # Leaves a report that compares the modes in build/modes.
 bench-modes: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_modes.py --scale $(SCALE)

@@ -7,7 +7,7 @@ features: the community's centroid plus noise of 6 times its standard deviation.
 training. A GCN of two layers with 32 hidden units, Adam and a cosine schedule, one rank and one thread; seeds take
 turns. A mode is within noise of the whole graph if its mean accuracy is not below that of full-graph training by more
 than three standard errors of the difference of the two means. For comparison, the features alone are classified by the
-nearest mean of the training vertices of a class, which is the best that one can do without edges. Training from samples
+nearest mean of the training vertices of a class, which is Bayes' rule with estimated means. Training from samples
 on disk must have the losses of the training with the same seed that draws its own.
 
 Seconds are wall time of training without evaluations; those to 99 % are until the first evaluation with at least 99 %

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -247,7 +248,7 @@ def _print_times(rows: list[Row]) -> None:
     )
     for row in rows:
         config, spread = row.config, max(row.seconds) / min(row.seconds) - 1
-        hidden, wall = ",".join(map(str, config.hidden)), statistics.median(row.wall or [0.0])
+        hidden, wall = ",".join(map(str, config.hidden)), statistics.median(row.wall or [math.nan])
         print(
             f"{config.dataset:7} {hidden:>8} {config.precision:>9} {config.ranks:5} {row.name:18}"
             f" {row.plan.cost.total * 1e3:12.2f} {row.median * 1e3:12.2f} {spread:6.0%}"

@@ -33,7 +33,7 @@ MEMORY = 1 << 30
 MOST_OPENS = 16
 #: Bytes that are worth an open of a further file: reading them takes longer.
 OPEN_BYTES = 64 << 10
-#: Bytes of a task in the client and the scheduler.
+#: Assumed bytes of a task in the client and the scheduler.
 TASK_BYTES = 4 << 10
 cases = pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
 on_ranks = pytest.mark.parametrize("ranks", RANKS)
@@ -65,13 +65,13 @@ def shard_phases(graph: Described, ranks: int, layout: str) -> list[PhaseCount]:
 
 
 def check_opens(phases: Sequence[PhaseCount]) -> None:
-    """No task opens more than 16 files for each array, unless it reads 64 KiB or more from each further one."""
+    """Tasks open at most 16 files for each array on average, unless they read 64 KiB or more from each further one."""
     for phase in phases:
         assert phase.opens <= MOST_OPENS * phase.arrays * phase.tasks + phase.bytes_read // OPEN_BYTES, phase
 
 
 def check_shares(phases: Sequence[PhaseCount], data: int, most_tasks: float) -> None:
-    """Phases move the data a few times, in tasks of about equal size, whose descriptions the client can hold."""
+    """A phase moves the data at most four times, in tasks of about equal size, whose descriptions the client can hold."""
     for phase in phases:
         assert phase.bytes_read <= 4 * data, phase
         assert phase.bytes_written <= 4 * data, phase

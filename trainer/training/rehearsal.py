@@ -2,7 +2,7 @@
 
 A rehearsed epoch runs the code of a real one: operator, model, loss and optimizer take and return the memory of the
 workspace in the same order. It reads no entry of the shards, computes no product, sends no message and touches no large
-tensor, so it takes a fraction of a second and some bytes per vertex of a rank.
+tensor, so it takes a fraction of a second, once torch is imported, and some bytes per vertex of a rank.
 """
 
 from __future__ import annotations
