@@ -71,7 +71,7 @@ def check_opens(phases: Sequence[PhaseCount]) -> None:
 
 
 def check_shares(phases: Sequence[PhaseCount], data: int, most_tasks: float) -> None:
-    """A phase moves the data at most four times, in tasks of about equal size, whose descriptions the client can hold."""
+    """A phase moves the data at most four times, in even tasks, whose descriptions the client can hold."""
     for phase in phases:
         assert phase.bytes_read <= 4 * data, phase
         assert phase.bytes_written <= 4 * data, phase

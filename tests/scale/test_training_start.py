@@ -43,7 +43,9 @@ def projected(graph: Described, ranks: int, algorithm: str) -> TrainProjection:
 
 
 def copies(algorithm: str, ranks: int) -> float:
-    """How often an algorithm in three dimensions keeps what others keep once: the length of an axis."""
+    """How often an algorithm keeps what others keep once: the length of an axis of its most even grid."""
+    if algorithm == "replicated":
+        return ranks**0.5
     return 2 * ranks ** (1 / 3) if algorithm in {"split3d", "tensor3d"} and ranks > 1 else 1
 
 
@@ -55,7 +57,9 @@ def test_a_rank_holds_a_multiple_of_its_own_share(graph: Described, ranks: int, 
     exchanged = 2 * graph.halo_rows(ranks) // ranks if algorithm in ROW_ALGORITHMS else 0
     rows = graph.num_vertices // ranks + exchanged
     share = graph.matrix_bytes / ranks + rows * 4 * max(graph.width, CLASSES)
-    assert plan.peak_memory[0] - plan.process_memory <= HELD * copies(algorithm, ranks) * share
+    # Blocks that are multiplied together arrive in buffers of a fixed size.
+    buffers = 32 << 20 if algorithm in {"broadcast", "replicated"} else 0
+    assert plan.peak_memory[0] - plan.process_memory <= HELD * copies(algorithm, ranks) * share + buffers
 
 
 @cases

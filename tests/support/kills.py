@@ -226,7 +226,7 @@ def _samples(catalog: Path) -> str:
 
 
 def _facts(catalog: Path) -> dict[str, Any]:
-    """Digests of all complete artifacts, of every chunk on disk and of the predictions, and the last loss of the run."""
+    """Digests of complete artifacts, of every chunk on disk and of the predictions, and the last loss of the run."""
     dataset = Catalog(catalog)["web"]
     facts: dict[str, Any] = {
         f"{info.kind} {info.key}": dataset.find(info.kind, info.key).digest for info in dataset.artifacts()

@@ -327,7 +327,9 @@ def _memory(
     model = config.model_kind.work or UNKNOWN
     entries = layers[0].adjacency * sizes.nnz
     arriving = layers[0].arriving * sizes.nnz * sizes.entry_bytes
-    adjacency = arriving + sizes.matrices * (entries * sizes.entry_bytes + 8 * layers[0].pointers * n)
+    # Blocks with few entries list their rows, each with an offset, instead of a pointer for every row.
+    pointers = min(8 * layers[0].pointers * n, 16 * entries)
+    adjacency = arriving + sizes.matrices * (entries * sizes.entry_bytes + pointers)
     rows = _ROW_BYTES * max(each.rows for each in layers) * n
     feature = layers[0].held * n * options.dims[0] * word
     kept_product = layers[0].product * n * options.dims[0] * word if options.input_is_kept else 0.0
