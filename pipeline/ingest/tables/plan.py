@@ -20,13 +20,16 @@ from gnnloom.storage.matrix.ranges import Span, split_range
 FAN_IN = 16
 #: Bytes of a bucket's values and of the ids of its vertices.
 BUCKET_BYTES = 24 << 20
-#: Most bytes of the values and ids of a file of rows, unless the memory of a worker is smaller.
+#: Most bytes of the rows that a task gathers for a file, unless the memory of a worker is smaller.
 FILE_BYTES = 512 << 20
 #: Buckets whose first ids one task looks up: a chunk of the stored ids is decompressed for each.
 BOUNDS_PER_TASK = 256
 #: Bytes of a row in a file, in addition to its values and the text of its id: the length of the id, and the place of
 #: the row in the table.
 ROW_BYTES = 12
+#: Bytes of a row while its file is gathered and sorted by bucket, in addition to its values and the text of its id: its
+#: bucket, its place in the table, the offset of its id in both orders and in Arrow's, and the order and its inverse.
+GATHERED_ROW_BYTES = 64
 #: Bytes of a vertex while its bucket is filled, in addition to its values and its id: whether it has a row, and where
 #: its id begins.
 _VERTEX_BYTES = 9
@@ -96,8 +99,8 @@ class TablePlan:
             memory: bytes that a worker may use.
         """
         total = num_rows * (self.value_bytes + self.id_bytes + ROW_BYTES)
-        per_range = -(-total // max(1, num_ranges))
-        files = num_ranges * -(-per_range // file_bytes(memory))
+        gathered = -(-num_rows * (self.value_bytes + self.id_bytes + GATHERED_ROW_BYTES) // max(1, num_ranges))
+        files = num_ranges * -(-gathered // file_bytes(memory))
         header = 16 * (self.num_buckets + 1)
         bounds = -(-self.num_buckets // BOUNDS_PER_TASK)
         range_bytes = -(-table_bytes // max(1, num_ranges))
@@ -134,8 +137,8 @@ class TablePlan:
 
 
 def file_bytes(memory: int) -> int:
-    """Bytes of the values and ids that a task gathers before it writes a file of them.
+    """Bytes of the rows that a task gathers, in the order of the table, before it writes them by bucket.
 
-    They are there twice, in the order of the table and by bucket; the rest is for what is being read.
+    Both orders are in memory at once; the rest is for the block being read.
     """
     return min(FILE_BYTES, working_memory(memory) // 4)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.spill import read_open_file, write_at
-from gnnloom.pipeline.ingest.tables.plan import ROW_BYTES
+from gnnloom.pipeline.ingest.tables.plan import GATHERED_ROW_BYTES, ROW_BYTES
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.files import written_aside
@@ -208,7 +208,7 @@ class RowGroup:
         self._names: list[Names] = []
         self._at: list[NDArray[np.int64]] = []
         self._rows: list[NDArray[Any]] = []
-        #: Bytes of what was added.
+        #: Bytes of what was added; sorting it takes as many again.
         self.num_bytes = 0
 
     def add(self, buckets: NDArray[np.int64], names: Names, at: NDArray[np.int64], rows: NDArray[Any]) -> None:
@@ -228,16 +228,14 @@ class RowGroup:
         for column, block in ((self._buckets, buckets), (self._at, at), (self._rows, rows)):
             column.append(block)
         self._names.append(names)
-        self.num_bytes += rows.nbytes + len(names.text) + ROW_BYTES * len(rows)
+        self.num_bytes += rows.nbytes + len(names.text) + GATHERED_ROW_BYTES * len(rows)
 
-    def write(self, path: Path) -> int:
-        """Write the rows, grouped by bucket; returns the bytes of the file."""
+    def write(self, path: Path) -> None:
+        """Write the rows, grouped by bucket. The group cannot be used afterwards."""
         buckets = np.concatenate([np.empty(0, np.int64), *self._buckets])
         # Stable: rows of a bucket keep their order.
         order = np.argsort(buckets, kind="stable")
-        offset = _offsets(np.concatenate([np.empty(0, np.int64), *(np.diff(names.offset) for names in self._names)]))
-        every = Names(offset, np.concatenate([np.empty(0, np.uint8), *(names.text for names in self._names)]))
-        ids = _taken(every, order)
+        ids = _taken(self._joined_names(), order)
         length = np.diff(ids.offset)
         rows = np.bincount(buckets, minlength=self._num_buckets)
         row_offsets = _offsets(rows)
@@ -249,7 +247,13 @@ class RowGroup:
             write_at(descriptor, places["at"], np.concatenate([np.empty(0, np.int64), *self._at])[order])
             write_at(descriptor, places["id"], ids.text)
             write_at(descriptor, places["value"], self._sorted_rows(order))
-        return layout.size
+
+    def _joined_names(self) -> Names:
+        """The ids of all rows; drops their blocks, so that at most two copies of the text are in memory."""
+        offset = _offsets(np.concatenate([np.empty(0, np.int64), *(np.diff(names.offset) for names in self._names)]))
+        text = np.concatenate([np.empty(0, np.uint8), *(names.text for names in self._names)])
+        self._names.clear()
+        return Names(offset, text)
 
     def _sorted_rows(self, order: NDArray[np.int64]) -> NDArray[Any]:
         """(num_rows, ...) values in another order; twice the values are in memory."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from gnnloom.pipeline.ingest.tables import plan as table_plan
 from gnnloom.pipeline.ingest.tables import routed_table, routing, row_file
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.formats import open_edges, open_vertices
+from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.reading import keyed_rows
 from gnnloom.pipeline.sources.source import KeyedSource
 from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
@@ -237,3 +239,36 @@ def test_tasks_and_opens_are_those_of_the_plan(
         if prefix in {"merge", "feature"}:
             assert sum(counted) == sum(phase.opens for phase in planned)
     assert max(at_a_time) == max(phase.most_opens for phase in phases) == FAN_IN
+
+
+def gathered(values: row_file.RowType, digits: int, limit: int) -> row_file.RowGroup:
+    """Rows with ids of so many digits, as many as a task gathers."""
+    group, rng, count, size = row_file.RowGroup(values, 1000), np.random.default_rng(0), 0, 4096
+    offset = np.arange(size + 1, dtype=np.int64) * digits
+    text = np.full(offset[-1], ord("1"), np.uint8)
+    while group.num_bytes < limit:
+        buckets, at = rng.integers(0, 1000, size), np.arange(count, count + size)
+        group.add(buckets, Names(offset, text), at, values.empty(size))
+        count += size
+    return group
+
+
+@pytest.mark.parametrize(
+    ("dtype", "trailing", "digits"), [("int32", (), 8), ("float32", (16,), 8), ("uint8", (), 1), ("int32", (), 40)]
+)
+def test_gathering_and_sorting_rows_takes_twice_the_counted_bytes_at_most(
+    tmp_path: Path, dtype: str, trailing: tuple[int, ...], digits: int
+) -> None:
+    values, limit = row_file.RowType(dtype, trailing), 16 << 20
+    # What the first use imports is not of the rows.
+    gathered(values, digits, 1).write(tmp_path / "first")
+    pool, default = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
+    pa.set_memory_pool(pool)
+    tracemalloc.start()
+    try:
+        gathered(values, digits, limit).write(tmp_path / "rows")
+        peak = tracemalloc.get_traced_memory()[1] + pool.max_memory()
+    finally:
+        tracemalloc.stop()
+        pa.set_memory_pool(default)
+    assert limit / 2 < peak <= 2 * limit
