@@ -8,8 +8,15 @@ Every level reads and writes everything once, and their number is the logarithm 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+from gnnloom.storage.matrix.ranges import Span, range_of, split_range
+
+#: Most files that a task opens for each position, however few bytes it reads from each.
+FEW_SOURCES = 16
+#: Bytes that take longer to read than it takes to open their file.
+OPEN_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -35,14 +42,69 @@ def merge_levels(num_files: int, fan_in: int) -> tuple[Level, ...]:
     return tuple(levels)
 
 
+def most_sources(num_bytes: int, num_positions: int) -> int:
+    """Most files that a task should open for each position, if the files have ``num_bytes`` bytes together."""
+    return max(FEW_SOURCES, num_bytes // num_positions // OPEN_BYTES)
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Files of one level that become one file of the next.
+
+    Attributes:
+        span: number of the span of the new file.
+        source: number of the new file, among those of its span.
+        positions: first and last (exclusive) position of the span.
+        span_before: number of the span in the level before that holds these positions.
+        group: numbers of the merged files, among those of that span.
+    """
+
+    span: int
+    source: int
+    positions: Span
+    span_before: int
+    group: range
+
+
+def merges(levels: Sequence[Level], level: Level, num_positions: int) -> Iterator[Merge]:
+    """The merges that make the files of a level, by span and source; spans without positions have no files."""
+    before = levels[level.number - 1]
+    for span in range(level.spans):
+        positions = split_range(num_positions, level.spans, span)
+        if positions[0] == positions[1]:
+            continue
+        # Spans of a level lie within those of the level before.
+        wide = range_of(num_positions, before.spans, positions[0])
+        for source in range(level.sources):
+            yield Merge(span, source, positions, wide, merged_sources(levels, level, source))
+
+
+@dataclass(frozen=True)
+class MergeCount:
+    """What the merges of a level do.
+
+    Attributes:
+        spans: spans that have positions.
+        tasks: merges.
+        opens: files that all of them open together.
+        most_opens: files that one of them opens, at most.
+    """
+
+    spans: int
+    tasks: int
+    opens: int
+    most_opens: int
+
+
+def count_merges(levels: Sequence[Level], level: Level, num_positions: int) -> MergeCount:
+    """Count what :func:`merges` gives, without a step for every span."""
+    groups = [len(merged_sources(levels, level, source)) for source in range(level.sources)]
+    spans = min(level.spans, num_positions)
+    return MergeCount(spans, level.sources * spans, sum(groups) * spans, max(groups))
+
+
 def merged_sources(levels: Sequence[Level], level: Level, source: int) -> range:
     """Sources of the level before ``level`` that are merged into ``source``."""
     before = levels[level.number - 1]
     size = -(-before.sources // level.sources)
     return range(source * size, min((source + 1) * size, before.sources))
-
-
-def span_of(level: Level, num_positions: int, position: int) -> int:
-    """Number of a level's span that holds a position."""
-    # Position x lies in the last span i that begins at or before it: i * n < (x + 1) * spans.
-    return ((position + 1) * level.spans - 1) // num_positions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gnnloom.pipeline.external_sort.merge_levels import merge_levels, merged_sources
+from gnnloom.pipeline.external_sort.merge_levels import count_merges, merge_levels
 from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, entry_bytes, unit_shift
 from gnnloom.pipeline.matrix_sort import merge_runs
 from gnnloom.pipeline.matrix_sort.degrees import TASK_VERTICES
@@ -71,13 +71,11 @@ def sort_counts(sizes: SortSizes, memory: int) -> list[PhaseCount]:
     phases = [PhaseCount("scatter", sizes.num_ranges, sizes.num_ranges, 1, 1, sizes.source_bytes, written, range_bytes)]
     levels = merge_levels(files, merge_runs.FAN_IN)
     for level in levels[1:]:
-        groups = [len(merged_sources(levels, level, source)) for source in range(level.sources)]
-        spans = min(level.spans, units)
-        opens = sum(groups) * spans
-        read = spilled + opens * 8 * (-(-units // spans) + 1)
-        made = spilled + level.sources * spans * 8 * (units + 1)
-        largest = read * max(groups) // opens
-        phases.append(PhaseCount("merge", level.sources * spans, opens, max(groups), arrays, read, made, largest))
+        count = count_merges(levels, level, units)
+        read = spilled + count.opens * 8 * (-(-units // count.spans) + 1)
+        made = spilled + count.tasks * 8 * (units + 1)
+        largest = read * count.most_opens // count.opens
+        phases.append(PhaseCount("merge", count.tasks, count.opens, count.most_opens, arrays, read, made, largest))
     last, blocks = levels[-1], even_blocks(sizes.num_vertices, sizes.entries)
     spans = min(last.spans, units)
     # A block that does not begin where a span does has files of one span more.

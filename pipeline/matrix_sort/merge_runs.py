@@ -17,7 +17,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import grouped
-from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels, merged_sources, span_of
+from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels, merges
 from gnnloom.pipeline.external_sort.spill import SpillFile, unit_shift, write_at
 from gnnloom.pipeline.matrix_sort.file_rows import FileRows
 from gnnloom.pipeline.tasks.cluster import Cluster
@@ -101,18 +101,13 @@ def _merge_level(
     cluster: Cluster,
 ) -> dict[tuple[int, int], SpillFile]:
     """Merge the files of the level before; returns those of this level, by span and number."""
-    tasks, before = {}, levels[level.number - 1]
-    for span in range(level.spans):
-        units = split_range(num_units, level.spans, span)
-        if units[0] == units[1]:
-            continue
-        # Spans of a level lie within those of the level before.
-        wide = span_of(before, num_units, units[0])
-        for source in range(level.sources):
-            group = (found[wide, one] for one in merged_sources(levels, level, source))
-            files = tuple(file for file in group if file.entries)
-            path = f"spill/merged/{digest}/{level.number}-{span:06d}-{source:06d}.run"
-            tasks[span, source] = MergeRunsTask(writer, files, units, num_vertices, path, cluster.memory)
+    tasks = {}
+    for merge in merges(levels, level, num_units):
+        group = (found[merge.span_before, source] for source in merge.group)
+        files = tuple(file for file in group if file.entries)
+        path = f"spill/merged/{digest}/{level.number}-{merge.span:06d}-{merge.source:06d}.run"
+        task = MergeRunsTask(writer, files, merge.positions, num_vertices, path, cluster.memory)
+        tasks[merge.span, merge.source] = task
     records = run_missing("merge", cluster, writer, merge_files, list(tasks.values()), "entries", is_usable=_is_merged)
     return {at: _merged_file(record) for at, record in zip(tasks, records, strict=True)}
 

@@ -17,26 +17,22 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels, merged_sources, span_of
+from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels, merges, most_sources
 from gnnloom.pipeline.external_sort.spill import read_open_file, write_at
 from gnnloom.pipeline.shards.grid_scatter import KEY_BYTES, WEIGHT_BYTES, CellRuns, Run, runs_folder
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.files import written_aside
-from gnnloom.storage.matrix.ranges import Span, split_range
+from gnnloom.storage.matrix.ranges import Span
 
-#: Most runs that one task opens, however few bytes it reads from each.
-FEW_RUNS = 16
-#: Bytes of keys that take longer to read than it takes to open their run.
-OPEN_BYTES = 64 << 10
 #: Bytes that are copied at a time.
 _BLOCK_BYTES = 4 << 20
 
 
 def most_runs(entries: int, num_cells: int) -> int:
     """Most runs that a task opens for each cell of a variant with so many entries."""
-    return max(FEW_RUNS, entries * KEY_BYTES // num_cells // OPEN_BYTES)
+    return most_sources(entries * KEY_BYTES, num_cells)
 
 
 @dataclass(frozen=True)
@@ -71,16 +67,11 @@ def merge_runs(
     found = {(0, source): run for source, run in enumerate(runs)}
     for level in levels[1:]:
         tasks = {}
-        for span in range(level.spans):
-            cells = split_range(num_cells, level.spans, span)
-            if cells[0] == cells[1]:
-                continue
-            # Spans of a level lie within those of the level before.
-            wide = span_of(levels[level.number - 1], num_cells, cells[0])
-            for source in range(level.sources):
-                group = tuple(found[wide, one] for one in merged_sources(levels, level, source))
-                path = f"{_folder(variant, digest, level)}/{span:06d}-{source:06d}.run"
-                tasks[span, source] = MergeRunsTask(writer, group, cells, num_cells, weighted, path)
+        for merge in merges(levels, level, num_cells):
+            group = tuple(found[merge.span_before, source] for source in merge.group)
+            path = f"{_folder(variant, digest, level)}/{merge.span:06d}-{merge.source:06d}.run"
+            task = MergeRunsTask(writer, group, merge.positions, num_cells, weighted, path)
+            tasks[merge.span, merge.source] = task
         records = run_missing("merge cells", cluster, writer, merge_cells, list(tasks.values()), "entries")
         sizes = [int(record.facts["entries"]) for record in records]
         found = {at: Run(task.merged, size) for (at, task), size in zip(tasks.items(), sizes, strict=True)}

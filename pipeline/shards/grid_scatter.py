@@ -22,6 +22,7 @@ from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.storage.artifacts.graph import Graph, block_path
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord
 from gnnloom.storage.format.files import read_json, write_json
+from gnnloom.storage.matrix.ranges import range_of
 
 #: Most entries of one run: 32 MiB of keys and 16 MiB of weights.
 MAX_RUN_ENTRIES = 1 << 22
@@ -90,7 +91,7 @@ def scatter_to_cells(task: ScatterToCellsTask) -> int:
 
 
 def run_entries(memory: int) -> int:
-    """About the most entries of a run, for workers that may use ``memory`` bytes."""
+    """Approximate maximum number of entries of a run, for workers that may use ``memory`` bytes."""
     return min(MAX_RUN_ENTRIES, working_memory(memory) // SCATTER_BYTES)
 
 
@@ -124,8 +125,7 @@ class CellRuns:
 
     def of_cell(self, num_cells: int, number: int) -> Sequence[Run]:
         """The runs that may have entries of a cell, in the order of the blocks."""
-        # Cell x lies in the last span i that begins at or before it: i * cells < (x + 1) * spans.
-        return self.spans[((number + 1) * len(self.spans) - 1) // num_cells]
+        return self.spans[range_of(num_cells, len(self.spans), number)]
 
 
 def scattered_runs(variant: str, records: Sequence[TaskRecord]) -> list[Run]:

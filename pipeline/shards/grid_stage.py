@@ -170,9 +170,8 @@ def _write_cells(stage: _Stage) -> list[str]:
         for block in range(matrix.num_blocks)
     ]
     records = run_missing("scatter blocks", stage.cluster, stage.writer, scatter_to_cells, scatter)
-    by_name = {record.task: record for record in records}
     for variant, matrix in stage.variants.items():
-        own = [by_name[task.name] for task in scatter if task.variant == variant]
+        own = [record for task, record in zip(scatter, records, strict=True) if task.variant == variant]
         runs = scattered_runs(variant, own)
         merged = merge_runs(
             stage.writer, variant, runs, grid[0] * grid[1], weighted=matrix.weighted, cluster=stage.cluster
@@ -223,11 +222,10 @@ def _route(stage: _Stage, table: VertexTable, plans: Mapping[str, VertexPlan]) -
     # A file of a level takes rows of many files of the level before, so the levels follow each other.
     for number in range(1, max(len(plan.levels) for plan in plans.values())):
         merge = [
-            MergeRowsTask(writer, order, plan, level, source, span)
+            MergeRowsTask(writer, order, plan, level, one)
             for order, plan in plans.items()
             for level in plan.levels[number : number + 1]
-            for span in range(level.spans)
-            for source in range(level.sources)
+            for one in plan.merges(level)
         ]
         run_missing("merge vertices", cluster, writer, merge_rows, merge, "vertices")
         for order, plan in plans.items():

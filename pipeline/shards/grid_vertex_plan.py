@@ -19,12 +19,12 @@ from functools import cached_property
 
 import numpy as np
 
-from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels, merged_sources, span_of
+from gnnloom.pipeline.external_sort.merge_levels import Level, Merge, count_merges, merge_levels, merges
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
 from gnnloom.storage.artifacts.grid_shards import crop_chunk_rows
 from gnnloom.storage.format.arrays import CHUNK_BYTES
-from gnnloom.storage.matrix.ranges import Span, split_range
+from gnnloom.storage.matrix.ranges import Span, range_of, split_range
 
 #: Most routed files that one task opens for a span of positions.
 FAN_IN = 32
@@ -120,21 +120,17 @@ class VertexPlan:
         """All levels; the first has a file per range, and the last at most ``fan_in`` files per span."""
         return merge_levels(self.num_ranges, self.fan_in)
 
-    def group(self, level: Level, source: int) -> range:
-        """Sources of the level before ``level`` that are merged into ``source``."""
-        return merged_sources(self.levels, level, source)
+    def merges(self, level: Level) -> Iterator[Merge]:
+        """The merges that make the files of a level."""
+        return merges(self.levels, level, self.num_vertices)
 
     def spans(self, level: Level, positions: Span) -> list[int]:
         """Numbers of a level's spans that overlap a range of positions."""
         first, last = positions
         if first == last:
             return []
-        start, stop = (span_of(level, self.num_vertices, at) for at in (first, last - 1))
+        start, stop = (range_of(self.num_vertices, level.spans, at) for at in (first, last - 1))
         return list(range(start, stop + 1))
-
-    def span(self, level: Level, number: int) -> Span:
-        """First and last (exclusive) position of a span."""
-        return split_range(self.num_vertices, level.spans, number)
 
     @cached_property
     def _widest(self) -> int:
@@ -189,12 +185,12 @@ class VertexPlan:
             largest = min(self.range_rows, self.num_vertices) * self.routed_row_bytes
             phases.append(PhaseCount("route vertices", self.num_ranges, 0, 0, 1, total, total, largest))
         for level in self.levels[1:]:
-            groups = [len(self.group(level, source)) for source in range(level.sources)]
-            opens = sum(groups) * level.spans
+            count = count_merges(self.levels, level, self.num_vertices)
             # Positions of a permutation are spread evenly.
-            largest = total * max(groups) // (self.levels[level.number - 1].sources * level.spans)
-            tasks, most = level.sources * level.spans, max(groups)
-            phases.append(PhaseCount("merge vertices", tasks, opens, most, arrays, total, total, largest))
+            largest = total * count.most_opens // count.opens
+            phases.append(
+                PhaseCount("merge vertices", count.tasks, count.opens, count.most_opens, arrays, total, total, largest)
+            )
         phases.append(self._write_count(arrays))
         return phases
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.merge_levels import Level
+from gnnloom.pipeline.external_sort.merge_levels import Level, Merge
 from gnnloom.pipeline.shards.grid_vertex_plan import Types, VertexPlan
 from gnnloom.pipeline.shards.part_order import Order
 from gnnloom.pipeline.shards.routed_rows import Gathered, opened, written_rows
@@ -66,23 +66,18 @@ class RouteRowsTask:
 
 @dataclass(frozen=True)
 class MergeRowsTask:
-    """Merges files of the level before into one file of a span.
-
-    Attributes:
-        source: number of the file among those of the span.
-        span: number of the span of positions.
-    """
+    """Merges files of the level before into one file of a span of ``level``."""
 
     writer: ArtifactWriter
     order: str
     plan: VertexPlan
     level: Level
-    source: int
-    span: int
+    merge: Merge
 
     @property
     def name(self) -> str:
-        return f"merge/{self.order}/{self.plan.range_rows}/{self.level.number}/{self.span:05d}/{self.source:05d}"
+        merged = f"{self.merge.span:05d}/{self.merge.source:05d}"
+        return f"merge/{self.order}/{self.plan.range_rows}/{self.level.number}/{merged}"
 
 
 def vertex_table(graph: Graph, vertices: Artifact | None, *, with_ids: bool = False) -> VertexTable:
@@ -137,18 +132,14 @@ def route_rows(task: RouteRowsTask) -> int:
 
 def merge_rows(task: MergeRowsTask) -> int:
     """Merge the rows of a span from several files into one; returns their number."""
-    plan, before = task.plan, task.plan.levels[task.level.number - 1]
-    first, last = plan.span(task.level, task.span)
-    # Spans of a level lie within those of the level before.
-    wide = plan.spans(before, (first, last))
+    plan, merge, before = task.plan, task.merge, task.plan.levels[task.level.number - 1]
+    first, last = merge.positions
     paths = [
-        routed_path(task.writer.work, task.order, plan, before, span, source)
-        for span in wide
-        for source in plan.group(task.level, task.source)
+        routed_path(task.writer.work, task.order, plan, before, merge.span_before, source) for source in merge.group
     ]
     with task.writer.task(task.name), opened(paths, plan.types) as files:
         total = sum(stop - start for start, stop in (file.section((first, last)) for file in files))
-        path = routed_path(task.writer.work, task.order, plan, task.level, task.span, task.source)
+        path = routed_path(task.writer.work, task.order, plan, task.level, merge.span, merge.source)
         with written_rows(path, plan.types, total) as routed:
             done = 0
             # As many positions as a range has vertices: at most that many rows are in memory, however ids are spread.

@@ -11,7 +11,7 @@ import shutil
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gnnloom.pipeline.external_sort.merge_levels import merge_levels, merged_sources
+from gnnloom.pipeline.external_sort.merge_levels import count_merges, merge_levels
 from gnnloom.pipeline.matrix_sort.degrees import TASK_VERTICES
 from gnnloom.pipeline.matrix_sort.transpose import RANGE_EDGES
 from gnnloom.pipeline.shards.find_vertices import find_vertices
@@ -250,14 +250,11 @@ def _merge_counts(files: RoutedFiles) -> list[PhaseCount]:
     """The merges of routed files, if there are any."""
     phases = []
     for level in files.levels[1:]:
-        groups = [len(merged_sources(files.levels, level, source)) for source in range(level.sources)]
-        spans = min(level.spans, files.num_parts)
-        tasks, opens = level.sources * spans, sum(groups) * spans
-        read = files.num_bytes + opens * 24 * (files.num_parts // spans + 1)
-        written = files.num_bytes + tasks * 24 * (files.num_parts + 1)
-        phases.append(
-            PhaseCount("merge rows", tasks, opens, max(groups), 3, read, written, read * max(groups) // opens)
-        )
+        count = count_merges(files.levels, level, files.num_parts)
+        read = files.num_bytes + count.opens * 24 * (files.num_parts // count.spans + 1)
+        written = files.num_bytes + count.tasks * 24 * (files.num_parts + 1)
+        largest = read * count.most_opens // count.opens
+        phases.append(PhaseCount("merge rows", count.tasks, count.opens, count.most_opens, 3, read, written, largest))
     return phases
 
 
@@ -371,12 +368,11 @@ def grid_counts(source: ShardSource, options: GridOptions, memory: int) -> list[
     arrays = 3 if graph.weighted else 2
     levels = merge_levels(files, most_runs(graph.nnz, rows * columns))
     for level in levels[1:]:
-        groups = [len(merged_sources(levels, level, source)) for source in range(level.sources)]
-        spans = min(level.spans, rows * columns)
-        tasks, opens = variants * level.sources * spans, variants * sum(groups) * spans
-        read = keys + opens * (header // spans + 16)
-        largest, made = read * max(groups) // opens, keys + tasks * header
-        phases.append(PhaseCount("merge cells", tasks, opens, max(groups), arrays, read, made, largest))
+        count = count_merges(levels, level, rows * columns)
+        tasks, opens = variants * count.tasks, variants * count.opens
+        read = keys + opens * (header // count.spans + 16)
+        largest, made = read * count.most_opens // opens, keys + tasks * header
+        phases.append(PhaseCount("merge cells", tasks, opens, count.most_opens, arrays, read, made, largest))
     files = levels[-1].sources
     read = keys + 16 * cells * files
     phases.append(PhaseCount("write cells", cells, cells * files, files, arrays, read, stored_bytes, -(-read // cells)))

@@ -16,27 +16,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels, merged_sources, span_of
+from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels, merges, most_sources
 from gnnloom.pipeline.external_sort.spill import read_open_file, write_at
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.files import written_aside
-from gnnloom.storage.matrix.ranges import Span, split_range
+from gnnloom.storage.matrix.ranges import Span, range_of
 
-#: Most routed files that one task opens, however few bytes it reads from each.
-FEW_FILES = 16
-#: Bytes that take longer to read than it takes to open their file.
-OPEN_BYTES = 64 << 10
 #: Bytes that are copied at a time.
 _BLOCK_BYTES = 4 << 20
 #: Kind of the files that have all arrays of vertex data, one column each.
 VERTEX_DATA = "vertex-data"
-
-
-def most_files(num_bytes: int, num_parts: int) -> int:
-    """Most files that hold a part of ``num_bytes`` bytes of routed rows."""
-    return max(FEW_FILES, num_bytes // num_parts // OPEN_BYTES)
 
 
 @dataclass(frozen=True)
@@ -56,7 +47,7 @@ class RoutedFiles:
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        return merge_levels(self.num_files, most_files(self.num_bytes, self.num_parts))
+        return merge_levels(self.num_files, most_sources(self.num_bytes, self.num_parts))
 
     def path(self, work: Path, level: Level, span: int, source: int) -> Path:
         """One file of a level."""
@@ -70,7 +61,7 @@ class RoutedFiles:
     def of_part(self, work: Path, part: int) -> list[Path]:
         """The files that hold the rows of a part, in the order of the vertices."""
         last = self.levels[-1]
-        span = span_of(last, self.num_parts, part)
+        span = range_of(self.num_parts, last.spans, part)
         return [self.path(work, last, span, source) for source in range(last.sources)]
 
     def remove(self, work: Path, level: Level) -> None:
@@ -112,17 +103,10 @@ def merge_routed(writer: ArtifactWriter, files: RoutedFiles, cluster: Cluster) -
     levels = files.levels
     for level in levels[1:]:
         before, tasks = levels[level.number - 1], []
-        for span in range(level.spans):
-            parts = split_range(files.num_parts, level.spans, span)
-            if parts[0] == parts[1]:
-                continue
-            # Spans of a level lie within those of the level before.
-            wide = span_of(before, files.num_parts, parts[0])
-            for source in range(level.sources):
-                group = merged_sources(levels, level, source)
-                paths = tuple(files.path(writer.work, before, wide, one) for one in group)
-                merged = files.path(writer.work, level, span, source)
-                tasks.append(MergePartsTask(writer, paths, parts, files.num_parts, merged))
+        for merge in merges(levels, level, files.num_parts):
+            paths = tuple(files.path(writer.work, before, merge.span_before, source) for source in merge.group)
+            merged = files.path(writer.work, level, merge.span, merge.source)
+            tasks.append(MergePartsTask(writer, paths, merge.positions, files.num_parts, merged))
         run_missing("merge rows", cluster, writer, merge_parts, tasks, "bytes")
         files.remove(writer.work, before)
 

@@ -15,6 +15,13 @@ def split_range(size: int, parts: int, number: int) -> Span:
     return number * size // parts, (number + 1) * size // parts
 
 
+def range_of(size: int, parts: int, position: int) -> int:
+    """Number of the range, of ``parts`` ranges of 0..size-1, that holds a position; see :func:`split_range`."""
+    # Position x lies in the last range i that begins at or before it, i * size // parts <= x; for integers that is
+    # i * size < (x + 1) * parts.
+    return ((position + 1) * parts - 1) // size
+
+
 def common(first: Span, second: Span) -> Span:
     """The intersection of two ranges; it may be empty."""
     start = max(first[0], second[0])

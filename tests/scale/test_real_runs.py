@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scale.counted_cluster import OpenCounter
 
+from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.ingest.counts import ingest_counts
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.matrix_sort import counts, merge_runs, scatter, sort_plan
 from gnnloom.pipeline.matrix_sort.counts import SortSizes
-from gnnloom.pipeline.shards import grid_merge, row_merge
 from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.projection import ShardSource, grid_counts, row_counts
 from gnnloom.pipeline.shards.row_stage import shard_rows
@@ -88,8 +88,8 @@ def test_row_shards_of_64_parts_open_the_counted_files(
 ) -> None:
     graph, cluster = dataset.graph(), OpenCounter()
     if is_merged:
-        monkeypatch.setattr(row_merge, "FEW_FILES", 3)
-        monkeypatch.setattr(row_merge, "OPEN_BYTES", 1 << 30)
+        monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
+        monkeypatch.setattr(merge_levels, "OPEN_BYTES", 1 << 30)
     partition = store_partition(dataset, graph, random_parts(NUM_VERTICES, PARTS, 0), PARTS)
     shard_rows(dataset, partition, cluster)
     functions = {
@@ -119,8 +119,8 @@ def test_grid_shards_of_four_by_four_cells_open_the_counted_files(
 ) -> None:
     graph, cluster, options = dataset.graph(), OpenCounter(), GridOptions((4, 4), "double")
     if is_merged:
-        monkeypatch.setattr(grid_merge, "FEW_RUNS", 3)
-        monkeypatch.setattr(grid_merge, "OPEN_BYTES", 1 << 30)
+        monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
+        monkeypatch.setattr(merge_levels, "OPEN_BYTES", 1 << 30)
     shard_grid(dataset, graph, options, cluster)
     phases = grid_counts(source_of(dataset, graph), options, DEFAULT_MEMORY)
     functions = {

@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels, merged_sources, span_of
+from gnnloom.pipeline.external_sort.merge_levels import Level, count_merges, merge_levels
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase_counts import PhaseCount
-from gnnloom.storage.matrix.ranges import Span, split_range
+from gnnloom.storage.matrix.ranges import Span, range_of, split_range
 
 #: Most files of rows that one task opens.
 FAN_IN = 16
@@ -87,7 +87,7 @@ class TablePlan:
 
     def span_of(self, level: Level, bucket: int) -> int:
         """Number of the span that holds a bucket."""
-        return span_of(level, self.num_buckets, bucket)
+        return range_of(self.num_buckets, level.spans, bucket)
 
     def counts(self, num_rows: int, table_bytes: int, num_ranges: int, memory: int) -> list[PhaseCount]:
         """What the phases will do for a table whose ids are spread evenly over the buckets.
@@ -110,12 +110,14 @@ class TablePlan:
         ]
         levels = merge_levels(files, FAN_IN)
         for level in levels[1:]:
-            groups = [len(merged_sources(levels, level, source)) for source in range(level.sources)]
-            tasks, opens = level.sources * level.spans, sum(groups) * level.spans
+            count = count_merges(levels, level, self.num_buckets)
             # Every span of a file is read along with the offsets of all of the file's buckets.
-            read = total + opens * (header // levels[level.number - 1].spans + 16)
-            largest = -(-read * max(groups) // opens)
-            phases.append(PhaseCount("merge rows", tasks, opens, max(groups), _COLUMNS, read, total, largest))
+            spans_before = min(levels[level.number - 1].spans, self.num_buckets)
+            read = total + count.opens * (header // spans_before + 16)
+            largest = -(-read * count.most_opens // count.opens)
+            phases.append(
+                PhaseCount("merge rows", count.tasks, count.opens, count.most_opens, _COLUMNS, read, total, largest)
+            )
         phases.append(self._write_count(total, levels[-1]))
         return phases
 

@@ -58,7 +58,7 @@ class RoutedTable:
         graph: folder of the graph artifact.
         plan: the buckets.
         folder: folder of the merged files.
-        paths: the files if nothing was merged, in the order of the table.
+        paths: the files, in the order of the table; empty if they were merged.
         levels: levels of merges.
         unknown: rows whose ids do not belong to any vertex and that were not put into a bucket.
     """

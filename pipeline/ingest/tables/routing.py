@@ -14,7 +14,7 @@ from pathlib import Path
 
 import xxhash
 
-from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels, merged_sources
+from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels, merges
 from gnnloom.pipeline.ingest.tables.lookup import BucketBounds, first_ids, id_bytes
 from gnnloom.pipeline.ingest.tables.plan import BOUNDS_PER_TASK, FAN_IN, TablePlan, file_bytes
 from gnnloom.pipeline.ingest.tables.routed_table import RoutedTable, merged_path
@@ -124,7 +124,9 @@ def route_table(
     digest = xxhash.xxh3_64_hexdigest(json.dumps([path.name for path in paths]).encode())
     levels = merge_levels(len(paths), FAN_IN)
     folder = _table_folder(writer, array) / digest
-    table = RoutedTable(source, values, graph.artifact.path, plan, folder, tuple(paths[:FAN_IN]), levels, unknown)
+    # Every task that writes rows holds the table, so it does not carry files that nothing reads any more.
+    unmerged = tuple(paths) if len(levels) == 1 else ()
+    table = RoutedTable(source, values, graph.artifact.path, plan, folder, unmerged, levels, unknown)
     for level in levels[1:]:
         _merge(writer, array, table, level, paths, cluster)
     return table
@@ -206,19 +208,15 @@ def _merge(
     """Make the files of one level, and remove those of the level before."""
     before, plan = table.levels[level.number - 1], table.plan
     tasks = []
-    for number in range(level.spans):
-        first, last = plan.span(level, number)
-        if first == last:
-            continue
-        # Spans of a level lie within those of the level before.
-        wide = plan.span_of(before, first)
-        start, stop = plan.span(before, wide)
-        for source in range(level.sources):
-            group = merged_sources(table.levels, level, source)
-            files = (merged_path(table.folder, before, wide, one) if before.number else paths[one] for one in group)
-            merged = merged_path(table.folder, level, number, source)
-            span = (first - start, last - start)
-            tasks.append(MergeRowsTask(writer, array, table.values, tuple(files), stop - start, span, merged))
+    for merge in merges(table.levels, level, plan.num_buckets):
+        start, stop = plan.span(before, merge.span_before)
+        span = (merge.positions[0] - start, merge.positions[1] - start)
+        files = tuple(
+            merged_path(table.folder, before, merge.span_before, source) if before.number else paths[source]
+            for source in merge.group
+        )
+        merged = merged_path(table.folder, level, merge.span, merge.source)
+        tasks.append(MergeRowsTask(writer, array, table.values, files, stop - start, span, merged))
     run_missing("merge rows", cluster, writer, merge_rows, tasks, "rows")
     done = table.folder / str(before.number) if before.number else _read_folder(writer, array)
     shutil.rmtree(done, ignore_errors=True)

@@ -187,9 +187,16 @@ def test_rows_stay_in_the_dataset_and_its_scratch(
     assert list(scratch.iterdir()) == []
 
 
+@pytest.mark.parametrize(("bucket_bytes", "fewer_buckets"), [(1500, False), (1 << 20, True)])
 def test_tasks_and_opens_are_those_of_the_plan(
-    catalog: Catalog, tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog,
+    tmp_path: Path,
+    small: None,
+    bucket_bytes: int,
+    fewer_buckets: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(table_plan, "BUCKET_BYTES", bucket_bytes)
     opened: list[Path] = []
     at_a_time: list[int] = []
 
@@ -229,7 +236,10 @@ def test_tasks_and_opens_are_those_of_the_plan(
     table = source.source_of("feature")
     assert isinstance(table, KeyedSource)
     num_bytes, ranges = Path(files["feature"]).stat().st_size, len(table.ranges())
-    assert len(merge_levels(ranges, FAN_IN)) > 2
+    levels = merge_levels(ranges, FAN_IN)
+    assert len(levels) > 2
+    # Spans without buckets are neither merged nor counted.
+    assert (plan.num_buckets < levels[-1].spans) == fewer_buckets
     phases = plan.counts(NUM_VERTICES + UNKNOWN, num_bytes, ranges, DEFAULT_MEMORY)
     names = {"cut ids": "cut", "route rows": "route", "merge rows": "merge", "write rows": "feature"}
     for prefix in set(names.values()):

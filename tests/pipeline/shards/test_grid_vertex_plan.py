@@ -33,12 +33,13 @@ def test_levels_end_with_few_files_and_merge_each_file_once(ranges: int, fan_in:
     plan = VertexPlan(ranges * 10 - 3, 2, TYPES, 10, fan_in=fan_in)
     assert plan.num_ranges == ranges
     for before, level in itertools.pairwise(plan.levels):
-        merged = [each for source in range(level.sources) for each in plan.group(level, source)]
+        made = list(plan.merges(level))
+        merged = [each for merge in made if not merge.span for each in merge.group]
         assert merged == list(range(before.sources))
-        assert max(len(plan.group(level, source)) for source in range(level.sources)) <= fan_in
+        assert max(len(merge.group) for merge in made) <= fan_in
         # Spans lie within those of the level before.
-        for number in range(level.spans):
-            assert len(plan.spans(before, plan.span(level, number))) <= 1
+        for merge in made:
+            assert plan.spans(before, merge.positions) == [merge.span_before]
     assert plan.levels[-1].sources <= fan_in
 
 

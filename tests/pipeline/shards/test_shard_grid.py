@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.shards import grid_merge
 from gnnloom.pipeline.shards.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.sources.formats import open_edges
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
@@ -175,8 +175,8 @@ def test_merging_runs_and_stopping_on_the_way_change_no_byte(
         dataset = catalog.create(name)
         store_graph(dataset, adjacency, symmetric=False, weighted=weighted, num_blocks=12)
     plain = cut(catalog["plain"], grid=(3, 2))
-    monkeypatch.setattr(grid_merge, "FEW_RUNS", 3)
-    monkeypatch.setattr(grid_merge, "OPEN_BYTES", 1 << 30)
+    monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
+    monkeypatch.setattr(merge_levels, "OPEN_BYTES", 1 << 30)
     for _ in range(8):
         with pytest.raises(KeyboardInterrupt):
             shard_grid(catalog["merged"], catalog["merged"].graph(), GridOptions((3, 2)), Dying())

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.shards import row_merge
 from gnnloom.pipeline.shards.row_stage import shard_rows
@@ -350,8 +351,8 @@ def test_merging_routed_files_and_stopping_on_the_way_change_no_byte(
         partition = store_partition(dataset, graph, part, 7)
         if name == "merged":
             # Two levels: twelve files of each matrix become at most three for each rank.
-            monkeypatch.setattr(row_merge, "FEW_FILES", 3)
-            monkeypatch.setattr(row_merge, "OPEN_BYTES", 1 << 30)
+            monkeypatch.setattr(merge_levels, "FEW_SOURCES", 3)
+            monkeypatch.setattr(merge_levels, "OPEN_BYTES", 1 << 30)
             assert len(row_merge.RoutedFiles("forward", 12, 7, 1000).levels) == 3
             for _ in range(6):
                 with pytest.raises(KeyboardInterrupt):
