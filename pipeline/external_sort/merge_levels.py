@@ -1,4 +1,4 @@
-"""Levels of merges between files that each cover all positions and tasks that each read a few positions of them.
+"""Levels of merges between files that each cover all positions and tasks that each need a few positions of all files.
 
 A task that reads one range of positions should open few files. If there are more, levels of merges come first: a task
 merges several files for one *span* of positions, so that the next level has fewer files for each span and more spans.
@@ -31,12 +31,12 @@ class Level:
 def merge_levels(num_files: int, fan_in: int) -> tuple[Level, ...]:
     """All levels; the first has ``num_files`` files of all positions, the last at most ``fan_in`` files per span."""
     levels = [Level(0, num_files, 1)]
-    merges = 0
-    while fan_in ** (merges + 1) < num_files:
-        merges += 1
-    # The same number of files in every merge: as few as that number of levels allows.
-    merged = math.ceil(num_files ** (1 / (merges + 1)) - 1e-9)
-    for number in range(1, merges + 1):
+    num_merges = 0
+    while fan_in ** (num_merges + 1) < num_files:
+        num_merges += 1
+    # Every merge takes the same number of files: as few as that number of levels allows.
+    merged = math.ceil(num_files ** (1 / (num_merges + 1)) - 1e-9)
+    for number in range(1, num_merges + 1):
         before = levels[-1]
         levels.append(Level(number, -(-before.sources // merged), before.spans * merged))
     return tuple(levels)

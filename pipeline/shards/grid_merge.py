@@ -1,14 +1,15 @@
 """Merges runs between the passes of the grid shards, if the scatter left many, so that a cell opens few of them.
 
-Every cell needs its entries from every run. With R runs and C cells that means R C opens, of ever fewer bytes as both
-grow. So runs are merged, a group of them for each span of cells, until a cell reads 64 KiB or more from each.
+Every cell needs its entries from every run. With R runs and C cells, that means R C opens, each of which reads fewer
+bytes as R and C grow. Groups of runs are therefore merged by span of cells, until a cell reads at least 64 KiB from
+each.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort.byte_ranges import ByteRange, copy_ranges
 from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels, merges, most_sources
 from gnnloom.pipeline.external_sort.spill import read_open_file, write_at
 from gnnloom.pipeline.shards.grid_scatter import KEY_BYTES, WEIGHT_BYTES, CellRuns, Run, runs_folder
@@ -25,9 +27,6 @@ from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.files import written_aside
 from gnnloom.storage.matrix.ranges import Span
-
-#: Bytes that are copied at a time.
-_BLOCK_BYTES = 4 << 20
 
 
 def most_runs(entries: int, num_cells: int) -> int:
@@ -42,7 +41,7 @@ class MergeRunsTask:
     Attributes:
         runs: in the order of the blocks.
         cells: first and last (exclusive) cell.
-        num_cells: of the grid.
+        num_cells: cells of the grid.
         merged: path of the merged run, relative to the work folder.
     """
 
@@ -61,7 +60,7 @@ class MergeRunsTask:
 def merge_runs(
     writer: ArtifactWriter, variant: str, runs: Sequence[Run], num_cells: int, *, weighted: bool, cluster: Cluster
 ) -> CellRuns:
-    """Merge the runs of a variant until every cell has few of them, unless that is done already."""
+    """Merge the runs of a variant until every cell has few of them, unless an earlier run has done so."""
     levels = merge_levels(len(runs), most_runs(sum(run.entries for run in runs), num_cells))
     digest = xxhash.xxh3_64_hexdigest("".join(f"{run.path} {run.entries} " for run in runs).encode())
     found = {(0, source): run for source, run in enumerate(runs)}
@@ -93,45 +92,54 @@ def merge_cells(task: MergeRunsTask) -> int:
     path = task.writer.work / task.merged
     path.parent.mkdir(parents=True, exist_ok=True)
     with task.writer.task(task.name) as output, ExitStack() as stack:
-        files = [_opened(stack, task, run) for run in task.runs]
-        counts = np.zeros(last - first, np.int64)
-        for _, _, bounds in files:
-            counts += np.diff(bounds)
-        # Offsets of all cells, also of those outside of the span: the file is an ordinary run.
+        sources = [_Source.open(stack, task, run) for run in task.runs]
+        # Offsets of all cells, including those outside the span: the file is an ordinary run.
         offsets = np.zeros(task.num_cells + 1, np.int64)
-        np.cumsum(counts, out=offsets[first + 1 : last + 1])
+        np.cumsum(sum(np.diff(source.bounds) for source in sources), out=offsets[first + 1 : last + 1])
         offsets[last + 1 :] = offsets[last]
         entries = int(offsets[-1])
         with written_aside(path) as aside, aside.open("wb", buffering=0) as file:
             write_at(file.fileno(), 0, offsets)
-            at = offsets.nbytes
-            for width in (KEY_BYTES, WEIGHT_BYTES) if task.weighted else (KEY_BYTES,):
-                for piece in _pieces(task, files, width):
-                    write_at(file.fileno(), at, piece)
-                    at += len(piece)
+            # Weights follow the keys, so one copy serves both.
+            ranges = (
+                source.bytes_of(column, cell)
+                for column in range(2 if task.weighted else 1)
+                for cell in range(last - first)
+                for source in sources
+            )
+            copy_ranges(ranges, file.fileno(), offsets.nbytes)
         output.facts["entries"] = entries
     return entries
 
 
-def _opened(stack: ExitStack, task: MergeRunsTask, run: Run) -> tuple[int, Path, NDArray[np.int64]]:
-    """Descriptor and path of a run, and the (num_cells + 1,) bounds of the task's cells in it."""
-    path = task.writer.work / run.path
-    descriptor = os.open(path, os.O_RDONLY)
-    stack.callback(os.close, descriptor)
-    bounds = np.empty(task.cells[1] - task.cells[0] + 1, np.int64)
-    read_open_file(descriptor, path, 8 * task.cells[0], bounds)
-    return descriptor, path, bounds
+@dataclass(frozen=True)
+class _Source:
+    """Some cells of an open run.
 
+    Attributes:
+        columns: byte at which keys and weights begin, and the bytes of each.
+        bounds: (num_chosen + 1,) int64 first entry of each chosen cell, and the end of the last one.
+    """
 
-def _pieces(
-    task: MergeRunsTask, files: Sequence[tuple[int, Path, NDArray[np.int64]]], width: int
-) -> Iterator[NDArray[np.uint8]]:
-    """The keys (``width`` 8) or weights (4) of cell after cell from all runs, some MiB at a time."""
-    for cell in range(task.cells[1] - task.cells[0]):
-        for (descriptor, path, bounds), run in zip(files, task.runs, strict=True):
-            begin = 8 * (task.num_cells + 1) + (KEY_BYTES * run.entries if width == WEIGHT_BYTES else 0)
-            start, stop = (begin + width * int(bound) for bound in bounds[cell : cell + 2])
-            for at in range(start, stop, _BLOCK_BYTES):
-                piece = np.empty(min(_BLOCK_BYTES, stop - at), np.uint8)
-                read_open_file(descriptor, path, at, piece)
-                yield piece
+    descriptor: int
+    path: Path
+    columns: tuple[tuple[int, int], tuple[int, int]]
+    bounds: NDArray[np.int64]
+
+    @classmethod
+    def open(cls, stack: ExitStack, task: MergeRunsTask, run: Run) -> _Source:
+        """Open a run until the stack is closed."""
+        path = task.writer.work / run.path
+        descriptor = os.open(path, os.O_RDONLY)
+        stack.callback(os.close, descriptor)
+        bounds = np.empty(task.cells[1] - task.cells[0] + 1, np.int64)
+        read_open_file(descriptor, path, 8 * task.cells[0], bounds)
+        keys_at = 8 * (task.num_cells + 1)
+        columns = ((keys_at, KEY_BYTES), (keys_at + KEY_BYTES * run.entries, WEIGHT_BYTES))
+        return cls(descriptor, path, columns, bounds)
+
+    def bytes_of(self, column: int, cell: int) -> ByteRange:
+        """The keys (column 0) or weights (column 1) of a cell, counted from the first chosen one."""
+        begin, width = self.columns[column]
+        start, stop = (begin + width * int(bound) for bound in self.bounds[cell : cell + 2])
+        return ByteRange(self.descriptor, self.path, start, stop)

@@ -1,15 +1,15 @@
 """Spill files sorted by part: the task of one part opens one file and reads a few short ranges of it.
 
-A file holds several columns.  A column lists the entries of part 0, then those of part 1, and so on.  The header is
-int64 throughout: the number of columns, the number of parts, the bytes per entry of each column, the byte at which
-each column begins, and then the (num_parts + 1) offsets of each column, counted in entries.
+A file holds several columns. A column lists the entries of part 0, then those of part 1, and so on. The header is all
+int64: the number of columns, the number of parts, the bytes per entry of each column, the byte at which each column
+begins, and then the (num_parts + 1) offsets of each column, counted in entries.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort.byte_ranges import ByteRange
+from gnnloom.pipeline.external_sort.spill import read_open_file
 from gnnloom.storage.format.files import sync_folder
+from gnnloom.storage.matrix.ranges import Span
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,86 @@ class PartColumn:
     offset: NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class PartLayout:
+    """Where the parts of each column lie.
+
+    Attributes:
+        widths: (num_columns,) int64 bytes per entry.
+        offsets: (num_columns, num_parts + 1) int64 first entry of each part, and the number of entries.
+    """
+
+    widths: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+
+    @property
+    def header(self) -> NDArray[np.int64]:
+        """All numbers at the beginning of the file."""
+        columns, bounds = self.offsets.shape
+        return np.concatenate([[columns, bounds - 1], self.widths, self.begins, self.offsets.reshape(-1)])
+
+    @property
+    def begins(self) -> NDArray[np.int64]:
+        """(num_columns,) int64 byte at which each column begins."""
+        columns, bounds = self.offsets.shape
+        sizes = self.widths * self.offsets[:, -1]
+        begins: NDArray[np.int64] = _offset_at(columns, bounds - 1, columns, 0) + np.cumsum(sizes) - sizes
+        return begins
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return int(self.begins[-1] + self.widths[-1] * self.offsets[-1, -1])
+
+
+@dataclass(frozen=True)
+class OpenParts:
+    """Some parts of an open file, as bytes.
+
+    Attributes:
+        widths: (num_columns,) int64 bytes per entry.
+        begins: (num_columns,) int64 byte at which each column begins.
+        bounds: (num_columns, num_chosen + 1) int64 first entry of each chosen part, and the end of the last one.
+    """
+
+    descriptor: int
+    path: Path
+    widths: NDArray[np.int64]
+    begins: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, stack: ExitStack, path: Path, parts: Span) -> OpenParts:
+        """Open a file until the stack is closed.
+
+        Raises:
+            CorruptError: the file is too short.
+        """
+        descriptor = os.open(path, os.O_RDONLY)
+        stack.callback(os.close, descriptor)
+        counts = np.empty(2, np.int64)
+        read_open_file(descriptor, path, 0, counts)
+        columns, num_parts = (int(count) for count in counts)
+        layout = np.empty((2, columns), np.int64)
+        read_open_file(descriptor, path, counts.nbytes, layout)
+        bounds = np.empty((columns, parts[1] - parts[0] + 1), np.int64)
+        for column in range(columns):
+            read_open_file(descriptor, path, _offset_at(columns, num_parts, column, parts[0]), bounds[column])
+        return cls(descriptor, path, layout[0], layout[1], bounds)
+
+    def bytes_of(self, column: int, part: int) -> ByteRange:
+        """The bytes of a part, counted from the first chosen one, in a column."""
+        width, begin = int(self.widths[column]), int(self.begins[column])
+        start, stop = (begin + width * int(bound) for bound in self.bounds[column, part : part + 2])
+        return ByteRange(self.descriptor, self.path, start, stop)
+
+
+def _offset_at(num_columns: int, num_parts: int, column: int, part: int) -> int:
+    """Byte of the offset of a part; for the column after the last one, the byte after the header."""
+    # Two counts, a width and a begin per column, then the offsets: 8 bytes each.
+    return 8 * (2 + 2 * num_columns + column * (num_parts + 1) + part)
+
+
 def write_part_file(path: Path, columns: Sequence[PartColumn]) -> None:
     """Write the columns and wait until they are on disk.
 
@@ -42,19 +125,11 @@ def write_part_file(path: Path, columns: Sequence[PartColumn]) -> None:
         columns: one or more, all with the same number of parts.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    widths = [_entry_bytes(column.entry) for column in columns]
-    num_offsets = len(columns[0].offset)
-    # Two counts, a width and a begin per column, then the offsets: 8 bytes each.
-    begin = 8 * (2 + 2 * len(columns) + len(columns) * num_offsets)
-    begins = []
-    for column, width in zip(columns, widths, strict=True):
-        begins.append(begin)
-        begin += width * len(column.entry)
+    widths = np.array([_entry_bytes(column.entry) for column in columns], np.int64)
+    layout = PartLayout(widths, np.stack([column.offset for column in columns]).astype(np.int64, copy=False))
     # Written under its final name: only files of recorded tasks are read, and an unrecorded task writes again.
     with path.open("wb") as file:
-        file.write(np.array([len(columns), num_offsets - 1, *widths, *begins], dtype=np.int64).data)
-        for column in columns:
-            file.write(np.ascontiguousarray(column.offset, dtype=np.int64).data)
+        file.write(layout.header.data)
         for column in columns:
             np.ascontiguousarray(column.entry).tofile(file)
         file.flush()
@@ -80,7 +155,7 @@ def read_part(path: Path, part: int, dtypes: Sequence[np.dtype[Any]], first_colu
         widths, begins = np.fromfile(file, np.int64, 2 * num_columns).reshape(2, -1)
         for number, dtype in enumerate(dtypes, first_column):
             # Only the two offsets of this part: reading all offsets in every task would cost O(P^2) per file.
-            file.seek(8 * (2 + 2 * num_columns + number * (num_parts + 1) + part))
+            file.seek(_offset_at(num_columns, num_parts, number, part))
             first, last = np.fromfile(file, np.int64, 2)
             file.seek(begins[number] + first * widths[number])
             columns.append(np.fromfile(file, dtype, (last - first) * widths[number] // dtype.itemsize))
@@ -103,7 +178,7 @@ def read_parts(path: Path, first: int, last: int, dtype: np.dtype[Any]) -> PartC
     """
     with path.open("rb") as file:
         _, _, _, begin = np.fromfile(file, np.int64, 4)
-        file.seek(8 * (4 + first))
+        file.seek(_offset_at(1, 0, 0, first))
         offset = np.fromfile(file, np.int64, last - first + 1)
         file.seek(begin + offset[0] * dtype.itemsize)
         return PartColumn(np.fromfile(file, dtype, offset[-1] - offset[0]), offset)
@@ -112,7 +187,7 @@ def read_parts(path: Path, first: int, last: int, dtype: np.dtype[Any]) -> PartC
 def read_part_offsets(path: Path, first: int, last: int) -> NDArray[np.int64]:
     """Read the (last - first + 1,) offsets of parts ``first`` to ``last`` of a file that has only one column."""
     with path.open("rb") as file:
-        file.seek(8 * (4 + first))
+        file.seek(_offset_at(1, 0, 0, first))
         return np.fromfile(file, np.int64, last - first + 1)
 
 
@@ -127,13 +202,12 @@ def mapped_part_file(path: Path, offset: NDArray[np.int64], dtype: np.dtype[Any]
         (num_entries,) entries to fill.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    begin = 8 * (4 + len(offset))
+    layout = PartLayout(np.array([dtype.itemsize], np.int64), offset[None])
     with path.open("wb") as file:
-        file.write(np.array([1, len(offset) - 1, dtype.itemsize, begin], dtype=np.int64).data)
-        file.write(np.ascontiguousarray(offset, dtype=np.int64).data)
-        file.truncate(begin + int(offset[-1]) * dtype.itemsize)
+        file.write(layout.header.data)
+        file.truncate(layout.size)
     # An empty range cannot be mapped.
-    mapped = np.memmap(path, dtype, "r+", begin, (int(offset[-1]),)) if offset[-1] else None
+    mapped = np.memmap(path, dtype, "r+", int(layout.begins[0]), (int(offset[-1]),)) if offset[-1] else None
     yield np.empty(0, dtype) if mapped is None else mapped
     if mapped is not None:
         mapped.flush()

@@ -7,25 +7,23 @@ from each.
 
 from __future__ import annotations
 
-import os
 import shutil
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort.byte_ranges import copy_ranges
 from gnnloom.pipeline.external_sort.merge_levels import Level, merge_levels, merges, most_sources
-from gnnloom.pipeline.external_sort.spill import read_open_file, write_at
+from gnnloom.pipeline.external_sort.spill import write_at
+from gnnloom.pipeline.shards.part_file import OpenParts, PartLayout
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.run_missing import run_missing
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.files import written_aside
 from gnnloom.storage.matrix.ranges import Span, range_of
 
-#: Bytes that are copied at a time.
-_BLOCK_BYTES = 4 << 20
 #: Kind of the files that have all arrays of vertex data, one column each.
 VERTEX_DATA = "vertex-data"
 
@@ -37,7 +35,7 @@ class RoutedFiles:
     Attributes:
         kind: ``forward``, ``backward`` or ``VERTEX_DATA``; part of the names of the files.
         num_files: files that were routed.
-        num_bytes: of all rows.
+        num_bytes: bytes of all rows.
     """
 
     kind: str
@@ -99,7 +97,7 @@ class MergePartsTask:
 
 
 def merge_routed(writer: ArtifactWriter, files: RoutedFiles, cluster: Cluster) -> None:
-    """Make the levels of merged files, unless that is done already."""
+    """Make the levels of merged files, unless an earlier run has done so."""
     levels = files.levels
     for level in levels[1:]:
         before, tasks = levels[level.number - 1], []
@@ -111,66 +109,26 @@ def merge_routed(writer: ArtifactWriter, files: RoutedFiles, cluster: Cluster) -
         files.remove(writer.work, before)
 
 
-@dataclass(frozen=True)
-class _Source:
-    """An opened file: widths and begins of its columns, and (num_columns, num_parts + 1) bounds of the task's parts."""
-
-    descriptor: int
-    path: Path
-    widths: NDArray[np.int64]
-    begins: NDArray[np.int64]
-    bounds: NDArray[np.int64]
-
-    @classmethod
-    def open(cls, stack: ExitStack, path: Path, task: MergePartsTask) -> _Source:
-        descriptor = os.open(path, os.O_RDONLY)
-        stack.callback(os.close, descriptor)
-        counts = np.empty(2, np.int64)
-        read_open_file(descriptor, path, 0, counts)
-        columns = int(counts[0])
-        layout = np.empty((2, columns), np.int64)
-        read_open_file(descriptor, path, 16, layout)
-        first, last = task.parts
-        bounds = np.empty((columns, last - first + 1), np.int64)
-        for column in range(columns):
-            at = 8 * (2 + 2 * columns + column * (task.num_parts + 1) + first)
-            read_open_file(descriptor, path, at, bounds[column])
-        return cls(descriptor, path, layout[0], layout[1], bounds)
-
-    def copy(self, column: int, part: int, descriptor: int, at: int) -> int:
-        """Copy a part of a column to a byte of another file; returns the byte after it."""
-        width, begin = int(self.widths[column]), int(self.begins[column])
-        start, stop = (begin + width * int(bound) for bound in self.bounds[column, part : part + 2])
-        for first in range(start, stop, _BLOCK_BYTES):
-            piece = np.empty(min(_BLOCK_BYTES, stop - first), np.uint8)
-            read_open_file(self.descriptor, self.path, first, piece)
-            write_at(descriptor, at, piece)
-            at += len(piece)
-        return at
-
-
 def merge_parts(task: MergePartsTask) -> int:
     """Write one merged file, which is laid out like a routed one; returns its bytes."""
     first, last = task.parts
     task.merged.parent.mkdir(parents=True, exist_ok=True)
     with task.writer.task(task.name), ExitStack() as stack:
-        sources = [_Source.open(stack, path, task) for path in task.paths]
-        columns, widths = len(sources[0].widths), sources[0].widths
+        sources = [OpenParts.of(stack, path, task.parts) for path in task.paths]
         counts = np.sum([np.diff(source.bounds, axis=1) for source in sources], axis=0)
-        # Offsets of all parts, also of those outside of the span.
-        offsets = np.zeros((columns, task.num_parts + 1), np.int64)
+        # Offsets of all parts, including those outside the span.
+        offsets = np.zeros((len(counts), task.num_parts + 1), np.int64)
         offsets[:, first + 1 : last + 1] = np.cumsum(counts, axis=1)
         offsets[:, last + 1 :] = offsets[:, last : last + 1]
-        sizes = widths * offsets[:, -1]
-        header = 8 * (2 + 2 * columns) + offsets.nbytes
-        begins = header + np.cumsum(sizes) - sizes
+        layout = PartLayout(sources[0].widths, offsets)
         with written_aside(task.merged) as aside, aside.open("wb", buffering=0) as file:
-            counted = np.array([columns, task.num_parts, *widths, *begins], np.int64)
-            write_at(file.fileno(), 0, counted)
-            write_at(file.fileno(), counted.nbytes, offsets)
-            for column in range(columns):
-                at = int(begins[column])
-                for part in range(last - first):
-                    for source in sources:
-                        at = source.copy(column, part, file.fileno(), at)
-    return header + int(sizes.sum())
+            write_at(file.fileno(), 0, layout.header)
+            # Columns follow each other, so one copy serves all.
+            ranges = (
+                source.bytes_of(column, part)
+                for column in range(len(counts))
+                for part in range(last - first)
+                for source in sources
+            )
+            copy_ranges(ranges, file.fileno(), layout.header.nbytes)
+    return layout.size

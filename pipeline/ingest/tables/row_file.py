@@ -16,12 +16,14 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.external_sort.byte_ranges import ByteRange, copy_ranges
 from gnnloom.pipeline.external_sort.spill import read_open_file, write_at
 from gnnloom.pipeline.ingest.tables.plan import GATHERED_ROW_BYTES, ROW_BYTES
 from gnnloom.pipeline.sources.names import Names
@@ -29,7 +31,7 @@ from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.files import written_aside
 from gnnloom.storage.matrix.ranges import Span
 
-#: Bytes that are copied or decoded at a time.
+#: Bytes that are decoded at a time.
 _BLOCK_BYTES = 4 << 20
 
 
@@ -67,7 +69,7 @@ class RowLayout:
     text_offsets: NDArray[np.int64]
     value_bytes: int
 
-    @property
+    @cached_property
     def columns(self) -> dict[str, tuple[int, int]]:
         """Offset and bytes of a row, for ``length``, ``at`` and ``value``; and of a byte, for ``id``."""
         num_rows, begin = int(self.row_offsets[-1]), 16 * len(self.row_offsets)
@@ -122,13 +124,9 @@ class RowFile:
     def close(self) -> None:
         os.close(self._descriptor)
 
-    def pieces(self, column: str, bucket: int) -> Iterator[NDArray[np.uint8]]:
-        """The bytes of a bucket in a column, a few MiB at a time."""
-        start, stop = self.layout.extent(column, bucket)
-        for first in range(start, stop, _BLOCK_BYTES):
-            piece = np.empty(min(_BLOCK_BYTES, stop - first), np.uint8)
-            read_open_file(self._descriptor, self._path, first, piece)
-            yield piece
+    def bytes_of(self, column: str, bucket: int) -> ByteRange:
+        """The bytes of a bucket in a column."""
+        return ByteRange(self._descriptor, self._path, *self.layout.extent(column, bucket))
 
     def blocks(self, bucket: int) -> Iterator[tuple[Names, NDArray[np.int64], NDArray[Any]]]:
         """Ids, places and values of a bucket's rows, a few MiB at a time."""
@@ -166,7 +164,7 @@ def merge_files(paths: Sequence[Path], values: RowType, num_buckets: int, span: 
 
     Args:
         paths: the files, in the order of the table.
-        num_buckets: of each file.
+        num_buckets: buckets of each file.
         span: first and last (exclusive) of these buckets.
     """
     buckets = range(*span)
@@ -177,11 +175,9 @@ def merge_files(paths: Sequence[Path], values: RowType, num_buckets: int, span: 
             text += np.diff(file.layout.text_offsets[span[0] : span[1] + 1])
         layout = RowLayout(_offsets(rows), _offsets(text), values.num_bytes)
         write_at(descriptor, 0, np.concatenate([layout.row_offsets, layout.text_offsets]))
-        for name, (begin, _) in layout.columns.items():
-            at = begin
-            for piece in (piece for bucket in buckets for file in files for piece in file.pieces(name, bucket)):
-                write_at(descriptor, at, piece)
-                at += len(piece)
+        # Columns follow each other, so one copy serves all.
+        ranges = (file.bytes_of(name, bucket) for name in layout.columns for bucket in buckets for file in files)
+        copy_ranges(ranges, descriptor, 16 * len(layout.row_offsets))
     return int(layout.row_offsets[-1])
 
 
@@ -231,8 +227,8 @@ class RowGroup:
         self.num_bytes += rows.nbytes + len(names.text) + GATHERED_ROW_BYTES * len(rows)
 
     def write(self, path: Path) -> None:
-        """Write the rows, grouped by bucket. The group cannot be used afterwards."""
-        buckets = np.concatenate([np.empty(0, np.int64), *self._buckets])
+        """Write the rows, grouped by bucket; some must have been added. The group cannot be used afterwards."""
+        buckets = np.concatenate(self._buckets)
         # Stable: rows of a bucket keep their order.
         order = np.argsort(buckets, kind="stable")
         ids = _taken(self._joined_names(), order)
@@ -244,14 +240,14 @@ class RowGroup:
             write_at(descriptor, 0, np.concatenate([layout.row_offsets, layout.text_offsets]))
             places = {name: begin for name, (begin, _) in layout.columns.items()}
             write_at(descriptor, places["length"], length.astype(np.uint32))
-            write_at(descriptor, places["at"], np.concatenate([np.empty(0, np.int64), *self._at])[order])
+            write_at(descriptor, places["at"], np.concatenate(self._at)[order])
             write_at(descriptor, places["id"], ids.text)
             write_at(descriptor, places["value"], self._sorted_rows(order))
 
     def _joined_names(self) -> Names:
         """The ids of all rows; drops their blocks, so that at most two copies of the text are in memory."""
-        offset = _offsets(np.concatenate([np.empty(0, np.int64), *(np.diff(names.offset) for names in self._names)]))
-        text = np.concatenate([np.empty(0, np.uint8), *(names.text for names in self._names)])
+        offset = _offsets(np.concatenate([np.diff(names.offset) for names in self._names]))
+        text = np.concatenate([names.text for names in self._names])
         self._names.clear()
         return Names(offset, text)
 
@@ -267,5 +263,5 @@ class RowGroup:
 
 
 def _taken(names: Names, order: NDArray[np.int64]) -> Names:
-    """The names of some numbers, in their order."""
+    """The names with these numbers, in this order."""
     return Names.from_arrow(names.to_arrow().take(order))

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gnnloom.pipeline.external_sort import byte_ranges
 from gnnloom.pipeline.external_sort.merge_levels import merge_levels
 from gnnloom.pipeline.ingest import vertices as stage
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
@@ -95,6 +96,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyed_rows, "_BLOCK_BYTES", 400)
     monkeypatch.setattr(keyed_rows, "_BLOCK_VALUES", 80)
     monkeypatch.setattr(row_file, "_BLOCK_BYTES", 200)
+    monkeypatch.setattr(byte_ranges, "COPY_BYTES", 200)
     for name in ("_LEAST_BYTES", "_MOST_BYTES"):
         monkeypatch.setattr(keyed_rows, name, 1000)
     for module in (table_plan, routing):
