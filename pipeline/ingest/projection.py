@@ -125,8 +125,8 @@ class IngestProjection:
         """The same for a source with large compressed parts.
 
         Args:
-            unpacked_bytes: of the temporary files into which compressed arrays are unpacked.
-            compressed_bytes: of the largest compressed part.
+            unpacked_bytes: bytes of the temporary files into which compressed arrays are unpacked.
+            compressed_bytes: bytes of the largest compressed part.
             ranges: tasks of pass 1 after unpacking.
         """
         spill = self.spill_bytes + unpacked_bytes
@@ -171,12 +171,12 @@ def extrapolate(found: Calibration, undirected: bool, compact: bool, resources: 
     directions = 2 if undirected else 1
     entries = found.edges * directions
     width = entry_bytes(found.vertices - 1) + (4 if found.weighted else 0)
-    # Ids are on disk as collected, with their numbers, and as merged.  They are collected for some edges at a time, so
-    # an id may be in every file: at most two for each edge.
-    sizes = SortSizes(found.vertices, found.edges, 16 * found.edges, found.ranges, undirected, found.weighted)
-    # Files that are merged stay until the merged ones are complete.
-    copies = 2 if sizes.is_merged(resources.memory) else 1
-    spill = copies * entries * width + (16 * 2 * found.edges + 8 * found.distinct_ids if compact else 0)
+    sizes = SortSizes(found.vertices, found.edges, found.ranges, undirected, found.weighted)
+    spill = sizes.spill_copies(resources.memory) * sizes.spilled_bytes
+    if compact:
+        # Ids are on disk as collected, with their numbers, and as merged. They are collected for some edges at a time,
+        # so an id may be in every file: at most two for each edge.
+        spill += 16 * 2 * found.edges + 8 * found.distinct_ids
     output = int(entries * found.output_bytes + found.vertices * _ROW_BYTES * found.row_ratio)
     if found.name_bytes:
         # Every edge refers to its two names by position (4 bytes each), with its weight. The names are on disk several

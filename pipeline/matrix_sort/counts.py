@@ -19,16 +19,19 @@ class SortSizes:
 
     Attributes:
         edges: edges of the source.
-        source_bytes: bytes that reading the source takes.
         num_ranges: tasks that read it.
     """
 
     num_vertices: int
     edges: int
-    source_bytes: int
     num_ranges: int
     undirected: bool
     weighted: bool
+
+    @property
+    def source_bytes(self) -> int:
+        """Bytes that reading the source takes, if it has two int64 ids for each edge."""
+        return 16 * self.edges
 
     @property
     def entries(self) -> int:
@@ -45,9 +48,9 @@ class SortSizes:
         in_range = -(-self.edges // max(1, self.num_ranges))
         return self.num_ranges * -(-in_range // spill_edges(memory, self.undirected))
 
-    def is_merged(self, memory: int) -> bool:
-        """Whether spill files are merged before they are sorted."""
-        return len(merge_levels(self.num_files(memory), merge_runs.FAN_IN)) > 1
+    def spill_copies(self, memory: int) -> int:
+        """Copies of every entry on disk before the first block is sorted: one in the files of each level of merges."""
+        return len(merge_levels(self.num_files(memory), merge_runs.FAN_IN))
 
     @property
     def num_units(self) -> int:

@@ -1,9 +1,9 @@
 """Between the passes of the bucket sort, if pass 1 left many files: merges, so that a row block opens few of them.
 
-A row block needs the entries of its rows from every file. With F files, blocks and files together would mean some F^2
-opens, each of fewer and fewer bytes. So spill files are merged, a group of them for each span of units of rows, with as
-few levels as :func:`~gnnloom.pipeline.external_sort.merge_levels.merge_levels` allows. Merged files keep the order of
-the source within each unit, so the matrix does not change.
+A row block needs the entries of its rows from every file. The number of blocks grows like the number of files F, so
+about F^2 opens would each read fewer bytes as F grows. Groups of files are therefore merged by span of units of rows,
+in as few levels as :func:`~gnnloom.pipeline.external_sort.merge_levels.merge_levels` allows. Merged files keep the
+order of the source within each unit, so the matrix does not change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gnnloom.storage.format.files import written_aside
 from gnnloom.storage.matrix.ranges import Span, split_range
 
 #: Most files that one task opens. A row block of ``sort_plan.BLOCK_ENTRIES`` entries then reads 64 KiB or more from
-#: each, which takes longer than to open it; one level of merges suffices for 2^18 files, some 10^12 entries.
+#: each, which takes longer than opening it; one level of merges suffices for 2^18 files, some 10^12 entries.
 FAN_IN = 512
 
 
@@ -78,7 +78,11 @@ class UnitFiles:
 
 
 def merge_runs(writer: ArtifactWriter, files: Sequence[SpillFile], num_vertices: int, cluster: Cluster) -> UnitFiles:
-    """Merge spill files until a unit of rows has few of them; the files that are given stay."""
+    """Merge spill files until a unit of rows has few of them.
+
+    The files that are given stay, and so do those of levels in between: the caller needs them to continue after a kill,
+    until it has stored the result. So every entry is on disk once for each level.
+    """
     num_units = ((num_vertices - 1) >> unit_shift(num_vertices - 1)) + 1
     levels = merge_levels(len(files), FAN_IN)
     digest = xxhash.xxh3_64_hexdigest("".join(file.path for file in files).encode())
@@ -128,7 +132,7 @@ def merge_files(task: MergeRunsTask) -> int:
     sizes = np.zeros(last - first, np.int64)
     for rows in files:
         sizes += rows.unit_entries
-    # Offsets of all units, also of those before the span: the file is an ordinary spill file.
+    # Offsets of all units, including those before the span: the file is an ordinary spill file.
     offsets = np.zeros(last + 1, np.int64)
     np.cumsum(sizes, out=offsets[first + 1 :])
     weighted = any(file.weighted for file in task.files)
@@ -187,7 +191,7 @@ def _write_entries(
 
 
 def remove_merged_runs(work: Path, files: Sequence[SpillFile], kept: Sequence[SpillFile]) -> None:
-    """Remove the files that were merged into others."""
+    """Remove the files of pass 1 that were merged into others."""
     names = {file.path for file in kept}
     for file in files:
         if file.path not in names:

@@ -53,7 +53,7 @@ class Described:
         """The edges as an ingest finds them, in NumPy arrays."""
         count = self.nnz // 2
         ranges = math.ceil(count / RANGE_EDGES)
-        return SortSizes(self.num_vertices, count, 16 * count, ranges, undirected=True, weighted=False)
+        return SortSizes(self.num_vertices, count, ranges, undirected=True, weighted=False)
 
     @property
     def source(self) -> ShardSource:

@@ -53,7 +53,7 @@ def test_an_ingest_runs_the_counted_tasks_and_opens_the_counted_files(
 ) -> None:
     source, cluster = edges(tmp_path), OpenCounter()
     graph = ingest_graph(catalog.create("g"), source, IngestOptions(undirected=True, ids=ids), cluster)
-    sizes = SortSizes(graph.num_vertices, NUM_EDGES, 16 * NUM_EDGES, 16, undirected=True, weighted=False)
+    sizes = SortSizes(graph.num_vertices, NUM_EDGES, 16, undirected=True, weighted=False)
     planned = by_phase(ingest_counts(sizes, DEFAULT_MEMORY, compact=ids == "compact"))
     functions = {"scatter": "scatter_range", "merge": "merge_files", "sort": "make_block", "vertices": "write_degrees"}
     if ids == "compact":

@@ -95,9 +95,7 @@ class StageInputs:
     def graph_phases(self) -> list[PhaseCount]:
         """What the tasks of the ingest will do, if the edges are spread evenly."""
         found, options = self.ingest, self.recipe.dataset.options()
-        sizes = SortSizes(
-            found.vertices, found.edges, 16 * found.edges, found.ranges, options.undirected, found.weighted
-        )
+        sizes = SortSizes(found.vertices, found.edges, found.ranges, options.undirected, found.weighted)
         return ingest_counts(sizes, self.assignment.cluster.memory, compact=options.ids == "compact")
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +15,13 @@ from gnnloom.pipeline.external_sort.spill import SpillFile
 from gnnloom.pipeline.matrix_sort import blocks as row_blocks
 from gnnloom.pipeline.matrix_sort import bucket_sort, merge_runs, sort_plan
 from gnnloom.pipeline.matrix_sort.bucket_sort import BucketSort, SortOptions
+from gnnloom.pipeline.matrix_sort.counts import SortSizes
 from gnnloom.pipeline.sources.source import EdgeSource
-from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, InProcessCluster
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.errors import IncompleteError
 from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.format.files import tree_bytes
 from support.edge_files import EdgeFiles, write_edges
 
 
@@ -102,6 +105,29 @@ def test_merging_files_before_they_are_sorted_changes_no_byte(
     # Nine files, merged by three; a block of more than one unit may lie in two spans.
     assert len(opened) > 3
     assert max(opened.values()) <= 2 * 3
+
+
+@pytest.mark.parametrize(("ranges", "copies"), [(3, 1), (9, 2), (12, 3)])
+def test_projected_copies_are_those_on_disk_before_the_blocks(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranges: int, copies: int
+) -> None:
+    num_vertices, num_edges = 9000, 60_000
+    u, v = np.random.default_rng(4).integers(0, num_vertices, (2, num_edges))
+    u[0] = num_vertices - 1
+    source = write_edges(tmp_path / "edges", u, v, range_edges=-(-num_edges // ranges))
+    monkeypatch.setattr(merge_runs, "FAN_IN", 3)
+    on_disk: list[int] = []
+
+    def counted(work: Path, files: Sequence[SpillFile], kept: Sequence[SpillFile]) -> None:
+        on_disk.append(tree_bytes(work / "spill"))
+        merge_runs.remove_merged_runs(work, files, kept)
+
+    monkeypatch.setattr(bucket_sort, "remove_merged_runs", counted)
+    sort(catalog, "g", source, SortOptions())
+    sizes = SortSizes(num_vertices, num_edges, ranges, undirected=False, weighted=False)
+    assert sizes.spill_copies(DEFAULT_MEMORY) == copies
+    # Files also say where their buckets begin.
+    assert on_disk == [pytest.approx(copies * sizes.spilled_bytes, rel=0.01)]
 
 
 def test_original_ids_are_stored(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
