@@ -8,7 +8,7 @@ these tasks first (:mod:`gnnloom.pipeline.ingest.tables.routing`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,8 +103,8 @@ def ingest_vertices(
             is given.
 
     Raises:
-        InputError: the source has another number of rows than the graph has vertices, or something in it cannot be
-            used; the message names file or array, and line or row.
+        InputError: the number of rows does not match the graph, or something in the source cannot be used; the message
+            names file or array, and line or row.
         ExistsError: the dataset has vertex data made from something else, and others are not allowed.
         NotFoundError: the dataset has no graph.
     """
@@ -189,8 +189,9 @@ def _write(writer: ArtifactWriter, source: VertexSource, graph: Graph, cluster: 
     records = run_missing("vertex data", chosen, writer, write_vertex_rows, tasks, "rows")
     # From here on the recorded rows suffice.
     remove_tables(writer)
-    _check_placed(source, graph, tasks, records)
-    facts = _total_facts(records) | _left_out(graph, source, tasks, records)
+    of_tables = _table_facts(tasks, records)
+    _check_placed(source, graph, of_tables)
+    facts = _total_facts(records) | _left_out(graph, source, of_tables)
     writer.commit([task.name for task in tasks], sizes, facts)
 
 
@@ -212,11 +213,9 @@ def _rows_of(
     raise InputError(f"{array}: the rows of the source have neither ids nor the order of the vertices")
 
 
-def _check_placed(
-    source: VertexSource, graph: Graph, tasks: Iterable[VertexArrayTask], records: Iterable[TaskRecord]
-) -> None:
+def _check_placed(source: VertexSource, graph: Graph, of_tables: Mapping[str, Mapping[str, int]]) -> None:
     """Refuse tables without any row of the graph's vertices, and features that do not have all of them."""
-    for array, facts in _table_facts(tasks, records).items():
+    for array, facts in of_tables.items():
         one = _source_of(source, array)
         where = one.location if isinstance(one, KeyedSource) else array
         if not facts["placed"]:
@@ -241,16 +240,14 @@ def _table_facts(tasks: Iterable[VertexArrayTask], records: Iterable[TaskRecord]
     return found
 
 
-def _left_out(
-    graph: Graph, source: VertexSource, tasks: Iterable[VertexArrayTask], records: Iterable[TaskRecord]
-) -> dict[str, int]:
+def _left_out(graph: Graph, source: VertexSource, of_tables: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     """How many rows belong to vertices that the graph does not have, because they have no edge; empty if none do."""
     by_row = [
         one.num_vertices() - graph.num_vertices
         for one in (_source_of(source, array) for array in source.arrays)
         if _selects(graph, one)
     ]
-    most = max([*by_row, *(facts["left_out"] for facts in _table_facts(tasks, records).values())], default=0)
+    most = max([*by_row, *(facts["left_out"] for facts in of_tables.values())], default=0)
     return {"left_out": most} if most else {}
 
 

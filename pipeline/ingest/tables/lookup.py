@@ -54,12 +54,10 @@ class BucketBounds:
     """The ids at which buckets begin.
 
     Attributes:
-        numbers: (num_buckets,) int64, ascending; None if ids are names.
-        names: num_buckets texts, ascending by their bytes; None if ids are numbers.
+        first: (num_buckets,) int64, ascending; or, if ids are names, num_buckets texts, ascending by their bytes.
     """
 
-    numbers: NDArray[np.int64] | None
-    names: Names | None
+    first: NDArray[np.int64] | Names
 
     @classmethod
     def save(cls, path: Path, found: Sequence[Any]) -> None:
@@ -71,17 +69,17 @@ class BucketBounds:
         content: Mapping[str, Any] = read_json(path)
         found = content["bounds"]
         if found and isinstance(found[0], str):
-            return cls(None, Names.of_values(np.array([text.encode("latin-1") for text in found], object)))
-        return cls(np.array(found, np.int64), None)
+            return cls(Names.of_values(np.array([text.encode("latin-1") for text in found], object)))
+        return cls(np.array(found, np.int64))
 
     def find(self, ids: Names) -> NDArray[np.int64]:
         """(num_ids,) int64 bucket of each id; -1 if the id cannot belong to a vertex."""
         found = np.empty(len(ids), np.int64)
-        if self.names is not None:
-            _count_names(ids.offset, ids.text, self.names.offset, self.names.text, found)
+        if isinstance(self.first, Names):
+            _count_names(ids.offset, ids.text, self.first.offset, self.first.text, found)
             return found - 1
         _read_numbers(ids.offset, ids.text, found)
-        return np.searchsorted(self.numbers, found, side="right") - 1 if self.numbers is not None else found
+        return np.searchsorted(self.first, found, side="right") - 1
 
 
 class VertexLookup:
@@ -107,7 +105,7 @@ class VertexLookup:
             return np.where((found >= self._start) & (found < self._stop), found - self._start, -1)
         # An id above all known ones would be placed after the last; the comparison then refuses it.
         position = np.minimum(np.searchsorted(self._numbers, found), len(self._numbers) - 1)
-        return np.where((found >= 0) & (self._numbers[position] == found), position, -1)
+        return np.where(self._numbers[position] == found, position, -1)
 
 
 @njit(cache=True, nogil=True)
