@@ -51,7 +51,7 @@ READ_SECONDS = 0.5
 class Calibration:
     """What a trial found.
 
-    Seconds are processor seconds, because whatever else the machine does at the moment should not count.
+    Seconds are processor seconds, so that other work of the machine does not count.
 
     Attributes:
         files: files that the source names; 0 for a generator.
@@ -204,7 +204,7 @@ def _sample_chunks(source: EdgeSource, ranges: Sequence[SourceRange]) -> Iterato
 
 
 def _places(length: int, count: int) -> Iterator[tuple[int, int]]:
-    """Ranges of ``count`` of ``length`` items in all, spread evenly."""
+    """Ranges with ``count`` of ``length`` items in total, spread evenly."""
     if length <= count:
         yield 0, length
         return

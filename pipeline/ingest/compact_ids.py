@@ -3,7 +3,7 @@
 Every range of the source leaves files of the sorted distinct ids of some of its edges (phase ``collect``). A sample of
 those cuts the ids into ranges, which are merged; for every file, the merge leaves the number of each of its ids (phase
 ``merge``). The edges are then read again, those of one file at a time, and look their ids up among the ids of that file
-only: nothing ever looks ids up in a table of all.
+only, never in a table of all ids.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ SAMPLES = 64
 #: Approximate number of collected ids in a range of ids: 32 MiB, a second of work.
 RANGE_IDS = 1 << 22
 
-#: Least number of ids that a range has of each file on average: 64 KiB, which take longer to read than to open it.
+#: Minimum number of ids that a range takes from each file on average: 64 KiB, which take longer to read than a file
+#: takes to open.
 FILE_RANGE_IDS = 1 << 13
 
 #: Bytes per id of a file while its edges are renumbered: the id, its number, and an entry of a directory while it is
@@ -57,8 +58,8 @@ class IdFile:
     """The sorted distinct ids of some consecutive edges of a range of the source.
 
     Attributes:
-        path: of the (num_ids,) int64 ids, relative to the work folder.
-        num_edges: edges that they are the ids of.
+        path: path of the (num_ids,) int64 ids, relative to the work folder.
+        num_edges: edges whose ids they are.
     """
 
     path: str
@@ -79,7 +80,7 @@ class IdFile:
         return sizes == {8 * self.num_ids}
 
     def mapped(self, work: Path) -> NDArray[np.uint64]:
-        """The ids, mapped, so that binary searches read a few pages and not the file."""
+        """The ids, mapped, so that binary searches read a few pages rather than the whole file."""
         return np.memmap(work / self.path, np.uint64, mode="r", shape=(self.num_ids,))
 
     def numbers(self, work: Path, table: IdTable) -> IdNumbers:
@@ -120,7 +121,7 @@ class MergeIdsTask:
     """Merges range ``number`` of the ids.
 
     Attributes:
-        digest: of all ranges of ids.
+        digest: digest of all ranges of ids.
     """
 
     writer: ArtifactWriter
@@ -169,7 +170,7 @@ class _IdRanges:
 
 
 def number_ids(writer: ArtifactWriter, source: EdgeSource, cluster: Cluster) -> NumberedIds:
-    """Number the distinct ids of a source in ascending order, unless that is done already.
+    """Number the distinct ids of a source in ascending order, unless an earlier run has done so.
 
     Raises:
         InputError: the source cannot be read, has no edges or has a negative id.

@@ -19,7 +19,7 @@ from gnnloom.storage.format.groups import write_group
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import split_range
 
-#: Bytes that an entry takes while its cell is sorted: two keys, two weights, and the columns written.
+#: Bytes of an entry while its cell is sorted: two keys, two weights, and the columns written.
 _SORT_BYTES = 32
 
 
@@ -29,7 +29,7 @@ class WriteCellTask:
 
     Attributes:
         cell: (row, column) of the cell in ``grid``.
-        memory: bytes that the worker may use in all.
+        memory: bytes that the worker may use in total.
     """
 
     writer: ArtifactWriter

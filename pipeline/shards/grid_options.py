@@ -26,7 +26,7 @@ class GridOptions:
         permutation: one of ``PERMUTATIONS``; ``single`` moves rows and columns alike, ``double`` uses one key for
             rows and another for columns (Plexus, SC 2025, section 5), which also spreads the diagonal;
             ``partition`` sorts rows and columns by part.
-        seed: of the keys, 0 to 2^63 - 1.
+        seed: seed of the keys, 0 to 2^63 - 1.
     """
 
     grid: tuple[int, int] = (16, 16)
@@ -61,7 +61,7 @@ class GridOptions:
 
         Args:
             parts: number of parts of the partition, for permutation ``partition``.
-            method: of the partition, likewise.
+            method: method of the partition, likewise.
         """
         chosen = {"layout": "grid", "grid": list(self.grid), "permutation": self.permutation, "seed": self.seed}
         return chosen | ({"parts": parts, "method": method} if parts is not None else {})

@@ -1,7 +1,7 @@
 """First pass of the grid shards: scatter the entries of a row block by grid cell into spill files, called runs.
 
 A run holds (num_cells + 1,) int64 offsets, counted in entries; then the uint64 keys of all entries, sorted by cell;
-then their float32 weights, if there are any.  A key is ``local row << column_bits | local column``.
+then their float32 weights, if there are any. A key is ``local row << column_bits | local column``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gnnloom.storage.matrix.ranges import range_of
 
 #: Most entries of one run: 32 MiB of keys and 16 MiB of weights.
 MAX_RUN_ENTRIES = 1 << 22
-#: Bytes that an entry takes while it is scattered: ids, positions, cell and key, and their copies.
+#: Bytes of an entry while it is scattered: ids, positions, cell and key, and their copies.
 SCATTER_BYTES = 64
 
 #: Bytes of an entry in a run: of its key, and of its weight if there is one.
@@ -45,7 +45,7 @@ class ScatterToCellsTask:
         row_order: None for the order of the ids.
         column_order: likewise.
         grid: (p, q) cells.
-        memory: bytes that the worker may use in all.
+        memory: bytes that the worker may use in total.
     """
 
     writer: ArtifactWriter
@@ -129,10 +129,10 @@ class CellRuns:
 
 
 def scattered_runs(variant: str, records: Sequence[TaskRecord]) -> list[Run]:
-    """The runs that the scatter of a variant has left, in the order of the blocks.
+    """The runs that the scatter of a variant left, in the order of the blocks.
 
     Args:
-        records: those of the variant's tasks, in the order of the blocks.
+        records: records of the variant's tasks, in the order of the blocks.
     """
     return [
         Run(_run_path(variant, block, number), entries)
@@ -145,13 +145,13 @@ def cell_segments(writer: ArtifactWriter, variant: str, num_cells: int, number: 
     """Yield the entries of one cell in all runs, in the order of the blocks.
 
     Args:
-        num_cells: of the grid.
-        number: of the cell, by row and then column.
+        num_cells: cells of the grid.
+        number: number of the cell, by row and then column.
     """
     entries_at = 8 * (num_cells + 1)
     for run in CellRuns.load(writer.work, variant).of_cell(num_cells, number):
         path = writer.work / run.path
-        # Two offsets and not all: reading the header in every cell's task would take O(cells^2) per run.
+        # Only two offsets: reading the whole header in every cell's task would take O(cells^2) per run.
         bounds = np.empty(2, dtype=np.int64)
         read_bytes(path, 8 * number, bounds)
         if bounds[0] < bounds[1]:
@@ -205,7 +205,7 @@ def _scattered(
 def _rows_of(indptr: NDArray[np.int64], start: int, stop: int) -> Positions:
     """Return the (stop - start,) local rows of the entries ``start`` to ``stop``."""
     out = np.empty(stop - start, dtype=np.int64)
-    # The last row that begins at or before the first entry, behind any empty rows.
+    # The last row that begins at or before the first entry, after any empty rows.
     row = int(np.searchsorted(indptr, start, side="right")) - 1
     # One walk over entries and rows together; the inner loop skips empty rows.
     for k in range(start, stop):
@@ -228,7 +228,7 @@ def _locate(
 ) -> None:
     """Compute the cell of every entry, and its key from the local row and column."""
     # Position x lies in the last range i that begins at or before it, i * size // parts <= x; for integers that is
-    # i * size < (x + 1) * parts.  Grids have at most 999 ranges each way, so no product comes near 2^63.
+    # i * size < (x + 1) * parts. Grids have at most 999 ranges in each direction, so no product comes near 2^63.
     for k in range(len(row)):
         i = ((row[k] + 1) * rows - 1) // size
         j = ((column[k] + 1) * columns - 1) // size
@@ -245,8 +245,8 @@ def _scatter(
     out_key: NDArray[np.uint64],
     out_value: NDArray[Any],
 ) -> None:
-    """Sort keys and values by cell; ``position`` is the next free position of each cell, and is advanced."""
-    # A counting sort: one pass over the entries, and ``position`` is always the next free place of each cell.
+    """Sort keys and values by cell; ``position`` holds the next free position of each cell and is advanced."""
+    # The second half of a counting sort: a single pass over the entries.
     for k in range(len(cell)):
         target = position[cell[k]]
         position[cell[k]] = target + 1

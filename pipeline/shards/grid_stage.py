@@ -53,7 +53,7 @@ def grid_shards_key(
         options: grid, permutation and seed.
         inputs: kind to key of the graph and, if there are any, the vertices and the partition.
         parts: number of parts of the partition, for permutation ``partition``.
-        method: of the partition, likewise.
+        method: method of the partition, likewise.
     """
     return artifact_key("shards", options.parameters(parts, method), inputs)
 

@@ -59,7 +59,7 @@ class Bucket:
     """Positions ``start`` to ``stop`` of an order, all in range ``row`` of the grid's rows; one task writes them.
 
     Attributes:
-        number: of the bucket, in its row of the grid.
+        number: number of the bucket, in its row of the grid.
     """
 
     row: int

@@ -1,4 +1,4 @@
-"""Vertex data on their way to a permuted order: ranges of vertices are sorted by position, then merged by span."""
+"""Bring vertex data into a permuted order: ranges of vertices are sorted by position, then merged by span."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RouteRowsTask:
 
     Attributes:
         order: ``rows`` or ``columns``.
-        number: of the range.
+        number: number of the range.
     """
 
     writer: ArtifactWriter

@@ -70,7 +70,7 @@ class MergeHalosTask:
     """Merges the halos of a group of receivers into one file, sorted by sender, then receiver.
 
     Attributes:
-        kind: of the matrix.
+        kind: kind of the matrix.
     """
 
     writer: ArtifactWriter
@@ -98,7 +98,7 @@ def regroup_halos(writer: ArtifactWriter, kind: str, num_parts: int, cluster: Cl
     Called between the pass that writes the halos and the one that calls :func:`sent_rows`.
 
     Args:
-        kind: of the matrix.
+        kind: kind of the matrix.
     """
     groups = HaloGroups(num_parts)
     merge = [MergeHalosTask(writer, kind, groups, group) for group in range(groups.count)]

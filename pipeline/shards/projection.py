@@ -56,7 +56,7 @@ class ShardProjection:
         is_done: the shards exist, so nothing will run.
         tasks: independent tasks, including those of the transpose of a directed graph if it does not exist.
         workers: tasks at a time.
-        peak_memory: bytes of the largest worker process, at the most.
+        peak_memory: bytes of the largest worker process, at most.
         read_bytes: stored graph and vertex data.
         spill_bytes: temporary files, at their peak.
         output_bytes: the shards on disk, an estimate.
@@ -112,7 +112,7 @@ class ShardSource:
 
     @property
     def transpose_blocks(self) -> int:
-        """Row blocks of the transpose of a directed graph; estimated if it has still to be made."""
+        """Row blocks of the transpose of a directed graph; estimated if it does not exist yet."""
         if self.graph.symmetric:
             return 0
         return self.graph.transpose_blocks if self.stored_transpose is None else self.stored_transpose
@@ -194,7 +194,7 @@ def row_needs(source: ShardSource, parts: PartSizes, reordering: int = 0) -> Sha
         reordering: ranks whose rows are reordered at a time.
     """
     graph, n = source.graph, source.graph.num_vertices
-    # The third pass looks up every row that is sent; the number is the connectivity cut.
+    # The third pass looks up every row that is sent; their number is the connectivity cut.
     sent = sum(parts.sent) + sum(parts.sent_back)
     nonzeros = graph.nnz * source.matrices
     output = nonzeros * graph.entry_bytes + n * 8 * (1 + 2 * source.matrices) + 12 * sent

@@ -80,7 +80,7 @@ def find_halo(
         # Rows of a segment share many columns; dropping repeats at once keeps the list short.
         waiting.append(np.unique(foreign).astype(np.int64))
         num_waiting += len(waiting[-1])
-        # Merging only when as many ids wait as are merged already sorts each id a few times at most.
+        # Merging only once as many ids wait as have been merged sorts each id a few times at most.
         if num_waiting > max(_PENDING_IDS, len(merged)):
             merged, waiting, num_waiting = np.unique(np.concatenate([merged, *waiting])), [], 0
     merged = np.unique(np.concatenate([merged, *waiting]))

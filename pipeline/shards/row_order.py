@@ -1,7 +1,7 @@
 """The local numbers of a rank's own vertices: by id, or by degree.
 
 By degree, rows that are read most often lie together, and so fit into a cache. Hubs come first; equal degrees keep the
-order of their ids, so that whatever locality the ids have stays.
+order of their ids, which keeps any locality that the ids have.
 """
 
 from __future__ import annotations

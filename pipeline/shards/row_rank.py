@@ -109,7 +109,7 @@ class _MatrixAppender:
         row = np.repeat(np.arange(len(segment.row)), segment.nonzeros)[chosen]
         end = self._count + np.cumsum(np.bincount(row, minlength=len(segment.row)))
         # Halo numbers follow the owners and not the global ids, and own ones may be reordered: rows are sorted again.
-        # One key sorts faster than two, and rows that ascend already, as own ones do without reordering, the fastest.
+        # Sorting by one key is faster than by two, and fastest if rows ascend already, as own ones do unless reordered.
         order = np.argsort(row * self._width + column, kind="stable")
         self._indptr.append(end)
         self._indices.append(column[order].astype(self._dtype))

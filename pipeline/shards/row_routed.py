@@ -41,10 +41,10 @@ class RoutedMatrix:
 
     Attributes:
         kind: ``forward`` or ``backward``; part of the names of its spill files.
-        prefix: of its arrays in a rank's folder: empty, or ``transpose/``.
+        prefix: prefix of its arrays in a rank's folder: empty, or ``transpose/``.
         files: rows by part, from every row block.
-        index_dtype: of the global column ids.
-        data_dtype: of the values; None for a pattern.
+        index_dtype: dtype of the global column ids.
+        data_dtype: dtype of the values; None for a pattern.
     """
 
     kind: str
@@ -65,9 +65,9 @@ class RoutedVertexArray:
     """Features, labels or split, as routed.
 
     Attributes:
-        name: of the array.
+        name: name of the array.
         width: trailing shape of a row.
-        dtype: of the elements.
+        dtype: dtype of the elements.
         dims: names of all dimensions.
         files: rows by part, from every range of vertices.
         column: number of the array among the columns of these files.

@@ -1,8 +1,8 @@
-"""First pass of the row shards: sort what is stored by range of vertices by the rank that owns it.
+"""First pass of the row shards: sort data that are stored by range of vertices by the rank that owns them.
 
 Each task reads one range (a row block of a matrix, or a range of vertex data) and leaves a spill file in which the
-rows of each part lie together, ascending.  Later tasks then find their rows in every range without looking at those
-of other ranks.
+rows of each part lie together, ascending. Later tasks then find their rows in every range without reading those of
+other ranks.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _block_columns(block: CSR, part: NDArray[np.int32], num_parts: int) -> list[
     """Rows, their nonzeros, column ids and, if there are any, values, all sorted by the row's part."""
     # A stable sort keeps the rows of each part ascending, which every later pass relies on.
     order = np.argsort(part, kind="stable")
-    # Counts and not offsets: rows of several blocks are then simply joined.
+    # Counts rather than offsets, so that rows of several blocks can simply be joined.
     nonzeros = np.diff(block.indptr)[order]
     by_row = part_offsets(part, num_parts)
     by_nonzero = np.concatenate([[0], np.cumsum(nonzeros)])[by_row]

@@ -104,7 +104,7 @@ def shard_rows(
         reorder: order of a rank's rows: ``none`` (by vertex id) or ``degree`` (largest first).
 
     Raises:
-        InputError: the vertex data belong to another number of vertices, the dataset has several to choose from, or
+        InputError: the vertex data have a different number of vertices, the dataset has several to choose from, or
             the order is unknown.
     """
     if reorder not in REORDERS:
@@ -114,7 +114,7 @@ def shard_rows(
         if writer.is_complete:
             return RowShards(Artifact(writer.path))
         cluster = for_few(cluster, inputs.num_entries)
-        # Parts are looked up by column id, all over the vector: tasks map a plain file instead of reading chunks.
+        # Parts are looked up by column id, in no order: tasks map a plain file instead of reading chunks.
         part_path = writer.work / "part.npy"
         copy_part_vector(partition.artifact.array("part"), part_path)
         matrices = _route_matrices(dataset, writer, inputs, part_path, cluster)
@@ -127,7 +127,7 @@ def row_shards_key(parts: int, method: str, inputs: Mapping[str, str], reorder: 
 
     Args:
         parts: number of parts of the partition.
-        method: of the partition.
+        method: method of the partition.
         inputs: kind to key of the graph, the partition and, if there are any, the vertices.
         reorder: order of a rank's rows.
     """
@@ -229,7 +229,7 @@ def _shard(
     sends = [SendListTask(writer, part_path, num_parts, rank, *routed) for rank in range(num_parts)]
     write_group(writer.path / "row", {})
     run_missing("shard", cluster, writer, shard_rank, shards, "vertices")
-    # Between the passes, since a send list needs the halos of all ranks.
+    # Between the passes, because a send list needs the halos of all ranks.
     for matrix in matrices:
         regroup_halos(writer, matrix.kind, num_parts, cluster)
     run_missing("send lists", cluster, writer, write_send_lists, sends, "vertices")

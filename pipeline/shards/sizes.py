@@ -19,7 +19,7 @@ from gnnloom.storage.matrix.csr import index_dtype
 
 @dataclass(frozen=True)
 class GraphSizes:
-    """A graph, as far as a projection has to know it.
+    """What projections need to know about a graph.
 
     Attributes:
         block_rows, block_nnz: rows and nonzeros of each row block.
@@ -78,7 +78,7 @@ class GraphSizes:
 
 @dataclass(frozen=True)
 class VertexSizes:
-    """Vertex data, as far as a projection has to know them.
+    """What projections need to know about vertex data.
 
     Attributes:
         num_features: width of the features.
@@ -129,11 +129,11 @@ class VertexSizes:
 
 @dataclass(frozen=True)
 class PartSizes:
-    """The parts of a partition, as far as a projection has to know them; each a number per part.
+    """What projections need to know about the parts of a partition; each attribute has a number per part.
 
     Attributes:
-        vertices: that the part owns.
-        nonzeros: of the rows that it owns.
+        vertices: vertices that the part owns.
+        nonzeros: nonzeros of the rows that it owns.
         sent, received: rows of other parts per product with the adjacency.
         sent_back: rows sent per product with the transpose of a directed graph.
     """
@@ -161,8 +161,8 @@ class PartSizes:
     def at_random(cls, graph: GraphSizes, num_parts: int) -> PartSizes:
         """What a random partition of a graph is expected to have, if all degrees are equal.
 
-        A row with d entries beside its own refers to a given part with probability 1 - (1 - 1/P)^d. This function of d
-        is concave, so unequal degrees, like any better partition, mean fewer rows.
+        A row with d entries besides its self loop refers to a given part with probability 1 - (1 - 1/P)^d. This
+        function of d is concave, so unequal degrees, like any better partition, mean fewer rows.
         """
         n, degree = graph.num_vertices, max(0.0, graph.nnz / max(1, graph.num_vertices) - 1)
         reached = 1 - (1 - 1 / num_parts) ** degree

@@ -38,7 +38,7 @@ def name_table_path(writer: ArtifactWriter) -> Path:
 
 
 def number_names(writer: ArtifactWriter, source: NamedEdgeSource, cluster: Cluster) -> NumberedEdges:
-    """Number the names of a source in ascending order, unless that is done already.
+    """Number the names of a source in ascending order, unless an earlier run has done so.
 
     Raises:
         InputError: the source cannot be read or has no edges.

@@ -2,8 +2,8 @@
 
 A *bucket* is a range of vertices whose values and ids one task holds in memory. Tasks read ranges of the table and
 leave files of rows, grouped by bucket; levels of merges follow until few files hold each bucket; the tasks that write
-the array then read bucket after bucket. Buckets depend on the array and the graph alone, so that a run with another
-memory continues an earlier one.
+the array then read bucket after bucket. Buckets depend on the array and the graph alone, so a run with a different
+memory limit can continue an earlier one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TablePlan:
     """Buckets of one array.
 
     Attributes:
-        num_vertices: of the graph.
+        num_vertices: vertices of the graph.
         task_rows: vertices whose rows one task writes.
         value_bytes: bytes of the values of a row.
         id_bytes: mean bytes of a vertex's id.

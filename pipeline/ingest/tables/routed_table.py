@@ -78,7 +78,7 @@ class RoutedTable:
         Args:
             array: name of the array.
             start, stop: the task's vertices.
-            counts: is updated.
+            counts: counts to update.
 
         Raises:
             InputError: a vertex has two rows.

@@ -98,12 +98,12 @@ def route_table(
     task_rows: int,
     cluster: Cluster,
 ) -> RoutedTable:
-    """Bring the rows of a table into buckets of vertices, unless that is done already.
+    """Bring the rows of a table into buckets of vertices, unless an earlier run has done so.
 
     Args:
         writer: the artifact that gets the array.
         source: the table.
-        array: its array.
+        array: the array that the table is for.
         values: type of a row.
         graph: the graph whose vertices the ids name.
         task_rows: vertices whose rows one task will write.
@@ -124,7 +124,7 @@ def route_table(
     digest = xxhash.xxh3_64_hexdigest(json.dumps([path.name for path in paths]).encode())
     levels = merge_levels(len(paths), FAN_IN)
     folder = _table_folder(writer, array) / digest
-    # Every task that writes rows holds the table, so it does not carry files that nothing reads any more.
+    # Every task that writes rows holds the table, so the table leaves out files that nothing reads any more.
     unmerged = tuple(paths) if len(levels) == 1 else ()
     table = RoutedTable(source, values, graph.artifact.path, plan, folder, unmerged, levels, unknown)
     for level in levels[1:]:
