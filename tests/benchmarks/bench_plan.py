@@ -35,7 +35,7 @@ import gnnloom
 from gnnloom.trainer.algorithms.workload import Exchange
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import find_mpiexec, launch, rank_environment
-from gnnloom.trainer.planner.candidates import Plan, Situation, make_plans
+from gnnloom.trainer.planner.candidates import Plan, Situation, fastest_first, make_plans
 from gnnloom.trainer.planner.describe import GraphFacts
 from gnnloom.trainer.planner.law import KnownPartition
 from gnnloom.trainer.planner.profile import MachineProfile
@@ -60,7 +60,7 @@ class Scale:
     calibration: float
 
 
-SCALES = {"small": Scale(12_000, 150_000, 12, 5, 1, 0.1), "full": Scale(60_000, 900_000, 15, 5, 2, 0.3)}
+SCALES = {"small": Scale(12_000, 150_000, 12, 5, 1, 0.1), "full": Scale(60_000, 900_000, 15, 5, 5, 0.3)}
 GRIDS: dict[int, tuple[tuple[str, tuple[int, ...]], ...]] = {
     1: (("p2p", (1,)), ("broadcast", (1,)), ("tensor3d", (1, 1, 1))),
     2: (("p2p", (2,)), ("broadcast", (2,)), ("summa", (1, 2)), ("tensor3d", (2, 1, 1)), ("tensor3d", (1, 2, 1))),
@@ -289,7 +289,8 @@ def _correlation(rows: list[Row]) -> float:
 
 
 def _regret(rows: list[Row]) -> float:
-    picked = min(rows, key=lambda row: row.plan.cost.total)
+    first = fastest_first([row.plan for row in rows])[0]
+    picked = next(row for row in rows if row.plan is first)
     return picked.median / min(row.median for row in rows)
 
 

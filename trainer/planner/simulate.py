@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TypeVar
 
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.planner.candidates import Plan, Situation, make_plans
+from gnnloom.trainer.planner.candidates import Plan, Situation, fastest_first, make_plans
 from gnnloom.trainer.planner.profile import MachineProfile
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -48,12 +51,17 @@ def simulate(
     found = []
     for number in ranks:
         there = _grown(situation, number / ranks[0]) if weak else situation
-        best: dict[str, Plan] = {}
-        # Sorted, those that fit first: the first plan of an algorithm is its best.
-        for plan in make_plans(replace(config, ranks=number), there, profile, memory):
-            best.setdefault(plan.config.algorithm, plan)
-        found += [best[name] for name in sorted(best)]
+        plans = make_plans(replace(config, ranks=number), there, profile, memory)
+        by_algorithm = _grouped(plans, lambda plan: plan.config.algorithm)
+        found += [fastest_first(by_algorithm[name])[0] for name in sorted(by_algorithm)]
     return found
+
+
+def _grouped(plans: Iterable[Plan], key: Callable[[Plan], Key]) -> dict[Key, list[Plan]]:
+    groups: dict[Key, list[Plan]] = {}
+    for plan in plans:
+        groups.setdefault(key(plan), []).append(plan)
+    return groups
 
 
 def _grown(situation: Situation, factor: float) -> Situation:
@@ -67,10 +75,8 @@ def _grown(situation: Situation, factor: float) -> Situation:
 
 def fastest(plans: Sequence[Plan]) -> dict[int, Plan]:
     """The best plan for each number of ranks, ascending."""
-    found: dict[int, Plan] = {}
-    for plan in sorted(plans, key=lambda plan: (plan.config.ranks, plan.rank_key)):
-        found.setdefault(plan.config.ranks, plan)
-    return found
+    by_ranks = _grouped(plans, lambda plan: plan.config.ranks)
+    return {ranks: fastest_first(by_ranks[ranks])[0] for ranks in sorted(by_ranks)}
 
 
 def crossings(plans: Sequence[Plan]) -> list[Crossing]:

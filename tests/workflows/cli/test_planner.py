@@ -86,8 +86,10 @@ def test_plans_are_ranked_and_what_does_not_fit_stays_visible(folder: Path) -> N
         "p2p", "broadcast", "replicated", "summa", "split3d", "tensor3d",
     }  # fmt: skip
     assert len({(plan["algorithm"], tuple(plan["grid"])) for plan in plans}) == 1 + 1 + 3 + 3 + 6 + 6
-    seconds = [plan["epoch_seconds"] for plan in plans]
-    assert seconds == sorted(seconds)
+    first, *others = (plan["epoch_seconds"] for plan in plans)
+    assert others == sorted(others)
+    # The first one may send less than another that is about as fast.
+    assert first <= 1.05 * others[0]
     for plan in plans:
         parts = plan["compute_seconds"] + plan["exposed_seconds"] + plan["waiting_seconds"]
         assert plan["epoch_seconds"] == pytest.approx(parts)
@@ -102,12 +104,21 @@ def test_plans_are_ranked_and_what_does_not_fit_stays_visible(folder: Path) -> N
     assert "(too" in invoke(folder, *fixed, "--memory-per-rank", "1M", "--top", "50").stdout
 
 
+def _name(plan: dict[str, Any]) -> tuple[Any, ...]:
+    return plan["algorithm"], plan["grid"]
+
+
 def test_both_precisions_are_planned_unless_one_is_given(folder: Path) -> None:
     fixed = ("plan", "web", "--ranks", "4", "--hidden", "32,32", "--profile", "summit")
     both = answer(folder, *fixed)["plans"]
     one = answer(folder, *fixed, "--precision", "bf16")["plans"]
     assert {plan["precision"] for plan in both} == {"float32", "bf16"}
-    assert [plan for plan in both if plan["precision"] == "bf16"] == one
+    # The first one of all need not be the first of its precision.
+    alone, among = (
+        {(plan["algorithm"], *plan["grid"]): plan for plan in each if plan["precision"] == "bf16"}
+        for each in (one, both)
+    )
+    assert alone == among
     by_plan = {(plan["algorithm"], tuple(plan["grid"]), plan["precision"]): plan for plan in both}
     assert len(by_plan) == len(both) == 2 * len(one)
     for (algorithm, grid, precision), plan in by_plan.items():
@@ -124,7 +135,7 @@ def test_bf16_is_faster_where_traffic_takes_longer_than_calls(folder: Path) -> N
     wide, narrow = (answer(folder, *command, "--precision", name)["plans"] for name in ("float32", "bf16"))
     assert len(narrow) == len(wide) > 0
     for one, other in zip(narrow, wide, strict=True):
-        assert (one["algorithm"], one["grid"]) == (other["algorithm"], other["grid"])
+        assert one["algorithm"] == other["algorithm"]
         assert one["epoch_seconds"] < 0.9 * other["epoch_seconds"]
 
 
