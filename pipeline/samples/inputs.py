@@ -19,6 +19,7 @@ from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES
+from gnnloom.storage.format.mapped_rows import take_rows
 
 #: Vertices that are looked at together: their masks and labels are small.
 _CHUNK = 1 << 18
@@ -80,7 +81,7 @@ class SampleInputs:
     def has_negative_feature(self, rank: int) -> bool:
         """Whether a feature of a rank's vertices is negative."""
         feature = map_vertices(self.vertices)["feature"]
-        return any(bool((feature[some] < 0).any()) for some in self._vertices_of(rank, self.chunk_rows))
+        return any(bool((take_rows(feature, some) < 0).any()) for some in self._vertices_of(rank, self.chunk_rows))
 
     def _vertices_of(self, rank: int, step: int = _CHUNK) -> Iterator[NDArray[np.int64]]:
         """A rank's vertices, some at a time."""

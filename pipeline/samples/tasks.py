@@ -15,6 +15,7 @@ from gnnloom.storage.artifacts.samples import PACKED, pack_structure, rank_path,
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.format.arrays import ArrayAppender, ArrayReader, ArrayRecord, write_array
 from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.format.mapped_rows import take_rows
 from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.storage.sampling.hot_rows import hot_vertices
 from gnnloom.storage.sampling.layered import layered_batch
@@ -136,5 +137,5 @@ def _write_features(
     step = inputs.chunk_rows
     for some in vertices:
         for start in range(0, len(some), step):
-            appender.append(feature[some[start : start + step]])
+            appender.append(take_rows(feature, some[start : start + step]))
     return appender.close()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import io
 import math
+import mmap
 import os
 import shutil
 import time
@@ -32,6 +33,7 @@ from gnnloom.storage.errors import BudgetError, CorruptError, InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.files import sync_folder, sync_tree
 from gnnloom.storage.format.locks import held, lock_path, share
+from gnnloom.storage.machine_memory import available_memory
 
 #: Folder of the copies in a dataset, and the kind by which their locks are named.
 MAPPED: Final = ".mapped"
@@ -197,7 +199,16 @@ def _map(path: Path, content: ArrayContent) -> np.memmap[Any, Any]:
             f"{path}: expected {content.dtype} of shape {content.shape}, found {array.dtype} of shape {array.shape};"
             " remove the folder"
         )
+    _advise(array)
     return array
+
+
+def _advise(array: np.memmap[Any, Any]) -> None:
+    """Have the system read single pages of an array that does not fit in memory, not what lies around them as well."""
+    mapped: object = array.base
+    # Reading ahead fills the memory for small arrays sooner, but pushes pages out again that are still needed.
+    if isinstance(mapped, mmap.mmap) and 2 * array.nbytes > available_memory():
+        mapped.madvise(mmap.MADV_RANDOM)
 
 
 def _verify_file(path: Path, content: ArrayContent) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gnnloom.storage.artifacts.row_shards import ShardMatrix
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
+from gnnloom.storage.format.mapped_rows import take_rows
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.transpose import transposed
 from gnnloom.storage.sampling.layered import whole_degree
@@ -105,7 +106,7 @@ class VertexTable:
     def feature(self, vertices: NDArray[np.int64]) -> Tensor:
         """(num_vertices, num_features) scaled features of some vertices."""
         # Taken before they are converted, so that only the rows of the batch are.
-        rows = np.take(self._arrays["feature"], vertices, axis=0).astype(array_dtype(self._dtype), copy=False)
+        rows = take_rows(self._arrays["feature"], vertices).astype(array_dtype(self._dtype), copy=False)
         return normalize_feature(torch.from_numpy(rows), self._feature_norm)
 
     def labels(self, vertices: NDArray[np.int64]) -> Labels:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
+from gnnloom.storage.format.mapped_rows import take_rows
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
@@ -127,7 +128,7 @@ class _Passes:
         return LayeredBatch(found.vertices, blocks, found.row_nnz, found.degree)
 
     def _features(self, batch: LayeredBatch) -> Tensor:
-        rows = self._feature[batch.vertices].astype(array_dtype(self._model.dtype), copy=False)
+        rows = take_rows(self._feature, batch.vertices).astype(array_dtype(self._model.dtype), copy=False)
         return normalize_feature(torch.from_numpy(rows), self._session.feature_norm)
 
 

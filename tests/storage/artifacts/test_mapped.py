@@ -205,3 +205,23 @@ def test_verify_finds_any_flipped_byte_of_a_copy(catalog: Catalog) -> None:
     (finding,) = (finding for finding in dataset.verify() if finding.kind == "mapped")
     assert finding.is_damaged
     assert ("mapped", copy_of(graph).name) in [(usage.kind, usage.key) for usage in dataset.disk_usage()]
+
+
+def _flags(path: Path) -> list[str]:
+    """The kernel's flags of this process's mappings of a file."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    mappings = (line for line in lines if line.endswith(str(path)))
+    return [next(flags for flags in lines if flags.startswith("VmFlags:")) for _ in mappings]
+
+
+@pytest.mark.parametrize(("pages_around", "available"), [(True, 1 << 40), (False, 0)])
+def test_pages_around_those_needed_are_read_if_the_copy_fits_in_memory(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, pages_around: bool, available: int
+) -> None:
+    monkeypatch.setattr(mapped_copy, "available_memory", lambda: available)
+    graph, _ = stored(catalog)
+    arrays = map_whole_graph(graph)
+    flags = _flags(copy_of(graph) / "indices.npy")
+    assert len(arrays.matrix.indices)
+    # rr: the mapping's user reads pages in random order.
+    assert [" rr " not in line for line in flags] == [pages_around]

@@ -1,0 +1,23 @@
+"""Rows of a mapped array: the same as by indexing, whether the caller reads them or several threads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnloom.storage.format.mapped_rows import take_rows
+
+
+@pytest.mark.parametrize("shape", [(5000, 128), (5000, 128, 2), (1_500_000,)])
+@pytest.mark.parametrize("count", [0, 1, 7, 1_500_000])
+def test_rows_are_those_of_the_index(tmp_path: Path, shape: tuple[int, ...], count: int) -> None:
+    rng = np.random.default_rng(3)
+    given = rng.random(shape, np.float32)
+    np.save(tmp_path / "given.npy", given)
+    mapped = np.load(tmp_path / "given.npy", mmap_mode="r")
+    rows = rng.integers(0, shape[0], count if len(shape) == 1 else count // 100)
+    taken = take_rows(mapped, rows)
+    assert type(taken) is np.ndarray
+    np.testing.assert_array_equal(taken, given[rows])
