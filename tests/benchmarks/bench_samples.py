@@ -1,11 +1,12 @@
 """Neighbor mode with batches drawn during training against batches read from samples on disk, on an R-MAT graph.
 
-    python tests/benchmarks/bench_samples.py [--scale small|full] [--rmat N] [--dim F] [--share S] [--cap SIZE]
+    python tests/benchmarks/bench_samples.py [--scale small|full] [--rmat N] [--dim F] [--share S] [--group FOLDER]
 
 GraphSAGE 64-64, fan-outs 15, 10, 5, 1024 training vertices per batch, one rank. The share of training vertices keeps
-the samples within the disk. With --cap, every process that samples or trains from disk has this limit of private
-memory (RLIMIT_DATA; pages of mapped files are not counted, as the system takes them back). Prints a table, then lines
-``RESULT name value unit``. Seconds are wall time of an epoch and, in brackets, processor time of the whole command.
+the samples within the disk. With --group, all processes that sample or train from disk are in this control group of
+Linux, whose limit holds for everything together, pages of files included. With --cap, every one of them has this limit
+of private memory (RLIMIT_DATA), without pages of mapped files. Prints a table, then lines ``RESULT name value unit``.
+Seconds are wall time of an epoch and, in brackets, processor time of the whole command.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ SCALES = {"small": (14, 32, 0.5), "full": (20, 64, 0.5)}
 FANOUTS, BATCH, EPOCHS = "15,10,5", "1024", "3"
 MODEL = ("--mode", "neighbor", "--model", "sage", "--hidden", "64,64", "--epochs", EPOCHS, "--eval-every", "0")
 
+#: Files of a control group's limit and highest usage, version 2 and version 1 of the interface.
+_GROUP_LIMITS = ("memory.max", "memory.limit_in_bytes")
+_GROUP_PEAKS = ("memory.peak", "memory.max_usage_in_bytes")
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -38,6 +43,8 @@ def main() -> None:
     parser.add_argument(
         "--cap", type=int, default=0, help="limit of private memory per process, in MiB  [default: none]"
     )
+    parser.add_argument("--group", type=Path, help="folder of a control group with a limit of memory")
+    parser.add_argument("--no-final-eval", action="store_true", help="leave out the exact evaluation after training")
     parser.add_argument("--folder", type=Path, help="folder for temporary files [default: the system's]")
     parser.add_argument("--only-disk", action="store_true", help="leave out training in memory, which may not fit")
     options = parser.parse_args()
@@ -45,15 +52,18 @@ def main() -> None:
     rmat, dim, share = options.rmat or rmat, options.dim or dim, options.share or share
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-samples-") as folder:
         _prepare(folder, rmat, dim, share)
-        limit = _limited(options.cap << 20)
+        limit = _limited(options.cap << 20, options.group)
+        unmeasured = ("--no-final-eval",) if options.no_final_eval else ()
         sampled, seconds = _run(
             folder, "sample", "--epochs", EPOCHS, "--fanout", FANOUTS, "--workers", "2", limit=limit
         )
         print(f"{'samples':24}{sampled['bytes'] / 1e9:10.2f} GB{seconds:12.1f} processor seconds")
         print(f"RESULT samples_disk {sampled['bytes'] / 1e9:.4g} GB\nRESULT samples_drawn {seconds:.4g} s")
-        found = {"disk": _train(folder, "--samples", sampled["key"], limit=limit)}
+        found = {"disk": _train(folder, "--samples", sampled["key"], *unmeasured, limit=limit)}
+        if options.group:
+            _print_usage(options.group)
         if not options.only_disk:
-            found["memory"] = _train(folder, "--fanout", FANOUTS, "--batch-size", BATCH)
+            found["memory"] = _train(folder, "--fanout", FANOUTS, "--batch-size", BATCH, *unmeasured)
             if found["memory"]["loss"] != found["disk"]["loss"]:
                 raise SystemExit("the losses differ")
             ratio = found["memory"]["epoch_seconds"] / found["disk"]["epoch_seconds"]
@@ -87,12 +97,29 @@ def _train(folder: str, *options: str, limit: Callable[[], None] | None = None) 
     return result
 
 
-def _limited(num_bytes: int) -> Callable[[], None] | None:
+def _limited(num_bytes: int, group: Path | None) -> Callable[[], None] | None:
     """What a process calls before its program to limit itself and all that it starts; None without a limit."""
-    if not num_bytes:
+    if num_bytes:
+        print(f"limit of private memory: {num_bytes >> 20} MiB per process (RLIMIT_DATA)")
+    if group:
+        limit = next(path for path in map(group.joinpath, _GROUP_LIMITS) if path.exists())
+        print(f"limit of all processes and pages together: {int(limit.read_text()) >> 20} MiB ({limit})")
+    if not num_bytes and not group:
         return None
-    print(f"limit of private memory: {num_bytes >> 20} MiB per process (RLIMIT_DATA)")
-    return lambda: resource.setrlimit(resource.RLIMIT_DATA, (num_bytes, num_bytes))
+
+    def apply() -> None:
+        if group:
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+        if num_bytes:
+            resource.setrlimit(resource.RLIMIT_DATA, (num_bytes, num_bytes))
+
+    return apply
+
+
+def _print_usage(group: Path) -> None:
+    """Print the most memory that a control group ever used at a time."""
+    usage = next(path for path in map(group.joinpath, _GROUP_PEAKS) if path.exists())
+    print(f"RESULT samples_group_peak {int(usage.read_text()) / 1e9:.4g} GB")
 
 
 def _run(

@@ -17,8 +17,8 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.vertex_rows import VertexRows
 from gnnloom.trainer.kernels.arrays import array_dtype
 
-#: Rows that are checked at once: the check needs a mask of their size.
-_CHECKED_ROWS = 256
+#: Rows that are checked or scaled at once: both need temporary memory of their size.
+_PIECE_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def read_feature(rows: VertexRows, dtype: torch.dtype) -> Tensor:
     """
     feature = torch.from_numpy(_read(rows, "feature", array_dtype(dtype)))
     # A few rows at a time, so the check's masks do not add to the peak memory.
-    if not all(bool(part.isfinite().all()) for part in torch.split(feature, _CHECKED_ROWS)):
+    if not all(bool(part.isfinite().all()) for part in torch.split(feature, _PIECE_ROWS)):
         row = int((~feature.isfinite()).any(1).nonzero()[0, 0])
         raise InputError(
             f"{rows.shards.artifact.path}/{rows.prefix}/feature: vertex {int(rows.vertex()[row])} has a feature"
@@ -125,7 +125,7 @@ def settled_feature_norm(feature: Tensor, norm: str, comm: Communicator) -> str:
 
 
 def normalize_feature(feature: Tensor, norm: str) -> Tensor:
-    """Scale the features of every vertex. Communicates nothing.
+    """Scale the features of every vertex, in their memory. Communicates nothing.
 
     Args:
         feature: (num_rows, num_features) whole rows.
@@ -133,12 +133,14 @@ def normalize_feature(feature: Tensor, norm: str) -> Tensor:
             the features unchanged.
 
     Returns:
-        (num_rows, num_features); ``feature`` itself if it is left unchanged.
+        ``feature``.
     """
     if norm == "none":
         return feature
-    # The smallest positive number instead of 0 keeps rows of zeros at zero.
-    return feature / feature.abs().sum(1, keepdim=True).clamp_min_(torch.finfo(feature.dtype).tiny)
+    for rows in torch.split(feature, _PIECE_ROWS):
+        # The smallest positive number instead of 0 keeps rows of zeros at zero.
+        rows.div_(rows.abs().sum(1, keepdim=True).clamp_min_(torch.finfo(feature.dtype).tiny))
+    return feature
 
 
 def _read(rows: VertexRows, name: str, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:

@@ -213,10 +213,10 @@ class Training:
 
     def _measure(self, line: dict[str, Any], *, is_last: bool) -> bool:
         """Evaluate the epoch of a line if that is due; whether the epoch is the last one. Collective."""
-        if is_last or _is_due(line["epoch"] + 1, self.config.eval_every):
+        if (is_last and self.config.final_eval) or _is_due(line["epoch"] + 1, self.config.eval_every):
             line |= self._evaluate(is_last=is_last)
         self._follow(line)
-        if self.course.ends and self.metrics.names[0] not in line:
+        if self.course.ends and self.config.final_eval and self.metrics.names[0] not in line:
             line |= self._evaluate(is_last=True)
         return is_last or self.course.ends
 
@@ -361,7 +361,7 @@ class Training:
         self.writer.finish()
         self.comm.barrier()  # rank 0 has published all checkpoints
         kept = len(self.lines) if stopped else self._restore_kept()
-        if self.details is None and not stopped:
+        if self.details is None and self.config.final_eval and not stopped:
             self._evaluate(is_last=True)
         if self.config.save_embeddings and not stopped:
             write_predictions(self.session, self.inputs, self.run, kept, embeddings=True)

@@ -339,10 +339,10 @@ def _memory(
     features = kept_product + stays + rows + (2 * copies * feature if config.train_features else 0)
     # Weights have a gradient, which is also summed in one buffer; the rank that writes them to disk copies them.
     layer_weights = (2 * copies + 2) * _num_weights(config, options) * np.dtype(config.dtype).itemsize
-    # While they load, features are scaled into a copy, and multiplied with the first matrix.
+    # While they load, a rank's share of the features is split off, and multiplied with the first matrix.
     first = layers[0]
     whole = n * options.dims[0] * word
-    loading = 2 * feature + (first.held + first.product) * whole + first.arriving_bytes(whole)
+    loading = feature + (first.held + first.product) * whole + first.arriving_bytes(whole)
     batch = batch_sizes(config, rank, len(options.pairs)) if n else None
     if batch is None:
         if reuses_memory(config):
@@ -355,9 +355,13 @@ def _memory(
         of_batch = batch.footprints(n)
         trained = _layer_peak(config, options, of_batch, model, n * word, max(batch.nonzeros) * word)
         peak, saved = max(trained), _evaluation_peak(options, layers, model, n * word)
+        # Nothing is multiplied in advance; features are read as the parameters' dtype, and narrowed after that.
+        loading = feature * np.dtype(config.dtype).itemsize / word + (feature if config.precision == "bf16" else 0.0)
         if config.samples is not None:
             # Nor is there a whole matrix in memory: rows are evaluated some at a time.
             saved, loading = min(saved, _LAYERWISE * GATHERED * word), 0.0
+        if not config.evaluates:
+            saved = 0.0
         prepared = prepared_bytes(config, rank, batch, sizes.entry_bytes, options.dims[0] * word)
     return _Memory(int(adjacency), int(features), int(max(peak + layer_weights, saved, loading - features)), prepared)
 

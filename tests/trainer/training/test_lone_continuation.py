@@ -67,6 +67,22 @@ def test_the_same_command_again_changes_nothing_and_restart_starts_over(catalog:
     assert TrainConfig.of_run(run).lr == 0.5
 
 
+def test_without_the_last_evaluation_the_losses_are_the_same_and_a_longer_training_measures(catalog: Catalog) -> None:
+    full = train(LoneCommunicator(), config(catalog, run="full", eval_every=0))
+    assert full["test_accuracy"] is not None
+    fast = train(LoneCommunicator(), config(catalog, run="fast", eval_every=0, final_eval=False))
+    assert fast["loss"] == full["loss"]
+    assert fast["test_accuracy"] is None
+    assert "per_class" not in fast
+    assert not [line for line in run_of(catalog, config(catalog, run="fast")).metrics() if "test_accuracy" in line]
+    longer = {name: config(catalog, run=name, eval_every=0, epochs=4) for name in ("full", "fast")}
+    results = [train(LoneCommunicator(), each) for each in longer.values()]
+    assert results[0]["test_accuracy"] == results[1]["test_accuracy"] is not None
+    # Evaluations that are due are not left out.
+    due = train(LoneCommunicator(), config(catalog, run="due", eval_every=1, final_eval=False))
+    assert due["test_accuracy"] == full["test_accuracy"]
+
+
 def test_a_stopped_training_continues_and_equals_one_that_never_stopped(catalog: Catalog) -> None:
     straight = train(LoneCommunicator(), config(catalog, epochs=5, run="straight"))
     stopped = train(LoneCommunicator(), config(catalog, epochs=5), lambda: True)
