@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.format.row_buffers import RowBuffers
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.layered import LayeredBatch
 
@@ -100,12 +101,19 @@ class Samples:
         return self.artifact.array(f"{rank_path(rank)}/hot_feature", counter).read()
 
     def read_segment(
-        self, rank: int, epoch: int, number: int, hot_feature: NDArray[Any], counter: ReadCounter | None = None
+        self,
+        rank: int,
+        epoch: int,
+        number: int,
+        hot_feature: NDArray[Any],
+        counter: ReadCounter | None = None,
+        buffers: RowBuffers | None = None,
     ) -> Iterator[StoredBatch]:
         """Read a segment; its packed features and structure are in memory while batches are taken from it.
 
         Args:
             hot_feature: see :meth:`hot_feature`.
+            buffers: where the features of batches are taken from, to be given back once a batch is used.
 
         Raises:
             CorruptError: the arrays do not fit together.
@@ -117,16 +125,21 @@ class Samples:
 
         names = ["vertex", "row_nnz", "drawn", "indices", "hot", *(("degree", "data") if self.weighted else ())]
         reader = _Cursor(prefix, {name: read(name) for name in names}, read("layer_size"))
-        feature, label = read("feature"), read(self.label_name(rank))
+        label, packed_feature = read(self.label_name(rank)), self.artifact.array(f"{prefix}/feature", counter)
+        buffers = buffers or RowBuffers()
+        feature = packed_feature.read(out=buffers.take(packed_feature.shape, packed_feature.dtype))
         first, first_seed = 0, 0
         for batch, hot in reader.batches():
             packed = hot == PACKED
-            rows = np.empty((len(hot), self.num_features), feature.dtype)
+            rows = buffers.take((len(hot), self.num_features), feature.dtype)
             stop, stop_seed = first + int(np.count_nonzero(packed)), first_seed + batch.num_seeds
+            if len(hot_feature):
+                # Any rows where others are packed, which come next: without a copy of the frequent ones in between.
+                np.take(hot_feature, hot, axis=0, out=rows, mode="clip")
             rows[packed] = feature[first:stop]
-            rows[~packed] = hot_feature[hot[~packed]]
             yield StoredBatch(batch, label[first_seed:stop_seed], rows)
             first, first_seed = stop, stop_seed
+        buffers.give_back(feature)
 
 
 def pack_structure(batches: Sequence[LayeredBatch], *, weighted: bool) -> dict[str, tuple[NDArray[Any], str]]:

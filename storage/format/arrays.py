@@ -310,8 +310,11 @@ class ArrayReader:
     def __len__(self) -> int:
         return self.record.shape[0]
 
-    def read(self, start: int = 0, stop: int | None = None) -> Array:
-        """Rows ``start`` to ``stop`` as a new NumPy array.
+    def read(self, start: int = 0, stop: int | None = None, out: Array | None = None) -> Array:
+        """Rows ``start`` to ``stop`` as a NumPy array.
+
+        Args:
+            out: the array to fill, contiguous, with the shape of the rows and the array's dtype; a new one by default.
 
         Raises:
             CorruptError: a chunk is missing or damaged; the message names the file.
@@ -321,14 +324,18 @@ class ArrayReader:
         if not 0 <= start <= stop <= len(self):
             raise IndexError(f"{self._where}: rows {start}:{stop} of {len(self)}")
         self._check_last(start, stop)
-        rows = np.empty((stop - start, *self.shape[1:]), dtype=self.dtype)
+        rows = np.empty((stop - start, *self.shape[1:]), dtype=self.dtype) if out is None else out
         if rows.size == 0:
             return rows
         # One chunk at a time: memory is the result and one decoded chunk, whatever the range.
         for number in range(start // self.chunk_rows, -(-stop // self.chunk_rows)):
             first = number * self.chunk_rows
             begin, end = max(start, first), min(stop, first + self.chunk_rows)
-            rows[begin - start : end - start] = self._chunk(number)[begin - first : end - first]
+            target = rows[begin - start : end - start]
+            if len(target) == self.chunk_rows:
+                self._count(self.read_chunk(number, target))
+            else:
+                target[...] = self._chunk(number)[begin - first : end - first]
         return rows
 
     def _check_last(self, start: int, stop: int) -> None:
@@ -361,9 +368,12 @@ class ArrayReader:
     def _chunk(self, number: int) -> Array:
         with self._errors(number):
             chunk, num_bytes = self._chunks.read(number)
+        self._count(num_bytes)
+        return chunk
+
+    def _count(self, num_bytes: int) -> None:
         self._counter.bytes += num_bytes
         self._counter.files += 1
-        return chunk
 
     @contextmanager
     def _errors(self, number: int) -> Iterator[None]:

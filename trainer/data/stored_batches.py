@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gnnloom.storage.artifacts.samples import Samples, StoredBatch
 from gnnloom.storage.format.arrays import ReadCounter
+from gnnloom.storage.format.row_buffers import RowBuffers
 from gnnloom.storage.matrix.layered import empty_batch
 from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.trainer.data.batches import Drawn
@@ -22,7 +23,7 @@ from gnnloom.trainer.kernels.arrays import array_dtype
 class StoredBatches:
     """See :class:`gnnloom.trainer.data.batches.Batches`. Nothing is asked of other ranks.
 
-    Memory: the features of frequent vertices, and two segments, which one thread reads ahead.
+    Memory: the features of frequent vertices, and two segments, one of which a thread reads ahead.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class StoredBatches:
         """
         self._samples, self._rank, self._counter = samples, rank, counter
         self._feature_norm, self._dtype, self._no_label = feature_norm, dtype, no_label
+        self._buffers = RowBuffers()
         self._hot = samples.hot_feature(rank, counter)
         self._threads = 1 if ahead else 0
         self.num_batches = samples.num_batches[rank]
@@ -56,14 +58,16 @@ class StoredBatches:
         stored = epoch % self._samples.num_epochs
 
         def read(number: int) -> list[StoredBatch]:
-            found = self._samples.read_segment(self._rank, stored, number, self._hot, self._counter)
-            return list(found)
+            segment = self._samples.read_segment(self._rank, stored, number, self._hot, self._counter, self._buffers)
+            return list(segment)
 
         segments = prepare_ahead(read, range(self._samples.num_segments(self._rank)), self._threads, 1)
         try:
             for segment in segments:
-                while segment:
-                    yield self._drawn(segment.pop(0))
+                for batch in segment:
+                    yield self._drawn(batch)
+                    # Whoever asks for the next batch has done with this one.
+                    self._buffers.give_back(batch.feature)
         finally:
             segments.close()
 

@@ -1,0 +1,38 @@
+"""Memory for rows that is used again: the first touch of fresh memory takes longer than to fill it."""
+
+from __future__ import annotations
+
+import math
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class RowBuffers:
+    """Arrays whose memory is given back after use; any thread may take and give back.
+
+    Memory: as many arrays as were in use at a time, each as large as the largest that was asked of it.
+    """
+
+    def __init__(self) -> None:
+        self._free: SimpleQueue[NDArray[np.uint8]] = SimpleQueue()
+
+    def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """An array of this shape with any contents."""
+        needed = math.prod(shape) * dtype.itemsize
+        try:
+            memory = self._free.get_nowait()
+        except Empty:
+            memory = np.empty(needed, np.uint8)
+        if len(memory) < needed:
+            memory = np.empty(needed, np.uint8)
+        return memory[:needed].view(dtype).reshape(shape)
+
+    def give_back(self, array: NDArray[Any]) -> None:
+        """Let the memory of an array that :meth:`take` made be used again; nobody may use the array any more."""
+        memory = array
+        while isinstance(memory.base, np.ndarray):
+            memory = memory.base
+        self._free.put(memory)
