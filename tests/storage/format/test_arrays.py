@@ -40,6 +40,10 @@ def test_ranges_read_back_and_bytes_are_counted(tmp_path: Path) -> None:
     chunks = [tmp_path / "values" / "c" / str(chunk) for chunk in (1, 2)]
     assert counter.files == 2
     assert counter.bytes == sum(chunk.stat().st_size for chunk in chunks)
+    out = np.zeros(300, ROWS.dtype)
+    assert reader.read(100, 400, out) is out
+    np.testing.assert_array_equal(out, ROWS[100:400])
+    assert counter.files == 2 + 6
     assert reader.read(5, 5).shape == (0,)
     with pytest.raises(IndexError, match="0:1001"):
         reader.read(0, 1001)

@@ -1,0 +1,32 @@
+"""Memory of rows is used again only once it was given back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gnnloom.storage.format.row_buffers import RowBuffers
+
+
+def test_memory_that_was_given_back_is_used_again() -> None:
+    buffers = RowBuffers()
+    first, second = (buffers.take((3, 4), np.dtype(np.float32)) for _ in range(2))
+    first[:], second[:] = 1, 2
+    assert not np.shares_memory(first, second)
+    buffers.give_back(first)
+    smaller = buffers.take((1, 5), np.dtype(np.float64))
+    assert (smaller.shape, smaller.dtype) == ((1, 5), np.float64)
+    assert np.shares_memory(smaller, first)
+    assert not np.shares_memory(smaller, second)
+    buffers.give_back(smaller)
+    # The whole memory is there again, not only what was taken last.
+    assert np.shares_memory(buffers.take((3, 4), np.dtype(np.float32)), first)
+
+
+def test_more_rows_than_were_given_back_get_new_memory() -> None:
+    buffers = RowBuffers()
+    small = buffers.take((2, 2), np.dtype(np.int64))
+    buffers.give_back(small)
+    large = buffers.take((200, 2), np.dtype(np.int64))
+    assert large.shape == (200, 2)
+    assert not np.shares_memory(large, small)
+    assert buffers.take((0, 2), np.dtype(np.int64)).shape == (0, 2)
