@@ -10,13 +10,13 @@ from the bytes of the forward halos. Prints a table, then lines ``RESULT name va
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from commands import gnnloom
 
 GRAPHS = {"small": ("ca-AstroPh",), "full": ("ca-AstroPh", "soc-Epinions1")}
 RATES = {"small": (0.06,), "full": (0.02, 0.06, 0.2)}
@@ -41,8 +41,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-minibatch-") as folder:
         for graph, path in there.items():
             name = graph.lower()
-            made = _gnnloom(folder, "ingest", name, str(path), "--undirected", "--ids", "compact")
-            _gnnloom(folder, "features", name, "random", "--dim", str(WIDTH), "--classes", str(WIDTH))
+            made = gnnloom(folder, "ingest", name, str(path), "--undirected", "--ids", "compact")
+            gnnloom(folder, "features", name, "random", "--dim", str(WIDTH), "--classes", str(WIDTH))
             for rate in RATES[options.scale]:
                 _compare(folder, name, rate, round(rate * made["vertices"]), made["vertices"])
 
@@ -56,10 +56,10 @@ def _compare(folder: str, name: str, rate: float, size: int, num_vertices: int) 
     batches = -(-num_vertices // size)
     sent = {}
     for kind, key in (("full batch", whole["key"]), ("stochastic", fitted["key"])):
-        shards = _gnnloom(folder, "shard", name, "--parts", str(RANKS), "--partition", key)["key"]
+        shards = gnnloom(folder, "shard", name, "--parts", str(RANKS), "--partition", key)["key"]
         given = ("--mode", "minibatch", "--batch-size", str(size), "--run", f"{kind.split()[0]}-{size}")
         fixed = ("--hidden", str(WIDTH), "--epochs", "1", "--eval-every", "0", "--threads", "1", "--ranks", str(RANKS))
-        found = _gnnloom(folder, "train", name, "--shards", shards, *given, *fixed)["bytes_by_kind"]
+        found = gnnloom(folder, "train", name, "--shards", shards, *given, *fixed)["bytes_by_kind"]
         # Two forward products of the same width.
         rows = found["halo forward"] / (2 * WIDTH * 4) / batches
         sent[kind] = rows
@@ -74,16 +74,7 @@ def _compare(folder: str, name: str, rate: float, size: int, num_vertices: int) 
 
 
 def _partition(folder: str, name: str, *options: str) -> dict[str, Any]:
-    return _gnnloom(folder, "partition", name, "--parts", str(RANKS), "--threads", "1", *options)
-
-
-def _gnnloom(folder: str, *arguments: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", folder, *arguments, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return gnnloom(folder, "partition", name, "--parts", str(RANKS), "--threads", "1", *options)
 
 
 if __name__ == "__main__":

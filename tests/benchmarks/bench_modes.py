@@ -18,20 +18,18 @@ that compares the runs of the first seed, with accuracy over seconds (``progress
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from commands import gnnloom
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.artifacts.vertices import SPLIT
@@ -150,15 +148,15 @@ def main() -> None:
         _report(found)
         if "neighbor" in modes:
             _report_samples(folder, scale, found["neighbor"][0])
-        _gnnloom(folder, "report", "--compare", *(f"planted/{mode}-0" for mode in modes), "--out", str(options.out))
+        gnnloom(folder, "report", "--compare", *(f"planted/{mode}-0" for mode in modes), "--out", str(options.out))
         print(f"accuracy over seconds: {options.out / 'progress.png'}")
 
 
 def _prepare(folder: str, scale: Scale) -> None:
     sizes = ("--vertices", str(scale.vertices), "--edges", str(scale.edges))
-    _gnnloom(folder, "generate", "planted", "sbm", *sizes, *GRAPH)
-    _gnnloom(folder, "partition", "planted", "--parts", "1", "--method", "block")
-    _gnnloom(folder, "shard", "planted", "--parts", "1")
+    gnnloom(folder, "generate", "planted", "sbm", *sizes, *GRAPH)
+    gnnloom(folder, "partition", "planted", "--parts", "1", "--method", "block")
+    gnnloom(folder, "shard", "planted", "--parts", "1")
     alone = _features_alone(folder)
     print(f"{scale.vertices:,} vertices, {scale.edges:,} drawn edges; features alone: {alone:.1%}", flush=True)
     print(f"RESULT modes_features_alone {alone:.4f} accuracy")
@@ -176,7 +174,7 @@ def _features_alone(folder: str) -> float:
 
 def _train(folder: str, run: str, seed: int, options: Sequence[str]) -> Trained:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    _gnnloom(folder, "train", f"planted/{run}", *MODEL, *options, "--seed", str(seed))
+    gnnloom(folder, "train", f"planted/{run}", *MODEL, *options, "--seed", str(seed))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     lines = Run.open(Catalog(folder).dataset("planted"), run).metrics()
     times = accumulate(line["seconds"] for line in lines)
@@ -214,21 +212,12 @@ def _report(found: dict[str, list[Trained]]) -> None:
 def _report_samples(folder: str, scale: Scale, drawn: Trained) -> None:
     """Train from samples on disk with the first seed; the losses must be those of the training that drew its own."""
     given = ("--fanout", FANOUT, "--batch-size", str(scale.batch), "--epochs", str(scale.rounds), "--seed", "0")
-    samples = _gnnloom(folder, "sample", "planted", *given)
+    samples = gnnloom(folder, "sample", "planted", *given)
     read = _train(folder, "samples-0", 0, (*_neighbor(scale), "--samples", samples["key"]))
     if read.loss != drawn.loss:
         raise SystemExit(f"the losses differ: {read.loss} from disk, {drawn.loss} without")
     print(f"from samples on disk: {read.last:.4f} as without, {samples['bytes'] / 1e9:.2f} GB, {read.seconds:.1f} s")
     print(f"RESULT modes_samples_accuracy {read.last:.5f} accuracy\nRESULT modes_samples_trained {read.seconds:.4g} s")
-
-
-def _gnnloom(folder: str, *arguments: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", folder, *arguments, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 if __name__ == "__main__":

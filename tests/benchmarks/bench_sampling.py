@@ -17,7 +17,6 @@ import argparse
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from commands import gnnloom
 from feature_partition import report_propagation
 from neighbor_epochs import report_epochs
 from numpy.typing import NDArray
@@ -66,26 +66,21 @@ def main() -> None:
         planted = _generate(folder, "planted", "sbm", "--vertices", str(vertices), "--edges", str(edges))
         # Random features and few training vertices, as for the other graph: this is about time.
         stored = Catalog(folder)["planted"].vertices().artifact
-        _gnnloom(folder, "catalog", "rm", "planted", "--artifact", f"vertices/{stored.key}")
+        gnnloom(folder, "catalog", "rm", "planted", "--artifact", f"vertices/{stored.key}")
         for name, each in {"rmat": graph, "planted": planted}.items():
             _report_subgraphs(name, each, rounds)
             report_propagation(name, FrontierSampler(each, 0, SIZE, FRONTIER).sample(0, 0).blocks[0].matrix)
             _report_neighbors(name, each, rounds)
             inputs = Path(folder) / "inputs"
-            _gnnloom(folder, "features", name, *random_vertices(inputs, each.num_vertices, FEATURES, SHARE))
+            gnnloom(folder, "features", name, *random_vertices(inputs, each.num_vertices, FEATURES, SHARE))
             shutil.rmtree(inputs)
-            _gnnloom(folder, "partition", name, "--parts", "1", "--method", "block")
-            _gnnloom(folder, "shard", name, "--parts", "1")
+            gnnloom(folder, "partition", name, "--parts", "1", "--method", "block")
+            gnnloom(folder, "shard", name, "--parts", "1")
             report_epochs(folder, name, with_peer=not missing)
 
 
-def _gnnloom(folder: str, *arguments: str) -> None:
-    command = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", folder, *arguments]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
 def _generate(folder: str, name: str, *arguments: str) -> WholeGraph:
-    _gnnloom(folder, "generate", name, *arguments)
+    gnnloom(folder, "generate", name, *arguments)
     stored = Catalog(folder)[name].graph()
     start = time.process_time()
     graph = map_whole_graph(stored)

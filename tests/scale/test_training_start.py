@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ def projected(graph: Described, ranks: int, algorithm: str) -> TrainProjection:
 def copies(algorithm: str, ranks: int) -> float:
     """How often an algorithm keeps what others keep once: the length of an axis of its most even grid."""
     if algorithm == "replicated":
-        return ranks**0.5
+        return math.sqrt(ranks)
     return 2 * ranks ** (1 / 3) if algorithm in {"split3d", "tensor3d"} and ranks > 1 else 1
 
 

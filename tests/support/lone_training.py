@@ -44,8 +44,7 @@ class LoneLauncher:
 
 
 def install(patch: pytest.MonkeyPatch) -> LoneLauncher:
-    """Make every launch run in this process, and the disk not wait."""
+    """Make every launch run in this process."""
     launcher = LoneLauncher()
     patch.setattr("gnnloom.trainer.job.launch._launch", launcher)
-    patch.setattr("os.fsync", lambda _: None)
     return launcher

@@ -6,7 +6,7 @@ One description covers a whole matrix (CSR), one of whose rows most are empty (d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -127,6 +127,27 @@ class PackedRows:
             rows = np.zeros(given.num_rows, index_dtype(given.num_columns))
             rows[slice(None) if target is None else target] = counts
         return cls(rows, given.indices, given.data, given.num_rows, given.num_columns, lists_entries)
+
+    @classmethod
+    def empty(
+        cls,
+        nnz: int,
+        num_rows: int,
+        num_columns: int,
+        dtype: np.dtype[Any] | None,
+        buffer: Callable[[int, np.dtype[Any]], NDArray[Any]],
+        *,
+        lists_entries: bool,
+    ) -> PackedRows:
+        """Buffers that a packed matrix of this shape and number of entries fits.
+
+        Args:
+            dtype: of the weights; None without.
+            buffer: makes an array of a length and dtype.
+        """
+        rows = buffer(nnz, index_dtype(num_rows)) if lists_entries else buffer(num_rows, index_dtype(num_columns))
+        data = None if dtype is None else buffer(nnz, dtype)
+        return cls(rows, buffer(nnz, index_dtype(num_columns)), data, num_rows, num_columns, lists_entries)
 
     @property
     def arrays(self) -> list[NDArray[Any]]:

@@ -40,7 +40,7 @@ from torch import Tensor, nn
 
 from gnnloom.trainer.algorithms.option import Option
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
-from gnnloom.trainer.kernels.dispatch import Dropout, converted, fork, give_up, matrix_sum, rectify
+from gnnloom.trainer.kernels.dispatch import Dropout, add_bias, converted, fork, give_up, matrix_sum, rectify
 from gnnloom.trainer.layout.partial_parameters import PartialParameter, columns_of, held, vertex_piece
 from gnnloom.trainer.networks.norm import build_norms, unit_rows
 from gnnloom.trainer.networks.options import ModelOptions
@@ -333,7 +333,7 @@ class Model(nn.Module, ABC):
     def with_bias(self, output: Tensor, biases: nn.ParameterList, layer: int) -> Tensor:
         """The output plus the layer's bias, if there is one."""
         bias = self.bias_columns(biases, layer)
-        return output if bias is None else (output + bias).to(output.dtype)
+        return output if bias is None else add_bias(output, bias, self.operator.workspace, in_place=False)
 
     def bias_columns(self, biases: nn.ParameterList, layer: int) -> Tensor | None:
         """(columns held,) the layer's bias in the layout of its output; None without biases. Differentiable."""

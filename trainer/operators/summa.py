@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import Span, split_range
 from gnnloom.trainer.comm.communicator import Communicator, Request
 from gnnloom.trainer.comm.process_grid import ProcessGrid
@@ -234,11 +233,8 @@ class Summa(GridOperator):
     def _empty_block(self, nnz: int, width: int) -> PackedRows:
         """Buffers for a block to receive, with the dtypes of a packed one."""
         first, last = self.rows(_ROW)
-        num_rows = last - first
-        lists, sizes = self._lists_entries, (nnz, num_rows) if self._lists_entries else (num_rows, width)
-        rows = self._buffer(sizes[0], index_dtype(sizes[1]))
-        data = self._buffer(nnz, self.adjacency.dtype) if self.adjacency.shards.weighted else None
-        return PackedRows(rows, self._buffer(nnz, index_dtype(width)), data, num_rows, width, lists)
+        dtype = self.adjacency.dtype if self.adjacency.shards.weighted else None
+        return PackedRows.empty(nnz, last - first, width, dtype, self._buffer, lists_entries=self._lists_entries)
 
     def _buffer(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
         return as_array(self.workspace.empty((count,), tensor_dtype(dtype)))

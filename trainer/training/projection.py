@@ -427,7 +427,8 @@ def _layer_peak(
             peak = max(peak, saved + moving + (here.product * product + extra if layer else 0))
             saved += here.product * product if first else 0
         if layer == len(options.pairs) - 1:
-            # Scores, their logarithms, and the gradients of both.
+            # Scores, what the loss makes of them, and the gradients of both; they are as wide as sums.
+            output *= np.dtype(config.dtype).itemsize / config.feature_bytes
             peak = max(peak, saved + 4 * output * width)
             saved += 2 * output * width
             continue

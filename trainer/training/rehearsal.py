@@ -20,14 +20,14 @@ from gnnloom.trainer.data.open_shards import ROW_SHARDS, OpenedShards
 from gnnloom.trainer.data.unread_shards import unread
 from gnnloom.trainer.data.vertex_data import Labels, read_labels
 from gnnloom.trainer.kernels.dispatch import IdleThreads, Unperformed, Workspace
-from gnnloom.trainer.training.build import build_model, build_operator
+from gnnloom.trainer.training.build import build_model
 from gnnloom.trainer.training.clipping import clip_gradients
 from gnnloom.trainer.training.loss import MaskedLoss, build_loss
 from gnnloom.trainer.training.modes.full import FullMode
 from gnnloom.trainer.training.modes.mode import ModeContext
 from gnnloom.trainer.training.optimizer import build_optimizer, sum_gradients
 from gnnloom.trainer.training.requested import model_options
-from gnnloom.trainer.training.session import Loaded, Session, vertex_rows
+from gnnloom.trainer.training.session import Loaded, Session, build_share
 from gnnloom.trainer.training.shard_sizes import RowSizes
 
 #: From the second epoch on, the workspace does not grow.
@@ -75,7 +75,7 @@ def _open(config: TrainConfig, rank: int) -> OpenedShards:
 def _rehearse(config: TrainConfig, rank: int) -> int:
     """Bytes of the workspace of one rank after some epochs and an evaluation."""
     space = Workspace(is_rehearsed=True)
-    # What is computed anyway, a little at a time, has no values either.
+    # Small tensors are computed, from meaningless values.
     with np.errstate(all="ignore"), Unperformed():  # type: ignore[no-untyped-call]
         _Rehearsal(config, rank, space).run()
     return space.nbytes
@@ -101,18 +101,15 @@ class _Rehearsal:
     def _session(self, opened: OpenedShards, workspace: Workspace) -> Session:
         """As :func:`gnnloom.trainer.training.session.open_session` makes it, with features that are zeros."""
         config, shards, counter, threads = self.config, opened.shards, ReadCounter(), IdleThreads()
+        operator, feature_rows, label_rows = build_share(self.comm, config, opened, threads, counter, workspace)
+        feature = torch.from_numpy(feature_rows.read("feature", np.dtype(config.dtype)))
         options = model_options(config, shards.num_features, shards.num_outputs)
-        plan = options.layer_plan()
-        operator = build_operator(self.comm, opened, config, plan, threads, counter, workspace)
-        first, last = operator.layout(0), operator.layout(plan.num_layers)
-        rows = vertex_rows(opened, first, first.row_axes + first.column_axes)
-        feature = torch.from_numpy(rows.read("feature", np.dtype(config.dtype)))
         return Session(
             self.comm,
             config,
             Catalog(config.catalog).dataset(config.dataset),
             shards,
-            vertex_rows(opened, last, last.row_axes),
+            label_rows,
             operator,
             build_model(operator, config, options, threads),
             feature,

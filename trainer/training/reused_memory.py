@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from gnnloom.trainer.algorithms.footprint import Footprint
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import ROW_SHARDS
 from gnnloom.trainer.models.work import ModelWork
 from gnnloom.trainer.networks.options import ModelOptions
 
-#: Scores, their logarithms, and the gradients of both.
+#: Scores, what the loss makes of them, and the gradients of both.
 _SCORES = 4
 
 
@@ -53,6 +55,8 @@ def reused_peak(
             saved += product - (0.0 if is_last else given)
         peak = max(peak, saved + output)
         if is_last:
+            # Scores are as wide as sums.
+            output *= np.dtype(config.dtype).itemsize / config.feature_bytes
             peak, output = max(peak, saved + _SCORES * output), 2 * output
         given = output
         saved += output * with_mask

@@ -162,21 +162,32 @@ def open_session(comm: Communicator, config: TrainConfig, num_threads: int) -> S
     check_graph(config.model, shards)
     if config.samples is not None and isinstance(opened, OwnRowShard):
         return _open_samples(comm, config, dataset, opened.shard, threads, counter)
-    # The plan of the model comes before the operator, which reads only what the plan multiplies with.
-    options = model_options(config, shards.num_features, shards.num_outputs)
-    plan = options.layer_plan()
-    operator = build_operator(comm, opened, config, plan, threads, counter, Workspace())
-    last = operator.layout(plan.num_layers)
-    label_rows = vertex_rows(opened, last, last.row_axes)
-    first = operator.layout(0)
-    # Features are stored in whole rows. Ranks that hold other columns of the same rows read some of these rows each,
-    # and exchange columns in `take_inputs`.
-    feature_rows = vertex_rows(opened, first, first.row_axes + first.column_axes)
+    operator, feature_rows, label_rows = build_share(comm, config, opened, threads, counter, Workspace())
     feature = read_feature(feature_rows, getattr(torch, config.dtype))
     loaded = Loaded(time.perf_counter() - started, peak_memory() - before)
     # After the measurement of what was loaded: the model's own parameters are not part of the shards.
+    options = model_options(config, shards.num_features, shards.num_outputs)
     model = build_model(operator, config, options, threads)
     return Session(comm, config, dataset, shards, label_rows, operator, model, feature, counter, loaded)
+
+
+def build_share(
+    comm: Communicator,
+    config: TrainConfig,
+    opened: OpenedShards,
+    threads: Threads,
+    counter: ReadCounter,
+    workspace: Workspace,
+) -> tuple[Operator, VertexRows, VertexRows]:
+    """This rank's operator, and its rows of the features and the labels, not yet read. Communicates nothing."""
+    # The plan of the model comes before the operator, which reads only what the plan multiplies with.
+    plan = model_options(config, opened.shards.num_features, opened.shards.num_outputs).layer_plan()
+    operator = build_operator(comm, opened, config, plan, threads, counter, workspace)
+    first, last = operator.layout(0), operator.layout(plan.num_layers)
+    # Features are stored in whole rows. Ranks that hold other columns of the same rows read some of these rows each,
+    # and exchange columns in `take_inputs`.
+    feature_rows = _vertex_rows(opened, first, first.row_axes + first.column_axes)
+    return operator, feature_rows, _vertex_rows(opened, last, last.row_axes)
 
 
 def _open_samples(
@@ -201,6 +212,6 @@ def _open_samples(
     return Session(comm, config, dataset, shard.shards, shard, operator, model, None, counter, loaded, samples=samples)
 
 
-def vertex_rows(opened: OpenedShards, layout: Layout, axes: tuple[str, ...]) -> VertexRows:
+def _vertex_rows(opened: OpenedShards, layout: Layout, axes: tuple[str, ...]) -> VertexRows:
     """This rank's rows if the vertices are split along ``axes``, in the order of ``layout``."""
     return opened.vertex_rows(layout.order, layout.grid.span(opened.shards.num_vertices, axes))

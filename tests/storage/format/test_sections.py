@@ -21,6 +21,8 @@ from gnnloom.storage.format.schema import SCHEMAS, check_records
 from gnnloom.storage.format.sections import read_section, section_of, write_section
 
 BLOCKS = 40
+#: Taken before the tests skip it.
+_FSYNC = os.fsync
 
 
 def write_graph(dataset: Path) -> Artifact:
@@ -79,11 +81,10 @@ def test_everything_is_synced_before_the_manifest_and_arrays_by_the_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
-    fsync = os.fsync
 
     def noted(descriptor: int) -> None:
         synced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
-        fsync(descriptor)
+        _FSYNC(descriptor)
 
     monkeypatch.setattr(os, "fsync", noted)
     path = write_graph(tmp_path).path

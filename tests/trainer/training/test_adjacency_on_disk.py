@@ -41,10 +41,8 @@ EPOCHS = 3
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     catalog = Catalog(tmp_path_factory.mktemp("disk") / "catalog")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.fsync", lambda _: None)
-        for given in PROBLEMS.values():
-            given.store(catalog, *RANKS)
+    for given in PROBLEMS.values():
+        given.store(catalog, *RANKS)
     return catalog
 
 

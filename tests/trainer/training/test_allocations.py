@@ -131,10 +131,7 @@ def _check(case: str, watched: Watched) -> None:
 
 
 @pytest.mark.parametrize("case", ONE_RANK)
-def test_an_epoch_allocates_nothing_large_after_the_first_and_no_more_than_planned(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, case: str
-) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
+def test_an_epoch_allocates_nothing_large_after_the_first_and_no_more_than_planned(catalog: Catalog, case: str) -> None:
     config = _config(catalog, case, ONE_RANK[case], 1)
     planned = workspace_memory(config)
     with watched_epochs() as watched:

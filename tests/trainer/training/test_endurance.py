@@ -44,7 +44,6 @@ def _config(catalog: Catalog, run: str, **options: Any) -> TrainConfig:
 def test_the_memory_of_two_thousand_epochs_is_that_of_two_hundred(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: bool
 ) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
     catalog = Catalog(tmp_path)
     PROBLEM.store(catalog, 1)
     seen: dict[int, int] = {}
@@ -65,10 +64,7 @@ def test_the_memory_of_two_thousand_epochs_is_that_of_two_hundred(
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_two_hundred_stages_in_one_process_leave_no_objects_files_or_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
+def test_two_hundred_stages_in_one_process_leave_no_objects_files_or_threads(tmp_path: Path) -> None:
     catalog, cluster = Catalog(tmp_path), InProcessCluster()
     dataset = PROBLEM.store_grid(catalog)
     graph = dataset.graph()

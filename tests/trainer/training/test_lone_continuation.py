@@ -25,8 +25,7 @@ from support.problems import problem
 
 
 @pytest.fixture
-def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    monkeypatch.setattr("os.fsync", lambda _: None)
+def catalog(tmp_path: Path) -> Catalog:
     catalog = Catalog(tmp_path / "catalog")
     problem("web", 30, 90, symmetric=True).store(catalog, 1)
     return catalog

@@ -80,10 +80,7 @@ def test_losses_are_equal_on_any_number_of_ranks(results: dict[str, dict[str, An
 
 
 @pytest.mark.parametrize("dataset", ["web", "directed", "weighted"])
-def test_losses_are_those_of_dense_torch_on_the_induced_graphs(
-    catalog: Catalog, dataset: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
+def test_losses_are_those_of_dense_torch_on_the_induced_graphs(catalog: Catalog, dataset: str) -> None:
     given = PROBLEMS[dataset]
     train(LoneCommunicator(), config(catalog, dataset, "start", lr=0.0, epochs=1))
     start = dict(read_checkpoint(catalog[dataset].run_path("start") / "checkpoint").arrays)
@@ -136,8 +133,7 @@ def test_a_resumed_run_has_the_losses_of_one_that_was_not_interrupted(results: d
     assert_close(results["parts-elsewhere"]["loss"], results["straight"]["loss"], steps=5 * 6, bits=ADAM_BITS)
 
 
-def test_losses_do_not_depend_on_sampler_threads(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
+def test_losses_do_not_depend_on_sampler_threads(catalog: Catalog) -> None:
     losses = [
         train(LoneCommunicator(), config(catalog, "web", f"threads-{threads}", sampler_threads=threads, pool=pool))
         for threads, pool in ((0, 1), (1, 4), (3, 2))

@@ -29,16 +29,14 @@ EPOCHS = 4
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     catalog = Catalog(tmp_path_factory.mktemp("reordered") / "catalog")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.fsync", lambda _: None)
-        given = problem("rows", 70, 260, symmetric=False)
-        dataset = catalog.create("rows")
-        graph = store_graph(dataset, given.adjacency, symmetric=False)
-        store_vertices(dataset, given.feature, given.label, given.split)
-        for parts in RANKS:
-            partition = store_partition(dataset, graph, given.part(parts).astype(np.int32), parts)
-            for reorder in ("none", "degree"):
-                shard_rows(dataset, partition, InProcessCluster(), reorder=reorder)
+    given = problem("rows", 70, 260, symmetric=False)
+    dataset = catalog.create("rows")
+    graph = store_graph(dataset, given.adjacency, symmetric=False)
+    store_vertices(dataset, given.feature, given.label, given.split)
+    for parts in RANKS:
+        partition = store_partition(dataset, graph, given.part(parts).astype(np.int32), parts)
+        for reorder in ("none", "degree"):
+            shard_rows(dataset, partition, InProcessCluster(), reorder=reorder)
     return catalog
 
 

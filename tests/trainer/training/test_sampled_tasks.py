@@ -83,10 +83,7 @@ def losses(catalog: Catalog, dataset: str, **options: Any) -> list[float]:
         ("target", {}),
     ],
 )
-def test_one_batch_of_all_vertices_is_the_whole_graph(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, task: str, options: dict[str, Any]
-) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
+def test_one_batch_of_all_vertices_is_the_whole_graph(catalog: Catalog, task: str, options: dict[str, Any]) -> None:
     expected = losses(catalog, task, **options)
     sampled: dict[str, dict[str, Any]] = {
         "minibatch": {"mode": "minibatch"},

@@ -55,11 +55,6 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     return catalog
 
 
-@pytest.fixture(autouse=True)
-def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
-
-
 def config(catalog: Catalog, run: str, dataset: str = "web", **options: Any) -> TrainConfig:
     return sampled_config(catalog, dataset, "subgraph", run, **options)
 
