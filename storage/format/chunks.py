@@ -14,7 +14,6 @@ import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,13 +27,12 @@ from gnnloom.storage.format.array_metadata import METADATA, ArrayMetadata, blosc
 if TYPE_CHECKING:
     from numcodecs.blosc import Blosc
 
-# numcodecs is slow to import, so only the functions that need it do: listings read nothing but metadata.
+# Importing numcodecs takes 0.2 s, so only the functions that compress or decompress import it: listings and plans read
+# nothing but metadata.
 
 #: Names of Blosc's filters, at the numbers that numcodecs gives them.
 _SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
 _CHECKSUM_BYTES: Final = 4
-
-
 #: Where Blosc's header has the size of the data before compression.
 _BLOSC_SIZE: Final = slice(4, 8)
 
@@ -120,10 +118,8 @@ class ChunkReader:
             FileNotFoundError: the chunk is missing.
             ValueError, RuntimeError: the chunk is damaged.
         """
-        from numcodecs.blosc import Blosc  # noqa: PLC0415
-
         encoded = self._sized(self._checked(self.file(number).read_bytes()))
-        plain = Blosc().decode(encoded) if self._compressed else encoded
+        plain = _decoded(encoded) if self._compressed else encoded
         return np.frombuffer(plain, self.dtype).reshape(self.chunks), len(encoded) + _CHECKSUM_BYTES
 
     def read_into(self, number: int, out: NDArray[Any]) -> int:
@@ -139,11 +135,9 @@ class ChunkReader:
             FileNotFoundError: the chunk is missing.
             ValueError, RuntimeError: the chunk is damaged.
         """
-        from numcodecs.blosc import Blosc  # noqa: PLC0415
-
         encoded = self._sized(self._checked(self.file(number).read_bytes()))
         if self._compressed:
-            Blosc().decode(encoded, out)
+            _decoded(encoded, out)
         else:
             out[...] = np.frombuffer(encoded, self.dtype).reshape(self.chunks)
         return len(encoded) + _CHECKSUM_BYTES
@@ -188,6 +182,14 @@ def _compressor(metadata: ArrayMetadata) -> Blosc | None:
     return Blosc(settings["cname"], settings["clevel"], _SHUFFLES.index(settings["shuffle"]), settings["blocksize"])
 
 
+def _decoded(encoded: memoryview, out: NDArray[Any] | None = None) -> Any:
+    """The data of a chunk that Blosc compressed: ``out``, filled, or by default new memory."""
+    from numcodecs.blosc import Blosc  # noqa: PLC0415
+
+    # Blosc's header says how the data was compressed.
+    return Blosc().decode(encoded, out)
+
+
 def _encoded(compressor: Blosc, chunk: NDArray[Any]) -> bytes:
     with _one_thread():
         encoded: bytes = compressor.encode(chunk)
@@ -203,7 +205,8 @@ def _one_thread() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    library: Any = import_module("numcodecs.blosc")
+    import numcodecs.blosc as library  # noqa: PLC0415
+
     before, library.use_threads = library.use_threads, False
     try:
         yield

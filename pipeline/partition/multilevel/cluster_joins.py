@@ -12,6 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.clustering import SLOTS, add_pin, remove_pin
+from gnnloom.pipeline.partition.net_lists import nets_within
 from gnnloom.storage.matrix.permutation import mix
 
 #: Vertices in more nets than this join no cluster, though others may join theirs.  A hub says as little about which
@@ -201,8 +202,7 @@ def leave_profiles(
         profile: (num_nets, 2, SLOTS), changed from ``first_net`` up to ``stop_net``.
     """
     for k in range(len(joins)):
-        nets = ids[offset[joins[k, 0]] : offset[joins[k, 0] + 1]]
-        for net in nets[np.searchsorted(nets, first_net) : np.searchsorted(nets, stop_net)]:
+        for net in nets_within(ids[offset[joins[k, 0]] : offset[joins[k, 0] + 1]], first_net, stop_net):
             if rating[net] > 0:
                 remove_pin(profile[net, 0], profile[net, 1], joins[k, 1])
 
@@ -219,8 +219,7 @@ def join_profiles(
 ) -> None:
     """Add vertices to the clusters that they join, in the profiles of a range of nets; see :func:`leave_profiles`."""
     for k in range(len(joins)):
-        nets = ids[offset[joins[k, 0]] : offset[joins[k, 0] + 1]]
-        for net in nets[np.searchsorted(nets, first_net) : np.searchsorted(nets, stop_net)]:
+        for net in nets_within(ids[offset[joins[k, 0]] : offset[joins[k, 0] + 1]], first_net, stop_net):
             if rating[net] > 0:
                 add_pin(profile[net, 0], profile[net, 1], joins[k, 2])
 

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.net_masks import create_masks
-from gnnloom.pipeline.partition.multilevel.vectors import map_vector, split_range, store_vector
+from gnnloom.pipeline.partition.multilevel.pieces import range_pieces, tasks_per_round
+from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
 from gnnloom.pipeline.partition.multilevel.vertex_moves import (
     accept_classes,
     join_parts,
@@ -41,8 +42,6 @@ from gnnloom.storage.matrix.permutation import mix
 _ROUNDS = 16
 #: Classes of the moves between two parts, and the most of all parts together.
 _MOST_BUCKETS, _MOST_CLASSES = 4, 1 << 20
-#: Tasks of a round for each worker: two, so that no worker waits long for the last.
-_TASKS_PER_WORKER = 2
 
 
 @dataclass(frozen=True)
@@ -140,14 +139,14 @@ def move_in_rounds(work: Pass, position: NDArray[np.int64], load: NDArray[np.int
         load: (num_parts,) int64 weight of each part; updated.
     """
     work.scratch.mkdir(parents=True, exist_ok=True)
-    tasks_per_round = _TASKS_PER_WORKER * cluster.workers
-    net_ranges = work.hypergraph.nets.ranges(tasks_per_round)
+    num_tasks = tasks_per_round(cluster)
+    net_ranges = work.hypergraph.nets.ranges(num_tasks)
     num_nets, _, num_words = map_vector(work.mask_path).shape
     now, moved = work.mask_path, 0
     for number, rows in enumerate(work.hypergraph.vertices.ranges(_ROUNDS)):
         this = _Round(work, now, work.scratch / f"{number:02d}-{uuid.uuid4().hex}")
         store_vector(this.state_path, np.stack([position, load]))
-        proposals = [_ProposeTask(this, piece, task) for task, piece in enumerate(split_range(rows, tasks_per_round))]
+        proposals = [_ProposeTask(this, piece, task) for task, piece in enumerate(range_pieces(rows, num_tasks))]
         if sum(cluster.map(_propose, proposals)):
             store_vector(this.accepted_path, _accept(proposals, load, work))
             then = work.scratch / f"masks-{uuid.uuid4().hex}.npy"

@@ -20,7 +20,7 @@ from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segme
 from gnnloom.pipeline.external_sort.spill import BUCKET_BITS, write_at
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, create_incidence
 from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
-from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.matrix.csr import index_dtype
 
@@ -111,10 +111,8 @@ def transpose_incidence(
     result = create_incidence(folder, num_columns, incidence.num_ids, index_dtype(incidence.num_rows))
     plan = _Plan(incidence, result, scratch, capacity, row_bits, width)
     scatters = [_ScatterTask(plan, rows, number) for number, rows in enumerate(incidence.ranges(num_tasks))]
-    for _ in cluster.map(_scatter, scatters):
-        pass
-    for _ in cluster.map(_sort, _sort_tasks(plan, len(scatters))):
-        pass
+    run_tasks(cluster, _scatter, scatters)
+    run_tasks(cluster, _sort, _sort_tasks(plan, len(scatters)))
     shutil.rmtree(scratch)
     return result
 

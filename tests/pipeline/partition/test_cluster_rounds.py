@@ -11,7 +11,7 @@ import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gnnloom.pipeline.partition.multilevel import cluster_joins, deal_classes, disk_hypergraph, number_clusters
+from gnnloom.pipeline.partition.multilevel import cluster_joins, disk_hypergraph, pieces
 from gnnloom.pipeline.partition.multilevel.cluster_rounds import cluster_in_rounds
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.partition.multilevel.clusters import Clusters
@@ -74,7 +74,7 @@ def test_clusters_are_numbered_and_within_the_limit(
 
 
 def test_tasks_of_any_size_make_the_same_hypergraph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(number_clusters, "_TASK_VERTICES", 100)
+    monkeypatch.setattr(pieces, "_TASK_VERTICES", 100)
     hypergraph = stored(tmp_path, random_adjacency(900, 5000, 1, symmetric=False, loops=False), symmetric=False)
     contents = []
     for number, cluster in enumerate(CLUSTERS):
@@ -150,7 +150,7 @@ def test_parts_get_as_many_vertices_of_each_weight_as_one_after_the_other(
     found = set()
     for tasks_of in (size, 1 << 20):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(deal_classes, "_TASK_VERTICES", tasks_of)
+            patch.setattr(pieces, "_TASK_VERTICES", tasks_of)
             deal_heavy_first(weight_path, part_path, n, parts, seed, folder / "classes", HERE)
         found.add(map_vector(part_path).tobytes())
     assert len(found) == 1

@@ -40,6 +40,7 @@ from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.memory_map import create_part_vector
 from support.graphs import random_adjacency, store_graph
 from support.partitions import connectivity_minus_one, random_parts, rows_sent, transpose_of
+from support.twice import TwiceCluster
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -193,6 +194,22 @@ def test_the_hypergraph_on_disk_is_the_one_in_memory(
     np.testing.assert_array_equal(found.vertex_weight, expected.vertex_weight)
     pins = pins_of(stored)
     assert nets_of(stored) == [{net for net, pin in enumerate(pins) if vertex in pin} for vertex in range(n)]
+
+
+@pytest.mark.parametrize("num_blocks", [1, 3, 5])
+def test_nets_of_both_directions_do_not_depend_on_row_blocks(tmp_path: Path, num_blocks: int) -> None:
+    """The graph has three row blocks, and its transpose as many or others."""
+    n = 40
+    adjacency = random_adjacency(n, 200, 5, symmetric=False, loops=False)
+    catalog = Catalog(tmp_path)
+    graph = store_graph(catalog.create("g"), adjacency, symmetric=False)
+    transpose = store_graph(catalog.create("t"), adjacency.T.tocsr(), symmetric=False, num_blocks=num_blocks)
+    stored = store_hypergraph(tmp_path / "disk", graph, transpose, TwiceCluster(), directions="both")
+    dense = (adjacency.toarray() != 0) | np.eye(n, dtype=np.bool_)
+    is_pin = np.concatenate([dense.T, dense])
+    assert pins_of(stored) == [set(np.flatnonzero(pins).tolist()) for pins in is_pin]
+    assert nets_of(stored) == [set(np.flatnonzero(nets).tolist()) for nets in is_pin.T]
+    assert {path.name for path in (tmp_path / "disk" / "vertices").iterdir()} == {"id", "offset"}
 
 
 @EXAMPLES
