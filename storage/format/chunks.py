@@ -92,7 +92,8 @@ class ChunkReader:
         """Read the metadata in ``path``, the folder of the array.
 
         Raises:
-            OSError, ValueError, KeyError, TypeError: the metadata is missing, damaged, or of another kind of array.
+            OSError, ValueError, KeyError, TypeError: the metadata is missing, damaged, or describes an array that
+                gnnloom does not read.
         """
         content = json.loads((path / METADATA).read_bytes())
         names = [codec["name"] for codec in content["codecs"]]
@@ -152,9 +153,9 @@ class ChunkReader:
         return encoded
 
     def _sized(self, encoded: memoryview) -> memoryview:
-        """The same bytes, if they become a whole chunk."""
-        # A valid checksum shows that the bytes are those written, not that they fit the shape in zarr.json. Blosc says
-        # in its header how long they become, so that a short file cannot fill the memory.
+        """The same bytes, if they decompress to exactly one chunk."""
+        # A valid checksum shows that the bytes are those written, not that they fit the shape in zarr.json. The header
+        # of Blosc states the size after decompression; checking it keeps a short file from filling the memory.
         size = int.from_bytes(encoded[_BLOSC_SIZE], "little") if self._compressed else len(encoded)
         if size != self.dtype.itemsize * math.prod(self.chunks):
             raise ValueError(f"{size} bytes, expected {self.dtype.itemsize * math.prod(self.chunks)}")
@@ -200,7 +201,7 @@ def _encoded(compressor: Blosc, chunk: NDArray[Any]) -> bytes:
 def _one_thread() -> Iterator[None]:
     """Keep Blosc from using threads of its own, which numcodecs allows in the main thread only.
 
-    They append their blocks in the order in which they finish, so equal chunks would not have the same bytes.
+    Threads append their blocks in the order in which they finish, so equal chunks would not have equal bytes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -207,7 +207,7 @@ def _contract_block(
 
 
 def _merge_identical(task: _MergeTask) -> None:
-    """Keep the first of the nets with the same pins, with the weight of all of them."""
+    """Keep the first net of those with the same pins, with the weight of all of them."""
     hashed, net = np.concatenate([_hashes_within(each.hash_path, task.number) for each in task.contracted], axis=1)
     # Ranges of nets come in order, so among equal hashes the stable order puts the net with the lowest number first.
     order = np.argsort(hashed, kind="stable")

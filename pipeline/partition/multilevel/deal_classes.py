@@ -1,8 +1,8 @@
 """Heavy-first random parts of vertices in files: the client deals classes of equal weights, tasks place the vertices.
 
 The parts get as many vertices of each weight as by :func:`gnnloom.pipeline.partition.multilevel.heavy_first`; which
-vertices these are is also random, but drawn in another order. There are at most about sqrt(2 W) different weights if
-their sum is W.
+vertices these are is random too, but drawn in another order. If all weights add up to W, there are at most about
+sqrt(2 W) different ones.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ def share_of_class(weight: int, count: int, load: NDArray[np.int64]) -> NDArray[
     """
     share = np.zeros(len(load), np.int64)
     if count > _FEW:
-        # Part p takes its next vertices at the loads load[p], load[p] + weight, ...: the lowest of all are taken.  So
-        # all below a level are, where the level is the highest with no more of them than vertices.
+        # Part p would take its next vertices at the loads load[p], load[p] + weight, and so on.  The vertices go to the
+        # lowest of the loads of all parts: to all below a level, the highest that has no more of them than vertices.
         low = int(np.min(load))
         high = low + count * weight + 1
         while high - low > 1:
@@ -148,7 +148,7 @@ def share_of_class(weight: int, count: int, load: NDArray[np.int64]) -> NDArray[
                 high = level
         count -= _places_below(low, weight, load, share)
         load += share * weight
-        # The rest goes to parts at the level, of which there are more.
+        # The rest goes to parts at the level; there are more such parts than vertices left.
         for part in np.flatnonzero(load == low)[:count]:
             share[part] += 1
             load[part] += weight

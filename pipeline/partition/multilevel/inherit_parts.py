@@ -20,7 +20,7 @@ class _InheritTask:
 
 
 def inherit_parts(clusters: Clusters, coarse_path: Path, part_path: Path, num_vertices: int, cluster: Cluster) -> None:
-    """Give every vertex the part of its cluster: the same cut and the same loads as one level above.
+    """Give every vertex the part of its cluster, which keeps the cut and the loads of the level above.
 
     Args:
         coarse_path: file of the (num_clusters,) int32 parts.

@@ -1,4 +1,4 @@
-"""Join lists of ids that tasks wrote, each for a range of rows, to lists of all rows."""
+"""Join the lists of ids that tasks wrote, each for a range of rows, into lists of all rows."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ The moves of a round are chosen with the parts as they were before it.  Moves be
 into a few classes; the client accepts or refuses classes as a whole, by their weights, so that no part gets too heavy.
 Neither what is proposed nor what is accepted depends on how the vertices of a round are divided into tasks.  Masks are
 read from one file and written to another, because a task runs twice if its worker dies.  Every round has files of its
-own: a task that was taken for dead and goes on finds none of a later round.
+own, so a task that was taken for dead but still runs cannot change those of a later round.
 
 Deterministic rounds: Gottesbüren, Hamann, Deterministic parallel hypergraph partitioning (Euro-Par 2022), section 4;
 their balance is by pairs of blocks and gains, ours by classes.

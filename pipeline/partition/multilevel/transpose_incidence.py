@@ -1,7 +1,7 @@
 """Transpose an incidence on disk: from the pins of nets to the nets of vertices, by an external sort in tasks.
 
-The tasks of a first phase scatter keys (column, row) into buckets of consecutive columns; those of a second phase sort
-a bucket each, and write its rows where they belong.
+In a first phase, tasks scatter keys (column, row) into buckets of consecutive columns.  In a second phase, each task
+sorts a bucket and writes its rows where they belong.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from gnnloom.storage.matrix.csr import index_dtype
 _KEY_BYTES = 40
 #: Most keys of a task: 32 MiB of them, so that graphs of millions of edges keep several workers busy.
 _TASK_KEYS = 1 << 22
-#: Beyond this many tasks, or one for each worker, tasks get larger instead: every bucket is read from the files of all.
+#: Tasks get larger rather than more numerous than this, or than one for each worker if that is more, as far as memory
+#: allows: every bucket is read from the files of all tasks.
 _MANY_TASKS = 64
 
 

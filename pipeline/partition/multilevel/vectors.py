@@ -14,7 +14,7 @@ from gnnloom.storage.format.files import written_aside
 def store_vector(path: Path, values: NDArray[Any]) -> Path:
     """Write an array to a file, and return its path.
 
-    Who maps an earlier file of this path keeps that one.
+    A process that has mapped an earlier file of this path keeps that file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_aside(path) as aside, aside.open("wb") as file:
