@@ -9,6 +9,7 @@ Demirci, Haldar, Ferhatosmanoglu (PVLDB 16(4), 2022), section 4.1.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -70,13 +71,15 @@ def adjacency_graph(graph: Graph, transpose: Graph, weights: str = "nonzeros") -
     return AdjacencyGraph(vertex_weights(graph, weights), offset, neighbor[:size], edge_weight[:size])
 
 
-def aligned_rows(one: Graph, other: Graph) -> Iterator[tuple[int, CSR, CSR]]:
-    """Iterate over the rows of two matrices together, as (first row, rows of one, rows of the other).
+def aligned_rows(one: Graph, other: Graph, rows: range | None = None) -> Iterator[tuple[int, CSR, CSR]]:
+    """Iterate over rows of two matrices together, by default all, as (first row, rows of one, rows of the other).
 
-    Each range lies within one block of both matrices, and one block of each is in memory.
+    Each range lies within one block of both matrices, whose last block is held until the next one has been read.
     """
+    rows = range(one.num_vertices) if rows is None else rows
     # Cutting at the block bounds of both matrices keeps each range within one block of either.
-    bounds = sorted(set(one.block_rows) | set(other.block_rows))
+    inner = {bound for bound in (*one.block_rows, *other.block_rows) if rows.start < bound < rows.stop}
+    bounds = sorted(inner | {rows.start, rows.stop})
     # A symmetric graph is its own transpose: one reader serves both sides, so each block is read once.
     readers = [_BlockRows(one), _BlockRows(other)] if other is not one else [_BlockRows(one)]
     for first, stop in pairwise(bounds):
@@ -85,19 +88,16 @@ def aligned_rows(one: Graph, other: Graph) -> Iterator[tuple[int, CSR, CSR]]:
 
 
 class _BlockRows:
-    """Reads ranges of rows in ascending order, each of which lies within one block."""
+    """Reads ranges of rows, each of which lies within one block, and keeps the block of the last."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._number = -1
         self._block: CSR | None = None
 
     def rows(self, first: int, stop: int) -> CSR:
-        # Ranges ascend, so a block that is passed is never needed again, and one is held at a time.
-        while self._block is None or stop > self._block.row_offset + self._block.num_rows:
-            self._number += 1
-            self._block = self._graph.block(self._number)
         block = self._block
+        if block is None or not block.row_offset <= first < block.row_offset + block.num_rows:
+            block = self._block = self._graph.block(bisect_right(self._graph.block_rows, first) - 1)
         indptr = block.indptr[first - block.row_offset : stop - block.row_offset + 1]
         return CSR(first, indptr - indptr[0], block.indices[indptr[0] : indptr[-1]], None, block.num_columns)
 

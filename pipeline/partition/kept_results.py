@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.format.files import written_aside
 
 
@@ -29,8 +29,7 @@ def kept_results(function: Callable[[Task], None], tasks: Sequence[Task], cluste
     Args:
         function: computes a task, and stores its result with :func:`keep_result`.
     """
-    for _ in cluster.map(function, [task for task in tasks if not task.result_path.exists()]):
-        pass
+    run_tasks(cluster, function, [task for task in tasks if not task.result_path.exists()])
     for task in tasks:
         yield np.load(task.result_path, allow_pickle=False)
 

@@ -1,4 +1,4 @@
-"""Lists of nets while they are merged: a hash that finds nets with the same pins, and the choice of some nets."""
+"""Lists of nets: a hash that finds nets with the same pins, and the choice of some nets."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ def pin_hash(pin: int) -> np.uint64:
     """
     # Without the constant, pin 0 would hash to 0 and would not change any sum.
     return mix(mix(np.uint64(pin) + np.uint64(0x9E3779B97F4A7C15)))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def nets_within(nets: NDArray[Any], first_net: int, stop_net: int) -> NDArray[Any]:
+    """Return the nets of an ascending list from ``first_net`` up to ``stop_net``."""
+    return nets[np.searchsorted(nets, first_net) : np.searchsorted(nets, stop_net)]
 
 
 def select_nets(

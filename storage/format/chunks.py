@@ -14,7 +14,6 @@ import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,13 +27,12 @@ from gnnloom.storage.format.array_metadata import METADATA, ArrayMetadata, blosc
 if TYPE_CHECKING:
     from numcodecs.blosc import Blosc
 
-# numcodecs is slow to import, so only the functions that need it do: listings read nothing but metadata.
+# Importing numcodecs takes 0.2 s, so only the functions that compress or decompress import it: listings and plans read
+# nothing but metadata.
 
 #: Names of Blosc's filters, at the numbers that numcodecs gives them.
 _SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
 _CHECKSUM_BYTES: Final = 4
-
-
 #: Where Blosc's header has the size of the data before compression.
 _BLOSC_SIZE: Final = slice(4, 8)
 
@@ -94,7 +92,8 @@ class ChunkReader:
         """Read the metadata in ``path``, the folder of the array.
 
         Raises:
-            OSError, ValueError, KeyError, TypeError: the metadata is missing, damaged, or of another kind of array.
+            OSError, ValueError, KeyError, TypeError: the metadata is missing, damaged, or describes an array that
+                gnnloom does not read.
         """
         content = json.loads((path / METADATA).read_bytes())
         names = [codec["name"] for codec in content["codecs"]]
@@ -120,10 +119,8 @@ class ChunkReader:
             FileNotFoundError: the chunk is missing.
             ValueError, RuntimeError: the chunk is damaged.
         """
-        from numcodecs.blosc import Blosc  # noqa: PLC0415
-
         encoded = self._sized(self._checked(self.file(number).read_bytes()))
-        plain = Blosc().decode(encoded) if self._compressed else encoded
+        plain = _decoded(encoded) if self._compressed else encoded
         return np.frombuffer(plain, self.dtype).reshape(self.chunks), len(encoded) + _CHECKSUM_BYTES
 
     def read_into(self, number: int, out: NDArray[Any]) -> int:
@@ -139,11 +136,9 @@ class ChunkReader:
             FileNotFoundError: the chunk is missing.
             ValueError, RuntimeError: the chunk is damaged.
         """
-        from numcodecs.blosc import Blosc  # noqa: PLC0415
-
         encoded = self._sized(self._checked(self.file(number).read_bytes()))
         if self._compressed:
-            Blosc().decode(encoded, out)
+            _decoded(encoded, out)
         else:
             out[...] = np.frombuffer(encoded, self.dtype).reshape(self.chunks)
         return len(encoded) + _CHECKSUM_BYTES
@@ -158,9 +153,9 @@ class ChunkReader:
         return encoded
 
     def _sized(self, encoded: memoryview) -> memoryview:
-        """The same bytes, if they become a whole chunk."""
-        # A valid checksum shows that the bytes are those written, not that they fit the shape in zarr.json. Blosc says
-        # in its header how long they become, so that a short file cannot fill the memory.
+        """The same bytes, if they decompress to exactly one chunk."""
+        # A valid checksum shows that the bytes are those written, not that they fit the shape in zarr.json. The header
+        # of Blosc states the size after decompression; checking it keeps a short file from filling the memory.
         size = int.from_bytes(encoded[_BLOSC_SIZE], "little") if self._compressed else len(encoded)
         if size != self.dtype.itemsize * math.prod(self.chunks):
             raise ValueError(f"{size} bytes, expected {self.dtype.itemsize * math.prod(self.chunks)}")
@@ -188,6 +183,14 @@ def _compressor(metadata: ArrayMetadata) -> Blosc | None:
     return Blosc(settings["cname"], settings["clevel"], _SHUFFLES.index(settings["shuffle"]), settings["blocksize"])
 
 
+def _decoded(encoded: memoryview, out: NDArray[Any] | None = None) -> Any:
+    """The data of a chunk that Blosc compressed: ``out``, filled, or by default new memory."""
+    from numcodecs.blosc import Blosc  # noqa: PLC0415
+
+    # Blosc's header says how the data was compressed.
+    return Blosc().decode(encoded, out)
+
+
 def _encoded(compressor: Blosc, chunk: NDArray[Any]) -> bytes:
     with _one_thread():
         encoded: bytes = compressor.encode(chunk)
@@ -198,12 +201,13 @@ def _encoded(compressor: Blosc, chunk: NDArray[Any]) -> bytes:
 def _one_thread() -> Iterator[None]:
     """Keep Blosc from using threads of its own, which numcodecs allows in the main thread only.
 
-    They append their blocks in the order in which they finish, so equal chunks would not have the same bytes.
+    Threads append their blocks in the order in which they finish, so equal chunks would not have equal bytes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    library: Any = import_module("numcodecs.blosc")
+    import numcodecs.blosc as library  # noqa: PLC0415
+
     before, library.use_threads = library.use_threads, False
     try:
         yield

@@ -13,9 +13,6 @@ from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.vectors import map_vector
 from gnnloom.pipeline.tasks.cluster import Cluster
 
-#: Parts that are copied at a time: 4 MiB.
-_COPY_PARTS = 1 << 20
-
 
 class BestParts:
     """Keeps the parts with the least weight above the limit and, among those, with the least cut."""
@@ -52,7 +49,5 @@ class BestParts:
             part: (num_vertices,) int32, mapped from the file of the parts; unchanged since the last offer.
         """
         if not self._is_current:
-            kept = map_vector(self._kept_path)
-            for start in range(0, len(part), _COPY_PARTS):
-                part[start : start + _COPY_PARTS] = kept[start : start + _COPY_PARTS]
+            np.copyto(part, map_vector(self._kept_path))
         self._kept_path.unlink()

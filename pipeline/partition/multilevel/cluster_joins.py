@@ -5,14 +5,19 @@ A join is a row (vertex, cluster that it leaves, cluster that it joins).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.clustering import SLOTS, add_pin, remove_pin
+from gnnloom.pipeline.partition.net_lists import nets_within
 from gnnloom.storage.matrix.permutation import mix
+
+#: Vertices in more nets than this join no cluster, though others may join theirs.  A hub says as little about which
+#: vertices belong together as a large net does, and a table of all clusters around it would take gigabytes.
+_MOST_NETS: Final = 1 << 16
 
 
 @njit(cache=True, nogil=True)
@@ -47,12 +52,12 @@ def propose_joins(
     # A table of the clusters around one vertex instead of a score for every cluster of the hypergraph.
     size = _table_size(first_vertex, offset, weight, limit)
     slot_cluster, slot_score = np.full(size, -1, np.int64), np.zeros(size, np.float32)
-    used = np.empty(size, np.int64)
+    # At most half of the table is ever used.
+    used = np.empty(size // 2, np.int64)
     found = 0
     for row in range(len(offset) - 1):
         vertex = first_vertex + row
-        # Too heavy for any cluster; this also leaves out the hubs, whose tables would be the largest.
-        if weight[vertex] >= limit:
+        if not _may_join(weight[vertex], limit, offset[row + 1] - offset[row]):
             continue
         old = int(label[vertex])
         count = _add_scores(ids[offset[row] : offset[row + 1]], rating, profile, old, slot_cluster, slot_score, used)
@@ -73,13 +78,20 @@ def propose_joins(
     return found
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _may_join(weight: int, limit: int, num_nets: int) -> bool:
+    """Whether a vertex is neither too heavy for any cluster nor a hub."""
+    return weight < limit and num_nets <= _MOST_NETS
+
+
 @njit(cache=True, nogil=True)
 def _table_size(first_vertex: int, offset: NDArray[np.int64], weight: NDArray[np.int64], limit: int) -> int:
-    """A power of two of at least twice the clusters around any vertex of a block."""
+    """A power of two of at least twice the clusters around any vertex of a block that may join one."""
     most = 1
     for row in range(len(offset) - 1):
-        if weight[first_vertex + row] < limit:
-            most = max(most, offset[row + 1] - offset[row])
+        num_nets = offset[row + 1] - offset[row]
+        if _may_join(weight[first_vertex + row], limit, num_nets):
+            most = max(most, num_nets)
     size = 4
     # One more than the slots: the vertex's own cluster is always there.
     while size < 2 * (SLOTS * most + 1):
@@ -190,8 +202,7 @@ def leave_profiles(
         profile: (num_nets, 2, SLOTS), changed from ``first_net`` up to ``stop_net``.
     """
     for k in range(len(joins)):
-        nets = ids[offset[joins[k, 0]] : offset[joins[k, 0] + 1]]
-        for net in nets[np.searchsorted(nets, first_net) : np.searchsorted(nets, stop_net)]:
+        for net in nets_within(ids[offset[joins[k, 0]] : offset[joins[k, 0] + 1]], first_net, stop_net):
             if rating[net] > 0:
                 remove_pin(profile[net, 0], profile[net, 1], joins[k, 1])
 
@@ -208,8 +219,7 @@ def join_profiles(
 ) -> None:
     """Add vertices to the clusters that they join, in the profiles of a range of nets; see :func:`leave_profiles`."""
     for k in range(len(joins)):
-        nets = ids[offset[joins[k, 0]] : offset[joins[k, 0] + 1]]
-        for net in nets[np.searchsorted(nets, first_net) : np.searchsorted(nets, stop_net)]:
+        for net in nets_within(ids[offset[joins[k, 0]] : offset[joins[k, 0] + 1]], first_net, stop_net):
             if rating[net] > 0:
                 add_pin(profile[net, 0], profile[net, 1], joins[k, 2])
 

@@ -1,10 +1,10 @@
 """Cluster vertices in rounds of tasks; the client holds nothing per vertex, and tasks map the labels from files.
 
 As in ``clustering``, every pass fills the profiles of the nets and visits all vertices.  A pass consists of rounds over
-ranges of vertices.  The vertices of a round choose their clusters with the state before it; of those that choose one
-cluster, as many join it as fit, in the order of their numbers; then the profiles and weights are updated.  What is
-chosen and what fits does not depend on how a round is divided into tasks.  As in ``move_rounds``, tasks write to files
-of their own round, because a task runs twice if its worker dies.
+ranges of vertices.  The vertices of a round choose clusters by the state before the round.  Of the vertices that choose
+the same cluster, as many join as fit, in the order of their numbers; then the profiles and weights are updated.  How a
+round is divided into tasks changes neither the choices nor what fits.  As in ``move_rounds``, tasks write to files of
+their own round, because a task runs twice if its worker dies.
 
 Deterministic rounds: Gottesbüren, Hamann, Deterministic parallel hypergraph partitioning (Euro-Par 2022), section 3;
 their vertices rate clusters by all pins of their nets, ours by profiles.
@@ -16,8 +16,8 @@ import shutil
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,16 +33,15 @@ from gnnloom.pipeline.partition.multilevel.clustering import SLOTS, block_rating
 from gnnloom.pipeline.partition.multilevel.clusters import Clusters
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.number_clusters import number_clusters
-from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector, split_range, store_vector
-from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.partition.multilevel.pieces import range_pieces, tasks_per_round
+from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector, store_vector
+from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.format.files import remove_tree
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.random_numbers import stream_key
 
 #: Rounds of a pass over the vertices.
 _ROUNDS = 16
-#: Tasks of a round for each worker: two, so that no worker waits long for the last.
-_TASKS_PER_WORKER = 2
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,11 @@ class _RangeTask:
 
 @dataclass(frozen=True)
 class _ProposeTask:
-    """Proposes joins of some of the vertices of a round."""
+    """Proposes joins of some of the vertices of a round.
+
+    Attributes:
+        joins_path: file of (3, num_joins) int64, ascending by the cluster that is joined, then by vertex.
+    """
 
     state: _State
     key: np.uint64
@@ -111,7 +114,12 @@ class _ProposeTask:
 
 @dataclass(frozen=True)
 class _AcceptTask:
-    """Accepts joins to a range of clusters."""
+    """Accepts joins to a range of clusters.
+
+    Attributes:
+        proposed: files of all joins of the round, in the order of the vertices.
+        accepted_path: file of (num_joins, 3) int64, in the same order as the proposals.
+    """
 
     state: _State
     clusters: range
@@ -154,13 +162,13 @@ def cluster_in_rounds(hypergraph: DiskHypergraph, limit: int, passes: int, folde
     state.create()
     create_vector(state.label_path, (hypergraph.num_vertices,), index_dtype(hypergraph.num_vertices))
     create_vector(state.rating_path, (hypergraph.num_nets,), np.dtype(np.float32))
-    tasks_per_round = _TASKS_PER_WORKER * cluster.workers
-    vertices = split_range(range(hypergraph.num_vertices), tasks_per_round)
-    _run(cluster, _begin, [_RangeTask(state, rows) for rows in vertices])
-    nets = hypergraph.nets.ranges(tasks_per_round)
-    _run(cluster, _rate, [_RangeTask(state, rows) for rows in nets])
+    num_tasks = tasks_per_round(cluster)
+    vertices = range_pieces(range(hypergraph.num_vertices), num_tasks)
+    run_tasks(cluster, _begin, [_RangeTask(state, rows) for rows in vertices])
+    nets = hypergraph.nets.ranges(num_tasks)
+    run_tasks(cluster, _rate, [_RangeTask(state, rows) for rows in nets])
     for number in range(passes):
-        _run(cluster, _fill, [_RangeTask(state, rows) for rows in nets])
+        run_tasks(cluster, _fill, [_RangeTask(state, rows) for rows in nets])
         key = stream_key(number, "clustering")
         for rows in hypergraph.vertices.ranges(_ROUNDS):
             state = _round(state, rows, key, nets, cluster)
@@ -172,52 +180,34 @@ def cluster_in_rounds(hypergraph: DiskHypergraph, limit: int, passes: int, folde
 def _round(state: _State, rows: range, key: np.uint64, nets: Sequence[range], cluster: Cluster) -> _State:
     folder = state.folder / f"round-{uuid.uuid4().hex}"
     folder.mkdir()
-    pieces = split_range(rows, len(nets))
-    clusters = split_range(range(state.hypergraph.num_vertices), len(nets))
+    pieces = range_pieces(rows, len(nets))
+    clusters = range_pieces(range(state.hypergraph.num_vertices), len(nets))
     proposed = tuple(folder / f"proposed-{number:05d}.npy" for number in range(len(pieces)))
     accepted = tuple(folder / f"accepted-{number:05d}.npy" for number in range(len(clusters)))
-    _run(
-        cluster,
-        _propose,
-        [_ProposeTask(state, key, rows, piece, path) for piece, path in zip(pieces, proposed, strict=True)],
-    )
+    proposals = [_ProposeTask(state, key, rows, piece, path) for piece, path in zip(pieces, proposed, strict=True)]
+    run_tasks(cluster, _propose, proposals)
     accepts = [_AcceptTask(state, each, proposed, path) for each, path in zip(clusters, accepted, strict=True)]
     if sum(cluster.map(_accept, accepts)):
         then = state.next()
         then.create()
-        count = max(len(nets), len(clusters))
-        empty = range(0)
-        _run(
-            cluster,
-            _join,
-            [
-                _JoinTask(
-                    state,
-                    then,
-                    nets[task] if task < len(nets) else empty,
-                    clusters[task] if task < len(clusters) else empty,
-                    accepted,
-                    accepted[task::count],
-                )
-                for task in range(count)
-            ],
-        )
+        # Very few vertices make fewer ranges of clusters than there are of nets.
+        ranges = zip_longest(nets, clusters, fillvalue=range(0))
+        joins = [
+            _JoinTask(state, then, nets_of, clusters_of, accepted, accepted[number :: len(nets)])
+            for number, (nets_of, clusters_of) in enumerate(ranges)
+        ]
+        run_tasks(cluster, _join, joins)
         state.remove()
         state = then
     remove_tree(folder)
     return state
 
 
-def _run(cluster: Cluster, function: Any, tasks: Sequence[Any]) -> None:
-    for _ in cluster.map(function, tasks):
-        pass
-
-
 def _begin(task: _RangeTask) -> None:
     """Make every vertex a cluster of its own."""
-    start, stop = task.rows.start, task.rows.stop
-    map_vector(task.state.label_path, "r+")[start:stop] = np.arange(start, stop)
-    map_vector(task.state.load_path, "r+")[start:stop] = task.state.hypergraph.vertex_weight[start:stop]
+    rows = slice(task.rows.start, task.rows.stop)
+    map_vector(task.state.label_path, "r+")[rows] = np.arange(rows.start, rows.stop)
+    map_vector(task.state.load_path, "r+")[rows] = task.state.hypergraph.vertex_weight[rows]
 
 
 def _rate(task: _RangeTask) -> None:
@@ -247,13 +237,16 @@ def _propose(task: _ProposeTask) -> None:
             task.round.start, task.round.stop, task.key, joins,
         )  # fmt: skip
         found.append(joins[:count].copy())
-    store_vector(task.joins_path, np.concatenate(found))
+    proposed = np.concatenate(found).T
+    # Sorted once here, so that every task that accepts joins reads only those to its own clusters.
+    order = np.argsort(proposed[2], kind="stable")
+    store_vector(task.joins_path, np.ascontiguousarray(proposed[:, order]))
 
 
 def _accept(task: _AcceptTask) -> int:
-    joins = np.concatenate([_joins_to(path, task.clusters) for path in task.proposed])
+    joins = np.concatenate([_joins_to(path, task.clusters) for path in task.proposed], axis=1).T
     # By cluster; the stable order keeps the vertices ascending within each.
-    joins = joins[np.argsort(joins[:, 2], kind="stable")]
+    joins = np.ascontiguousarray(joins[np.argsort(joins[:, 2], kind="stable")])
     state = task.state
     fits = fitting_joins(joins, state.hypergraph.vertex_weight, map_vector(state.load_path), state.limit)
     store_vector(task.accepted_path, joins[fits])
@@ -261,8 +254,9 @@ def _accept(task: _AcceptTask) -> int:
 
 
 def _joins_to(path: Path, clusters: range) -> NDArray[np.int64]:
+    """(3, num_joins) int64 proposals to join a cluster of a range."""
     joins = map_vector(path)
-    return joins[(joins[:, 2] >= clusters.start) & (joins[:, 2] < clusters.stop)]
+    return joins[:, np.searchsorted(joins[2], clusters.start) : np.searchsorted(joins[2], clusters.stop)]
 
 
 def _join(task: _JoinTask) -> None:

@@ -122,7 +122,7 @@ def add_pin(profile: NDArray[Any], count: NDArray[np.int16], cluster: int) -> No
         if profile[slot] == cluster:
             count[slot] += 1
             return
-        # The scan goes on behind a free slot, because the cluster may have one further on.
+        # The scan continues past a free slot, because the cluster may have a slot further on.
         if count[slot] == 0 and free < 0:
             free = slot
     if free >= 0:

@@ -20,15 +20,12 @@ from gnnloom.pipeline.partition.multilevel.clusters import Clusters
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph, load_nets
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceWriter
 from gnnloom.pipeline.partition.multilevel.join_lists import join_lists
+from gnnloom.pipeline.partition.multilevel.pieces import NET_TASKS
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
 from gnnloom.pipeline.partition.multilevel.vectors import create_vector, map_vector, store_vector
 from gnnloom.pipeline.partition.net_lists import pin_hash, select_nets
-from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.matrix.csr import index_dtype
-
-#: Tasks that contract the nets together; each holds a hash and a number for every net of its own.
-_NUM_TASKS = 16
-
 
 #: log2 of the ranges of hashes in which tasks look for identical nets.
 _HASH_BITS = 4
@@ -36,7 +33,7 @@ _HASH_BITS = 4
 
 @dataclass(frozen=True)
 class _ContractTask:
-    """Contracts a range of nets."""
+    """Contracts a range of nets; holds a hash and a number for each of them."""
 
     nets: Incidence
     rows: range
@@ -129,14 +126,13 @@ def contract_nets(hypergraph: DiskHypergraph, clusters: Clusters, folder: Path, 
     folder.mkdir(parents=True, exist_ok=True)
     contracts = tuple(
         _ContractTask(hypergraph.nets, rows, clusters, folder / f"range-{number:03d}")
-        for number, rows in enumerate(hypergraph.nets.ranges(_NUM_TASKS))
+        for number, rows in enumerate(hypergraph.nets.ranges(NET_TASKS))
     )
     pieces = dict(cluster.map(_contract_nets, contracts))
     merges = tuple(
         _MergeTask(contracts, hypergraph.net_weight_path, number, folder) for number in range(1 << _HASH_BITS)
     )
-    for _ in cluster.map(_merge_identical, merges):
-        pass
+    run_tasks(cluster, _merge_identical, merges)
     counts = [sum(len(_kept_within(task, contract.rows)[0]) for task in merges) for contract in contracts]
     firsts = np.cumsum([0, *counts]).tolist()
     net_weight_path = folder / "net-weight.npy"
@@ -211,7 +207,7 @@ def _contract_block(
 
 
 def _merge_identical(task: _MergeTask) -> None:
-    """Keep the first of the nets with the same pins, with the weight of all of them."""
+    """Keep the first net of those with the same pins, with the weight of all of them."""
     hashed, net = np.concatenate([_hashes_within(each.hash_path, task.number) for each in task.contracted], axis=1)
     # Ranges of nets come in order, so among equal hashes the stable order puts the net with the lowest number first.
     order = np.argsort(hashed, kind="stable")

@@ -11,11 +11,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
+from gnnloom.pipeline.partition.multilevel.pieces import NET_TASKS
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.format.memory_map import map_part_vector
-
-#: Tasks that count together: a few for each core of a usual machine, so that none waits long for the last.
-_NUM_TASKS = 16
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ def rows_sent(hypergraph: DiskHypergraph, part_path: Path, num_parts: int, clust
     Args:
         part_path: file of the (num_vertices,) int32 parts.
     """
-    tasks = [_CountTask(hypergraph, rows, part_path, num_parts) for rows in hypergraph.nets.ranges(_NUM_TASKS)]
+    tasks = [_CountTask(hypergraph, rows, part_path, num_parts) for rows in hypergraph.nets.ranges(NET_TASKS)]
     return sum(cluster.map(_count, tasks))
 
 

@@ -1,59 +1,50 @@
 """Heavy-first random parts of vertices in files: the client deals classes of equal weights, tasks place the vertices.
 
 The parts get as many vertices of each weight as by :func:`gnnloom.pipeline.partition.multilevel.heavy_first`; which
-vertices these are is also random, but drawn in another order. There are at most about sqrt(2 W) different weights if
-their sum is W.
+vertices these are is random too, but drawn in another order. If all weights add up to W, there are at most about
+sqrt(2 W) different ones.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.partition.multilevel.pieces import vertex_pieces
 from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
-from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 from gnnloom.storage.matrix.random_numbers import stream_key
 
-#: Vertices of a task: 12 MiB of weights and parts.
-_TASK_VERTICES = 1 << 20
 #: Up to this many vertices of one weight are dealt one by one.
 _FEW = 32
 
 
 @dataclass(frozen=True)
 class _Task:
-    """Counts or places a range of vertices."""
+    """Counts or places a piece of the vertices."""
 
     weight_path: Path
     part_path: Path
     folder: Path
     seed: int
-    start: int
-
-    @property
-    def rows(self) -> slice:
-        return slice(self.start, self.start + _TASK_VERTICES)
+    rows: slice
 
     @property
     def counts_path(self) -> Path:
-        """File of (2, num_classes) int64: the weights in this range, ascending, and how many vertices have each."""
-        return self.folder / f"counts-{self.start}.npy"
+        """File of (2, num_classes) int64: the weights in this piece, ascending, and how many vertices have each."""
+        return self.folder / f"counts-{self.rows.start}.npy"
 
     @property
     def ranks_path(self) -> Path:
-        """File of (num_classes,) int64: how many vertices before this range have each of its weights."""
-        return self.folder / f"ranks-{self.start}.npy"
-
-    def deal_path(self, name: str) -> Path:
-        """File of a field of ``_Deal``, which all tasks read."""
-        return self.folder / f"{name}.npy"
+        """File of (num_classes,) int64: how many vertices before this piece have each of its weights."""
+        return self.folder / f"ranks-{self.rows.start}.npy"
 
 
 @dataclass(frozen=True)
@@ -72,6 +63,16 @@ class _Deal:
     part: NDArray[np.int32]
     end: NDArray[np.int64]
 
+    def store(self, folder: Path) -> None:
+        """Write every array to a file of its own, which all tasks map."""
+        for field in fields(self):
+            store_vector(folder / f"{field.name}.npy", getattr(self, field.name))
+
+    @classmethod
+    def map(cls, folder: Path) -> _Deal:
+        """Map the files that :meth:`store` wrote."""
+        return cls(*(map_vector(folder / f"{field.name}.npy") for field in fields(cls)))
+
 
 def deal_heavy_first(
     weight_path: Path, part_path: Path, num_vertices: int, parts: int, seed: int, folder: Path, cluster: Cluster
@@ -85,15 +86,11 @@ def deal_heavy_first(
         folder: for temporary files.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    tasks = [_Task(weight_path, part_path, folder, seed, start) for start in range(0, num_vertices, _TASK_VERTICES)]
-    for _ in cluster.map(_count, tasks):
-        pass
+    tasks = [_Task(weight_path, part_path, folder, seed, rows) for rows in vertex_pieces(num_vertices)]
+    run_tasks(cluster, _count, tasks)
     weight, count = _rank(tasks)
-    deal = _deal(weight, count, parts)
-    for name in ("weight", "offset", "part", "end"):
-        store_vector(tasks[0].deal_path(name), getattr(deal, name))
-    for _ in cluster.map(_place, tasks):
-        pass
+    _deal(weight, count, parts).store(folder)
+    run_tasks(cluster, _place, tasks)
     shutil.rmtree(folder)
 
 
@@ -102,8 +99,8 @@ def _count(task: _Task) -> None:
 
 
 def _rank(tasks: Sequence[_Task]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Store the ranks of all ranges; returns the classes, ascending, and the number of vertices of each."""
-    weight = np.unique(np.concatenate([np.unique(map_vector(task.counts_path)[0]) for task in tasks]))
+    """Store the ranks of all pieces; returns the classes, ascending, and the number of vertices of each."""
+    weight = np.unique(np.concatenate([map_vector(task.counts_path)[0] for task in tasks]))
     total = np.zeros(len(weight), dtype=np.int64)
     for task in tasks:
         each, count = map_vector(task.counts_path)
@@ -121,7 +118,7 @@ def _deal(weight: NDArray[np.int64], count: NDArray[np.int64], parts: int) -> _D
         part = np.flatnonzero(share)
         runs.append((part.astype(np.int32), np.cumsum(share[part])))
     runs.reverse()
-    offset = np.concatenate([[0], np.cumsum([len(part) for part, _ in runs])]).astype(np.int64)
+    offset = np.cumsum([0, *(len(part) for part, _ in runs)])
     return _Deal(weight, offset, np.concatenate([part for part, _ in runs]), np.concatenate([end for _, end in runs]))
 
 
@@ -139,8 +136,8 @@ def share_of_class(weight: int, count: int, load: NDArray[np.int64]) -> NDArray[
     """
     share = np.zeros(len(load), np.int64)
     if count > _FEW:
-        # Part p takes its next vertices at the loads load[p], load[p] + weight, ...: the lowest of all are taken.  So
-        # all below a level are, where the level is the highest with no more of them than vertices.
+        # Part p would take its next vertices at the loads load[p], load[p] + weight, and so on.  The vertices go to the
+        # lowest of the loads of all parts: to all below a level, the highest that has no more of them than vertices.
         low = int(np.min(load))
         high = low + count * weight + 1
         while high - low > 1:
@@ -151,7 +148,7 @@ def share_of_class(weight: int, count: int, load: NDArray[np.int64]) -> NDArray[
                 high = level
         count -= _places_below(low, weight, load, share)
         load += share * weight
-        # The rest goes to parts at the level, of which there are more.
+        # The rest goes to parts at the level; there are more such parts than vertices left.
         for part in np.flatnonzero(load == low)[:count]:
             share[part] += 1
             load[part] += weight
@@ -174,18 +171,18 @@ def _places_below(level: int, weight: int, load: NDArray[np.int64], places: NDAr
 
 
 def _place(task: _Task) -> None:
-    weight, offset, part, end = (map_vector(task.deal_path(name)) for name in ("weight", "offset", "part", "end"))
-    own = map_vector(task.weight_path)[task.rows]
+    deal, own = _Deal.map(task.folder), map_vector(task.weight_path)[task.rows]
     found, count = map_vector(task.counts_path)
     # Vertices of one weight follow each other, ascending.
     order = np.argsort(own, kind="stable")
     placed, first = np.empty(len(own), dtype=np.int32), 0
     for each, vertices, rank in zip(found.tolist(), count.tolist(), map_vector(task.ranks_path).tolist(), strict=True):
-        number = int(np.searchsorted(weight, each))
-        runs = slice(offset[number], offset[number + 1])
+        number = int(np.searchsorted(deal.weight, each))
+        runs = slice(deal.offset[number], deal.offset[number + 1])
+        part, end = deal.part[runs], deal.end[runs]
         # Ranks are shuffled, so that the vertices of a run are random ones of the class.
-        shuffle = KeyedPermutation(int(end[runs][-1]), int(stream_key(task.seed, f"heavy first {each}")))
+        shuffle = KeyedPermutation(int(end[-1]), int(stream_key(task.seed, f"heavy first {each}")))
         position = shuffle.forward(np.arange(rank, rank + vertices))
-        placed[order[first : first + vertices]] = part[runs][np.searchsorted(end[runs], position, side="right")]
+        placed[order[first : first + vertices]] = part[np.searchsorted(end, position, side="right")]
         first += vertices
     map_vector(task.part_path, "r+")[task.rows] = placed

@@ -12,8 +12,8 @@ from gnnloom.pipeline.partition.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence
 from gnnloom.pipeline.partition.multilevel.vectors import map_vector
 
-#: Up to this many pins, one process clusters, places and refines: rounds of tasks take 1.7 times its processor time to
-#: refine, more on small graphs, and on two workers were not shown to be faster below about 30 million pins.
+#: Up to this many pins, one process clusters, places and refines.  Rounds of tasks take 1.7 times its processor time to
+#: refine, and more on small graphs; with two workers they were not measured to be faster below 30 million pins.
 FEW_PINS = 1 << 25
 
 

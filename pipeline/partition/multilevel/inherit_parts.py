@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnnloom.pipeline.partition.multilevel.clusters import Clusters
+from gnnloom.pipeline.partition.multilevel.pieces import vertex_pieces
 from gnnloom.pipeline.partition.multilevel.vectors import map_vector
-from gnnloom.pipeline.tasks.cluster import Cluster
-
-#: Vertices of a task: 4 MiB of parts.
-_TASK_VERTICES = 1 << 20
+from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 
 
 @dataclass(frozen=True)
@@ -18,21 +16,19 @@ class _InheritTask:
     clusters: Clusters
     coarse_path: Path
     part_path: Path
-    start: int
+    rows: slice
 
 
 def inherit_parts(clusters: Clusters, coarse_path: Path, part_path: Path, num_vertices: int, cluster: Cluster) -> None:
-    """Give every vertex the part of its cluster: the same cut and the same loads as one level above.
+    """Give every vertex the part of its cluster, which keeps the cut and the loads of the level above.
 
     Args:
         coarse_path: file of the (num_clusters,) int32 parts.
         part_path: file of (num_vertices,) int32 parts, filled.
     """
-    tasks = [_InheritTask(clusters, coarse_path, part_path, start) for start in range(0, num_vertices, _TASK_VERTICES)]
-    for _ in cluster.map(_inherit, tasks):
-        pass
+    tasks = [_InheritTask(clusters, coarse_path, part_path, rows) for rows in vertex_pieces(num_vertices)]
+    run_tasks(cluster, _inherit, tasks)
 
 
 def _inherit(task: _InheritTask) -> None:
-    rows = slice(task.start, task.start + _TASK_VERTICES)
-    map_vector(task.part_path, "r+")[rows] = map_vector(task.coarse_path)[task.clusters.label[rows]]
+    map_vector(task.part_path, "r+")[task.rows] = map_vector(task.coarse_path)[task.clusters.label[task.rows]]

@@ -1,4 +1,4 @@
-"""Join lists of ids that tasks wrote, each for a range of rows, to lists of all rows."""
+"""Join the lists of ids that tasks wrote, each for a range of rows, into lists of all rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, create_incidence
-from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,13 @@ def join_lists(pieces: Sequence[Incidence], folder: Path, cluster: Cluster) -> I
     Args:
         pieces: one or more, with ids of one dtype.
     """
-    num_rows, num_ids = (sum(piece.num_rows for piece in pieces), sum(piece.num_ids for piece in pieces))
+    num_rows, num_ids = sum(piece.num_rows for piece in pieces), sum(piece.num_ids for piece in pieces)
     result = create_incidence(folder, num_rows, num_ids, np.dtype(pieces[0].dtype))
     tasks, first_row, first_id = [], 0, 0
     for piece in pieces:
         tasks.append(_PlaceTask(piece, first_row, first_id, result))
         first_row, first_id = first_row + piece.num_rows, first_id + piece.num_ids
-    for _ in cluster.map(_place, tasks):
-        pass
+    run_tasks(cluster, _place, tasks)
     for piece in pieces:
         shutil.rmtree(piece.folder)
     return result

@@ -4,7 +4,7 @@ The moves of a round are chosen with the parts as they were before it.  Moves be
 into a few classes; the client accepts or refuses classes as a whole, by their weights, so that no part gets too heavy.
 Neither what is proposed nor what is accepted depends on how the vertices of a round are divided into tasks.  Masks are
 read from one file and written to another, because a task runs twice if its worker dies.  Every round has files of its
-own: a task that was taken for dead and goes on finds none of a later round.
+own, so a task that was taken for dead but still runs cannot change those of a later round.
 
 Deterministic rounds: Gottesbüren, Hamann, Deterministic parallel hypergraph partitioning (Euro-Par 2022), section 4;
 their balance is by pairs of blocks and gains, ours by classes.
@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.net_masks import create_masks
-from gnnloom.pipeline.partition.multilevel.vectors import map_vector, split_range, store_vector
+from gnnloom.pipeline.partition.multilevel.pieces import range_pieces, tasks_per_round
+from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
 from gnnloom.pipeline.partition.multilevel.vertex_moves import (
     accept_classes,
     join_parts,
@@ -41,8 +42,6 @@ from gnnloom.storage.matrix.permutation import mix
 _ROUNDS = 16
 #: Classes of the moves between two parts, and the most of all parts together.
 _MOST_BUCKETS, _MOST_CLASSES = 4, 1 << 20
-#: Tasks of a round for each worker: two, so that no worker waits long for the last.
-_TASKS_PER_WORKER = 2
 
 
 @dataclass(frozen=True)
@@ -140,14 +139,14 @@ def move_in_rounds(work: Pass, position: NDArray[np.int64], load: NDArray[np.int
         load: (num_parts,) int64 weight of each part; updated.
     """
     work.scratch.mkdir(parents=True, exist_ok=True)
-    tasks_per_round = _TASKS_PER_WORKER * cluster.workers
-    net_ranges = work.hypergraph.nets.ranges(tasks_per_round)
+    num_tasks = tasks_per_round(cluster)
+    net_ranges = work.hypergraph.nets.ranges(num_tasks)
     num_nets, _, num_words = map_vector(work.mask_path).shape
     now, moved = work.mask_path, 0
     for number, rows in enumerate(work.hypergraph.vertices.ranges(_ROUNDS)):
         this = _Round(work, now, work.scratch / f"{number:02d}-{uuid.uuid4().hex}")
         store_vector(this.state_path, np.stack([position, load]))
-        proposals = [_ProposeTask(this, piece, task) for task, piece in enumerate(split_range(rows, tasks_per_round))]
+        proposals = [_ProposeTask(this, piece, task) for task, piece in enumerate(range_pieces(rows, num_tasks))]
         if sum(cluster.map(_propose, proposals)):
             store_vector(this.accepted_path, _accept(proposals, load, work))
             then = work.scratch / f"masks-{uuid.uuid4().hex}.npy"

@@ -15,12 +15,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence
+from gnnloom.pipeline.partition.multilevel.pieces import NET_TASKS
 from gnnloom.pipeline.partition.part_bits import WORD_BITS, bit_of
-from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.format.memory_map import map_part_vector
-
-#: Tasks that fill the masks together: a few for each core of a usual machine, so that none waits long for the last.
-_NUM_TASKS = 16
 
 
 @dataclass(frozen=True)
@@ -47,9 +45,8 @@ def fill_masks(
         first: the window holds the parts at positions from ``first`` on.
         mask_path: file that :func:`create_masks` made.
     """
-    tasks = [_FillTask(nets, rows, part_path, position_path, mask_path, first) for rows in nets.ranges(_NUM_TASKS)]
-    for _ in cluster.map(_fill_blocks, tasks):
-        pass
+    tasks = [_FillTask(nets, rows, part_path, position_path, mask_path, first) for rows in nets.ranges(NET_TASKS)]
+    run_tasks(cluster, _fill_blocks, tasks)
 
 
 def create_masks(path: Path, num_nets: int, num_words: int) -> NDArray[np.uint64]:
@@ -57,14 +54,13 @@ def create_masks(path: Path, num_nets: int, num_words: int) -> NDArray[np.uint64
     return np.lib.format.open_memmap(path, mode="w+", dtype=np.uint64, shape=(num_nets, 2, num_words))
 
 
-def _fill_blocks(task: _FillTask) -> int:
+def _fill_blocks(task: _FillTask) -> None:
     # All tasks write to one shared map, each to the rows of its own nets, so no lock is needed.
     mask = np.load(task.mask_path, mmap_mode="r+", allow_pickle=False)
     part = map_part_vector(task.part_path)
     position = np.load(task.position_path, allow_pickle=False)
     for block in task.nets.blocks(task.rows):
         _fill_masks(block.offset, block.ids, part, position, task.first, mask[block.first_row :])
-    return len(task.rows)
 
 
 @njit(cache=True, nogil=True)

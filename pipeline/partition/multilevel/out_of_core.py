@@ -44,7 +44,7 @@ _ROUNDS = 5
 #: vertices: slow coarsening makes better cuts.
 _CLUSTERS_PER_PART, _VERTICES_PER_CLUSTER = 20, 6
 #: Coarsening ends at a level that keeps more than this share of the pins of the level before.  Preset ``auto`` would
-#: need many such levels until one fits in memory, so it gives up early; ``streaming`` wants all of them.
+#: need many such levels until one fits in memory, so it gives up early; ``streaming`` uses all of them.
 _TOO_MUCH = {"auto": 0.8, "streaming": 0.95}
 #: Bytes for each vertex and each net of a level that one process clusters and refines.  Coarsening holds weights,
 #: labels, cluster loads and the profiles of nets; refinement holds parts and the masks of 64 parts.  More parts take
@@ -65,7 +65,7 @@ class _Level:
 
 
 def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
-    """Fill ``part``, holding O(vertices) in memory: at most 24 bytes for each where tasks do the work.
+    """Fill ``part`` in O(vertices) of memory: at most 24 bytes for each where tasks do the work.
 
     Coarsens until the hypergraph fits in the memory of a worker, partitions it with Mt-KaHyPar, and refines every
     level on the way back: all vertices by streaming, those around the cut in memory.  Hypergraphs of power-law graphs
@@ -76,7 +76,7 @@ def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32]) ->
         part: (num_vertices,) int32, mapped from the file ``problem.part_path``.
 
     Returns:
-        ``levels``: vertices, nets and pins of each level; ``start``: what partitioned the coarsest.
+        ``levels``: vertices, nets and pins of each level; ``start``: what partitioned the coarsest level.
 
     Raises:
         BudgetError: even what grows with the vertices does not fit in memory.

@@ -9,11 +9,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.partition.multilevel.pieces import vertex_pieces
 from gnnloom.pipeline.partition.multilevel.vectors import map_vector
 from gnnloom.pipeline.tasks.cluster import Cluster
-
-#: Vertices of a task: 12 MiB of weights and parts.
-_TASK_VERTICES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -21,7 +19,7 @@ class _SumTask:
     weight_path: Path
     part_path: Path
     num_parts: int
-    first: int
+    rows: slice
 
 
 def part_loads(
@@ -33,7 +31,7 @@ def part_loads(
         weight_path: file of (num_vertices,) int64 weights.
         part_path: file of (num_vertices,) int32 parts.
     """
-    tasks = [_SumTask(weight_path, part_path, num_parts, first) for first in range(0, num_vertices, _TASK_VERTICES)]
+    tasks = [_SumTask(weight_path, part_path, num_parts, rows) for rows in vertex_pieces(num_vertices)]
     load = np.zeros(num_parts, dtype=np.int64)
     for found in cluster.map(_sum, tasks):
         load += found
@@ -42,8 +40,7 @@ def part_loads(
 
 def _sum(task: _SumTask) -> NDArray[np.int64]:
     load = np.zeros(task.num_parts, dtype=np.int64)
-    rows = slice(task.first, task.first + _TASK_VERTICES)
-    _add_weights(map_vector(task.part_path)[rows], map_vector(task.weight_path)[rows], load)
+    _add_weights(map_vector(task.part_path)[task.rows], map_vector(task.weight_path)[task.rows], load)
     return load
 
 

@@ -88,7 +88,7 @@ def refine(
         scratch: folder for the masks.
 
     Returns:
-        The number of moves, those included that were undone because they made the cut worse.
+        The number of moves, including those that were undone because they made the cut worse.
 
     Passes over a stream with O(1) state for each net follow Eyubov, Fonseca Faraj, Schulz (FREIGHT, SEA 2023)
     and Taşyaran et al. (2021); the pair of masks is ours.

@@ -34,6 +34,16 @@ class _RowsTask:
 
 
 @dataclass(frozen=True)
+class _BothTask:
+    """Writes the nets of the rows of a block for both directions."""
+
+    matrix_path: Path
+    transpose_path: Path
+    block: int
+    folder: Path
+
+
+@dataclass(frozen=True)
 class _WeightTask:
     """Writes the weights of the rows of a block."""
 
@@ -60,7 +70,7 @@ def store_hypergraph(
         folder: for the two incidences.
         graph: its rows are the vertices.
         transpose: the transpose of ``graph``; ``graph`` itself if symmetric.
-        cluster: runs the tasks, each with one row block in memory.
+        cluster: runs the tasks, each with one row block in memory, or with at most two of each matrix for ``both``.
         weights: of the vertices; see :func:`gnnloom.pipeline.partition.hypergraph.row_weights`.
         directions: ``forward``, or ``both`` to add the nets of the product with the transpose.
     """
@@ -75,7 +85,7 @@ def store_hypergraph(
         # The nets of one product: vertex i is a pin of net j if row i has a nonzero in column j.
         vertices = store_rows(folder / "vertices", [graph], cluster)
     else:
-        vertices = _store_nets_of_both(folder / "vertices", graph, transpose)
+        vertices = _nets_of_both(folder / "vertices", graph, transpose, cluster)
     return DiskHypergraph(nets, vertices, path, None, total, heaviest)
 
 
@@ -91,11 +101,14 @@ def store_weights(path: Path, graph: Graph, weights: str, cluster: Cluster) -> t
 def store_rows(folder: Path, matrices: Sequence[Graph], cluster: Cluster) -> Incidence:
     """Write the rows of matrices, one matrix after the other, each row with its own number."""
     blocks = [(matrix.artifact.path, block) for matrix in matrices for block in range(matrix.num_blocks)]
-    tasks = [
-        _RowsTask(path, block, number, folder / f"block-{number:05d}") for number, (path, block) in enumerate(blocks)
-    ]
+    tasks = [_RowsTask(path, block, number, _piece(folder, number)) for number, (path, block) in enumerate(blocks)]
     pieces = dict(cluster.map(_store_rows, tasks))
     return join_lists([pieces[task.number] for task in tasks], folder, cluster)
+
+
+def _piece(folder: Path, number: int) -> Path:
+    """Folder for the lists that a task writes."""
+    return folder / f"block-{number:05d}"
 
 
 def _store_rows(task: _RowsTask) -> tuple[int, Incidence]:
@@ -114,16 +127,24 @@ def _store_weights(task: _WeightTask) -> tuple[int, int]:
     return int(weight.sum()), int(weight.max(initial=0))
 
 
-def _store_nets_of_both(folder: Path, graph: Graph, transpose: Graph) -> Incidence:
+def _nets_of_both(folder: Path, graph: Graph, transpose: Graph, cluster: Cluster) -> Incidence:
     """Write the nets of every vertex for both directions: the columns of its row, and n plus those of its column."""
-    n = graph.num_vertices
-    with IncidenceWriter(folder, index_dtype(2 * n)) as writer:
-        for first, rows, columns in aligned_rows(graph, transpose):
+    paths = graph.artifact.path, transpose.artifact.path
+    tasks = [_BothTask(*paths, block, _piece(folder, block)) for block in range(graph.num_blocks)]
+    pieces = dict(cluster.map(_store_both, tasks))
+    return join_lists([pieces[task.block] for task in tasks], folder, cluster)
+
+
+def _store_both(task: _BothTask) -> tuple[int, Incidence]:
+    graph, transpose = Graph(Artifact(task.matrix_path)), Graph(Artifact(task.transpose_path))
+    n, own = graph.num_vertices, range(*graph.block_rows[task.block : task.block + 2])
+    with IncidenceWriter(task.folder, index_dtype(2 * n)) as writer:
+        for first, rows, columns in aligned_rows(graph, transpose, own):
             offset, ids = _with_owner(first, rows.indptr, rows.indices)
             other_offset, other = _with_owner(first, columns.indptr, columns.indices)
             # Nets of the second product are numbered from n on; the int64 scalar widens int32 ids before the sum.
             writer.append(offset + other_offset, _interleave(offset, ids, other_offset, other + np.int64(n)))
-        return writer.close()
+        return task.block, writer.close()
 
 
 @njit(cache=True, nogil=True)

@@ -1,14 +1,13 @@
 """Transpose an incidence on disk: from the pins of nets to the nets of vertices, by an external sort in tasks.
 
-The tasks of a first phase scatter keys (column, row) into buckets of consecutive columns; those of a second phase sort
-a bucket each, and write its rows where they belong.
+In a first phase, tasks scatter keys (column, row) into buckets of consecutive columns.  In a second phase, each task
+sorts a bucket and writes its rows where they belong.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,8 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment
 from gnnloom.pipeline.external_sort.spill import BUCKET_BITS, write_at
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, create_incidence
-from gnnloom.pipeline.tasks.cluster import Cluster
+from gnnloom.pipeline.partition.multilevel.vectors import map_vector, store_vector
+from gnnloom.pipeline.tasks.cluster import Cluster, run_tasks
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.matrix.csr import index_dtype
 
@@ -28,6 +28,9 @@ from gnnloom.storage.matrix.csr import index_dtype
 _KEY_BYTES = 40
 #: Most keys of a task: 32 MiB of them, so that graphs of millions of edges keep several workers busy.
 _TASK_KEYS = 1 << 22
+#: Tasks get larger rather than more numerous than this, or than one for each worker if that is more, as far as memory
+#: allows: every bucket is read from the files of all tasks.
+_MANY_TASKS = 64
 
 
 @dataclass(frozen=True)
@@ -35,12 +38,15 @@ class _Plan:
     """What the tasks have in common.
 
     Attributes:
+        incidence: the lists to transpose.
+        result: the transposed lists.
+        folder: for temporary files.
         capacity: keys in the memory of a task.
         width: columns of a bucket.
     """
 
     incidence: Incidence
-    num_columns: int
+    result: Incidence
     folder: Path
     capacity: int
     row_bits: int
@@ -48,7 +54,7 @@ class _Plan:
 
     @property
     def num_buckets(self) -> int:
-        return -(-self.num_columns // self.width)
+        return -(-self.result.num_rows // self.width)
 
 
 @dataclass(frozen=True)
@@ -59,24 +65,20 @@ class _ScatterTask:
     rows: range
     number: int
 
-    @property
-    def path(self) -> Path:
-        return self.plan.folder / f"keys-{self.number:05d}"
-
 
 @dataclass(frozen=True)
 class _SortTask:
     """Sorts a bucket, and writes the lists of its columns.
 
     Attributes:
+        num_files: number of scatter tasks.
         first_id: place of its first id among all.
     """
 
     plan: _Plan
     bucket: int
-    segments: tuple[Segment, ...]
+    num_files: int
     first_id: int
-    result: Incidence
 
 
 def transpose_incidence(
@@ -104,79 +106,113 @@ def transpose_incidence(
         )
     scratch = folder / "sort"
     scratch.mkdir(parents=True, exist_ok=True)
-    capacity = max(1, min(memory // _KEY_BYTES, _TASK_KEYS))
+    capacity = _capacity(incidence.num_ids, memory, cluster.workers)
     num_tasks = max(1, -(-incidence.num_ids // capacity))
     width = max(1, -(-num_columns // min(num_tasks, 1 << BUCKET_BITS)))
-    plan = _Plan(incidence, num_columns, scratch, capacity, row_bits, width)
-    scatters = [_ScatterTask(plan, rows, number) for number, rows in enumerate(incidence.ranges(num_tasks))]
-    ends = dict(cluster.map(_scatter, scatters))
     result = create_incidence(folder, num_columns, incidence.num_ids, index_dtype(incidence.num_rows))
-    for _ in cluster.map(_sort, _sort_tasks(plan, [(task.path, ends[task.number]) for task in scatters], result)):
-        pass
+    plan = _Plan(incidence, result, scratch, capacity, row_bits, width)
+    scatters = [_ScatterTask(plan, rows, number) for number, rows in enumerate(incidence.ranges(num_tasks))]
+    run_tasks(cluster, _scatter, scatters)
+    run_tasks(cluster, _sort, _sort_tasks(plan, len(scatters)))
     shutil.rmtree(scratch)
     return result
 
 
-def _sort_tasks(plan: _Plan, files: Sequence[tuple[Path, NDArray[np.int64]]], result: Incidence) -> list[_SortTask]:
-    tasks, first_id = [], 0
-    for bucket in range(plan.num_buckets):
-        ranges = [(path, int(ends[bucket]), int(ends[bucket + 1])) for path, ends in files]
-        segments = tuple(Segment(path, a, b, 0, 0, None) for path, a, b in ranges if a < b)
-        tasks.append(_SortTask(plan, bucket, segments, first_id, result))
-        first_id += sum(map(len, segments))
-    return tasks
+def _capacity(num_ids: int, memory: int, workers: int) -> int:
+    """How many keys a task holds."""
+    return max(1, min(memory // _KEY_BYTES, max(_TASK_KEYS, -(-num_ids // max(_MANY_TASKS, workers)))))
 
 
-def _scatter(task: _ScatterTask) -> tuple[int, NDArray[np.int64]]:
-    """Write the keys ``column << row_bits | row`` of some rows, bucket after bucket; where each bucket begins."""
+def _sort_tasks(plan: _Plan, num_files: int) -> list[_SortTask]:
+    first_id = np.zeros(plan.num_buckets + 1, dtype=np.int64)
+    for number in range(num_files):
+        begins = map_vector(_begins_path(plan, number))
+        first_id += (begins - begins[:, :1]).sum(axis=0)
+    return [_SortTask(plan, bucket, num_files, int(first_id[bucket])) for bucket in range(plan.num_buckets)]
+
+
+def _keys_path(plan: _Plan, number: int) -> Path:
+    """File of the keys of a scatter task: runs of at most the capacity, each grouped by bucket."""
+    return plan.folder / f"keys-{number:05d}"
+
+
+def _begins_path(plan: _Plan, number: int) -> Path:
+    """File of (num_runs, num_buckets + 1) int64: where each bucket of each run begins in the file of keys."""
+    return plan.folder / f"keys-{number:05d}.npy"
+
+
+def _scatter(task: _ScatterTask) -> None:
+    """Write the keys ``column << row_bits | row`` of some rows, run after run, and where the buckets begin."""
     plan = task.plan
+    all_begins, written = [np.empty((0, plan.num_buckets + 1), dtype=np.int64)], 0
+    with _keys_path(plan, task.number).open("wb", buffering=0) as file:
+        for keys in _runs(task):
+            ends, scattered = np.zeros(plan.num_buckets + 1, dtype=np.int64), np.empty_like(keys)
+            _scatter_keys(keys, plan.row_bits, plan.width, ends, scattered)
+            write_at(file.fileno(), 8 * written, scattered)
+            all_begins.append(written + ends[np.newaxis])
+            written += len(keys)
+    store_vector(_begins_path(plan, task.number), np.concatenate(all_begins))
+
+
+def _runs(task: _ScatterTask) -> Iterator[NDArray[np.uint64]]:
+    """Yield the keys of some rows, as many at a time as a task holds; each replaces the one before."""
+    plan, filled = task.plan, 0
     offset = plan.incidence.offset()
-    keys = np.empty(int(offset[task.rows.stop] - offset[task.rows.start]), dtype=np.uint64)
-    filled = 0
+    num_keys = int(offset[task.rows.stop] - offset[task.rows.start])
+    # A row may have more ids than a task holds keys.
+    keys = np.empty(min(plan.capacity, num_keys), dtype=np.uint64)
     for block in plan.incidence.blocks(task.rows):
-        piece = keys[filled : filled + len(block.ids)]
-        _fill_keys(block.first_row, block.offset, block.ids, plan.row_bits, piece)
-        filled += len(piece)
-    ends, scattered = np.zeros(plan.num_buckets + 1, dtype=np.int64), np.empty_like(keys)
-    _scatter_keys(keys, plan.row_bits, plan.width, ends, scattered)
-    with task.path.open("wb", buffering=0) as file:
-        write_at(file.fileno(), 0, scattered)
-    return task.number, ends
+        start = 0
+        while start < len(block.ids):
+            piece = keys[filled : filled + len(block.ids) - start]
+            _fill_keys(block.first_row, block.offset, block.ids, start, plan.row_bits, piece)
+            start, filled = start + len(piece), filled + len(piece)
+            if filled == len(keys):
+                yield keys
+                filled = 0
+    if filled:
+        yield keys[:filled]
 
 
 def _sort(task: _SortTask) -> None:
-    plan = task.plan
-    first, last = task.bucket * plan.width, min(plan.num_columns, (task.bucket + 1) * plan.width)
+    plan, result = task.plan, task.plan.result
+    first, last = task.bucket * plan.width, min(result.num_rows, (task.bucket + 1) * plan.width)
     counts, written = np.zeros(last - first, dtype=np.int64), task.first_id
-    dtype = np.dtype(task.result.dtype)
-    whole = KeyRange(first << plan.row_bits, (last << plan.row_bits) - 1, task.segments)
+    dtype = np.dtype(result.dtype)
+    whole = KeyRange(first << plan.row_bits, (last << plan.row_bits) - 1, list(_segments(task)))
     sorter = KeySorter(plan.folder / "spill", min(plan.capacity, max(1, whole.entries)), None)
-    descriptor = os.open(task.result.folder / "id", os.O_WRONLY)
-    try:
+    with (result.folder / "id").open("r+b", buffering=0) as file:
         for piece in sorter.sort(whole):
             _add_counts(piece.keys, plan.row_bits, first, counts)
             rows = (piece.keys & np.uint64((1 << plan.row_bits) - 1)).astype(dtype)
-            write_at(descriptor, dtype.itemsize * written, rows)
+            write_at(file.fileno(), dtype.itemsize * written, rows)
             written += len(rows)
-    finally:
-        os.close(descriptor)
     # The offset of the first column of all is 0, as the file was created.
-    descriptor = os.open(task.result.folder / "offset", os.O_WRONLY)
-    try:
-        write_at(descriptor, 8 * (first + 1), task.first_id + np.cumsum(counts))
-    finally:
-        os.close(descriptor)
+    with (result.folder / "offset").open("r+b", buffering=0) as file:
+        write_at(file.fileno(), 8 * (first + 1), task.first_id + np.cumsum(counts))
+
+
+def _segments(task: _SortTask) -> Iterator[Segment]:
+    """Yield where the keys of a bucket are."""
+    for number in range(task.num_files):
+        begins = map_vector(_begins_path(task.plan, number))
+        for start, stop in begins[:, task.bucket : task.bucket + 2].tolist():
+            if start < stop:
+                yield Segment(_keys_path(task.plan, number), start, stop, 0, 0, None)
 
 
 @njit(cache=True, nogil=True)
 def _fill_keys(
-    first_row: int, offset: NDArray[np.int64], ids: NDArray[Any], row_bits: int, key: NDArray[np.uint64]
+    first_row: int, offset: NDArray[np.int64], ids: NDArray[Any], start: int, row_bits: int, key: NDArray[np.uint64]
 ) -> None:
-    """Fill ``key`` for a block of rows."""
-    # The column is in the high bits, so sorted keys are the transposed lists, each ascending.
-    for row in range(len(offset) - 1):
-        for position in range(offset[row], offset[row + 1]):
-            key[position] = (np.uint64(ids[position]) << np.uint64(row_bits)) | np.uint64(first_row + row)
+    """Fill ``key`` for the ids of a block of rows from ``start`` on."""
+    row = np.searchsorted(offset, start, side="right") - 1
+    for k in range(len(key)):
+        while offset[row + 1] <= start + k:
+            row += 1
+        # The column is in the high bits, so sorted keys are the transposed lists, each ascending.
+        key[k] = (np.uint64(ids[start + k]) << np.uint64(row_bits)) | np.uint64(first_row + row)
 
 
 @njit(cache=True, nogil=True)

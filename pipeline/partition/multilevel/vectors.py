@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +14,7 @@ from gnnloom.storage.format.files import written_aside
 def store_vector(path: Path, values: NDArray[Any]) -> Path:
     """Write an array to a file, and return its path.
 
-    Who maps an earlier file of this path keeps that one.
+    A process that has mapped an earlier file of this path keeps that file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_aside(path) as aside, aside.open("wb") as file:
@@ -35,9 +34,3 @@ def map_vector(path: Path, mode: Literal["r", "r+"] = "r") -> NDArray[Any]:
 def create_vector(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     """Create a file of zeros, of which tasks write ranges; it takes no memory here."""
     np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-
-
-def split_range(rows: range, count: int) -> list[range]:
-    """Split a range into at most ``count`` consecutive ones of about the same length."""
-    edges = sorted({rows.start + len(rows) * number // count for number in range(count)} | {rows.stop})
-    return [range(a, b) for a, b in pairwise(edges)]

@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.partition.net_lists import nets_within
 from gnnloom.pipeline.partition.part_bits import WORD_BITS, bit_number, bit_of, lowest_bit
 from gnnloom.pipeline.partition.random_moves import accepts_move
 from gnnloom.storage.matrix.random_numbers import unit
@@ -299,7 +300,7 @@ def leave_parts(
             continue
         source = position[moves[k, 1] // num_parts % num_parts] - first
         word, bit = source // WORD_BITS, bit_of(source)
-        for net in _nets_within(ids[offset[moves[k, 0]] : offset[moves[k, 0] + 1]], first_net, stop_net):
+        for net in nets_within(ids[offset[moves[k, 0]] : offset[moves[k, 0] + 1]], first_net, stop_net):
             _leave(mask, net, word, bit)
 
 
@@ -322,7 +323,7 @@ def join_parts(
             continue
         target = position[moves[k, 1] % num_parts] - first
         word, bit = target // WORD_BITS, bit_of(target)
-        for net in _nets_within(ids[offset[moves[k, 0]] : offset[moves[k, 0] + 1]], first_net, stop_net):
+        for net in nets_within(ids[offset[moves[k, 0]] : offset[moves[k, 0] + 1]], first_net, stop_net):
             _join(mask, net, word, bit)
 
 
@@ -369,9 +370,3 @@ def accept_classes(
 def _contains(ascending: NDArray[np.int64], value: int) -> bool:
     index = np.searchsorted(ascending, value)
     return bool(index < len(ascending) and ascending[index] == value)
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _nets_within(nets: NDArray[Any], first_net: int, stop_net: int) -> NDArray[Any]:
-    """The nets of an ascending list in a range."""
-    return nets[np.searchsorted(nets, first_net) : np.searchsorted(nets, stop_net)]

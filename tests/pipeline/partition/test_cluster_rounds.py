@@ -11,7 +11,7 @@ import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gnnloom.pipeline.partition.multilevel import deal_classes, disk_hypergraph, number_clusters
+from gnnloom.pipeline.partition.multilevel import cluster_joins, disk_hypergraph, pieces
 from gnnloom.pipeline.partition.multilevel.cluster_rounds import cluster_in_rounds
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.partition.multilevel.clusters import Clusters
@@ -74,7 +74,7 @@ def test_clusters_are_numbered_and_within_the_limit(
 
 
 def test_tasks_of_any_size_make_the_same_hypergraph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(number_clusters, "_TASK_VERTICES", 100)
+    monkeypatch.setattr(pieces, "_TASK_VERTICES", 100)
     hypergraph = stored(tmp_path, random_adjacency(900, 5000, 1, symmetric=False, loops=False), symmetric=False)
     contents = []
     for number, cluster in enumerate(CLUSTERS):
@@ -99,6 +99,22 @@ def test_vertices_that_choose_each_other_do_not_trade_places(tmp_path: Path) -> 
     hypergraph = stored(tmp_path, pairs)
     label = cluster_in_rounds(hypergraph, 10, 1, tmp_path / "clusters", HERE).label
     np.testing.assert_array_equal(label, row // 2)
+
+
+@pytest.mark.parametrize(("num_nets", "proposed"), [(1 << 16, 1), ((1 << 16) + 1, 0)])
+def test_a_hub_joins_no_cluster_and_takes_no_table(num_nets: int, proposed: int) -> None:
+    """Vertex 0 shares each of its nets with vertex 1, and both weigh as little as any other."""
+    offset, ids, weight = np.array([0, num_nets]), np.arange(num_nets), np.ones(2, dtype=np.int64)
+    profile = np.zeros((num_nets, 2, 4), dtype=np.int32)
+    profile[:, 0] = -1
+    profile[:, :, :2] = [[0, 1], [1, 1]]
+    rating, label, joins = np.ones(num_nets, dtype=np.float32), np.arange(2), np.empty((1, 3), dtype=np.int64)
+    found = cluster_joins.propose_joins(
+        0, offset, ids, weight, rating, profile, label, weight, 10, 0, 1, np.uint64(0), joins
+    )
+    assert found == proposed
+    size = cluster_joins._table_size(0, offset, weight, 10)
+    assert size >= 2 * 4 * num_nets if proposed else size <= 16
 
 
 @pytest.mark.parametrize(
@@ -134,7 +150,7 @@ def test_parts_get_as_many_vertices_of_each_weight_as_one_after_the_other(
     found = set()
     for tasks_of in (size, 1 << 20):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(deal_classes, "_TASK_VERTICES", tasks_of)
+            patch.setattr(pieces, "_TASK_VERTICES", tasks_of)
             deal_heavy_first(weight_path, part_path, n, parts, seed, folder / "classes", HERE)
         found.add(map_vector(part_path).tobytes())
     assert len(found) == 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.hypergraph import Hypergraph, column_net_hypergraph
 from gnnloom.pipeline.partition.multilevel import disk_hypergraph, incidence, move_rounds
 from gnnloom.pipeline.partition.multilevel import out_of_core as multilevel
+from gnnloom.pipeline.partition.multilevel import transpose_incidence as transpose_module
 from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.partition.multilevel.clusters import store_clusters
@@ -37,6 +40,10 @@ from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.memory_map import create_part_vector
 from support.graphs import random_adjacency, store_graph
 from support.partitions import connectivity_minus_one, random_parts, rows_sent, transpose_of
+from support.twice import TwiceCluster
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 HERE = InProcessCluster()
 MEMORY = 1 << 26
@@ -116,6 +123,57 @@ def test_lists_are_transposed_whatever_the_memory(tmp_path: Path, capacity: int)
     np.testing.assert_array_equal(block.ids, expected.indices)
 
 
+def test_a_long_list_is_transposed_in_little_memory(tmp_path: Path) -> None:
+    num_ids, memory = 1_000_000, 400_000
+    with IncidenceWriter(tmp_path / "rows", np.dtype(np.int32)) as writer:
+        writer.append(np.array([0, 0, num_ids]), np.arange(num_ids, dtype=np.int32))
+        lists = writer.close()
+    transpose_incidence(lists, num_ids, tmp_path / "first", memory, HERE)
+    tracemalloc.start()
+    transposed = transpose_incidence(lists, num_ids, tmp_path / "transposed", memory, HERE)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # The ids of one list are in memory, but not their keys, which take 8 bytes each.
+    assert peak < 4 * num_ids + 2 * memory
+    np.testing.assert_array_equal(transposed.offset(), np.arange(num_ids + 1))
+    assert (transposed.ids() == 1).all()
+
+
+class _SizingCluster(InProcessCluster):
+    """Keeps how long the longest task or result is when spelled out."""
+
+    largest = 0
+
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        for item in items:
+            result = function(item)
+            self.largest = max(self.largest, len(repr(item)) + len(repr(result)))
+            yield result
+
+
+def test_tasks_that_transpose_do_not_grow_with_their_number(tmp_path: Path) -> None:
+    dense = scipy.sparse.csr_array(np.ones((200, 10)))
+    with IncidenceWriter(tmp_path / "rows", np.dtype(np.int32)) as writer:
+        writer.append(dense.indptr.astype(np.int64), dense.indices)
+        lists = writer.close()
+    largest = []
+    for memory in (1, 1 << 20):
+        cluster = _SizingCluster()
+        transpose_incidence(lists, 10, tmp_path / f"memory-{memory}", memory, cluster)
+        largest.append(cluster.largest)
+    assert largest[0] <= largest[1] + 20
+
+
+@pytest.mark.parametrize(
+    ("num_ids", "workers", "num_tasks"),
+    [(1 << 24, 2, 4), (1 << 28, 2, 64), (1 << 30, 2, 64), (1 << 30, 100, 100), (1 << 40, 2, 10_486)],
+)
+def test_many_pins_make_transposing_tasks_larger_up_to_the_memory(num_ids: int, workers: int, num_tasks: int) -> None:
+    capacity = transpose_module._capacity(num_ids, 40 * 100 << 20, workers)
+    assert capacity <= 100 << 20
+    assert -(-num_ids // capacity) == num_tasks
+
+
 @EXAMPLES
 @given(n=st.integers(1, 30), nnz=st.integers(0, 120), seed=st.integers(0, 10**6), symmetric=st.booleans())
 @pytest.mark.parametrize("directions", ["forward", "both"])
@@ -136,6 +194,22 @@ def test_the_hypergraph_on_disk_is_the_one_in_memory(
     np.testing.assert_array_equal(found.vertex_weight, expected.vertex_weight)
     pins = pins_of(stored)
     assert nets_of(stored) == [{net for net, pin in enumerate(pins) if vertex in pin} for vertex in range(n)]
+
+
+@pytest.mark.parametrize("num_blocks", [1, 3, 5])
+def test_nets_of_both_directions_do_not_depend_on_row_blocks(tmp_path: Path, num_blocks: int) -> None:
+    """The graph has three row blocks, and its transpose as many or others."""
+    n = 40
+    adjacency = random_adjacency(n, 200, 5, symmetric=False, loops=False)
+    catalog = Catalog(tmp_path)
+    graph = store_graph(catalog.create("g"), adjacency, symmetric=False)
+    transpose = store_graph(catalog.create("t"), adjacency.T.tocsr(), symmetric=False, num_blocks=num_blocks)
+    stored = store_hypergraph(tmp_path / "disk", graph, transpose, TwiceCluster(), directions="both")
+    dense = (adjacency.toarray() != 0) | np.eye(n, dtype=np.bool_)
+    is_pin = np.concatenate([dense.T, dense])
+    assert pins_of(stored) == [set(np.flatnonzero(pins).tolist()) for pins in is_pin]
+    assert nets_of(stored) == [set(np.flatnonzero(nets).tolist()) for nets in is_pin.T]
+    assert {path.name for path in (tmp_path / "disk" / "vertices").iterdir()} == {"id", "offset"}
 
 
 @EXAMPLES
