@@ -1,15 +1,21 @@
-"""Nobody else on the network gives work to a cluster of MPI ranks, and its key is never in a file that stays."""
+"""Nobody else on the network or the machine gives work to a cluster, and its key is never in a file that stays."""
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import json
 import subprocess
 from pathlib import Path
 
+import dask
+import pytest
 from cryptography import x509
+from distributed import Client, Security
+from distributed.comm.core import connect
 
 from gnnloom.pipeline.tasks.certificate import SECRET_BYTES, Certificate, make_certificate
+from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
 from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
 from support.mpi import MPI_PYTHON
 
@@ -32,6 +38,16 @@ def test_only_the_ranks_of_an_mpi_cluster_give_it_work(tmp_path: Path) -> None:
         assert [outcome.partition(":")[0] for outcome in outcomes[stranger]] == ["refused"] * 3, outcomes[stranger]
     left = [path for path in temporary.rglob("*") if path.is_file() and b"PRIVATE KEY" in path.read_bytes()]
     assert left == []
+
+
+def test_workers_on_this_machine_refuse_other_users() -> None:
+    with open_cluster(ClusterOptions(workers=1)) as cluster:
+        assert list(cluster.map(abs, [-1])) == [1]
+        address = Client.current().scheduler.address
+        assert address.startswith("tls://")
+        stranger = make_certificate().settings()
+        with dask.config.set(stranger), pytest.raises(OSError, match="TLS"):
+            asyncio.run(connect(address, timeout=1, **Security().get_connection_args("client")))
 
 
 def test_a_certificate_is_sent_whole_and_shown_without_its_key() -> None:
