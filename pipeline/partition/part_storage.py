@@ -40,14 +40,16 @@ def store_part_vector(
         PartitionerError: a part is not in 0..P-1.
     """
     empty = create_array(root, "part", (num_vertices,), np.int32, ("vertex",))
-    # One chunk for each task: no chunk has two writers.
-    rows = default_chunk_rows((num_vertices,), np.dtype(np.int32))
-    tasks = [
-        _StoreTask(root, part_path, parts, source, start, min(start + rows, num_vertices))
-        for start in range(0, num_vertices, rows)
-    ]
+    tasks = [_StoreTask(root, part_path, parts, source, start, stop) for start, stop in part_ranges(num_vertices)]
     (record,) = merge_pieces([empty, *cluster.map(_store_rows, tasks)])
     return record
+
+
+def part_ranges(num_vertices: int) -> list[tuple[int, int]]:
+    """The first vertex of each task that stores a part vector, and the one after its last."""
+    # One chunk for each task: no chunk has two writers.
+    rows = default_chunk_rows((num_vertices,), np.dtype(np.int32))
+    return [(start, min(start + rows, num_vertices)) for start in range(0, num_vertices, rows)]
 
 
 def _store_rows(task: _StoreTask) -> ArrayRecord:

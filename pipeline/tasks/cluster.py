@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from gnnloom.pipeline.tasks.certificate import make_certificate
 from gnnloom.pipeline.tasks.dask_tasks import Prepared, prepare, run_task, sent_once
 from gnnloom.pipeline.tasks.main_guard import check_main_guard
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, KEPT_ALLOCATION, keep_freed_memory
@@ -24,6 +25,7 @@ from gnnloom.pipeline.tasks.performance import check_report, reported
 from gnnloom.pipeline.tasks.quiet import dask_silenced, start_quiet_tracker
 from gnnloom.storage.errors import CorruptError, InputError, LaunchError
 from gnnloom.storage.format.files import read_json
+from gnnloom.storage.machine_memory import memory_text
 
 if TYPE_CHECKING:
     from distributed import Client, Future, Worker
@@ -47,6 +49,9 @@ FEW_ENTRIES = 10_000_000
 
 #: Longest wait for tasks that run when another one fails, and seconds between looks. A task takes seconds.
 _STOP_SECONDS, _STOP_POLL_SECONDS = 300.0, 0.05
+
+#: Longest wait for workers that replace killed ones. Starting one takes a second or two.
+_REPLACED_SECONDS = 20
 
 
 class Cluster(Protocol):
@@ -133,10 +138,16 @@ class _LostClusterError(LaunchError):
 
 
 class DaskCluster:
-    """Tasks on the workers of a Dask client."""
+    """Tasks on the workers of a Dask client.
 
-    def __init__(self, client: Client, workers: int, memory: int, scratch: Path | None = None) -> None:
-        self._client = client
+    Args:
+        ended: bytes that each worker held whose nanny has ended it, so far; the nannies extend it.
+    """
+
+    def __init__(
+        self, client: Client, workers: int, memory: int, scratch: Path | None = None, ended: Sequence[int] = ()
+    ) -> None:
+        self._client, self._ended = client, ended
         self.workers = workers
         self.memory, self.scratch = memory, scratch
 
@@ -155,11 +166,7 @@ class DaskCluster:
             yield from _completed(futures)
         except KilledWorker as error:
             self._stop(futures)
-            raise LaunchError(
-                "several worker processes in a row were killed at the same task, most often because memory ran out:"
-                " lower --memory (what each may use) or --workers (how many there are), and run the command again;"
-                " finished tasks are kept"
-            ) from error
+            raise self._killed() from error
         except _LostClusterError:
             # The scheduler is gone, so the tasks cannot be canceled.
             raise
@@ -171,6 +178,20 @@ class DaskCluster:
         except BaseException:
             self._client.cancel(futures)
             raise
+
+    def _killed(self) -> LaunchError:
+        """The error if workers were killed, by their nannies or by others."""
+        if self._ended:
+            return LaunchError(
+                f"a task took {memory_text(max(self._ended))}, far more than a worker may use (--memory,"
+                f" {memory_text(self.memory)}), and this machine had no more, so its worker was ended, several times in"
+                " a row: use fewer --workers, or a machine with more memory; finished tasks are kept"
+            )
+        return LaunchError(
+            "several worker processes in a row were killed at the same task, most often because memory ran out:"
+            " lower --memory (what each may use) or --workers (how many there are), and run the command again;"
+            " finished tasks are kept"
+        )
 
     def _stop(self, futures: Sequence[Future[Result]]) -> None:
         """Cancel all tasks, and wait for those that are running: a thread in a worker cannot be stopped."""
@@ -296,24 +317,46 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
     import dask  # noqa: PLC0415 - takes a second to import
     from distributed import Client, LocalCluster  # noqa: PLC0415
 
+    from gnnloom.pipeline.tasks.guarded_nanny import Guard, GuardedNanny  # noqa: PLC0415 - imports Dask
+
     check_main_guard()
     start_quiet_tracker()
     workers = options.workers or available_cores()
+    guard = Guard.of(options.memory)
     with (
         dask_silenced(),
-        dask.config.set(worker_settings()),
+        # Other users of this machine could give work to workers without a certificate.
+        dask.config.set(worker_settings() | make_certificate().settings()),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",  # None would take the fixed port 8787, and warn if it is in use
+            worker_class=GuardedNanny,
             memory_limit=0,
+            guard=guard,
             silence_logs=logging.CRITICAL,
         ) as local,
         Client(local) as client,
+        _until_replaced(client, workers),
     ):
-        yield DaskCluster(client, workers, options.memory, options.scratch)
+        yield DaskCluster(client, workers, options.memory, options.scratch, guard.ended)
+
+
+@contextmanager
+def _until_replaced(client: Client, workers: int) -> Iterator[None]:
+    """After an error because workers were killed, wait until there are ``workers`` again.
+
+    A worker that is closed while it starts prints a traceback.
+    """
+    try:
+        yield
+    except LaunchError as error:
+        if not isinstance(error, _LostClusterError):
+            with suppress(OSError, TimeoutError):
+                client.wait_for_workers(workers, timeout=_REPLACED_SECONDS)
+        raise
 
 
 def worker_settings() -> dict[str, Any]:
@@ -393,6 +436,7 @@ def _on_ranks(options: ClusterOptions) -> Iterator[Cluster]:
     with Client(timeout="60s") as client:
         try:
             client.wait_for_workers(workers, timeout=120)
-            yield DaskCluster(client, workers, options.memory, options.scratch)
+            with _until_replaced(client, workers):
+                yield DaskCluster(client, workers, options.memory, options.scratch)
         finally:
             client.shutdown()  # otherwise the other ranks would serve forever

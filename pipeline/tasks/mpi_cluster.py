@@ -1,7 +1,7 @@
 """A Dask cluster on the ranks of an MPI job: rank 0 is the scheduler, rank 1 the client, the others are workers.
 
 dask-mpi starts it and the client closes it, after which every rank continues. Each worker runs under a nanny, which
-replaces it if it is killed.
+replaces it if it is killed. They talk by TLS, with a certificate that only the ranks have.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import signal
 from typing import Any
 
+from gnnloom.pipeline.tasks.certificate import SECRET_BYTES, Certificate, make_certificate
 from gnnloom.pipeline.tasks.cluster import worker_settings
 from gnnloom.pipeline.tasks.interfaces import usable_interfaces
 from gnnloom.pipeline.tasks.quiet import silence_dask, start_quiet_tracker
@@ -35,7 +36,7 @@ def serve_ranks(comm: Any, ranks_here: int, interface: str, *, dashboard: bool) 
         True on the client's rank, at once; False on the others, after the client has closed the cluster.
     """
     address = usable_interfaces()[interface]
-    _silence()
+    _configure(_shared_certificate(comm))
     if comm.Get_rank() >= LEAST_RANKS - 1:
         _ignore_stop_signals()
     from dask_mpi.initialize import initialize  # noqa: PLC0415 - takes a second to import
@@ -46,6 +47,7 @@ def serve_ranks(comm: Any, ranks_here: int, interface: str, *, dashboard: bool) 
         # The ranks go on as ranks of the trainer.
         exit=False,
         interface=interface,
+        protocol="tls",
         nthreads=1,
         memory_limit=memory_per_rank(ranks_here),
         worker_class="distributed.Nanny",
@@ -77,11 +79,21 @@ def _ignore_stop_signals() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
-def _silence() -> None:
-    """Silence Dask's messages about a cluster that closes, which mean nothing to users; failures reach the client."""
+def _shared_certificate(comm: Any) -> Certificate:
+    """Make a certificate for the cluster on rank 0, and send it to all ranks. Collective."""
+    content = bytearray(make_certificate().to_bytes() if comm.Get_rank() == 0 else SECRET_BYTES)
+    comm.Bcast(content, root=0)
+    return Certificate.from_bytes(bytes(content))
+
+
+def _configure(certificate: Certificate) -> None:
+    """Configure Dask in this process.
+
+    Its messages about a cluster that closes mean nothing to users, and are silenced; failures reach the client.
+    """
     import dask  # noqa: PLC0415 - takes a second to import
 
-    settings = worker_settings()
+    settings = worker_settings() | certificate.settings()
     settings["distributed.nanny.pre-spawn-environ"]["DASK_LOGGING__DISTRIBUTED"] = "critical"
     dask.config.set(settings)
     silence_dask()

@@ -107,7 +107,8 @@ def _partition(stage: Stage, inputs: StageInputs) -> Projection:
     cost = inputs.partitioning
     note = f"{cost.method} {cost.preset}".strip()
     disk = 4 * inputs.graph.num_vertices
-    return Projection(stage.name, stage.key, False, cost.memory, disk, cost.disk, cost.cpu_seconds, note)
+    phases = tuple(inputs.partition_phases)
+    return Projection(stage.name, stage.key, False, cost.memory, disk, cost.disk, cost.cpu_seconds, note, phases)
 
 
 def _shards(stage: Stage, inputs: StageInputs) -> Projection:

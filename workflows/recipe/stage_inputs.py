@@ -9,6 +9,7 @@ from gnnloom.pipeline.ingest.counts import ingest_counts, vertex_counts
 from gnnloom.pipeline.ingest.projection import IngestProjection
 from gnnloom.pipeline.ingest.stage import project_ingest
 from gnnloom.pipeline.matrix_sort.counts import SortSizes
+from gnnloom.pipeline.partition.counts import measured_counts
 from gnnloom.pipeline.partition.projection import MethodProjection, project_methods
 from gnnloom.pipeline.partition.workload import Workload as PartitionWorkload
 from gnnloom.pipeline.shards.projection import (
@@ -104,6 +105,18 @@ class StageInputs:
         by_id, types = self.recipe.vertices.format == "keyed", self.vertices.types
         known = {array: kind for array, kind in types.items() if 0 not in kind[1]}
         return vertex_counts(self.graph.num_vertices, known, self.assignment.cluster.memory, by_id=by_id)
+
+    @property
+    def partition_phases(self) -> list[PhaseCount]:
+        """What the tasks that store and measure the partition will do; how it is made depends on the method."""
+        graph, partition = self.graph, self.recipe.partition
+        return measured_counts(
+            graph.block_rows,
+            graph.block_nnz,
+            graph.entry_bytes,
+            partition.parts if partition is not None else 1,
+            directions=1 if graph.symmetric else 2,
+        )
 
     @property
     def shard_phases(self) -> list[PhaseCount]:

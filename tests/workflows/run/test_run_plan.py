@@ -44,6 +44,8 @@ def test_a_plan_shows_what_is_done_and_what_the_rest_will_need(tmp_path: Path) -
     phases = {stage["stage"]: {phase["phase"]: phase for phase in stage["phases"]} for stage in before}
     assert list(phases["graph"]) == ["scatter", "sort", "vertices"]
     assert list(phases["vertices"]) == [f"write rows: {array}" for array in ("feature", "label", "split")]
+    assert list(phases["partition"]) == ["store parts", "count exchange", "measure load"]
+    assert phases["partition"]["store parts"]["bytes_written"] == 120 * 4
     assert phases["shards"]["write ranks"]["tasks"] == phases["train"]["read shards"]["tasks"] == 3
     assert phases["vertices"]["write rows: feature"]["bytes_written"] == 120 * 8 * 4
     shown = gnnloom("--catalog", str(tmp_path / "catalog"), "run", str(path), "--plan")

@@ -1,0 +1,80 @@
+"""A worker that takes far more than its budget is ended before the machine runs out of memory, and only then."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnloom.pipeline.tasks import guarded_nanny
+from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.tasks.guarded_nanny import Guard, own_memory
+from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MINIMUM_MEMORY
+from gnnloom.storage.errors import LaunchError
+
+#: What a worker of the tests may use, so little that a small array is far beyond it.
+BUDGET = 1 << 20
+FAR_BEYOND, WITHIN = Guard.of(BUDGET).most_memory + (128 << 20), 64 << 20
+
+
+def hold(num_bytes: int) -> int:
+    """Hold so many bytes for some looks of the nanny."""
+    held = np.ones(num_bytes, np.uint8)
+    time.sleep(0.5)
+    return int(held[-1])
+
+
+def map_file(path: Path) -> int:
+    """Read all pages of a mapped file, and keep them for some looks of the nanny."""
+    mapped = np.memmap(path, np.uint8, "r")
+    total = int(mapped[::4096].sum())
+    time.sleep(0.5)
+    return total
+
+
+@pytest.fixture
+def no_memory_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine has a megabyte left, as far as the nannies know, which run in this process."""
+    monkeypatch.setattr(guarded_nanny, "available_memory", lambda: 1 << 20)
+
+
+@pytest.mark.usefixtures("no_memory_left")
+def test_a_worker_far_beyond_its_budget_is_ended_with_one_error_that_names_the_option() -> None:
+    with open_cluster(ClusterOptions(workers=1, memory=BUDGET)) as cluster:
+        with pytest.raises(LaunchError, match=r"a task took \d+ MiB, far more than .*\(--memory, 1 MiB\)"):
+            list(cluster.map(hold, [FAR_BEYOND]))
+        # The worker was replaced.
+        assert list(cluster.map(hold, [WITHIN])) == [1]
+
+
+@pytest.mark.usefixtures("no_memory_left")
+def test_mapped_files_and_what_fits_the_budget_are_no_reason_to_end_a_worker(tmp_path: Path) -> None:
+    path = tmp_path / "mapped"
+    np.ones(FAR_BEYOND, np.uint8).tofile(path)
+    with open_cluster(ClusterOptions(workers=1, memory=BUDGET)) as cluster:
+        assert list(cluster.map(map_file, [path])) == [-(-FAR_BEYOND // 4096)]
+        assert list(cluster.map(hold, [WITHIN])) == [1]
+
+
+def test_a_task_that_needs_more_than_the_budget_runs_where_the_machine_has_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guarded_nanny, "available_memory", lambda: 1 << 40)
+    with open_cluster(ClusterOptions(workers=1, memory=BUDGET)) as cluster:
+        assert list(cluster.map(hold, [FAR_BEYOND])) == [1]
+
+
+def test_no_worker_within_its_budget_is_ended() -> None:
+    for memory in (MINIMUM_MEMORY, 1 << 30, 64 << 30):
+        # What the process itself holds is part of the budget.
+        assert Guard.of(memory).most_memory >= 2 * memory + BASE_MEMORY
+
+
+def test_memory_in_swap_counts_and_that_of_mapped_files_does_not(tmp_path: Path) -> None:
+    (tmp_path / "proc" / "7").mkdir(parents=True)
+    text = "Name:\tpython\nVmRSS:\t  900 kB\nRssAnon:\t  300 kB\nRssFile:\t  600 kB\nVmSwap:\t   50 kB\n"
+    (tmp_path / "proc" / "7" / "status").write_text(text)
+    assert own_memory(7, tmp_path) == 350 * 1024
+    assert own_memory(8, tmp_path) == 0

@@ -1,0 +1,102 @@
+"""What a partition of a graph of any size takes: the tasks after it, and what one process holds while it is made."""
+
+from __future__ import annotations
+
+import pytest
+from scale.counted_cluster import OpenCounter
+from scale.scale_graphs import GRAPHS, Described
+from scale.test_counts import RANKS, check_opens, check_shares
+
+from gnnloom.pipeline.partition.counts import measured_counts
+from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.partition.partitioners import METHODS
+from gnnloom.pipeline.partition.stage import partition_graph
+from gnnloom.pipeline.partition.workload import Workload
+from gnnloom.pipeline.shards.sizes import GraphSizes
+from gnnloom.pipeline.tasks.memory import BASE_MEMORY
+from gnnloom.pipeline.tasks.phase_counts import PhaseCount
+from gnnloom.storage import Catalog
+from gnnloom.storage.format import arrays
+from support.graphs import random_adjacency, store_graph
+
+MEMORY = 1 << 30
+cases = pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
+on_ranks = pytest.mark.parametrize("ranks", RANKS)
+
+
+def phases(graph: Described, ranks: int) -> list[PhaseCount]:
+    sizes = graph.source.graph
+    return measured_counts(sizes.block_rows, sizes.block_nnz, sizes.entry_bytes, ranks)
+
+
+def client_memory(graph: Described, method: str, preset: str = "", parts: int = 64) -> int:
+    """Bytes that one process holds while the parts are made, in addition to itself."""
+    known = METHODS[method]
+    workload = Workload(graph.num_vertices, graph.nnz, True, parts, "hypergraph", 1, "vertex", MEMORY)
+    chosen = next(each for each in known.presets if each.name == preset) if preset else known.presets[0]
+    return known.cost(workload, chosen).memory - BASE_MEMORY
+
+
+@cases
+@on_ranks
+def test_storing_and_measuring_parts_opens_one_file_in_a_task_and_moves_the_graph_once(
+    graph: Described, ranks: int
+) -> None:
+    counted = phases(graph, ranks)
+    check_opens(counted)
+    # The graph, and the part of every row and column.
+    data = graph.matrix_bytes + 4 * (graph.nnz + graph.num_vertices)
+    check_shares(counted, data, data / (4 << 20) + 64)
+    for phase in counted:
+        assert phase.most_opens == 1
+    # Pairs of parts that exchange rows are not more than nonzeros, and P^2 for each block.
+    exchange = next(phase for phase in counted if phase.phase == "count exchange")
+    assert exchange.bytes_written <= 16 * min(graph.nnz, ranks**2 * exchange.tasks)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_a_partition_runs_the_counted_tasks_and_opens_the_counted_files(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, symmetric: bool
+) -> None:
+    monkeypatch.setattr(arrays, "CHUNK_BYTES", 4096)
+    adjacency = random_adjacency(5000, 40_000, 1, symmetric=symmetric)
+    dataset = catalog.create("g")
+    graph, cluster = store_graph(dataset, adjacency, symmetric=symmetric, num_blocks=7), OpenCounter()
+    partition_graph(dataset, graph, PartitionOptions(8, "random"), cluster)
+    sizes = GraphSizes.of(graph)
+    counted = measured_counts(sizes.block_rows, sizes.block_nnz, sizes.entry_bytes, 8, directions=1 if symmetric else 2)
+    for phase, function in (
+        ("store parts", "_store_rows"),
+        ("count exchange", "_count_block"),
+        ("measure load", "_measure_block"),
+    ):
+        planned = [each for each in counted if each.phase == phase]
+        assert cluster.tasks(function) == sum(each.tasks for each in planned) > 2, phase
+        assert sum(cluster.opens(function)) == sum(each.opens for each in planned), phase
+
+
+@cases
+@pytest.mark.parametrize("method", ["random", "block"])
+def test_the_baselines_hold_the_part_vector_and_nothing_that_grows_with_the_edges(
+    graph: Described, method: str
+) -> None:
+    assert client_memory(graph, method) == 4 * graph.num_vertices
+
+
+@cases
+def test_the_out_of_core_method_holds_24_bytes_of_a_vertex_and_nothing_that_grows_with_the_edges(
+    graph: Described,
+) -> None:
+    denser = Described("denser", graph.num_vertices, 16 * graph.nnz, graph.width)
+    held = client_memory(graph, "multilevel", "streaming")
+    # One process works on levels of few pins, whatever the size of the graph.
+    assert held <= 24 * graph.num_vertices + (4 << 30)
+    assert client_memory(denser, "multilevel", "streaming") == held
+
+
+@cases
+def test_the_program_in_memory_holds_what_grows_with_the_edges_alone_and_not_with_its_square(graph: Described) -> None:
+    held = client_memory(graph, "mtkahypar")
+    assert held >= 4 * (graph.nnz + graph.num_vertices)
+    twice = Described("twice", 2 * graph.num_vertices, 2 * graph.nnz, graph.width)
+    assert client_memory(twice, "mtkahypar") <= 2 * held + BASE_MEMORY
