@@ -14,7 +14,8 @@ def test_memory_that_was_given_back_is_used_again() -> None:
     assert not np.shares_memory(first, second)
     buffers.give_back(first)
     smaller = buffers.take((1, 5), np.dtype(np.float64))
-    assert (smaller.shape, smaller.dtype) == ((1, 5), np.float64)
+    assert smaller.shape == (1, 5)
+    assert smaller.dtype == np.float64
     assert np.shares_memory(smaller, first)
     assert not np.shares_memory(smaller, second)
     buffers.give_back(smaller)
