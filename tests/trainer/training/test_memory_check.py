@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -102,3 +103,21 @@ def test_planning_refuses_fan_outs_of_another_number_of_layers(catalog: Catalog)
     config = TrainConfig(catalog=str(catalog.root), dataset="web", hidden=(8, 8), mode="neighbor", fanout=(5, 5))
     with pytest.raises(InputError, match=r"fanout \(5, 5\): the model has 3 layers, so give as many numbers"):
         project_training(config)
+
+
+def test_without_evaluations_only_batches_need_memory(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = TrainConfig(
+        catalog=str(catalog.root), dataset="web", mode="neighbor", fanout=(2, 2), batch_size=10,
+        hidden=(4096,), eval_every=0, threads=1,
+    )  # fmt: skip
+    shards = catalog["web"].row_shards(1)
+    without = replace(config, final_eval=False)
+    hidden_layer = 2000 * 4096 * 4
+    assert needed(catalog, config) > hidden_layer > 4 * needed(catalog, without)
+    monkeypatch.setattr(memory_check, "available_memory", lambda: needed(catalog, without))
+    check_memory(without, "small", shards, 1)
+    with pytest.raises(BudgetError, match=r"no evaluation \(--eval-every 0 --no-final-eval\)"):
+        check_memory(config, "large", shards, 1)
+    monkeypatch.setattr(memory_check, "available_memory", lambda: 0)
+    with pytest.raises(BudgetError, match=r"\(--pool\), --precision bf16, or"):
+        check_memory(without, "small", shards, 1)
