@@ -158,6 +158,7 @@ def test_parts_get_as_many_vertices_of_each_weight_as_one_after_the_other(
     assert not (folder / "classes").exists()
 
 
+@pytest.mark.long
 def test_a_hypergraph_for_tasks_is_coarsened_and_refined(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
     dataset = catalog.create("g")

@@ -224,6 +224,7 @@ def test_partitions_send_less_than_random_ones_and_least_on_meshes(tmp_path: Pat
 STAND_IN_PARTS, STAND_IN_SHRINK = 8, 256
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stand_in", STAND_INS, ids=lambda stand_in: stand_in.name)
 def test_partitions_of_stand_ins_send_less_than_random_ones(stand_in: StandIn, tmp_path: Path) -> None:
     # Demirci et al., Table 2: average and maximum volume fall on every graph, and messages do not rise. The graphs are

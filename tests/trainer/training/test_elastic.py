@@ -34,7 +34,9 @@ def _config(catalog: Catalog, run: str, move: int, epochs: int, *, trained: bool
     return TrainConfig(catalog=str(catalog.root), dataset="graph", run=run, **options)
 
 
-@pytest.mark.parametrize("trained", [False, True], ids=["weights", "features"])
+@pytest.mark.parametrize(
+    "trained", [pytest.param(False, id="weights", marks=pytest.mark.long), pytest.param(True, id="features")]
+)
 def test_a_run_moves_between_layouts_and_back(tmp_path: Path, trained: bool) -> None:
     catalog = Catalog(tmp_path / "catalog")
     PROBLEM.store_grid(catalog, "double", grid=(3, 2))
