@@ -141,7 +141,7 @@ class DaskCluster:
     """Tasks on the workers of a Dask client.
 
     Args:
-        ended: bytes that each worker held whose nanny has ended it, so far; the nannies extend it.
+        ended: bytes that each worker held when its nanny ended it; nannies append to this list.
     """
 
     def __init__(
@@ -184,8 +184,8 @@ class DaskCluster:
         if self._ended:
             return LaunchError(
                 f"a task took {memory_text(max(self._ended))}, far more than a worker may use (--memory,"
-                f" {memory_text(self.memory)}), and this machine had no more, so its worker was ended, several times in"
-                " a row: use fewer --workers, or a machine with more memory; finished tasks are kept"
+                f" {memory_text(self.memory)}), and the machine ran out of memory, so the worker was ended, several"
+                " times in a row: use fewer --workers, or a machine with more memory; finished tasks are kept"
             )
         return LaunchError(
             "several worker processes in a row were killed at the same task, most often because memory ran out:"

@@ -57,9 +57,9 @@ def own_memory(pid: int, root: Path = Path("/")) -> int:
 class GuardedNanny(Nanny):
     """Kills its worker if this holds far more than its budget while the machine runs out of memory.
 
-    Both conditions are needed. Dask's own limit, which counts mapped files as well, would end workers that read a
-    mapped graph. And some tasks need what they need: a row shard is made in memory, however small the budget is, which
-    is no problem where the machine has the memory.
+    Both conditions are needed. Dask's own limit also counts mapped files, so it would end workers that read a mapped
+    graph. And some tasks exceed any small budget: a row shard is built in memory, which does no harm as long as the
+    machine has enough of it.
     """
 
     def __init__(self, *args: Any, guard: Guard, **options: Any) -> None:

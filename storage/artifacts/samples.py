@@ -113,7 +113,7 @@ class Samples:
 
         Args:
             hot_feature: see :meth:`hot_feature`.
-            buffers: where the features of batches are taken from, to be given back once a batch is used.
+            buffers: memory for the features of batches; give it back once a batch has been used.
 
         Raises:
             CorruptError: the arrays do not fit together.
@@ -134,7 +134,7 @@ class Samples:
             rows = buffers.take((len(hot), self.num_features), feature.dtype)
             stop, stop_seed = first + int(np.count_nonzero(packed)), first_seed + batch.num_seeds
             if len(hot_feature):
-                # Any rows where others are packed, which come next: without a copy of the frequent ones in between.
+                # Fills every row, which saves a copy of the frequent ones; packed rows are then overwritten.
                 np.take(hot_feature, hot, axis=0, out=rows, mode="clip")
             rows[packed] = feature[first:stop]
             yield StoredBatch(batch, label[first_seed:stop_seed], rows)

@@ -204,9 +204,9 @@ def _map(path: Path, content: ArrayContent) -> np.memmap[Any, Any]:
 
 
 def _advise(array: np.memmap[Any, Any]) -> None:
-    """Have the system read single pages of an array that does not fit in memory, not what lies around them as well."""
+    """Tell the system not to read ahead in an array that does not fit in memory."""
     mapped: object = array.base
-    # Reading ahead fills the memory for small arrays sooner, but pushes pages out again that are still needed.
+    # Reading ahead loads a small array faster, but for a large one it evicts pages that are still needed.
     if isinstance(mapped, mmap.mmap) and 2 * array.nbytes > available_memory():
         mapped.madvise(mmap.MADV_RANDOM)
 

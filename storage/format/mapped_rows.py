@@ -1,4 +1,4 @@
-"""Rows of a mapped array, read with several requests to the disk at a time."""
+"""Reads rows of a mapped array with several disk requests in flight."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-#: A thread that reads a page that is not in memory waits for the disk, which serves many such requests at a time.
+#: A thread waits for each page that is not in memory, while the disk can serve many requests at a time.
 _THREADS: Final = 16
-#: Fewer bytes than this are read by the caller: starting threads would take longer.
+#: Below this many bytes, starting threads would take longer than reading the rows.
 _FEW_BYTES: Final = 1 << 22
 
 

@@ -1,4 +1,4 @@
-"""Memory for rows that is used again: the first touch of fresh memory takes longer than to fill it."""
+"""Reuses the memory of rows, because touching fresh memory takes longer than filling it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 class RowBuffers:
     """Arrays whose memory is given back after use; any thread may take and give back.
 
-    Memory: as many arrays as were in use at a time, each as large as the largest that was asked of it.
+    Memory: as many arrays as were ever in use at the same time.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class RowBuffers:
         return memory[:needed].view(dtype).reshape(shape)
 
     def give_back(self, array: NDArray[Any]) -> None:
-        """Let the memory of an array that :meth:`take` made be used again; nobody may use the array any more."""
+        """Give back an array from :meth:`take`, which must not be used after that."""
         memory = array
         while isinstance(memory.base, np.ndarray):
             memory = memory.base

@@ -12,17 +12,16 @@ Seconds are wall time of an epoch and, in brackets, processor time of the whole 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from commands import gnnloom
 from random_vertices import random_vertices
 
 SCALES = {"small": (14, 32, 0.5), "full": (20, 64, 0.5)}
@@ -127,10 +126,8 @@ def _run(
 ) -> tuple[dict[str, Any], float]:
     """Run a command on the dataset; return its JSON, and the processor seconds of all its processes."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    gnnloom = [sys.executable, "-m", "gnnloom.workflows.cli.main", "--catalog", folder, command, "web"]
-    done = subprocess.run([*gnnloom, *options, "--json"], check=True, stdout=subprocess.PIPE, preexec_fn=limit)
+    content = gnnloom(folder, command, "web", *options, limit=limit)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    content: dict[str, Any] = json.loads(done.stdout)
     return content, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 

@@ -63,7 +63,7 @@ def test_bytes_of_a_rank_shrink_as_the_papers_say(
 ) -> None:
     _, num_bytes = sent(graph, ranks, algorithm)
     rows = graph.num_vertices * 4 * max(graph.width, CLASSES, *HIDDEN)
-    # Each product moves its operand and its result. 1024 ranks are no cube: 16 x 8 x 8 of them send a little more.
+    # Each product moves its operand and its result. 1024 is not a cube, and a grid of 16 x 8 x 8 sends slightly more.
     assert num_bytes <= 2.1 * MOST_PRODUCTS * rows / ranks**exponent
 
 

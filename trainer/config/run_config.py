@@ -15,7 +15,7 @@ class RunConfig(Config):
 
     seed: int = option(0, "Seed of the initial weights and of dropout", least=0)
     eval_every: int = option(10, "Epochs between evaluations; 0: only at the end", free=True, least=0)
-    final_eval: bool = option(True, "Evaluate the last epoch even if that is not due", free=True, later=True)
+    final_eval: bool = option(True, "Evaluate after the last epoch even if it is not due", free=True, later=True)
     checkpoint_every: int = option(
         0, "Epochs between checkpoints; 0: one every ten minutes, and at the end", free=True, least=0
     )
@@ -36,7 +36,7 @@ class RunConfig(Config):
 
     @property
     def evaluates(self) -> bool:
-        """Metrics are measured at some time of the run."""
+        """The run measures its metrics at least once."""
         return self.eval_every > 0 or self.final_eval
 
     def __post_init__(self) -> None:

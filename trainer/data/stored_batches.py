@@ -66,7 +66,7 @@ class StoredBatches:
             for segment in segments:
                 for batch in segment:
                     yield self._drawn(batch)
-                    # Whoever asks for the next batch has done with this one.
+                    # The caller is done with this batch once it asks for the next.
                     self._buffers.give_back(batch.feature)
         finally:
             segments.close()

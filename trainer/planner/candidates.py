@@ -151,8 +151,8 @@ def make_plans(
 def fastest_first(plans: Iterable[Plan]) -> list[Plan]:
     """Sort plans: those that fit first, and each group by time.
 
-    The first of all sends the fewest bytes among those that fit and are about as fast as the fastest. The forecast
-    cannot tell these apart, and a busy network makes messages slower than they were when the machine was calibrated.
+    Of the plans that fit and are about as fast as the fastest, the one that sends the fewest bytes comes first. The
+    forecast cannot tell which of these is faster, and messages take longer on a busy network than during calibration.
     """
     ordered = sorted(plans, key=lambda plan: (not plan.fits, plan.cost.total))
     fastest = ordered[0]

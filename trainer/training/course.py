@@ -67,6 +67,8 @@ class Course:
         if (config.patience or config.schedule == "plateau") and monitored.name != LOSS and not config.eval_every:
             raise InputError(f"monitor {monitored.name}: it is measured only at the end; set eval_every, such as to 1")
         keeps = config.keep_best != "none"
+        if keeps and config.keep_best != LOSS and not config.evaluates:
+            raise InputError(f"keep_best {config.keep_best}: the run measures no metrics; leave out --no-final-eval")
         self._kept = Best(find_metric("keep_best", config.keep_best, names, own)) if keeps else None
         self._monitored, self._patience = Best(monitored), config.patience
         self.schedule = Schedule(config, monitored)

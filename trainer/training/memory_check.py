@@ -56,8 +56,8 @@ def _ways_out(config: TrainConfig) -> Iterator[str]:
     if config.mode_kind.is_sampled:
         size = "--parts-per-batch" if config.sampler == "cluster" else "--batch-size"
         yield f"smaller batches ({size}) or fewer that are prepared ahead (--pool)"
-        if config.evaluates:
-            # A whole layer of the graph is in memory then, unlike in training.
+        if config.evaluates and config.samples is None:
+            # Unlike training, an evaluation holds whole layers of the graph in memory.
             yield "no evaluation (--eval-every 0 --no-final-eval)"
     if config.precision != "bf16":
         yield "--precision bf16"

@@ -355,7 +355,7 @@ def _memory(
         of_batch = batch.footprints(n)
         trained = _layer_peak(config, options, of_batch, model, n * word, max(batch.nonzeros) * word)
         peak, saved = max(trained), _evaluation_peak(options, layers, model, n * word)
-        # Nothing is multiplied in advance; features are read as the parameters' dtype, and narrowed after that.
+        # No product is formed in advance. Features are read in the dtype of the parameters, and then narrowed.
         loading = feature * np.dtype(config.dtype).itemsize / word + (feature if config.precision == "bf16" else 0.0)
         if config.samples is not None:
             # Nor is there a whole matrix in memory: rows are evaluated some at a time.

@@ -1,4 +1,4 @@
-"""Memory of the layers of models whose operations overwrite what is no longer needed, for planning a run."""
+"""Predicts the memory of layers whose operations overwrite tensors that are no longer needed."""
 
 from __future__ import annotations
 

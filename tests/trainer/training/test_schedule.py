@@ -115,6 +115,14 @@ def test_a_metric_that_is_measured_only_at_the_end_cannot_decide_before() -> Non
     Course(config(patience=3, eval_every=0, monitor="loss"), NAMES, {}, None)
 
 
+def test_a_run_without_evaluations_keeps_no_best_checkpoint_by_a_metric() -> None:
+    never = {"eval_every": 0, "final_eval": False}
+    with pytest.raises(InputError, match="keep_best val_accuracy: the run measures no metrics; leave out --no-final"):
+        Course(config(keep_best="val_accuracy", **never), NAMES, {}, None)
+    Course(config(keep_best="loss", **never), NAMES, {}, None)
+    Course(config(keep_best="val_accuracy", eval_every=0), NAMES, {}, None)
+
+
 def test_the_best_checkpoint_of_another_metric_is_replaced() -> None:
     kept = KeptBest(7, "val_accuracy", 0.7)
     same = Course(config(keep_best="val_accuracy"), NAMES, {}, kept)

@@ -59,7 +59,7 @@ def outcomes() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    # Workers import this file as well, and are no ranks.
+    # Workers, which are not ranks, import this file too.
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD.Dup()
