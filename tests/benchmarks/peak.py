@@ -71,7 +71,7 @@ class _Watch(threading.Thread):
 
     def run(self) -> None:
         while not self._done.wait(INTERVAL):
-            sizes = [_resident(pid) for pid in _family(self._pid)]
+            sizes = [_resident(pid) for pid in family(self._pid)]
             self.largest = max(self.largest, *sizes, 0)
             self.total = max(self.total, sum(sizes))
 
@@ -80,8 +80,8 @@ class _Watch(threading.Thread):
         self.join()
 
 
-def _family(pid: int) -> list[int]:
-    """A process and its descendants."""
+def family(pid: int) -> list[int]:
+    """Return a process and its descendants, as far as they still run."""
     found = [pid]
     for parent in found:
         try:

@@ -15,6 +15,7 @@ import pytest
 from gnnloom import Run
 from gnnloom.workflows.recipe.recipe import RECIPES
 from support.documents import shown_commands, shown_python
+from support.in_process import run_here
 from support.ogb_folders import write_ogb_binary_folder, write_ogb_folder
 from support.recipes import TINY
 from support.slurm import write_slurm
@@ -125,20 +126,26 @@ def run(folder: Path, command: str) -> None:
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
 
 
-def run_readme(folder: Path, *left_out: str) -> None:
-    """Run all commands of the README in order, except those that begin with one of ``left_out``."""
-    text = (ROOT / "README.md").read_text()
-    commands = [command for command in shown_commands(text) if not command.startswith((*INSTALLED, *left_out))]
+def readme_commands(*left_out: str) -> list[str]:
+    """All commands of the README in order, except those that begin with one of ``left_out``."""
+    commands = shown_commands((ROOT / "README.md").read_text())
+    return [replaced(command) for command in commands if not command.startswith((*INSTALLED, *left_out))]
+
+
+def readme_programs() -> list[str]:
+    """The Python programs of the README that train nothing."""
+    return [program for program in shown_python((ROOT / "README.md").read_text()) if "gnnloom.train(" not in program]
+
+
+def test_readme_commands_that_start_no_ranks_work_in_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    commands = readme_commands(*LONG)
     assert len(commands) > 8
     for command in commands:
-        run(folder, replaced(command))
-    for program in shown_python(text):
-        if "gnnloom.train(" not in program:
-            run(folder, shlex.join([sys.executable, "-c", program]))
-
-
-def test_readme_commands_that_start_no_ranks_work_in_order(folder: Path) -> None:
-    run_readme(folder, *LONG)
+        for each in command.split(" && "):
+            run_here(each)
+    for program in readme_programs():
+        exec(compile(program, "README.md", "exec"), {"__name__": "__main__"})
 
 
 @pytest.mark.long
@@ -156,7 +163,8 @@ def test_the_quick_start_in_python_predicts_cora_in_ten_lines(tmp_path: Path, sh
 
 @pytest.mark.long
 def test_all_readme_commands_work_in_order(folder: Path) -> None:
-    run_readme(folder)
+    for command in (*readme_commands(), *(shlex.join([sys.executable, "-c", each]) for each in readme_programs())):
+        run(folder, command)
 
 
 def test_documented_extras_exist() -> None:

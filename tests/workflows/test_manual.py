@@ -11,10 +11,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from gnnloom.workflows.cli.main import cli
 from support.documents import NOT_RUN, Step, fenced_steps
+from support.in_process import run_here
 from support.recipes import TINY
 from support.slurm import write_slurm
 
@@ -28,8 +27,6 @@ RUNNABLE = [page for page in PAGES if page.stem != "slurm" and fenced_steps(page
 #: Commands that start ranks or use what these leave; and those that only show something, although they begin alike.
 _STARTS_RANKS = re.compile(r"gnnloom (train|predict|report|run|export \S+ (predictions|scores|embeddings))\b|mpirun")
 _SHOWS = re.compile(r"gnnloom run .*--(list|show|new|plan|dry-run|emit)")
-#: Commands that start workers.
-_ON_CLUSTER = re.compile(r"gnnloom (ingest|generate|features|partition|shard|sample) ")
 #: Commands of the project itself, which other checks run; here they only have to exist.
 _MAKE = re.compile(r"make (\S+)$")
 #: Added to a recipe's commands, so that they take seconds.
@@ -48,11 +45,6 @@ def _smaller(command: str) -> str:
         ranks = "4" if command.startswith("mpirun") else "2"
         return command + _SMALLER.replace("train.ranks=2", f"train.ranks={ranks}")
     return command
-
-
-def _in_one_process(command: str) -> str:
-    """Make a stage start no workers: the graphs are tiny."""
-    return f"{command} --workers 0" if _ON_CLUSTER.match(command) else command
 
 
 def _write(step: Step, folder: Path) -> None:
@@ -77,17 +69,7 @@ def test_commands_of_the_manual_that_start_no_ranks_work_in_order(
         else:
             for command in step.commands:
                 if not _STARTS_RANKS.match(command) or _SHOWS.match(command):
-                    _run_here(_in_one_process(_smaller(command)))
-
-
-def _run_here(command: str) -> None:
-    """Run a command in this process, which saves the seconds of starting one."""
-    words = shlex.split(command)
-    if words[0] != "gnnloom":
-        subprocess.run(words, check=True, capture_output=True)
-        return
-    done = CliRunner().invoke(cli, words[1:])
-    assert done.exit_code == 0, f"{command}\n{done.output}{done.exception!r}"
+                    run_here(_smaller(command))
 
 
 @pytest.mark.long
@@ -144,5 +126,13 @@ def test_files_and_targets_that_the_manual_names_exist() -> None:
         text = page.read_text()
         for name in re.findall(r"`((?:tests|docs|storage|pipeline|trainer|workflows)/[\w/.-]+)`", text):
             assert (ROOT / name).exists(), f"{page}: {name}"
+        for name, test in re.findall(r"`(tests/[\w/.-]+\.py)::(\w+)`", text):
+            assert f"\ndef {test}(" in (ROOT / name).read_text(), f"{page}: {name}::{test}"
         for target in re.findall(r"`make ([\w-]+)`", text):
             assert f"\n{target}:" in makefile, f"{page}: make {target}"
+
+
+def test_every_guarantee_names_what_shows_it() -> None:
+    page = (DOCS / "explanation" / "guarantees.md").read_text()
+    for section in page.split("\n## ")[1:]:
+        assert re.search(r"`tests/[\w/.-]+(?:::\w+)?`", section), section.splitlines()[0]
