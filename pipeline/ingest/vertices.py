@@ -21,8 +21,14 @@ from gnnloom.pipeline.ingest.tables.routed_table import RoutedTable, RowCounts
 from gnnloom.pipeline.ingest.tables.routing import remove_tables, route_table
 from gnnloom.pipeline.ingest.tables.row_file import RowType
 from gnnloom.pipeline.sources.reading.edge_columns import rebatch
-from gnnloom.pipeline.sources.source import KeyedSource, MultilabelSource, TargetSource, VertexData, VertexSource
-from gnnloom.pipeline.sources.vertex_data.joined_vertices import JoinedVertices
+from gnnloom.pipeline.sources.source import (
+    KeyedSource,
+    MultilabelSource,
+    SeparableSource,
+    TargetSource,
+    VertexData,
+    VertexSource,
+)
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.progress import Done
 from gnnloom.pipeline.tasks.run_missing import run_missing
@@ -197,7 +203,7 @@ def _write(writer: ArtifactWriter, source: VertexSource, graph: Graph, cluster: 
 
 def _source_of(source: VertexSource, array: str) -> VertexData:
     """The source of one array: arrays from different files may be in different orders."""
-    return source.source_of(array) if isinstance(source, JoinedVertices) else source
+    return source.source_of(array) if isinstance(source, SeparableSource) else source
 
 
 def _rows_of(

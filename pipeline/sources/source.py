@@ -127,6 +127,19 @@ class VertexSource(VertexData, Protocol):
         ...
 
 
+@runtime_checkable
+class SeparableSource(VertexData, Protocol):
+    """A source whose arrays can be read apart, so that one that must be read from its start slows no other."""
+
+    def source_of(self, array: str) -> VertexData:
+        """The source of one of :attr:`arrays` alone, or together with others of the same file.
+
+        Raises:
+            InputError: the source does not have the array.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class TableBlock:
     """Rows of a table that names the vertex of each, in the order of the table.

@@ -5,8 +5,8 @@
 ``npz``: ingest of an archive in the layout of ogbn-papers100M (4 GB at full scale: edges, and 128 features per vertex)
 with two workers, members stored or deflated.  ``rows``: row shards of a directed R-MAT graph in random parts (2^22
 vertices in 512 parts at full scale) with two workers.  The program is ``gnnloom`` of this environment, or of that of an
-earlier version.  "Busy" is the processor time of the workers as a share of the wall time of the whole command, in which
-processes also start and end.
+earlier version.  "Busy" is the share of the time in which both workers compute, wait for a core or wait for the disk,
+from when one of them first does to when one last does, the start of their processes included.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from processes import watched
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -56,7 +57,8 @@ def measure(folder: Path, num_vertices: int, width: int, side: int) -> list[tupl
     ingest_vertices(dataset, NumpyVertices.open(feature=str(folder / "x.npy")), cluster)
     opened = _count_opens()
     before, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-    shards = shard_grid(dataset, graph, GridOptions((side, side), "single"), cluster)
+    with watched() as process:
+        shards = shard_grid(dataset, graph, GridOptions((side, side), "single"), cluster)
     after, seconds = resource.getrusage(resource.RUSAGE_SELF), shards.artifact.measured["task_seconds"]
     phases = {name: took for name, took in seconds.items() if name in {"route", "merge", "order", "bucket"}}
     processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -66,7 +68,7 @@ def measure(folder: Path, num_vertices: int, width: int, side: int) -> list[tupl
         ("shards.grid.vertex_tasks", sum(phases.values()), "s"),
         ("shards.grid.opens.spill", opened["spill"], "files"),
         ("shards.grid.opens.all", sum(opened.values()), "files"),
-        ("shards.grid.peak", after.ru_maxrss * 1024, "B"),
+        ("shards.grid.private", process.private, "B"),
     ]
 
 

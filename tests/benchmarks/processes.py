@@ -1,13 +1,15 @@
-"""Runs a command and measures each of its processes: processor time and memory, files and private."""
+"""Measures processes, those of a command or this one: processor time, and memory with and without mapped files."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from peak import PAGE, family
@@ -24,22 +26,27 @@ class Process:
     Attributes:
         processor: seconds of its threads, until it was last seen.
         resident, private: bytes of memory at the peak; pages of mapped files are resident and not private.
+        at_work: numbers of the looks at which a thread computed, waited for a core, or waited for the disk.
     """
 
     processor: float = 0.0
     resident: int = 0
     private: int = 0
+    at_work: set[int] = field(default_factory=set)
 
-    def update(self, pid: int) -> None:
+    def update(self, pid: int, look: int) -> None:
         """Look at the process once more, if it still runs."""
         try:
             status = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
+            threads = [(task / "stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
         except (OSError, ValueError):
             return
         self.processor = max(self.processor, (int(status[11]) + int(status[12])) / _TICK)
         self.resident = max(self.resident, resident * PAGE)
         self.private = max(self.private, (resident - shared) * PAGE)
+        if any(thread.rpartition(")")[2].split()[0] in "RD" for thread in threads):
+            self.at_work.add(look)
 
 
 @dataclass(frozen=True)
@@ -61,8 +68,10 @@ class Watched:
     output: str
 
     def busy(self, workers: int) -> float:
-        """Processor seconds of the busiest descendants, as a share of the time that they all existed."""
-        return sum(process.processor for process in self.others[:workers]) / (workers * self.wall)
+        """Share of the time, from the first to the last work of so many descendants, in which all work."""
+        looks = [process.at_work for process in self.others[:workers]]
+        either = set.union(*looks)
+        return len(set.intersection(*looks)) / (max(either) - min(either) + 1)
 
 
 def watch(command: Sequence[str]) -> Watched:
@@ -72,18 +81,41 @@ def watch(command: Sequence[str]) -> Watched:
         SystemExit: the command failed; the message ends with its standard error.
     """
     found: dict[int, Process] = {}
+    look = 0
     started, before = time.perf_counter(), os.times()
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         root = subprocess.Popen(command, stdout=output, stderr=errors, text=True)
         while root.poll() is None:
             for pid in family(root.pid):
-                found.setdefault(pid, Process()).update(pid)
+                found.setdefault(pid, Process()).update(pid, look)
+            look += 1
             time.sleep(INTERVAL)
         wall, after = time.perf_counter() - started, os.times()
-        output.seek(0), errors.seek(0)
+        output.seek(0)
+        errors.seek(0)
         if root.returncode:
             raise SystemExit(f"{' '.join(command)}: exit {root.returncode}\n{errors.read()[-3000:]}")
         printed = output.read()
     client = found.pop(root.pid)
     others = sorted(found.values(), key=lambda process: -process.processor)
     return Watched(wall, sum(after[2:4]) - sum(before[2:4]), client, tuple(others), printed)
+
+
+@contextmanager
+def watched() -> Iterator[Process]:
+    """Measure this process while a block runs."""
+    process, done = Process(), threading.Event()
+
+    def sample() -> None:
+        look = 0
+        while not done.wait(INTERVAL):
+            process.update(os.getpid(), look)
+            look += 1
+
+    thread = threading.Thread(target=sample, daemon=True)
+    thread.start()
+    try:
+        yield process
+    finally:
+        done.set()
+        thread.join()

@@ -23,6 +23,21 @@ _MAX_LABEL = np.iinfo(np.int32).max - 1
 
 
 @dataclass(frozen=True)
+class RowStart:
+    """Where reading begins: a line's offset in the file's contents, in bytes, and the number of the row in it.
+
+    The offset must be 0 unless the file is seekable.
+    """
+
+    offset: int = 0
+    row: int = 0
+
+
+#: The start of a file.
+BEGINNING = RowStart()
+
+
+@dataclass(frozen=True)
 class RowBlock:
     """Consecutive rows of a text file.
 
@@ -42,7 +57,7 @@ class RowBlock:
         return bad_line(self.file, int(self.line_at[row]), reason)
 
 
-def read_ids(file: SourceFile, block_bytes: int = BLOCK_BYTES) -> Iterator[RowBlock]:
+def read_ids(file: SourceFile, begin: RowStart = BEGINNING, *, block_bytes: int = BLOCK_BYTES) -> Iterator[RowBlock]:
     """Read one id per line.
 
     Yields:
@@ -51,8 +66,8 @@ def read_ids(file: SourceFile, block_bytes: int = BLOCK_BYTES) -> Iterator[RowBl
     Raises:
         InputError: a line is not an id; the message names the line.
     """
-    first = 0
-    for offset, text in whole_lines(file, block_bytes=block_bytes):
+    first = begin.row
+    for offset, text in whole_lines(file, begin.offset, block_bytes=block_bytes):
         # A line has at least a digit and a line feed.
         most = len(text) // 2 + 1
         ids, line_at = np.empty(most, np.int64), np.empty(most, np.int64)
@@ -67,6 +82,7 @@ def read_table(
     file: SourceFile,
     num_columns: int,
     dtype: type[np.floating[Any]],
+    begin: RowStart = BEGINNING,
     *,
     missing: bool = False,
     block_bytes: int = BLOCK_BYTES,
@@ -82,8 +98,8 @@ def read_table(
     Raises:
         InputError: a row has a different width, or a value is not a finite number; the message names the line.
     """
-    first = 0
-    for offset, text in whole_lines(file, block_bytes=block_bytes):
+    first = begin.row
+    for offset, text in whole_lines(file, begin.offset, block_bytes=block_bytes):
         # A number takes at least a digit and a separator or line feed.
         most = len(text) // (2 * num_columns) + 1
         values, line_at = np.empty((most, num_columns), dtype), np.empty(most, np.int64)
@@ -94,7 +110,7 @@ def read_table(
         first += count
 
 
-def read_labels(file: SourceFile) -> Iterator[RowBlock]:
+def read_labels(file: SourceFile, begin: RowStart = BEGINNING) -> Iterator[RowBlock]:
     """Read one class per line: an integer, a float without a fraction, or NaN or -1 for no label.
 
     Yields:
@@ -103,7 +119,7 @@ def read_labels(file: SourceFile) -> Iterator[RowBlock]:
     Raises:
         InputError: a label is not a class or is out of range; the message names the line.
     """
-    for block in read_table(file, 1, np.float64, missing=True):
+    for block in read_table(file, 1, np.float64, begin, missing=True):
         labels = np.where(np.isnan(block.values[:, 0]), NO_LABEL, block.values[:, 0])
         wrong = (labels != np.floor(labels)) | (labels < NO_LABEL) | (labels > _MAX_LABEL)
         if wrong.any():
@@ -114,7 +130,7 @@ def read_labels(file: SourceFile) -> Iterator[RowBlock]:
         yield RowBlock(file, block.first, labels.astype(np.int32), block.line_at)
 
 
-def read_multilabels(file: SourceFile, num_columns: int) -> Iterator[RowBlock]:
+def read_multilabels(file: SourceFile, num_columns: int, begin: RowStart = BEGINNING) -> Iterator[RowBlock]:
     """Read rows of zeros and ones, with -1 or NaN for unknown labels.
 
     Yields:
@@ -123,14 +139,14 @@ def read_multilabels(file: SourceFile, num_columns: int) -> Iterator[RowBlock]:
     Raises:
         InputError: a row has a different width or another value; the message names the line.
     """
-    for block in read_table(file, num_columns, np.float32, missing=True):
+    for block in read_table(file, num_columns, np.float32, begin, missing=True):
         rows, wrong = binary_labels(block.values)
         if wrong >= 0:
             raise block.error(wrong, EXPECTED_BINARY)
         yield RowBlock(file, block.first, rows, block.line_at)
 
 
-def read_targets(file: SourceFile, num_columns: int) -> Iterator[RowBlock]:
+def read_targets(file: SourceFile, num_columns: int, begin: RowStart = BEGINNING) -> Iterator[RowBlock]:
     """Read rows of numbers to predict, with NaN for unknown.
 
     Yields:
@@ -139,7 +155,7 @@ def read_targets(file: SourceFile, num_columns: int) -> Iterator[RowBlock]:
     Raises:
         InputError: a row has a different width, or a number is infinite; the message names the line.
     """
-    for block in read_table(file, num_columns, np.float64, missing=True):
+    for block in read_table(file, num_columns, np.float64, begin, missing=True):
         rows, wrong = targets(block.values)
         if wrong >= 0:
             raise block.error(wrong, EXPECTED_TARGET)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.packed import PackedSource
 from gnnloom.pipeline.sources.reading.stored_arrays import StoredArray, Unpacked
-from gnnloom.pipeline.sources.source import MultilabelSource, TargetSource, VertexData, VertexSource
+from gnnloom.pipeline.sources.source import MultilabelSource, SeparableSource, TargetSource, VertexData, VertexSource
 from gnnloom.storage.errors import InputError
 
 _ARRAYS = ("feature", "label", "multilabel", "target", "split")
@@ -98,5 +98,5 @@ class JoinedVertices:
         """
         for source in self.sources:
             if array in source.arrays:
-                return source
+                return source.source_of(array) if isinstance(source, SeparableSource) else source
         raise InputError(f"no {array} was given")

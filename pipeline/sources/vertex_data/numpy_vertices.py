@@ -94,6 +94,23 @@ class NumpyVertices:
         # A split given as lists of ids says nothing about a range of vertices until all lists are read.
         return all(array.is_mapped for array in self._stored()) and len(self.split) < 2
 
+    def source_of(self, array: str) -> NumpyVertices:
+        """The source of one array alone: whether tasks can share it then depends on its own file.
+
+        Raises:
+            InputError: there is no such array.
+        """
+        if array not in self.arrays:
+            raise InputError(f"no {array} was given")
+        label = self.label if array in {"label", "multilabel"} else None
+        return replace(
+            self,
+            feature=self.feature if array == "feature" else None,
+            label=label,
+            split=self.split if array == "split" else (),
+            target=self.target if array == "target" else None,
+        )
+
     def stored_arrays(self) -> tuple[StoredArray, ...]:
         return tuple(self._stored())
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +15,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.columns import (
     RowBlock,
+    RowStart,
     count_columns,
     read_ids,
     read_labels,
@@ -27,6 +31,8 @@ from gnnloom.storage.errors import InputError
 
 #: Lines inspected to tell ids from labels, and bytes of each.
 _LINES, _LONGEST = 100, 1 << 16
+#: Bytes of a local, uncompressed file after which the number of the row is kept, and threads that count rows.
+_INDEX_BYTES, _THREADS = 32 << 20, 4
 #: Binary labels and unknown ones, as text.
 _BINARY = {b"0", b"1", b"-1", b"0.0", b"1.0", b"-1.0", b"nan"}
 #: What a file of labels or splits may hold.
@@ -45,14 +51,15 @@ class TextVertices:
         array: ``feature``, ``label``, ``multilabel``, ``target`` or ``split``.
         num_columns: columns of the file.
         stated_vertices: rows of the file.
+        starts: where rows begin from which on the file can be read, ascending; the first is that of the file.
     """
 
     file: SourceFile
     array: str
     num_columns: int
     stated_vertices: int
+    starts: tuple[RowStart, ...]
 
-    random_access = False
     in_graph_order = False
 
     @classmethod
@@ -70,7 +77,7 @@ class TextVertices:
         files = open_files([location])
         if len(files) != 1:
             raise InputError(f"{location}: expected one file, found {len(files)}")
-        columns, rows = count_columns(files[0]), _count_rows(files[0])
+        columns, (starts, rows) = count_columns(files[0]), _index_rows(files[0])
         if not rows:
             raise InputError(f"{location}: the file is empty; expected a line per vertex")
         if array in {"label", "split"} and columns > 1 and _begins_with_ids(files[0]):
@@ -82,11 +89,16 @@ class TextVertices:
             array = "multilabel"
         if array == "split" and columns != 1:
             raise InputError(f"{location}: expected one column of {array}s, found {columns}")
-        return cls(files[0], array, columns, rows)
+        return cls(files[0], array, columns, rows, starts)
 
     @property
     def arrays(self) -> tuple[str, ...]:
         return (self.array,)
+
+    @property
+    def random_access(self) -> bool:
+        """Rows of a local, uncompressed file can be read starting a few MiB before them."""
+        return self.file.is_seekable
 
     def identity(self) -> dict[str, Any]:
         return {"format": "text", "array": self.array, "file": self.file.identity()}
@@ -104,19 +116,22 @@ class TextVertices:
         return self.num_columns if self.array == "target" else 0
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        for block in self._blocks(array):
+        after = bisect_right(self.starts, start, key=lambda begin: begin.row)
+        for block in self._blocks(array, self.starts[max(0, after - 1)]):
+            if block.first >= stop:
+                break
             rows = block.values[max(0, start - block.first) : max(0, stop - block.first)]
             if len(rows):
                 yield rows
 
-    def _blocks(self, array: str) -> Iterator[RowBlock]:
+    def _blocks(self, array: str, begin: RowStart) -> Iterator[RowBlock]:
         if array == "feature":
-            return read_table(self.file, self.num_columns, np.float32)
+            return read_table(self.file, self.num_columns, np.float32, begin)
         if array == "multilabel":
-            return read_multilabels(self.file, self.num_columns)
+            return read_multilabels(self.file, self.num_columns, begin)
         if array == "target":
-            return read_targets(self.file, self.num_columns)
-        return read_labels(self.file) if array == "label" else _read_codes(self.file)
+            return read_targets(self.file, self.num_columns, begin)
+        return read_labels(self.file, begin) if array == "label" else _read_codes(self.file, begin)
 
 
 def _begins_with_ids(file: SourceFile) -> bool:
@@ -127,8 +142,8 @@ def _begins_with_ids(file: SourceFile) -> bool:
     return not firsts <= _BINARY
 
 
-def _read_codes(file: SourceFile) -> Iterator[RowBlock]:
-    for block in read_ids(file):
+def _read_codes(file: SourceFile, begin: RowStart) -> Iterator[RowBlock]:
+    for block in read_ids(file, begin):
         wrong = block.values > max(SPLIT.values())
         if wrong.any():
             names = ", ".join(f"{code} {name}" for name, code in SPLIT.items())
@@ -136,8 +151,23 @@ def _read_codes(file: SourceFile) -> Iterator[RowBlock]:
         yield RowBlock(file, block.first, block.values.astype(np.uint8), block.line_at)
 
 
-def _count_rows(file: SourceFile) -> int:
-    return sum(int(_count_lines(block)) for _, block in whole_lines(file))
+def _index_rows(file: SourceFile) -> tuple[tuple[RowStart, ...], int]:
+    """Where rows begin from which on a file can be read, at least one; and the number of all rows."""
+    size = file.size if file.is_seekable else None
+    if size is None:
+        return (RowStart(),), _count_rows(file, 0, None)
+    bounds = [*range(0, size, _INDEX_BYTES), size]
+    # A large file is counted as fast as the disk reads it.
+    with ThreadPoolExecutor(_THREADS) as threads:
+        counts = list(threads.map(lambda span: _count_rows(file, *span), pairwise(bounds)))
+    rows = list(accumulate(counts, initial=0))
+    # A line belongs to the range in which it begins, so reading at a bound begins with the first line after it.
+    starts = tuple(RowStart(*start) for start in zip(bounds, rows, strict=True))[:-1]
+    return starts or (RowStart(),), rows[-1]
+
+
+def _count_rows(file: SourceFile, start: int, stop: int | None) -> int:
+    return sum(int(_count_lines(block)) for _, block in whole_lines(file, start, stop))
 
 
 @njit(cache=True, nogil=True)

@@ -17,7 +17,9 @@ from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.formats import bundled_vertices, guess_format, open_edges, open_vertices
 from gnnloom.pipeline.sources.planetoid import PlanetoidVertices
-from gnnloom.pipeline.sources.source import VertexSource
+from gnnloom.pipeline.sources.source import SeparableSource, VertexSource
+from gnnloom.pipeline.sources.vertex_data import text_vertices
+from gnnloom.pipeline.sources.vertex_data.text_vertices import TextVertices
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError, NotFoundError
@@ -58,7 +60,7 @@ def test_arrays_in_different_formats_can_be_combined(tmp_path: Path, feature: st
     source = open_vertices("files", (), {array: write_array(tmp_path, array, kind) for array, kind in kinds.items()})
     assert source.arrays == ("feature", "label", "split")
     assert (source.num_vertices(), source.num_features()) == (N, 4)
-    assert source.random_access == (not any(kind.startswith("csv") for kind in kinds.values()))
+    assert source.random_access == ("csv.zst" not in kinds.values())
     for start, stop in ((0, N), (13, 41), (50, 51)):
         np.testing.assert_array_equal(rows(source, "feature", start, stop), FEATURE[start:stop])
         np.testing.assert_array_equal(rows(source, "label", start, stop), LABEL[start:stop])
@@ -251,3 +253,48 @@ def test_an_ogb_folder_may_contain_only_edges(tmp_path: Path) -> None:
     source = bundled_vertices(None, [str(tmp_path)])
     assert source is not None
     assert source.arrays == ("label",)
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+@pytest.mark.parametrize("index_bytes", [1, 7, 64, 1 << 20])
+def test_rows_of_text_are_read_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index_bytes: int, end: str
+) -> None:
+    monkeypatch.setattr(text_vertices, "_INDEX_BYTES", index_bytes)
+    path = tmp_path / "feature.csv"
+    # Blank lines are no rows.
+    path.write_text("\n\n".join(f"{row},{row * row}" for row in range(N)) + end)
+    source = TextVertices.open(str(path), "feature")
+    assert source.num_vertices() == N
+    expected = np.stack([np.arange(N), np.arange(N) ** 2], 1).astype(np.float32)
+    for start in range(0, N, 7):
+        for stop in (start + 1, N):
+            np.testing.assert_array_equal(rows(source, "feature", start, stop), expected[start:stop])
+
+
+def test_an_error_in_a_later_range_of_text_names_its_line_and_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_vertices, "_INDEX_BYTES", 16)
+    path = tmp_path / "feature.csv"
+    path.write_text("".join("x,1\n" if row == 40 else f"{row},1\n" for row in range(N)))
+    source = TextVertices.open(str(path), "feature")
+    assert len(rows(source, "feature", 41, N)) == N - 41
+    with pytest.raises(InputError, match=r"line 41: .*row 40 of 2 columns"):
+        rows(source, "feature", 30, N)
+
+
+def test_tasks_share_the_features_though_the_split_is_read_as_a_whole(tmp_path: Path) -> None:
+    np.savez(tmp_path / "split.npz", **{name: np.flatnonzero(code == SPLIT) for code, name in enumerate(NAMES, 1)})
+    np.savez_compressed(tmp_path / "label.npz", label=LABEL)
+    files = {
+        "feature": write_array(tmp_path, "feature", "npy"),
+        "label": str(tmp_path / "label.npz"),
+        "split": str(tmp_path / "split.npz"),
+    }
+    source = open_vertices("files", (), files)
+    assert isinstance(source, SeparableSource)
+    apart = {array: source.source_of(array) for array in source.arrays}
+    shared = {array: one.random_access for array, one in apart.items() if isinstance(one, VertexSource)}
+    assert shared == {"feature": True, "label": False, "split": False}
+    assert source.source_of("feature").arrays == ("feature",)
