@@ -285,7 +285,8 @@ def test_an_error_in_a_later_range_of_text_names_its_line_and_row(
 
 
 def test_tasks_share_the_features_though_the_split_is_read_as_a_whole(tmp_path: Path) -> None:
-    np.savez(tmp_path / "split.npz", **{name: np.flatnonzero(code == SPLIT) for code, name in enumerate(NAMES, 1)})
+    ids: dict[str, Any] = {name: np.flatnonzero(code == SPLIT) for code, name in enumerate(NAMES, 1)}
+    np.savez(tmp_path / "split.npz", **ids)
     np.savez_compressed(tmp_path / "label.npz", label=LABEL)
     files = {
         "feature": write_array(tmp_path, "feature", "npy"),
