@@ -17,6 +17,7 @@ from gnnloom.pipeline.ingest.names.arrays import write_name_arrays
 from gnnloom.pipeline.ingest.names.hashed import HashedNames
 from gnnloom.pipeline.ingest.names.numbered import name_folder, name_table_path, number_names, were_numbered
 from gnnloom.pipeline.ingest.projection import IngestProjection, Resources, extrapolate
+from gnnloom.pipeline.ingest.survey import planned_ranges, surveyed_source
 from gnnloom.pipeline.matrix_sort.bucket_sort import BucketSort, SortedMatrix, SortOptions
 from gnnloom.pipeline.sources.names import NamedEdgeSource, NameFoundError
 from gnnloom.pipeline.sources.reading.files import UnreachableError
@@ -116,8 +117,7 @@ def _project_numbers(
 def _with_packed(projection: IngestProjection, source: EdgeSource) -> IngestProjection:
     """Count what has to be unpacked, and what a single task reads."""
     unpacked = sum(array.data_end for array in packed_arrays(source))
-    ranges = len(as_unpacked(source).ranges()) if unpacked else projection.ranges
-    return projection.with_packed(unpacked, largest_compressed(source), ranges)
+    return projection.with_packed(unpacked, largest_compressed(source), planned_ranges(as_unpacked(source)))
 
 
 def _project_names(
@@ -158,7 +158,8 @@ def ingest_graph(
         if writer.is_complete:
             return Graph(Artifact(writer.path))
         try:
-            return Graph(_sort(writer, prepared_source(writer, source, cluster), options, cluster))
+            prepared = surveyed_source(writer, prepared_source(writer, source, cluster), cluster)
+            return Graph(_sort(writer, prepared, options, cluster))
         except UnreachableError:
             # The server may answer later, and what was read is kept.
             raise

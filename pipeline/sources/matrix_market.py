@@ -2,15 +2,15 @@
 
 The entry "i j" is A[i, j] of the stored graph, the edge j -> i. Ids start from 1 in the file and from 0 in the graph. A
 symmetric file lists each edge once and stands for both directions; a skew-symmetric file stands for the second
-direction with the opposite sign. Explicit zeros are edges. A file is one range, because comparing the number of
-entries with the header requires reading all of it.
+direction with the opposite sign. Explicit zeros are edges. The entries of large files are counted before they are
+read, in ranges, to compare their number with the header.
 Boisvert, Pozo, Remington, The Matrix Market Exchange Formats (NISTIR 5935, 1996).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.format import WEIGHTS, Format
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.line_counts import count_data_lines
 from gnnloom.pipeline.sources.reading.lines import (
     BLOCK_BYTES,
     LONGEST_LINE,
@@ -31,6 +32,8 @@ from gnnloom.pipeline.sources.reading.parse import parse_edges
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
+#: Bytes of a local, uncompressed file that one task reads.
+RANGE_BYTES = 64 << 20
 #: Length of the shortest line with an entry: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
 _FIELDS = ("pattern", "real", "integer")
@@ -62,11 +65,16 @@ class MatrixMarketEdges:
     Attributes:
         weights: whether edges have weights.
         once: symmetric files give each edge once, for a graph that stores both directions of all edges.
+        is_counted: whether the entries of files with several ranges are known to be as many as the headers state.
+        range_bytes: size of a range.
+        block_bytes: number of bytes parsed at a time.
     """
 
     matrices: tuple[MatrixHeader, ...]
     weights: bool = False
     once: bool = False
+    is_counted: bool = False
+    range_bytes: int = RANGE_BYTES
     block_bytes: int = BLOCK_BYTES
 
     @classmethod
@@ -102,29 +110,55 @@ class MatrixMarketEdges:
         return max(matrix.num_vertices for matrix in self.matrices)
 
     def ranges(self) -> Sequence[SourceRange]:
-        return [SourceRange(number, 0, matrix.num_entries) for number, matrix in enumerate(self.matrices)]
+        return [span for number, matrix in enumerate(self.matrices) for span in self._ranges_of(number, matrix)]
+
+    def _ranges_of(self, number: int, matrix: MatrixHeader) -> Iterator[SourceRange]:
+        size = matrix.file.size if matrix.file.is_seekable else None
+        if size is None or size - matrix.data_at <= self.range_bytes:
+            yield SourceRange(number, 0, -1)
+            return
+        for start in range(matrix.data_at, size, self.range_bytes):
+            yield SourceRange(number, start, min(start + self.range_bytes, size))
+
+    def surveys(self) -> Sequence[SourceRange]:
+        return [] if self.is_counted else [span for span in self.ranges() if span.stop >= 0]
+
+    def survey(self, span: SourceRange) -> list[int]:
+        return [count_data_lines(self._blocks(span))]
+
+    def with_surveys(self, found: Sequence[Sequence[int]]) -> MatrixMarketEdges:
+        total = dict.fromkeys((span.file for span in self.surveys()), 0)
+        for span, (entries,) in zip(self.surveys(), found, strict=True):
+            total[span.file] += entries
+        for number, entries in total.items():
+            _check_entries(self.matrices[number], entries)
+        return replace(self, is_counted=True)
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         matrix, found = self.matrices[span.file], 0
         check_ends_with_feed(matrix.file)
-        # A compressed stream is read from its start, and the header is cut off the first blocks.
-        start = matrix.data_at if matrix.file.is_seekable else 0
-        for offset, block in whole_lines(matrix.file, start, block_bytes=self.block_bytes):
-            skipped = min(max(0, matrix.data_at - offset), len(block))
-            row, column, weight = self._parse(matrix, offset + skipped, block[skipped:], found)
+        for offset, block in self._blocks(span):
+            row, column, weight = self._parse(matrix, offset, block)
             found += len(row)
             # Entry A[i, j] is the edge j -> i: the column is the source.
             yield EdgeChunk(column, row, weight)
             if self._mirrors(matrix):
                 yield _mirrored(matrix, row, column, weight)
-        if found != matrix.num_entries:
-            raise InputError(
-                f"{matrix.file.location}: {found:,} entries, the header states {matrix.num_entries:,}; the file is"
-                " truncated or damaged"
-            )
+        if span.stop < 0:
+            _check_entries(matrix, found)
+
+    def _blocks(self, span: SourceRange) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+        """Offsets and whole lines of a range, without the header."""
+        matrix = self.matrices[span.file]
+        # A compressed stream is read from its start, and the header is cut off the first blocks.
+        start = max(matrix.data_at, span.start) if matrix.file.is_seekable else 0
+        stop = None if span.stop < 0 else span.stop
+        for offset, block in whole_lines(matrix.file, start, stop, self.block_bytes):
+            skipped = min(max(0, matrix.data_at - offset), len(block))
+            yield offset + skipped, block[skipped:]
 
     def _parse(
-        self, matrix: MatrixHeader, offset: int, block: NDArray[np.uint8], found: int
+        self, matrix: MatrixHeader, offset: int, block: NDArray[np.uint8]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32] | None]:
         most = len(block) // _SHORTEST_LINE + 1
         row, column = np.empty(most, np.int64), np.empty(most, np.int64)
@@ -136,9 +170,28 @@ class MatrixMarketEdges:
             raise bad_line(matrix.file, offset + at, REASONS[wrong])
         row, column = row[:count], column[:count]
         if min(row.min(initial=1), column.min(initial=1)) < 1:
-            entry = found + int(np.argmax((row < 1) | (column < 1)))
-            raise InputError(f"{matrix.file.location}, entry {entry + 1:,}: the id 0; ids of this format start from 1")
+            entry = int(np.argmax((row < 1) | (column < 1)))
+            raise bad_line(matrix.file, offset + _line_at(block, entry), "the id 0; ids of this format start from 1")
         return row - 1, column - 1, weight[:count] if self.weights else None
+
+
+def _line_at(block: NDArray[np.uint8], entry: int) -> int:
+    """Offset, within a block, of the line with an entry."""
+    at = 0
+    for line in block.tobytes().splitlines(keepends=True):
+        is_entry = bool(line.strip()) and not line.lstrip(b" \t").startswith((b"#", b"%"))
+        if is_entry and not entry:
+            break
+        entry, at = entry - is_entry, at + len(line)
+    return at
+
+
+def _check_entries(matrix: MatrixHeader, found: int) -> None:
+    if found != matrix.num_entries:
+        raise InputError(
+            f"{matrix.file.location}: {found:,} entries, the header states {matrix.num_entries:,}; the file is"
+            " truncated or damaged"
+        )
 
 
 def _mirrored(

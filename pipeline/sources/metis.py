@@ -3,14 +3,15 @@
 The header is "n m [fmt [ncon]]"; fmt is up to three digits for vertex sizes, vertex weights and edge weights, of which
 only the edge weights are read. Ids start from 1, and lines that begin with ``%`` are comments. A line may be longer
 than any buffer, so the parser works byte by byte and keeps its state between blocks. The number of a line is its
-vertex, so a file is one range. (METIS 5.1.0 manual, section 4.1.1.)
+vertex, so the lines of large files are counted before ranges of them are read. (METIS 5.1.0 manual, section 4.1.1.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any, BinaryIO
 
 import numpy as np
 from numba import njit
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.format import WEIGHTS, Format
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
+from gnnloom.pipeline.sources.reading.line_counts import count_uncommented
 from gnnloom.pipeline.sources.reading.lines import bad_line, check_ends_with_feed, first_line
 from gnnloom.pipeline.sources.reading.numerals import (
     BEYOND,
@@ -39,6 +41,8 @@ from gnnloom.pipeline.sources.reading.numerals import (
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.storage.errors import InputError
 
+#: Bytes of a local, uncompressed file that one task reads.
+RANGE_BYTES = 64 << 20
 #: Number of bytes parsed at a time.
 BLOCK_BYTES = 2 << 20
 
@@ -72,12 +76,19 @@ class MetisEdges:
         graphs: the header of each file.
         weights: whether edges have weights.
         once: give each edge once, for a graph that stores both directions of all edges.
+        first_vertices: for each of :meth:`ranges`, the vertex of the first line that begins in it; empty until the
+            lines are counted.
+        is_checked: whether every edge is known to be in the lines of both of its ends.
+        range_bytes: size of a range.
         block_bytes: number of bytes parsed at a time.
     """
 
     graphs: tuple[MetisHeader, ...]
     weights: bool = False
     once: bool = False
+    first_vertices: tuple[int, ...] = ()
+    is_checked: bool = False
+    range_bytes: int = RANGE_BYTES
     block_bytes: int = BLOCK_BYTES
 
     @classmethod
@@ -110,15 +121,74 @@ class MetisEdges:
         return max(graph.num_vertices for graph in self.graphs)
 
     def ranges(self) -> Sequence[SourceRange]:
-        return [SourceRange(number, 0, -1) for number in range(len(self.graphs))]
+        # Until the lines are counted, only a whole file can be read.
+        return self._cut() if self.is_checked else [SourceRange(number, 0, -1) for number in range(len(self.graphs))]
+
+    def _cut(self) -> list[SourceRange]:
+        return [span for number, graph in enumerate(self.graphs) for span in self._ranges_of(number, graph)]
+
+    def _ranges_of(self, number: int, graph: MetisHeader) -> Iterator[SourceRange]:
+        size = graph.file.size if graph.file.is_seekable else None
+        if size is None or size - graph.data_at <= self.range_bytes:
+            yield SourceRange(number, 0, -1)
+            return
+        for start in range(graph.data_at, size, self.range_bytes):
+            yield SourceRange(number, start, min(start + self.range_bytes, size))
+
+    def surveys(self) -> Sequence[SourceRange]:
+        """All ranges, twice: to count their lines, then their edges; none if every file is one range."""
+        ranges = self._cut()
+        return [] if self.is_checked or len(ranges) == len(self.graphs) else ranges
+
+    def survey(self, span: SourceRange) -> list[int]:
+        graph = self.graphs[span.file]
+        if not self.first_vertices:
+            return [self._count_lines(graph, span)]
+        state = self._state(span)
+        for offset, block in _blocks(graph, span, self.block_bytes):
+            self._parse(graph, offset, block, state)
+        # With the lines, what _check_totals compares.
+        lines = int(state[VERTEX]) - self._first_vertex(span)
+        return [lines, int(state[UPWARD]), int(state[DOWNWARD]), int(state[LOOPS])]
+
+    def with_surveys(self, found: Sequence[Sequence[int]]) -> MetisEdges:
+        spans = self.surveys()
+        of_files = [
+            [counts for span, counts in zip(spans, found, strict=True) if span.file == number]
+            for number in range(len(self.graphs))
+        ]
+        if not self.first_vertices:
+            # Files of one range start from vertex 0 as well.
+            firsts = (
+                first for counts in of_files for first in list(accumulate((c for (c,) in counts), initial=0))[:-1]
+            )
+            return replace(self, first_vertices=tuple(firsts))
+        for graph, counts in zip(self.graphs, of_files, strict=True):
+            _check_totals(graph, *(sum(column) for column in zip(*counts, strict=True)))
+        return replace(self, is_checked=True)
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
-        graph = self.graphs[span.file]
-        state = np.zeros(10, np.int64)
-        state[LINE_AT] = graph.data_at
-        for offset, block in _blocks(graph, self.block_bytes):
+        graph, state = self.graphs[span.file], self._state(span)
+        for offset, block in _blocks(graph, span, self.block_bytes):
             yield self._parse(graph, offset, block, state)
-        _check_totals(graph, state)
+        if span.stop < 0:
+            _check_totals(graph, *(int(state[count]) for count in (VERTEX, UPWARD, DOWNWARD, LOOPS)))
+
+    def _state(self, span: SourceRange) -> NDArray[np.int64]:
+        state = np.zeros(10, np.int64)
+        state[VERTEX], state[LINE_AT] = self._first_vertex(span), max(self.graphs[span.file].data_at, span.start)
+        return state
+
+    def _first_vertex(self, span: SourceRange) -> int:
+        return self.first_vertices[self._cut().index(span)] if self.first_vertices else 0
+
+    def _count_lines(self, graph: MetisHeader, span: SourceRange) -> int:
+        total, is_inside, is_comment = 0, False, False
+        for _, block in _blocks(graph, span, self.block_bytes):
+            count, is_inside, is_comment = count_uncommented(block, is_inside, is_comment)
+            total += count
+        # Further blank lines at the end stand for no vertex; the next round refuses those that are not blank.
+        return total
 
     def _parse(self, graph: MetisHeader, offset: int, block: NDArray[np.uint8], state: NDArray[np.int64]) -> EdgeChunk:
         # A number takes at least a digit and a separator, and one that began in the previous block may end in this
@@ -135,10 +205,13 @@ class MetisEdges:
         return EdgeChunk(source[:count], target[:count], weight[:count] if self.weights else None)
 
 
-def _blocks(graph: MetisHeader, block_bytes: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """The contents after the header, with a line feed at the end."""
+def _blocks(graph: MetisHeader, span: SourceRange, block_bytes: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """The lines that begin in a range, in blocks that may end within a line; the last one ends with a line feed."""
     check_ends_with_feed(graph.file)
     with graph.file.open() as stream:
+        if span.stop >= 0:
+            yield from _blocks_between(stream, span, graph.data_at, block_bytes)
+            return
         offset, last = 0, b"\n"
         while data := stream.read(block_bytes):
             skipped = min(max(0, graph.data_at - offset), len(data))
@@ -149,11 +222,34 @@ def _blocks(graph: MetisHeader, block_bytes: int) -> Iterator[tuple[int, NDArray
             yield offset, np.frombuffer(b"\n", np.uint8)
 
 
-def _check_totals(graph: MetisHeader, state: NDArray[np.int64]) -> None:
-    where, upward, loops = graph.file.location, int(state[UPWARD]), int(state[LOOPS])
-    if state[VERTEX] < graph.num_vertices:
-        raise InputError(f"{where}: {state[VERTEX]:,} lines, expected one for each of {graph.num_vertices:,} vertices")
-    if upward != state[DOWNWARD]:
+def _blocks_between(
+    stream: BinaryIO, span: SourceRange, data_at: int, block_bytes: int
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    start = span.start if span.start <= data_at else _line_after(stream, span.start - 1, block_bytes)
+    # A line belongs to the range in which it begins, however long it is.
+    end = _line_after(stream, span.stop - 1, block_bytes)
+    stream.seek(start)
+    while start < end and (data := stream.read(min(block_bytes, end - start))):
+        yield start, np.frombuffer(data, np.uint8)
+        start += len(data)
+
+
+def _line_after(stream: BinaryIO, at: int, block_bytes: int) -> int:
+    """Offset of the line after the first line feed at ``at`` or later; the end of the file if there is none."""
+    stream.seek(at)
+    while data := stream.read(block_bytes):
+        feed = data.find(b"\n")
+        if feed >= 0:
+            return at + feed + 1
+        at += len(data)
+    return at
+
+
+def _check_totals(graph: MetisHeader, lines: int, upward: int, downward: int, loops: int) -> None:
+    where = graph.file.location
+    if lines < graph.num_vertices:
+        raise InputError(f"{where}: {lines:,} lines, expected one for each of {graph.num_vertices:,} vertices")
+    if upward != downward:
         raise InputError(f"{where}: not every edge is in the lines of both of its ends")
     if not upward <= graph.num_edges <= upward + loops:
         raise InputError(

@@ -11,7 +11,7 @@ Graph Benchmark (NeurIPS 2020).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ class OgbEdges:
 
     edges: TextEdges
     num_edges: int
+    is_counted: bool = False
 
     @classmethod
     def open(cls, folder: str) -> OgbEdges:
@@ -66,14 +67,30 @@ class OgbEdges:
         return self.edges.num_vertices()
 
     def ranges(self) -> Sequence[SourceRange]:
-        """One range: comparing the number of edges with the stated one requires reading the whole file."""
-        return [SourceRange(0, 0, -1)]
+        ranges = self.edges.ranges()
+        # Comparing the number of edges with the stated one requires reading the whole file, or counting its lines.
+        return ranges if len(ranges) > 1 else [SourceRange(0, 0, -1)]
+
+    def surveys(self) -> Sequence[SourceRange]:
+        ranges = self.ranges()
+        return [] if self.is_counted or len(ranges) == 1 else ranges
+
+    def survey(self, span: SourceRange) -> list[int]:
+        return [self.edges.count_lines(span)]
+
+    def with_surveys(self, found: Sequence[Sequence[int]]) -> OgbEdges:
+        self._check_edges(sum(edges for (edges,) in found))
+        return replace(self, is_counted=True)
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         found = 0
         for chunk in self.edges.read(span):
             found += len(chunk.source)
             yield chunk
+        if span.stop < 0:
+            self._check_edges(found)
+
+    def _check_edges(self, found: int) -> None:
         if found != self.num_edges:
             raise InputError(
                 f"{self.edges.files[0].location}: {found:,} edges, num-edge-list says {self.num_edges:,};"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,34 @@ class EdgeSource(Protocol):
         Raises:
             InputError: the file contains something that is not an edge; the message names the file and the line or
                 edge.
+        """
+        ...
+
+
+@runtime_checkable
+class SurveyedSource(EdgeSource, Protocol):
+    """A source that can be read in ranges once it is known what all of them hold, such as the number of their lines.
+
+    Tasks survey the ranges before they are read, in as many rounds as the source asks for.
+    """
+
+    def surveys(self) -> Sequence[SourceRange]:
+        """The ranges to survey in the next round; none if the source can be read, as one task can read all of it."""
+        ...
+
+    def survey(self, span: SourceRange, /) -> list[int]:
+        """Count what a range holds.
+
+        Raises:
+            InputError: something in the range cannot be used.
+        """
+        ...
+
+    def with_surveys(self, found: Sequence[Sequence[int]]) -> Self:
+        """The same source with the same identity, which knows the counts of all :meth:`surveys`, in their order.
+
+        Raises:
+            InputError: the counts are not those that a file states.
         """
         ...
 

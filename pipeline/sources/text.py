@@ -24,6 +24,7 @@ from gnnloom.pipeline.sources.option import Option
 from gnnloom.pipeline.sources.reading import name_parser
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.header import begins_with_header
+from gnnloom.pipeline.sources.reading.line_counts import count_data_lines
 from gnnloom.pipeline.sources.reading.line_estimate import Estimate, estimate_lines
 from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, bad_line
 from gnnloom.pipeline.sources.reading.numerals import EXTRA, NEGATIVE, NO_ID, REASONS, TOO_LARGE
@@ -146,6 +147,10 @@ class TextEdges:
             num_edges += len(chunk.source)
             yield chunk
         self._check_any(span, num_edges)
+
+    def count_lines(self, span: SourceRange) -> int:
+        """Number of lines of a range that should be edges."""
+        return count_data_lines(self._blocks(span))
 
     def _blocks(self, span: SourceRange) -> Iterator[tuple[int, NDArray[np.uint8]]]:
         stop = None if span.stop < 0 else span.stop

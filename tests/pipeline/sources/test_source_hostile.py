@@ -134,7 +134,7 @@ MTX = "%%MatrixMarket matrix coordinate real general\n% note\n\n3 3 2\n1 2 0.5\n
         (("3 3 2", "3 3 1"), "2 entries, the header states 1"),
         (("3 3 2", "3 3 0"), "no edges"),
         (("3 1 2", "4 1 2"), "line 6: the vertex id is not below"),
-        (("3 1 2", "0 1 2"), "entry 2: the id 0; ids of this format start from 1"),
+        (("3 1 2", "0 1 2"), "line 6: the id 0; ids of this format start from 1"),
         (("3 1 2", "-1 1 2"), "line 6: .*negative"),
         (("3 1 2", "3 1 two"), "line 6: expected a number"),
         (("3 1 2", "3"), "line 6: expected two vertex ids"),
