@@ -145,8 +145,8 @@ class MetisEdges:
         if not self.first_vertices:
             return [self._count_lines(graph, span)]
         state = self._state(span)
-        for offset, block in _blocks(graph, span, self.block_bytes):
-            self._parse(graph, offset, block, state)
+        for _ in self._chunks(span, state):
+            pass
         # With the lines, what _check_totals compares.
         lines = int(state[VERTEX]) - self._first_vertex(span)
         return [lines, int(state[UPWARD]), int(state[DOWNWARD]), int(state[LOOPS])]
@@ -169,15 +169,22 @@ class MetisEdges:
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         graph, state = self.graphs[span.file], self._state(span)
-        for offset, block in _blocks(graph, span, self.block_bytes):
-            yield self._parse(graph, offset, block, state)
+        yield from self._chunks(span, state)
         if span.stop < 0:
             _check_totals(graph, *(int(state[count]) for count in (VERTEX, UPWARD, DOWNWARD, LOOPS)))
 
     def _state(self, span: SourceRange) -> NDArray[np.int64]:
         state = np.zeros(10, np.int64)
-        state[VERTEX], state[LINE_AT] = self._first_vertex(span), max(self.graphs[span.file].data_at, span.start)
+        state[VERTEX], state[LINE_AT] = self._first_vertex(span), self.graphs[span.file].data_at
         return state
+
+    def _chunks(self, span: SourceRange, state: NDArray[np.int64]) -> Iterator[EdgeChunk]:
+        graph, is_first = self.graphs[span.file], True
+        for offset, block in _blocks(graph, span, self.block_bytes):
+            # A range begins with the first line that begins in it.
+            if is_first and span.stop >= 0:
+                state[LINE_AT], is_first = offset, False
+            yield self._parse(graph, offset, block, state)
 
     def _first_vertex(self, span: SourceRange) -> int:
         return self.first_vertices[self._cut().index(span)] if self.first_vertices else 0
