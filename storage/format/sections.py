@@ -25,6 +25,16 @@ from gnnloom.storage.format.schema import SCHEMAS
 SECTIONS: Final = "sections"
 
 
+#: Bytes, at most, of a manifest without its sections, of a section in it (a name and a digest), and of an array in the
+#: list of a section.
+_MANIFEST_BYTES, _SECTION_BYTES, _ARRAY_BYTES = 4096, 64, 400
+
+
+def planned_metadata(sections: int, arrays: int) -> int:
+    """Bytes, at most, that a reader parses of an artifact with so many sections to open so many arrays of them."""
+    return _MANIFEST_BYTES + _SECTION_BYTES * sections + _ARRAY_BYTES * arrays
+
+
 def section_name(section: str) -> str:
     """Path of a section's list in the artifact."""
     return f"{SECTIONS}/{section.replace('/', '-')}.json"

@@ -17,12 +17,10 @@ from gnnloom.storage.format.arrays import ArrayRecord, Piece
 from gnnloom.storage.format.artifact import MANIFEST, Artifact, ArtifactWriter
 from gnnloom.storage.format.files import write_json
 from gnnloom.storage.format.schema import SCHEMAS
-from gnnloom.storage.format.sections import read_section, section_name
+from gnnloom.storage.format.sections import planned_metadata, read_section, section_name
 from gnnloom.storage.format.task_record import TaskRecord
 
 SIZES = {"vertex": 10**10, "feature": 128, "class": 172, "target": 1}
-#: Bytes in a manifest for each section: its name and a digest.
-LINE_BYTES = 64
 
 
 def fake_records(folder: str, pattern: str, ranks: int) -> list[ArrayRecord]:
@@ -82,7 +80,7 @@ def test_a_rank_of_row_shards_parses_its_own_list(
     folders = {f"row/{rank:05d}": "row/*" for rank in range(ranks)}
     artifact, held = store_records(tmp_path, folders, ranks)
     own = [record.path for record in fake_records(f"row/{ranks - 1:05d}", "row/*", ranks)]
-    assert parsed_bytes(artifact.path, own, monkeypatch) <= 4096 + LINE_BYTES * ranks + 400 * len(own)
+    assert parsed_bytes(artifact.path, own, monkeypatch) <= planned_metadata(ranks, len(own))
     # The commit holds the records: linear in the number of tasks.
     assert held <= (1 << 20) + 6000 * len(own) * ranks
 
@@ -98,6 +96,5 @@ def test_a_rank_of_grid_shards_parses_the_lists_of_its_cells(
     artifact, _ = store_records(tmp_path, folders, side * side)
     mine = [cell_path(variant, side - 1, 0) for variant in variants] + orders[-1:]
     own = [record.path for folder in mine for record in fake_records(folder, folders[folder], side * side)]
-    assert parsed_bytes(artifact.path, own, monkeypatch) <= 4096 + LINE_BYTES * len(folders) + 400 * (
-        3 * len(variants) + 7
-    )
+    arrays = 3 * len(variants) + 7
+    assert parsed_bytes(artifact.path, own, monkeypatch) <= planned_metadata(len(folders), arrays)

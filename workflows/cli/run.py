@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gnnloom.pipeline.tasks.phase_counts import client_bytes
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.job.exit_codes import EXIT_STOPPED
 from gnnloom.trainer.job.launch import find_mpiexec
@@ -21,6 +22,7 @@ from gnnloom.workflows.cli.output import readable, show_rows
 from gnnloom.workflows.cli.output import show as show_object
 from gnnloom.workflows.cli.progress import shown_epochs, shown_progress
 from gnnloom.workflows.recipe.new_recipe import write_new_recipe
+from gnnloom.workflows.recipe.rank_counts import RankCount
 from gnnloom.workflows.recipe.recipe import bundled_recipes, find_bundled, summary_of
 from gnnloom.workflows.recipe.request import Assignment, Request
 from gnnloom.workflows.recipe.second_graph import other_graphs
@@ -201,7 +203,36 @@ def _show_phases(projections: Sequence[Projection]) -> None:
             for phase in each.phases
         ]
         if rows:
-            show_rows(columns, rows, f"{each.stage}: tasks, files opened (most by a task), bytes (most read by a task)")
+            held = readable("bytes", client_bytes(each.phases))
+            show_rows(
+                columns,
+                rows,
+                f"{each.stage}: tasks, for which the client holds {held} at most; files opened (most by a task), bytes"
+                " (most read by a task)",
+            )
+        if each.rank is not None:
+            _show_rank(each.stage, each.rank)
+
+
+def _show_rank(stage: str, rank: RankCount) -> None:
+    traffic = (
+        ("unknown", "unknown")
+        if rank.messages is None
+        else (f"{rank.messages:,.0f}", readable("bytes", rank.bytes_sent))
+    )
+    show_rows(
+        ("ranks", "reads", "holds", "parses", "messages", "sends"),
+        [
+            (
+                f"{rank.ranks:,}",
+                readable("bytes", rank.bytes_read),
+                readable("bytes", rank.bytes_held),
+                readable("bytes", rank.metadata),
+                *traffic,
+            )
+        ],
+        f"{stage}: what a rank reads of the shards, holds, parses of their manifests, and sends in an epoch",
+    )
 
 
 def _run_here(request: Request, *, as_json: bool) -> None:

@@ -18,6 +18,7 @@ from gnnloom.trainer.training.projection import (
     project_new_training,
     project_training,
 )
+from gnnloom.workflows.recipe.rank_counts import RankCount, count_rank
 from gnnloom.workflows.recipe.request import Assignment
 from gnnloom.workflows.recipe.stage_inputs import StageInputs
 from gnnloom.workflows.recipe.stages import Stage
@@ -37,6 +38,7 @@ class Projection:
         seconds: processor seconds of all processes.
         note: what the figures assume.
         phases: what the tasks of each phase will do, as far as the stage counts that.
+        rank: what a rank will do, if the stage trains.
     """
 
     stage: str
@@ -48,6 +50,7 @@ class Projection:
     seconds: float | None = None
     note: str = ""
     phases: tuple[PhaseCount, ...] = ()
+    rank: RankCount | None = None
 
     def to_json(self) -> dict[str, Any]:
         content = asdict(self)
@@ -135,11 +138,8 @@ def _train(stage: Stage, inputs: StageInputs) -> Projection:
     plan = _training(inputs)
     note = f"{plan.ranks} ranks" + (f"; {_RANDOM_PARTS}" if inputs.expects_random_parts else "")
     seconds = None if plan.seconds is None else plan.seconds * plan.ranks
-    # The busiest rank stands for all.
-    read = plan.ranks * plan.read_bytes
-    start = PhaseCount("read shards", plan.ranks, 0, 0, 1, read, 0, plan.read_bytes)
-    memory, written = max(plan.peak_memory), plan.written_bytes
-    return Projection(stage.name, stage.key, False, memory, written, 0, seconds, note, (start,))
+    memory, rank = max(plan.peak_memory), count_rank(inputs, plan)
+    return Projection(stage.name, stage.key, False, memory, plan.written_bytes, 0, seconds, note, rank=rank)
 
 
 def _predict(stage: Stage, inputs: StageInputs) -> Projection:

@@ -182,6 +182,11 @@ class StageInputs:
         return PartSizes.at_random(self.graph, partition.parts if partition is not None else 1)
 
     @property
+    def stored_partition(self) -> Partition | None:
+        """The partition, if it is there."""
+        return self._stored_partition
+
+    @property
     def expects_random_parts(self) -> bool:
         """Whether the rows that ranks exchange are those of random parts, since the partition does not exist yet."""
         return self.recipe.grid is None and self._stored_partition is None

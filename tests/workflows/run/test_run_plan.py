@@ -11,11 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage.format.artifact import MANIFEST
 from gnnloom.trainer.training.projection import NUMBA_MEMORY, PROCESS_MEMORY
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.recipe.request import Request
 from gnnloom.workflows.run.stages import prepare
-from support.recipes import RECIPE
+from support.recipes import RECIPE, run_arguments, run_here
 from support.warnings_logged import warnings_logged
 
 
@@ -46,11 +47,12 @@ def test_a_plan_shows_what_is_done_and_what_the_rest_will_need(tmp_path: Path) -
     assert list(phases["vertices"]) == [f"write rows: {array}" for array in ("feature", "label", "split")]
     assert list(phases["partition"]) == ["store parts", "count exchange", "measure load"]
     assert phases["partition"]["store parts"]["bytes_written"] == 120 * 4
-    assert phases["shards"]["write ranks"]["tasks"] == phases["train"]["read shards"]["tasks"] == 3
+    assert phases["shards"]["write ranks"]["tasks"] == before[-1]["rank"]["ranks"] == 3
     assert phases["vertices"]["write rows: feature"]["bytes_written"] == 120 * 8 * 4
     shown = gnnloom("--catalog", str(tmp_path / "catalog"), "run", str(path), "--plan")
-    assert "shards: tasks, files opened" in shown
+    assert "shards: tasks, for which the client holds" in shown
     assert "halos" in shown
+    assert "train: what a rank reads of the shards" in shown
     assignment = Request(path, tmp_path / "catalog", last="shards").check()
     prepare(assignment, InProcessCluster(assignment.cluster.memory))
     after = plan(tmp_path)
@@ -99,6 +101,29 @@ def test_estimates_are_near_the_figures_of_the_stored_inputs(tmp_path: Path, set
             if stage["stage"] in {"train", "predict"}:
                 assert memory[0] == pytest.approx(memory[1], rel=0.05)
             assert stage["disk"] == pytest.approx(before["disk"], rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param((), id="rows"),
+        pytest.param(("train.algorithm=summa",), id="grid", marks=pytest.mark.long),
+    ],
+)
+def test_a_rank_reads_and_sends_what_the_plan_of_stored_shards_says(tmp_path: Path, settings: tuple[str, ...]) -> None:
+    path, options = tmp_path / "recipe.toml", [word for setting in settings for word in ("--set", setting)]
+    path.write_text(RECIPE if not settings else RECIPE.replace('[partition]\nmethod = "random"\n', ""))
+    assignment = Request(path, tmp_path / "catalog", settings, last="shards").check()
+    prepare(assignment, InProcessCluster(assignment.cluster.memory))
+    rank = plan(tmp_path, *options)["stages"][-1]["rank"]
+    result = run_here(run_arguments(str(path), tmp_path / "catalog", *settings))
+    assert rank["messages"] * rank["ranks"] == result["messages_sent"]
+    assert rank["bytes_sent"] * rank["ranks"] == result["bytes_sent"]
+    # Small shards are mostly lists of their arrays, which count as stored and not as read.
+    assert max(result["bytes_read"]) <= rank["bytes_read"]
+    shards = tmp_path / "catalog" / "tiny" / "shards" / assignment.workload.all_keys["shards"]
+    lists = sum(file.stat().st_size for file in (shards / "sections").iterdir())
+    assert (shards / MANIFEST).stat().st_size < rank["metadata"] < (shards / MANIFEST).stat().st_size + 2 * lists
 
 
 def test_recipes_are_listed_and_shown(tmp_path: Path) -> None:
