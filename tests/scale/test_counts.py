@@ -24,7 +24,7 @@ from gnnloom.pipeline.shards.projection import grid_counts, row_counts
 from gnnloom.pipeline.shards.sizes import PartSizes
 from gnnloom.pipeline.sources.reading.keyed_rows import table_ranges
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
-from gnnloom.pipeline.tasks.phase_counts import PhaseCount, total_tasks
+from gnnloom.pipeline.tasks.phase_counts import PhaseCount, client_bytes, total_tasks
 from gnnloom.storage.format.arrays import default_chunk_rows
 
 RANKS = (1, 64, 1024)
@@ -33,8 +33,6 @@ MEMORY = 1 << 30
 MOST_OPENS = 16
 #: Bytes that are worth an open of a further file: reading them takes longer.
 OPEN_BYTES = 64 << 10
-#: Assumed bytes of a task in the client and the scheduler.
-TASK_BYTES = 4 << 10
 cases = pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
 on_ranks = pytest.mark.parametrize("ranks", RANKS)
 
@@ -77,8 +75,8 @@ def check_shares(phases: Sequence[PhaseCount], data: int, most_tasks: float) -> 
         assert phase.bytes_written <= 4 * data, phase
         assert phase.largest_task <= 2 * phase.bytes_read / phase.tasks + (64 << 20), phase
         assert phase.tasks <= most_tasks, phase
-        # A task reads or writes 4 MiB or more, so this bounds the client by a thousandth of the data.
-        assert phase.tasks * TASK_BYTES <= data // 1000 + (8 << 20), phase
+        # A task reads or writes 4 MiB or more, and the client holds 9 KiB for it: less than a four-hundredth.
+        assert client_bytes([phase]) <= data // 400 + (20 << 20), phase
 
 
 @cases

@@ -8,7 +8,8 @@ from gnnloom.storage.artifacts.grid_variants import stored_variants
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.schema import SCHEMAS
 from gnnloom.storage.format.sections import planned_metadata
-from gnnloom.trainer.algorithms.steps import Exchange, Volume
+from gnnloom.trainer.algorithms.steps import Volume
+from gnnloom.trainer.algorithms.workload import Exchange
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.planner.describe import GraphFacts, epoch_steps, exchanges_of, workload
 from gnnloom.trainer.planner.law import ExchangeLaw
@@ -73,7 +74,7 @@ def _exchanges(inputs: StageInputs, ranks: int) -> tuple[Exchange, Exchange] | N
     if inputs.stored_partition is not None:
         return exchanges_of(inputs.stored_partition)
     expected = ExchangeLaw.fitted(inputs.graph.num_vertices, inputs.graph.nnz, []).at(ranks)
-    return expected, expected
+    return None if expected is None else (expected, expected)
 
 
 def _metadata(inputs: StageInputs, ranks: int) -> int:
