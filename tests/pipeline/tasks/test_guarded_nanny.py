@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 
 from gnnloom.pipeline.tasks import guarded_nanny
-from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster, worker_settings
 from gnnloom.pipeline.tasks.guarded_nanny import Guard, own_memory
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MINIMUM_MEMORY
 from gnnloom.storage.errors import LaunchError
@@ -24,6 +26,11 @@ def hold(num_bytes: int) -> int:
     held = np.ones(num_bytes, np.uint8)
     time.sleep(0.5)
     return int(held[-1])
+
+
+def be_killed(_: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0
 
 
 def map_file(path: Path) -> int:
@@ -47,6 +54,27 @@ def test_a_worker_far_beyond_its_budget_is_ended_with_one_error_that_names_the_o
             list(cluster.map(hold, [FAR_BEYOND]))
         # The worker was replaced.
         assert list(cluster.map(hold, [WITHIN])) == [1]
+
+
+@pytest.mark.usefixtures("no_memory_left")
+def test_only_the_kill_of_a_worker_that_held_too_much_is_blamed_on_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {**worker_settings(), "distributed.scheduler.allowed-failures": 0}
+    monkeypatch.setattr("gnnloom.pipeline.tasks.cluster.worker_settings", lambda: settings)
+    with open_cluster(ClusterOptions(workers=1, memory=BUDGET)) as cluster:
+        with pytest.raises(LaunchError, match="a task took"):
+            list(cluster.map(hold, [FAR_BEYOND]))
+        with pytest.raises(LaunchError, match="several worker processes in a row were killed at the same task"):
+            list(cluster.map(be_killed, [0]))
+
+
+def test_a_worker_is_ended_beyond_its_share_of_a_job_even_if_the_machine_has_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guarded_nanny, "available_memory", lambda: 1 << 40)
+    guard = Guard.of(BUDGET, share=1 << 30)
+    assert guard.ends((1 << 30) + 1)
+    assert not guard.ends(1 << 30)
+    assert not Guard.of(BUDGET).ends(1 << 50)
 
 
 @pytest.mark.usefixtures("no_memory_left")
