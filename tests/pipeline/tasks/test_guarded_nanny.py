@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -15,6 +17,10 @@ from gnnloom.pipeline.tasks.cluster import ClusterOptions, open_cluster, worker_
 from gnnloom.pipeline.tasks.guarded_nanny import Guard, own_memory
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MINIMUM_MEMORY
 from gnnloom.storage.errors import LaunchError
+from gnnloom.trainer.job.launch import find_mpiexec, rank_environment
+from support.mpi import MPI_PYTHON
+
+PROGRAM = Path(__file__).parent / "programs" / "guarded_ranks.py"
 
 #: What a worker of the tests may use, so little that a small array is far beyond it.
 BUDGET = 1 << 20
@@ -65,6 +71,16 @@ def test_only_the_kill_of_a_worker_that_held_too_much_is_blamed_on_memory(monkey
             list(cluster.map(hold, [FAR_BEYOND]))
         with pytest.raises(LaunchError, match="several worker processes in a row were killed at the same task"):
             list(cluster.map(be_killed, [0]))
+
+
+def test_workers_on_mpi_ranks_are_ended_for_memory_of_their_own_and_not_for_mapped_files(tmp_path: Path) -> None:
+    command = [find_mpiexec(), "-n", "3", *MPI_PYTHON, str(PROGRAM), str(tmp_path)]
+    done = subprocess.run(command, env=rank_environment(3), capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stderr
+    outcomes = json.loads((tmp_path / "outcomes.json").read_text())
+    assert outcomes["mapped"] == [-(-FAR_BEYOND // 4096)]
+    assert outcomes["held"].startswith("a task took")
+    assert outcomes["killed"].startswith("several worker processes in a row were killed")
 
 
 def test_a_worker_is_ended_beyond_its_share_of_a_job_even_if_the_machine_has_more(
