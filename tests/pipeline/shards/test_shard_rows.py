@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -26,6 +25,7 @@ from gnnloom.storage.format.arrays import write_array
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.partitions import random_parts, rows_sent, store_partition
+from support.stopping import StoppedError, StoppingCluster
 
 HERE = InProcessCluster()
 
@@ -306,21 +306,6 @@ def test_the_halos_are_as_large_as_the_counted_volume(catalog: Catalog) -> None:
     assert shards.quality == quality
 
 
-class StoppingCluster(InProcessCluster):
-    """Runs so many tasks and then raises; the records of these tasks stay, as after kill -9."""
-
-    def __init__(self, tasks: int) -> None:
-        super().__init__()
-        self.tasks = tasks
-
-    def map(self, function: Any, items: Any) -> Iterator[Any]:
-        for item in items:
-            if self.tasks == 0:
-                raise KeyboardInterrupt
-            self.tasks -= 1
-            yield function(item)
-
-
 @pytest.mark.parametrize("tasks", [0, 4, 9, 16])
 def test_a_stage_stopped_anywhere_resumes_to_the_same_bytes(catalog: Catalog, tasks: int) -> None:
     adjacency = random_adjacency(40, 200, 0, symmetric=False)
@@ -332,7 +317,7 @@ def test_a_stage_stopped_anywhere_resumes_to_the_same_bytes(catalog: Catalog, ta
         store_vertices(dataset, np.ones((40, 2)), None, None)
         partition = store_partition(dataset, graph, part, 5)
         if name == "stopped":
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.raises(StoppedError):
                 shard_rows(dataset, partition, StoppingCluster(tasks))
         digests.append(shard_rows(dataset, partition, HERE).artifact.digest)
     assert digests[0] == digests[1]
@@ -355,7 +340,7 @@ def test_merging_routed_files_and_stopping_on_the_way_change_no_byte(
             monkeypatch.setattr(merge_levels, "OPEN_BYTES", 1 << 30)
             assert len(row_merge.RoutedFiles("forward", 12, 7, 1000).levels) == 3
             for _ in range(6):
-                with pytest.raises(KeyboardInterrupt):
+                with pytest.raises(StoppedError):
                     shard_rows(dataset, partition, StoppingCluster(11), reorder=reorder)
         made.append(shard_rows(dataset, partition, HERE, reorder=reorder).artifact)
     assert made[0].digest == made[1].digest
