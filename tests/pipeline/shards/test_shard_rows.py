@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort import merge_levels
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
-from gnnloom.pipeline.shards import row_merge
+from gnnloom.pipeline.shards import row_merge, row_routed
+from gnnloom.pipeline.shards.row_routed import RoutedMatrix, RoutedRank, RowSegment
 from gnnloom.pipeline.shards.row_stage import shard_rows
 from gnnloom.pipeline.tasks.cluster import ClusterOptions, InProcessCluster, open_cluster
 from gnnloom.storage import CSR, Catalog, Dataset, Graph, Partition, RowShards
@@ -345,6 +347,35 @@ def test_merging_routed_files_and_stopping_on_the_way_change_no_byte(
         made.append(shard_rows(dataset, partition, HERE, reorder=reorder).artifact)
     assert made[0].digest == made[1].digest
     made[1].verify()
+
+
+@pytest.mark.parametrize("limit", [1 << 20, 150])
+def test_rows_of_many_blocks_are_read_in_segments_of_about_one_size(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    adjacency, part = random_adjacency(300, 3000, 0, symmetric=True), random_parts(300, 4, 1)
+    segments, sizes = RoutedRank.segments, list[tuple[int, int]]()
+
+    def noted(rank: RoutedRank, matrix: RoutedMatrix) -> Iterator[RowSegment]:
+        for segment in segments(rank, matrix):
+            sizes.append((len(segment.row), len(segment.indices)))
+            yield segment
+
+    made = []
+    for num_blocks in (1, 12):
+        dataset = catalog.create(f"blocks-{num_blocks}")
+        graph = store_graph(dataset, adjacency, symmetric=True, num_blocks=num_blocks)
+        partition = store_partition(dataset, graph, part, 4)
+        if num_blocks > 1:
+            monkeypatch.setattr(row_routed, "SEGMENT_NONZEROS", limit)
+            monkeypatch.setattr(RoutedRank, "segments", noted)
+        made.append(shard_rows(dataset, partition, HERE).artifact)
+    # The rows are read twice: once for the halo, and once to renumber them.
+    assert sum(nonzeros for _, nonzeros in sizes) == 2 * graph.nnz
+    assert all(rows == 1 or nonzeros <= limit for rows, nonzeros in sizes)
+    if limit > graph.nnz:
+        assert len(sizes) == 2 * 4
+    assert made[0].digest == made[1].digest
 
 
 def test_a_second_run_finds_the_first(catalog: Catalog) -> None:
