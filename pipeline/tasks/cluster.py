@@ -29,6 +29,7 @@ from gnnloom.storage.machine_memory import memory_text
 
 if TYPE_CHECKING:
     from distributed import Client, Future, Worker
+    from distributed.scheduler import WorkerState
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -160,7 +161,7 @@ class DaskCluster:
             yield from _completed(futures)
         except KilledWorker as error:
             self._stop(futures)
-            raise self._killed(error.last_worker.address) from error
+            raise self._killed(error.last_worker) from error
         except _LostClusterError:
             # The scheduler is gone, so the tasks cannot be canceled.
             raise
@@ -173,18 +174,14 @@ class DaskCluster:
             self._client.cancel(futures)
             raise
 
-    def _killed(self, address: str) -> LaunchError:
-        """The error if workers were killed, by their nannies or by others.
-
-        Args:
-            address: of the last of these workers.
-        """
+    def _killed(self, last: WorkerState) -> LaunchError:
+        """The error if workers were killed, by their nannies or by others; ``last`` is the last of them."""
         from gnnloom.pipeline.tasks.guarded_nanny import ended_workers  # noqa: PLC0415 - imports Dask
 
         held = 0
         # A scheduler that is gone cannot say which workers were ended.
         with suppress(OSError, TimeoutError):
-            held = ended_workers(self._client).get(address, 0)
+            held = ended_workers(self._client).get((last.nanny, last.pid), 0)
         if held:
             return LaunchError(
                 f"a task took {memory_text(held)}, far more than a worker may use (--memory,"

@@ -90,14 +90,15 @@ class GuardedNanny(Nanny):
         if self._guard.ends(held):
             # First, because the scheduler may give up on the task as soon as the worker is gone.
             with suppress(OSError):
-                event = {"worker": self.worker_address, "held": held}
+                # By its process: a worker gets tasks before its nanny knows its address.
+                event = {"nanny": self.address, "pid": process.pid, "held": held}
                 await asyncio.wait_for(self.scheduler.log_event(topic=_TOPIC, msg=event), _REPORT_SECONDS)
             process.kill()
 
 
-def ended_workers(client: Client) -> dict[str, int]:
-    """Addresses of the workers that their nannies ended, and the bytes that each held."""
-    return {event["worker"]: event["held"] for _, event in client.get_events(_TOPIC)}
+def ended_workers(client: Client) -> dict[tuple[str | None, int], int]:
+    """Bytes that each worker held that its nanny ended, by the nanny's address and the worker's process."""
+    return {(event["nanny"], event["pid"]): event["held"] for _, event in client.get_events(_TOPIC)}
 
 
 def _reserved() -> int:

@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -60,9 +61,12 @@ if __name__ == "__main__":
     # Workers, which are not ranks, import this file too.
     from mpi4py import MPI
 
-    mpi_cluster.worker_settings = lambda: worker_settings() | {"distributed.scheduler.allowed-failures": 0}
-    guarded_nanny.available_memory = lambda: 1 << 20
+    settings = {**worker_settings(), "distributed.scheduler.allowed-failures": 0}
     comm = MPI.COMM_WORLD.Dup()
-    if mpi_cluster.serve_ranks(comm, comm.Get_size(), loopback(), BUDGET, dashboard=False):
-        (Path(sys.argv[1]) / "outcomes.json").write_text(json.dumps(outcomes(Path(sys.argv[1]))))
+    with (
+        patch.object(mpi_cluster, "worker_settings", lambda: settings),
+        patch.object(guarded_nanny, "available_memory", lambda: 1 << 20),
+    ):
+        if mpi_cluster.serve_ranks(comm, comm.Get_size(), loopback(), BUDGET, dashboard=False):
+            (Path(sys.argv[1]) / "outcomes.json").write_text(json.dumps(outcomes(Path(sys.argv[1]))))
     comm.Free()
