@@ -26,13 +26,13 @@ def test_gradients_of_attention_vectors_are_those_of_dense_torch(num_targets: in
     loss = (of_source * weight[0]).sum()
     if has_target:
         loss = loss + (of_target * weight[1]).sum()
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
 
     expected = [tensor.double().requires_grad_() for tensor in (values, source, target)]
     wanted = ((expected[0] * expected[1]).sum(2) * weight[0]).sum()
     if has_target:
         wanted = wanted + ((expected[0][:num_targets] * expected[2]).sum(2) * weight[1]).sum()
-    wanted.backward()
+    wanted.backward()  # type: ignore[no-untyped-call]
     for found, reference in zip(given[: 2 + has_target], expected, strict=False):
         assert found.grad is not None
         assert reference.grad is not None
@@ -43,7 +43,7 @@ def test_no_matrix_as_large_as_the_values_is_formed_for_the_gradient_of_a_vector
     workspace, values = Workspace(), torch.randn(ROWS, HEADS, DIM)
     source, target = torch.randn(HEADS, DIM, requires_grad=True), torch.randn(HEADS, DIM, requires_grad=True)
     _, of_source, of_target = head_scores(values.requires_grad_(), source, target, ROWS, workspace)
-    (of_source.sum() + of_target.sum()).backward()
+    (of_source.sum() + of_target.sum()).backward()  # type: ignore[no-untyped-call]
     assert source.grad is not None
     # Two matrices of scores, and a few rows.
     assert workspace.nbytes < values.numel() * values.element_size() // 2
